@@ -1,0 +1,82 @@
+"""The ``advisor`` command: one lazily imported module per verb.
+
+Importing this module loads argparse and nothing heavy; a verb's module is imported only when
+that verb is called. A verb's module offers ``add_arguments(parser)`` and ``run(args) -> int``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from advisor import __version__
+from advisor.errors import AdvisorError
+
+VERBS: dict[str, tuple[str, str]] = {
+    # verb: (module below advisor.cli, one line of help)
+    "explain": ("explain", "say what the hook would do with a job script, and why"),
+    "why": ("why", "say what was decided for a job and how it came out"),
+    "options": ("options", "list an application's options and their trade-off"),
+    "train": ("train", "measure an application with a low-cost sweep and fit its model"),
+    "run": ("run", "run a command and measure its time and energy"),
+    "on": ("choose", "let the advisor handle my jobs again"),
+    "off": ("choose", "leave my jobs alone"),
+    "choose": ("choose", "pin a configuration or a goal for my jobs"),
+    "report": ("report", "promised and measured savings"),
+    "import": ("import_", "take over measured runs from a file"),
+    "fit": ("fit", "fit and store a model from what was measured"),
+    "evaluate": ("evaluate", "judge a model on a fully measured grid"),
+    "pareto": ("pareto", "front and trade-off zone of any table"),
+    "site": ("site", "discover and edit the inventory and the site file"),
+    "policy": ("policy", "check, apply, compare and roll back the policy"),
+    "promote": ("promote", "widen whose jobs an application's measurements advise"),
+    "publish": ("publish", "make a read-only copy of the store for other hosts"),
+    "collect": ("collect", "join decisions with the scheduler's accounting"),
+    "serve": ("serve", "run the daemon that answers the hooks"),
+    "hook": ("hook", "install, remove or check a scheduler's hook"),
+    "doctor": ("doctor", "check this installation and say what to mend"),
+}
+
+
+def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser; only ``verb``'s own arguments are loaded (all when ``verb`` is "*")."""
+    parser = argparse.ArgumentParser(
+        prog="advisor",
+        description="Spend less energy on the cluster without slowing anybody down.",
+        epilog="advisor VERB --help says more. Exit codes: 0 done, 1 failed, 2 usage, "
+        "3 refused by policy or nothing to do.",
+    )
+    parser.add_argument("--version", action="version", version=f"advisor {__version__}")
+    subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, (module, summary) in VERBS.items():
+        sub = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        sub.add_argument("--db", help="the store's file (or ADVISOR_DB)")
+        sub.add_argument("--config-dir", help="folder of policy and site files")
+        sub.add_argument("--json", action="store_true", help="print one JSON object for programs")
+        sub.set_defaults(module=module)
+        if verb in (name, "*"):
+            import_module(f"advisor.cli.{module}").add_arguments(sub)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    verb = next((a for a in arguments if not a.startswith("-")), None)
+    try:
+        args = build_parser(verb).parse_args(arguments)
+        code: int = import_module(f"advisor.cli.{args.module}").run(args)
+        sys.stdout.flush()
+        return code
+    except AdvisorError as error:
+        print(f"advisor: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("advisor: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -1,0 +1,43 @@
+"""How verbs print: one JSON object for programs, tables for people."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+
+def print_json(verb: str, data: Mapping[str, object]) -> None:
+    """Print one JSON object with its schema name; NaN and infinities become null."""
+    print(json.dumps({"schema": f"advisor/{verb}/1", **_clean_dict(data)}, ensure_ascii=False))
+
+
+def _clean_dict(data: Mapping[str, object]) -> dict[str, object]:
+    return {str(k): _clean(v) for k, v in data.items()}
+
+
+def _clean(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return _clean_dict(value)
+    if isinstance(value, list | tuple):
+        return [_clean(v) for v in value]
+    return value
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print an aligned table; columns whose cells all look like numbers are right-aligned."""
+    cells = [[str(c) for c in row] for row in rows]
+    widths = [max(len(h), *(len(r[i]) for r in cells)) if cells else len(h)
+              for i, h in enumerate(headers)]  # fmt: skip
+    right = [bool(cells) and all(_numeric(r[i]) for r in cells) for i in range(len(headers))]
+    for row in [list(headers), *cells]:
+        line = "  ".join(
+            c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)
+        )
+        print(line.rstrip())
+
+
+def _numeric(text: str) -> bool:
+    return not text or text[0] in "+-−.0123456789"

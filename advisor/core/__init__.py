@@ -1,0 +1,1 @@
+"""The pure domain: configurations, options, trade-offs and decisions. Standard library only."""

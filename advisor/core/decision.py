@@ -1,0 +1,131 @@
+"""The decision for one job: what was asked, what else there was, what was chosen and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from advisor.core.configuration import Configuration
+from advisor.core.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A predicted change against the baseline: fractions, with its 90 % interval."""
+
+    change: float
+    lo: float
+    hi: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the change and its interval in percent, for JSON."""
+        return {
+            "pct": round(self.change * 100, 2),
+            "lo": round(self.lo * 100, 2),
+            "hi": round(self.hi * 100, 2),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """An option as it was weighed: absolute values and changes against the baseline."""
+
+    configuration: Configuration
+    time_s: float
+    energy_j: float
+    time: Effect
+    energy: Effect
+    confirmed: bool = False
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        return {
+            **self.configuration.to_dict(),
+            "time_s": self.time_s,
+            "energy_j": self.energy_j,
+            "time_pct": self.time.to_dict(),
+            "energy_pct": self.energy.to_dict(),
+            "confirmed": self.confirmed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the advisor answers for one job, and all that explains it.
+
+    ``rewrite`` maps the scheduler's option names to new values; ``environment`` holds variables
+    to set in the job; both are empty when nothing changes.
+    """
+
+    id: str
+    created_at: str
+    scheduler: str
+    hook: str
+    user: str
+    account: str
+    mode: str
+    goal: str
+    application: str
+    workload: str
+    baseline: Configuration | None
+    chosen: Alternative | None
+    alternatives: tuple[Alternative, ...]
+    rewrite: Mapping[str, str]
+    environment: Mapping[str, str]
+    reasons: tuple[Reason, ...]
+    message: str = ""
+    holdout: bool = False
+    model_id: int | None = None
+    energy_quality: str = "missing"
+    policy_version: int = 0
+    baseline_time_s: float | None = None
+    baseline_energy_j: float | None = None
+    request: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the job is rewritten."""
+        return bool(self.rewrite)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the full record, as stored and as ``advisor explain --json`` prints it."""
+        chosen = self.chosen
+        return {
+            "decision": self.id,
+            "created_at": self.created_at,
+            "scheduler": self.scheduler,
+            "hook": self.hook,
+            "user": self.user,
+            "account": self.account,
+            "mode": self.mode,
+            "goal": self.goal,
+            "application": self.application,
+            "workload": self.workload,
+            "baseline": None
+            if self.baseline is None
+            else {
+                **self.baseline.to_dict(),
+                "time_s": self.baseline_time_s,
+                "energy_j": self.baseline_energy_j,
+            },
+            "rewrite": dict(self.rewrite),
+            "environment": dict(self.environment),
+            "chosen": None if chosen is None else chosen.configuration.to_dict(),
+            "predicted": None
+            if chosen is None
+            else {
+                "time_s": chosen.time_s,
+                "energy_j": chosen.energy_j,
+                "time_pct": chosen.time.to_dict(),
+                "energy_pct": chosen.energy.to_dict(),
+                "energy_quality": self.energy_quality,
+            },
+            "alternatives": [a.to_dict() for a in self.alternatives],
+            "reasons": [r.code for r in self.reasons],
+            "explanation": [r.text for r in self.reasons],
+            "message": self.message,
+            "holdout": self.holdout,
+            "model_id": self.model_id,
+            "policy_version": self.policy_version,
+            "request": dict(self.request),
+        }

@@ -1,0 +1,70 @@
+"""What the site has: node types and the partitions they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """A class of equal nodes.
+
+    ``feature`` is the scheduler's constraint that selects it; ``cores`` are physical cores per
+    node; ``freq_khz`` are the frequency caps that can be set, ascending, empty when none can;
+    ``default_freq_khz`` is what a job gets without asking. ``weight`` is the scheduler's node
+    weight: lower is handed out first.
+    """
+
+    name: str
+    feature: str = ""
+    partitions: tuple[str, ...] = ()
+    sockets: int = 1
+    cores: int = 1
+    threads_per_core: int = 1
+    memory_mb: int = 0
+    freq_khz: tuple[int, ...] = ()
+    default_freq_khz: int = 0
+    nodes: tuple[str, ...] = ()
+    weight: int = 1
+    base_power_w: float | None = None
+    core_power_w: float | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> NodeType:
+        """Read the JSON form back; unknown keys are ignored."""
+        known = {k: v for k, v in data.items() if k in cls.__slots__}
+        for key in ("partitions", "freq_khz", "nodes"):
+            value = known.get(key)
+            if isinstance(value, list):
+                known[key] = tuple(value)
+        return cls(**known)  # type: ignore[arg-type]
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All node types of a site, by name."""
+
+    node_types: Mapping[str, NodeType] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, node_types: Iterable[NodeType]) -> Inventory:
+        """Build an inventory from node types."""
+        return cls({t.name: t for t in node_types})
+
+    def in_partition(self, partition: str) -> tuple[NodeType, ...]:
+        """Return the node types of a partition in the order the scheduler hands them out."""
+        found = [t for t in self.node_types.values() if partition in t.partitions]
+        return tuple(sorted(found, key=lambda t: (t.weight, -len(t.nodes), t.name)))
+
+    def by_feature(self, feature: str) -> tuple[NodeType, ...]:
+        """Return the node types a constraint selects: by feature, else by the type's own name."""
+        return tuple(t for t in self.node_types.values() if feature in (t.feature, t.name))

@@ -1,0 +1,36 @@
+"""One measured run, and how far to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from advisor.core.configuration import Configuration
+
+Quality = Literal["measured", "estimated", "missing"]
+Source = Literal["import", "sweep", "confirm", "job", "run"]
+Scope = Literal["own", "account", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One run of a workload at a configuration.
+
+    ``time_s`` and ``energy_j`` (all nodes together, None when there was no meter) are the raw
+    responses; ``fom`` is an optional figure of merit, a rate to be maximised. ``contributor`` is
+    the user whose run it was; ``scope`` says whose jobs it may advise.
+    """
+
+    configuration: Configuration
+    time_s: float
+    energy_j: float | None = None
+    fom: float | None = None
+    energy_quality: Quality = "measured"
+    meter: str = ""
+    source: Source = "import"
+    contributor: str = ""
+    account: str = ""
+    scope: Scope = "own"
+    job_id: str = ""
+    extra: Mapping[str, object] = field(default_factory=dict)

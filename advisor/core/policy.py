@@ -1,0 +1,142 @@
+"""The site's policy in its compiled form, and which rule holds for a job.
+
+``policy/`` reads and validates the YAML; what it compiles is plain JSON that this module turns
+into a :class:`PolicySet`. Conditions are data: glob patterns per field, never evaluated code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+from typing import Literal
+
+Mode = Literal["off", "observe", "advise", "apply"]
+Goal = Literal["power", "balanced", "performance", "min_energy", "min_time", "edp", "ed2p"]
+Resources = Literal["thrifty", "balanced", "greedy"]
+AxisRule = Literal["keep", "fill", "cap", "override"]
+TrainingMode = Literal["off", "ask", "auto"]
+Trust = Literal["own", "account", "all"]
+
+MODES: tuple[Mode, ...] = ("off", "observe", "advise", "apply")
+GOALS: tuple[Goal, ...] = (
+    "power", "balanced", "performance", "min_energy", "min_time", "edp", "ed2p",
+)  # fmt: skip
+RESOURCES: tuple[Resources, ...] = ("thrifty", "balanced", "greedy")
+AXIS_RULES: tuple[AxisRule, ...] = ("keep", "fill", "cap", "override")
+AXES = ("frequency", "threads", "node_type", "nodes")
+TRUST: tuple[Trust, ...] = ("own", "account", "all")
+MATCH_FIELDS = (
+    "scheduler", "partition", "qos", "user", "account", "job_name",
+    "application", "workload", "node_type",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """Per axis: ``keep`` never changes it, ``fill`` sets what the user left open, ``cap`` may
+    also lower what the user set, ``override`` may replace it."""
+
+    frequency: AxisRule = "cap"
+    threads: AxisRule = "fill"
+    node_type: AxisRule = "fill"
+    nodes: AxisRule = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """When and how missing models are trained."""
+
+    mode: TrainingMode = "ask"
+    samples: int = 12
+    confirm: int = 1
+    budget_node_hours: float = 10.0
+    payback_runs: int = 20
+    trust: Trust = "own"
+
+
+@dataclass(frozen=True, slots=True)
+class UserLimits:
+    """How much less conservative than the site a user may be with their own jobs."""
+
+    mode: Mode = "apply"
+    max_slowdown: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The settings that hold for one job. Fractions, not percent."""
+
+    mode: Mode = "advise"
+    goal: Goal = "balanced"
+    max_slowdown: float = 0.05
+    min_saving: float = 0.03
+    confidence: float = 0.90
+    resources: Resources = "thrifty"
+    axes: Axes = Axes()
+    holdout: float = 0.02
+    training: Training = Training()
+    enforce: bool = False
+    message: bool = True
+    unknown_workload: Literal["default", "skip"] = "default"
+    estimated_energy: Literal["apply", "advise"] = "advise"
+    user_limits: UserLimits = UserLimits()
+
+
+def merge(policy: Policy, overrides: Mapping[str, object]) -> Policy:
+    """Return ``policy`` with the given (compiled, validated) keys replaced; sections merge."""
+    changes: dict[str, object] = {}
+    for key, value in overrides.items():
+        current = getattr(policy, key)
+        changes[key] = replace(current, **value) if isinstance(value, Mapping) else value
+    return replace(policy, **changes)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Overrides for the jobs that match: every field must match one of its glob patterns."""
+
+    match: Mapping[str, tuple[str, ...]]
+    overrides: Mapping[str, object]
+
+    def holds(self, facts: Mapping[str, str]) -> bool:
+        """Tell whether the rule's every condition holds for a job's facts."""
+        return all(
+            any(fnmatchcase(facts.get(name, ""), pattern) for pattern in patterns)
+            for name, patterns in self.match.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """The applied policy: base settings and rules, the first that matches wins."""
+
+    base: Policy = Policy()
+    rules: tuple[Rule, ...] = ()
+    version: int = 0
+    """Number of the applied version in the store; 0 is the built-in default."""
+
+    def for_job(self, facts: Mapping[str, str]) -> tuple[Policy, int | None]:
+        """Return the settings for a job and the index of the rule that matched, if any."""
+        for index, rule in enumerate(self.rules):
+            if rule.holds(facts):
+                return merge(self.base, rule.overrides), index
+        return self.base, None
+
+    @classmethod
+    def from_compiled(cls, data: Mapping[str, object], version: int = 0) -> PolicySet:
+        """Build from the compiled JSON: ``{"base": {...}, "rules": [{"match", "set"}]}``."""
+        base, rules = data.get("base", {}), data.get("rules", [])
+        if not isinstance(base, Mapping) or not isinstance(rules, Sequence):
+            raise ValueError("compiled policy has no base or rules")
+        return cls(
+            merge(Policy(), base),
+            tuple(
+                Rule({k: tuple(v) for k, v in rule["match"].items()}, dict(rule["set"]))
+                for rule in rules
+            ),
+            version,
+        )
+
+
+POLICY_KEYS: tuple[str, ...] = tuple(f.name for f in fields(Policy))

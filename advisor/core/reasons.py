@@ -1,0 +1,85 @@
+"""Reason codes: why a decision came out as it did. Every decision carries at least one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TEXTS: dict[str, str] = {
+    # something was chosen
+    "chosen": "chosen: {0}",
+    "pinned": "you pinned this configuration",
+    "tie-resources": "equal within error; {0} takes the one with {1} cores",
+    "confirmed": "confirmed by a run within its predicted interval",
+    # how the job was understood
+    "application-rule": "application {0} by site rule",
+    "application-launcher": "application {0} from the script's first launcher line",
+    "application-command": "application {0} from the script's last command",
+    "application-stated": "application {0} as stated by {1}",
+    "workload-fallback": "workload {0} is not known; its model for 'default' is used",
+    "baseline-node-type": "baseline on {0}: first in partition {1}",
+    "baseline-nearest": "baseline {0} is not on the model's grid; the nearest point is {1}",
+    "scope": "model measured by {0}",
+    # kept as the user wrote it
+    "user-set": "{0} is kept as you set it",
+    "axis-keep": "policy keeps {0}",
+    "threads-own": "threads are kept: {0}",
+    "ranks-fixed": "the number of ranks is kept: no rule lets it change",
+    "no-frequency-steps": "frequency is kept: the inventory lists no steps for {0}",
+    "not-in-inventory": "{0} is not in the inventory, so it is not written",
+    "no-room": "{0} options do not fit the partition, memory or node size",
+    "time-limit": "{0} options would not fit the time limit",
+    # nothing changed because ...
+    "opted-out": "nothing changed: you opted out ({0})",
+    "mode-off": "nothing changed: policy mode is off here",
+    "mode-observe": "nothing changed: policy only observes here",
+    "mode-advise": "nothing changed: policy only advises here; ADVISOR_MODE=apply applies it",
+    "step": "nothing changed: steps inside a job are left alone",
+    "interactive": "nothing changed: {0} is left alone",
+    "het-job": "nothing changed: heterogeneous jobs are left alone",
+    "no-script": "nothing changed: the script cannot be read",
+    "unrecognised": "nothing changed: no application recognised",
+    "no-model": "nothing changed: no model for {0} yet",
+    "training-ask": "train it with: advisor train {0}",
+    "training-queued": "a training sweep was queued",
+    "training-running": "a training sweep is under way",
+    "suspended": "nothing changed: the model is suspended: {0}",
+    "no-baseline": "nothing changed: what the job asked for cannot be told: {0}",
+    "baseline-outside-model": "nothing changed: {0} is outside what was measured",
+    "baseline-is-best": "nothing changed: what you asked for is best for goal {0}",
+    "no-candidates": "nothing changed: no option is left within what you fixed",
+    "slowdown": "{0} options exceed {1} slowdown at {2} confidence",
+    "saving-too-small": "nothing changed: best saving {0} is below the policy's {1}",
+    "unconfirmed": "{0} promising options are not confirmed by a run yet",
+    "energy-unknown": "nothing changed: no energy is known for this workload",
+    "energy-estimated": "energy is estimated, not measured",
+    "holdout": "nothing changed: left alone at random to measure real savings",
+    "pin-impossible": "your pinned configuration cannot be used: {0}",
+    "already-decided": "nothing changed: this job was decided before",
+    "bad-request": "nothing changed: {0}",
+    "choices-bad": "your choices file is ignored: {0}",
+    "setting-refused": "{0} is ignored: {1}",
+    "training-budget": "no training: {0}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason: a stable code for programs, and the details its text needs."""
+
+    code: str
+    details: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The reason as one sentence for people."""
+        return TEXTS.get(self.code, self.code).format(*self.details)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form: code, details and text."""
+        return {"code": self.code, "details": list(self.details), "text": self.text}
+
+
+def reason(code: str, *details: object) -> Reason:
+    """Make a reason; KeyError for a code that has no text."""
+    TEXTS[code]
+    return Reason(code, tuple(str(d) for d in details))

@@ -1,0 +1,48 @@
+"""What a job asks for, in the words of no particular scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """A submission as a hook saw it, normalised by the scheduler's adapter.
+
+    None means: not asked for. ``explicit`` names the axes the user fixed: a subset of
+    ``frequency``, ``threads``, ``ranks``, ``node_type``, ``nodes``. ``environment`` holds only
+    what the hook sent (``ADVISOR_*``, ``OMP_NUM_THREADS``).
+    """
+
+    scheduler: str
+    hook: str
+    user: str
+    uid: int
+    kind: str = "batch"
+    """``batch``, ``run`` (srun), ``allocate`` (salloc) or ``step``."""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    job_name: str = ""
+    script: str | None = None
+    script_path: str = ""
+    script_truncated: bool = False
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, object] = field(default_factory=dict)
+    explicit: frozenset[str] = frozenset()
+    nodes: int | None = None
+    ntasks: int | None = None
+    ntasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    constraint: str = ""
+    node_list: str = ""
+    freq_khz: int | None = None
+    time_limit_s: int | None = None
+    memory_per_node_mb: float | None = None
+    memory_per_cpu_mb: float | None = None
+    exclusive: bool = False
+    environment_exported: bool = True
+    het: bool = False
+    array: bool = False

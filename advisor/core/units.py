@@ -1,0 +1,108 @@
+"""Parse and print the quantities people write: percentages, durations, memory, frequencies."""
+
+from __future__ import annotations
+
+import re
+
+_TIME_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_MEMORY_MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
+_FREQ_KHZ = {"khz": 1.0, "mhz": 1e3, "ghz": 1e6}
+
+
+def parse_fraction(value: object) -> float:
+    """Return ``5%`` or ``0.05`` as the fraction 0.05.
+
+    Raises ValueError for anything else; a bare number above 1 is refused because ``5`` could
+    mean 5 % or 500 %.
+    """
+    if isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a percentage; write it like 5%")
+    text = str(value).strip()
+    if text.endswith("%"):
+        return float(text[:-1]) / 100.0
+    number = float(text)
+    if not -1.0 <= number <= 1.0:
+        raise ValueError(f"{text} is ambiguous; write {text}%")
+    return number
+
+
+def parse_slurm_time(text: str) -> int | None:
+    """Return Slurm's time limit (``90``, ``1:30:00``, ``2-12:00``) in seconds, None if unlimited.
+
+    Formats as in sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours,
+    days-hours:minutes, days-hours:minutes:seconds. Raises ValueError for anything else.
+    """
+    text = text.strip()
+    if text.upper() in {"UNLIMITED", "INFINITE", "-1"}:
+        return None
+    days = 0
+    has_days = "-" in text
+    if has_days:
+        head, text = text.split("-", 1)
+        days = int(head)
+    parts = [int(p) for p in text.split(":")]
+    if len(parts) > 3 or any(p < 0 for p in parts):
+        raise ValueError(f"not a time limit: {text!r}")
+    if has_days:
+        hours, minutes, seconds = (parts + [0, 0])[:3]
+    elif len(parts) == 1:
+        hours, minutes, seconds = 0, parts[0], 0
+    elif len(parts) == 2:
+        hours, minutes, seconds = 0, parts[0], parts[1]
+    else:
+        hours, minutes, seconds = parts
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def parse_memory_mb(text: str) -> float:
+    """Return ``4000``, ``4000M`` or ``4G`` in MB (Slurm's default unit is MB)."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[bB]?\s*", text)
+    if not match:
+        raise ValueError(f"not an amount of memory: {text!r}")
+    return float(match[1]) * _MEMORY_MB[match[2].lower() or "m"]
+
+
+def parse_freq_khz(value: object) -> int:
+    """Return ``1900000``, ``1900 MHz`` or ``1.9 GHz`` in kHz."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(khz|mhz|ghz)?\s*", str(value), re.IGNORECASE)
+    if not match:
+        raise ValueError(f"not a frequency: {value!r}; write kHz or a unit, like 1.9 GHz")
+    return round(float(match[1]) * _FREQ_KHZ[(match[2] or "khz").lower()])
+
+
+def parse_duration_s(value: object) -> float:
+    """Return ``90``, ``90s``, ``10m``, ``2h`` or ``1d`` in seconds."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*", str(value))
+    if not match:
+        raise ValueError(f"not a duration: {value!r}; write it like 10m")
+    return float(match[1]) * _TIME_UNITS[match[2] or "s"]
+
+
+def format_freq(freq_khz: int) -> str:
+    """Return 1900000 as ``1.9 GHz``; 0 (no cap can be set) as ``-``."""
+    return f"{freq_khz / 1e6:g} GHz" if freq_khz else "-"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as people say it: ``0.52 s``, ``42 s``, ``12 min``, ``3.4 h``."""
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def format_energy(joules: float) -> str:
+    """Return an energy with a unit people compare: ``320 J``, ``12.4 kJ``, ``3.1 MJ``."""
+    for limit, unit, scale in ((1e4, "J", 1.0), (1e6, "kJ", 1e3), (1e9, "MJ", 1e6)):
+        if abs(joules) < limit:
+            return f"{joules / scale:.3g} {unit}" if scale > 1 else f"{joules:.0f} {unit}"
+    return f"{joules / 1e9:.3g} GJ"
+
+
+def format_change(fraction: float) -> str:
+    """Return a signed change in percent with a real minus sign: ``−9.1 %``."""
+    text = f"{fraction * 100:+.1f} %"
+    return text.replace("-", "−")

@@ -1,0 +1,48 @@
+"""The one error family: what went wrong, in one line, and what to do about it."""
+
+from __future__ import annotations
+
+
+class AdvisorError(Exception):
+    """A failure a person can act on; the command line prints it as one line, exit code 1.
+
+    ``message`` names the file, line or key; ``hint`` says what to do.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InputError(AdvisorError):
+    """A file or value the user gave does not make sense."""
+
+
+class UsageError(AdvisorError):
+    """The command was called the wrong way; exit code 2."""
+
+    exit_code = 2
+
+
+class RefusedError(AdvisorError):
+    """Refused by policy, or nothing to do; exit code 3."""
+
+    exit_code = 3
+
+
+class StoreError(AdvisorError):
+    """The store is missing, locked, corrupt, full or of another version."""
+
+
+class SchedulerError(AdvisorError):
+    """A scheduler's command is missing or failed."""
+
+
+class MeterError(AdvisorError):
+    """A meter that was asked for cannot be read."""

@@ -1,0 +1,59 @@
+"""Fixtures every test folder shares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.cli import main
+
+
+@dataclass
+class Result:
+    """What one command printed and returned."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> dict[str, Any]:
+        data: dict[str, Any] = json.loads(self.out)
+        return data
+
+
+@pytest.fixture(autouse=True)
+def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the machine's own store, configuration or socket."""
+    monkeypatch.setenv("ADVISOR_DB", str(tmp_path / "advisor.db"))
+    monkeypatch.setenv("ADVISOR_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv("ADVISOR_SOCKET", str(tmp_path / "advisor.sock"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    for name in ("ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_APPLICATION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    return tmp_path / "advisor.db"
+
+
+@pytest.fixture
+def advisor(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """Run the command line in this process: ``advisor("pareto", "f.csv", ...)``."""
+
+    def run(*argv: object) -> Result:
+        capsys.readouterr()
+        try:
+            code = main([str(a) for a in argv])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return run

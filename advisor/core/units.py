@@ -44,7 +44,7 @@ def parse_slurm_time(text: str) -> int | None:
     if len(parts) > 3 or any(p < 0 for p in parts):
         raise ValueError(f"not a time limit: {text!r}")
     if has_days:
-        hours, minutes, seconds = (parts + [0, 0])[:3]
+        hours, minutes, seconds = ([*parts, 0, 0])[:3]
     elif len(parts) == 1:
         hours, minutes, seconds = 0, parts[0], 0
     elif len(parts) == 2:

@@ -1,0 +1,90 @@
+"""Find meters by name and pick the best one this machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from advisor.core.inventory import NodeType
+from advisor.errors import InputError, MeterError
+from advisor.meters.base import Meter
+from advisor.meters.estimate import Estimate
+from advisor.meters.pm_counters import PmCounters
+from advisor.meters.rapl import Rapl
+
+ORDER = ("pm_counters", "rapl", "estimate")
+"""Best first: the whole node, then packages and memory, then a guess."""
+GROUP = "advisor.meters"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The meter that was picked (None: none), and why each better one was not."""
+
+    meter: Meter | None
+    missing: Mapping[str, str]
+
+    @property
+    def sentence(self) -> str:
+        """Say plainly which meter is used and why the others are not."""
+        why = "; ".join(f"{name}: {reason}" for name, reason in self.missing.items())
+        if self.meter is None:
+            return f"no meter, energy is not known ({why})" if why else "no meter, as asked for"
+        kind = "estimated, not measured" if self.meter.NAME == "estimate" else "measured"
+        said = f"energy {kind} by {self.meter.NAME}: {self.meter.DESCRIPTION}"
+        return f"{said} (not used: {why})" if why else said
+
+
+def _plugins() -> dict[str, Callable[[], Meter]]:
+    known = {*ORDER}
+    return {e.name: e.load() for e in entry_points(group=GROUP) if e.name not in known}
+
+
+def _build(name: str, node_type: NodeType | None, root: Path, generic: bool) -> Meter:
+    if name == "pm_counters":
+        return PmCounters(root)
+    if name == "rapl":
+        return Rapl(root)
+    if name == "estimate":
+        return Estimate(node_type, generic=generic)
+    plugin = _plugins().get(name)
+    if plugin is None:
+        raise InputError(f"no meter is called {name!r}", hint=f"choose from: {', '.join(names())}")
+    return plugin()
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all meters, a site's own (entry points ``advisor.meters``) first."""
+    return (*_plugins(), *ORDER)
+
+
+def best_meter(
+    node_type: NodeType | None = None,
+    *,
+    name: str = "auto",
+    root: Path = Path("/sys"),
+    generic: bool = False,
+) -> Choice:
+    """Pick the best meter of this machine, or the one asked for by name.
+
+    ``auto`` takes the first that works, in the order of :func:`names`; ``none`` takes none. A
+    meter asked for by name must work, or MeterError says why not; ``estimate`` by name falls
+    back on generic numbers, labelled as such. ``root`` poses another /sys.
+    """
+    if name == "none":
+        return Choice(None, {})
+    if name != "auto":
+        meter = _build(name, node_type, root, generic=True)
+        if reason := meter.available():
+            raise MeterError(f"meter {name} cannot be used: {reason}", hint="or --meter auto")
+        return Choice(meter, {})
+    missing: dict[str, str] = {}
+    for candidate in names():
+        meter = _build(candidate, node_type, root, generic)
+        reason = meter.available()
+        if reason is None:
+            return Choice(meter, missing)
+        missing[candidate] = reason
+    return Choice(None, missing)

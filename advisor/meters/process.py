@@ -1,0 +1,149 @@
+"""Measure one child process: its time, its energy, on so many cores."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.core.observation import Quality
+from advisor.errors import MeterError, SchedulerError
+from advisor.meters.base import Load, Meter
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One measured child process: exit code (negative: signal), seconds, joules if known."""
+
+    exit_code: int
+    time_s: float
+    energy_j: float | None
+    energy_quality: Quality
+    meter: str
+    detail: str = ""
+    timed_out: bool = False
+
+
+def usable_cpus(root: Path = Path("/sys")) -> list[int]:
+    """Return the CPUs this process may use, one of each physical core first."""
+    cpus = sorted(os.sched_getaffinity(0))
+    seen: set[str] = set()
+    first: list[int] = []
+    rest: list[int] = []
+    for cpu in cpus:
+        file = root / f"devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        try:
+            core = file.read_text().strip()
+        except OSError:
+            core = str(cpu)
+        (rest if core in seen else first).append(cpu)
+        seen.add(core)
+    return first + rest
+
+
+def measure(
+    argv: tuple[str, ...],
+    *,
+    threads: int,
+    meter: Meter | None,
+    freq_khz: int = 0,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    output: Path | None = None,
+    note: Path | None = None,
+    limit_s: float | None = None,
+) -> Measured:
+    """Run a command on ``threads`` cores and measure its time (monotonic) and energy.
+
+    The child inherits the affinity of this thread, which is narrowed around the start only.
+    ``output`` takes its stdout and stderr (default: this process's own); ``note`` names the
+    process while it runs. Raises SchedulerError when it cannot be started or has too few cores.
+    """
+    cpus = usable_cpus()
+    if threads > len(cpus):
+        raise SchedulerError(f"{threads} threads asked for, this machine offers {len(cpus)} CPUs")
+    allowed = os.sched_getaffinity(0)
+    load = Load(threads, freq_khz)
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(output.open("ab")) if output else None
+        if meter is not None:
+            meter.start(load)
+        begin = time.perf_counter()
+        os.sched_setaffinity(0, cpus[:threads])
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL if output else None,
+                stdout=stream,
+                stderr=stream,
+                cwd=folder,
+                env=None if environment is None else dict(environment),
+                start_new_session=output is not None,
+            )
+        except OSError as error:
+            if meter is not None:
+                with contextlib.suppress(MeterError):
+                    meter.stop()
+            raise SchedulerError(f"cannot run {argv[0]}: {error.strerror}") from error
+        finally:
+            os.sched_setaffinity(0, allowed)
+        timed_out = False
+        try:
+            if note is not None:
+                note.write_text(json.dumps({"pid": child.pid, "start": start_ticks(child.pid)}))
+            code = child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            code = _kill(child)
+        except BaseException:
+            _kill(child)
+            raise
+        finally:
+            elapsed = time.perf_counter() - begin
+            if note is not None:
+                note.unlink(missing_ok=True)
+    if meter is None:
+        return Measured(code, elapsed, None, "missing", "", "no meter", timed_out)
+    try:
+        reading = meter.stop()
+    except MeterError as error:
+        return Measured(code, elapsed, None, "missing", meter.NAME, str(error), timed_out)
+    return Measured(
+        code, elapsed, reading.energy_j, reading.quality, reading.meter, reading.detail, timed_out
+    )
+
+
+def start_ticks(pid: int) -> str:
+    """Return when a process started (ticks since boot), "" when it is gone: pids are reused."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]
+
+
+def _kill(child: subprocess.Popen[bytes]) -> int:
+    """End a child and, where it has a session of its own, all it started."""
+    own_group = os.getpgid(child.pid) == child.pid
+    for number, grace in ((signal.SIGTERM, 3.0), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number) if own_group else child.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(grace)
+    return child.wait()
+
+
+def exit_text(code: int) -> str:
+    """Return an exit code in words: ``exit code 2`` or ``killed by SIGSEGV``."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

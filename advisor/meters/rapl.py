@@ -1,0 +1,144 @@
+"""RAPL through Linux' powercap tree: package and DRAM energy of this node."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from advisor.errors import MeterError
+from advisor.meters.base import Load, Reading
+
+_ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
+_COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
+MAX_POWER_W = 1500.0
+"""More than any one package or its memory draws: decides how often a counter must be read."""
+MAX_INTERVAL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """One counter: its folder, its name, and the value (microjoules) after which it wraps."""
+
+    path: Path
+    name: str
+    range_uj: int
+
+    def read_uj(self) -> int:
+        """Return the counter. Raises OSError or ValueError."""
+        return int((self.path / "energy_uj").read_text())
+
+
+class Rapl:
+    """Counts package and DRAM zones, never a zone that is part of another counted one.
+
+    ``psys`` (the whole platform) holds the packages, ``core`` and ``uncore`` are inside them,
+    and ``intel-rapl-mmio`` shows a package a second time: none of these is added. A thread reads
+    the counters at least four times per shortest possible wrap, so any number of wraps during a
+    run is counted. Counters: Linux, Documentation/power/powercap. ``root`` poses another /sys.
+    """
+
+    NAME: ClassVar[str] = "rapl"
+    DESCRIPTION: ClassVar[str] = "RAPL counters of packages and memory (Linux powercap)"
+
+    def __init__(self, root: Path = Path("/sys"), *, max_power_w: float = MAX_POWER_W) -> None:
+        self._root = root
+        self._max_power_w = max_power_w
+        self._zones: list[Zone] = []
+        self._last: list[int] = []
+        self._total_uj = 0
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failure = ""
+
+    def zones(self) -> list[Zone]:
+        """Return the zones that are counted, in order. Raises OSError where /sys is closed."""
+        found = []
+        folder = self._root / "class" / "powercap"
+        if not folder.is_dir():
+            return []
+        for path in sorted(folder.iterdir()):
+            if not _ZONE.match(path.name):
+                continue
+            try:
+                name = (path / "name").read_text().strip()
+                limit = int((path / "max_energy_range_uj").read_text())
+            except (OSError, ValueError):
+                continue
+            if _COUNTED.match(name) and limit > 0:
+                found.append(Zone(path, name, limit))
+        return found
+
+    def available(self) -> str | None:
+        """Return why RAPL cannot be read here, with the fix, or None."""
+        zones = self.zones()
+        if not any(zone.name.startswith("package") for zone in zones):
+            return f"no RAPL package under {self._root}/class/powercap"
+        for zone in zones:
+            try:
+                zone.read_uj()
+            except PermissionError:
+                return (
+                    f"{zone.path}/energy_uj is readable by root only; "
+                    "an admin can allow it: chmod o+r /sys/class/powercap/intel-rapl*/energy_uj "
+                    "(anew after each boot)"
+                )
+            except (OSError, ValueError) as error:
+                return f"{zone.path}/energy_uj cannot be read: {error}"
+        return None
+
+    def interval_s(self) -> float:
+        """Return the seconds between two readings that no counter can wrap within."""
+        shortest = min((zone.range_uj for zone in self._zones), default=0) / 1e6
+        return min(MAX_INTERVAL_S, shortest / self._max_power_w / 4)
+
+    def start(self, load: Load) -> None:
+        """Begin to count. Raises MeterError when the counters cannot be read."""
+        if reason := self.available():
+            raise MeterError(reason)
+        self._zones = self.zones()
+        self._last = [zone.read_uj() for zone in self._zones]
+        self._total_uj = 0
+        self._failure = ""
+        self._ended.clear()
+        self._thread = threading.Thread(target=self._watch, name="rapl", daemon=True)
+        self._thread.start()
+
+    def sample(self) -> None:
+        """Add what the counters moved since the last reading, wrapped or not."""
+        with self._lock:
+            for index, zone in enumerate(self._zones):
+                now = zone.read_uj()
+                moved = now - self._last[index]
+                self._total_uj += moved if moved >= 0 else moved + zone.range_uj
+                self._last[index] = now
+
+    def _watch(self) -> None:
+        interval = self.interval_s()
+        while not self._ended.wait(interval):
+            try:
+                self.sample()
+            except (OSError, ValueError) as error:
+                self._failure = str(error)
+                return
+
+    def stop(self) -> Reading:
+        """End counting. Raises MeterError when a counter failed or stood still."""
+        if self._thread is None:
+            raise MeterError("the RAPL meter was not started")
+        self._ended.set()
+        self._thread.join()
+        self._thread = None
+        try:
+            self.sample()
+        except (OSError, ValueError) as error:
+            self._failure = self._failure or str(error)
+        if self._failure:
+            raise MeterError(f"RAPL failed during the run: {self._failure}")
+        if self._total_uj <= 0:
+            raise MeterError("RAPL counters stood still during the run")
+        covers = " ".join(zone.name for zone in self._zones)
+        return Reading(self._total_uj / 1e6, "measured", self.NAME, covers)

@@ -1,0 +1,184 @@
+"""What every scheduler backend offers: sweeps, and accounting records of finished jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal, Protocol
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import NodeType
+from advisor.core.observation import Quality
+
+Role = Literal["baseline", "design", "confirm"]
+SweepState = Literal["queued", "running", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One step of a job in the accounting; ``energy_j`` is None when it was not metered."""
+
+    step_id: str
+    name: str
+    state: str
+    elapsed_s: float | None = None
+    nodes: int = 0
+    tasks: int = 0
+    energy_j: float | None = None
+    freq_requested_khz: int | None = None
+    freq_observed_khz: int | None = None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it is an srun step: not batch, extern or interactive."""
+        return self.step_id.isdigit()
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What the scheduler's accounting says about one job.
+
+    ``elapsed_s`` has the accounting's resolution (Slurm: whole seconds); ``energy_j`` is the sum
+    of the numbered steps, None when any of them has none. ``stamp`` holds the advisor's variables
+    found in the job's recorded environment.
+    """
+
+    job_id: str
+    name: str
+    user: str
+    account: str
+    state: str
+    submitted_at: str = ""
+    elapsed_s: float | None = None
+    nodes: int = 0
+    node_list: str = ""
+    energy_j: float | None = None
+    freq_requested_khz: int | None = None
+    freq_observed_khz: int | None = None
+    constraint: str = ""
+    comment: str = ""
+    admin_comment: str = ""
+    submit_line: str = ""
+    ended_at: str = ""
+    partition: str = ""
+    cpus: int = 0
+    stamp: Mapping[str, str] = field(default_factory=dict)
+    steps: tuple[StepRecord, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has ended, well or not."""
+        return self.state not in UNFINISHED
+
+
+UNFINISHED = frozenset(
+    {"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING",
+     "STOPPED", "SIGNALING", "STAGE_OUT", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD"}
+)  # fmt: skip
+"""Slurm's states of a job that may still run."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One run a sweep has to make."""
+
+    seq: int
+    role: Role
+    configuration: Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How one attempt at a planned run came out.
+
+    ``time_s`` is None unless ``ok``; ``energy_j`` is None when it is ``missing``; ``detail``
+    says why an attempt failed or its energy is missing or estimated.
+    """
+
+    seq: int
+    attempt: int
+    ok: bool
+    time_s: float | None = None
+    energy_j: float | None = None
+    energy_quality: Quality = "missing"
+    meter: str = ""
+    job_id: str = ""
+    account: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepJob:
+    """One stage of a sweep: what to run, where its files are, and within which limits.
+
+    Either ``script`` (a job script with its ``arguments``) or ``command`` is run. ``folder`` is
+    the stage's own and must be visible on the nodes. ``options`` are the script's scheduler
+    options by long name; ``working_folder`` is where the job runs. ``steps``: the script starts
+    its application with the scheduler's launcher, whose calls are timed; otherwise the whole
+    script is. ``time_limit_s`` bounds all runs together.
+    """
+
+    id: str
+    stage: str
+    folder: Path
+    working_folder: Path
+    node_type: NodeType
+    runs: tuple[PlannedRun, ...]
+    script: Path | None = None
+    arguments: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    steps: bool = False
+    attempts: int = 3
+    run_limit_s: float | None = None
+    time_limit_s: float | None = None
+    partition: str = ""
+    meter: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepStatus:
+    """Where a sweep stands: every finished attempt so far, and what the scheduler says."""
+
+    state: SweepState
+    results: tuple[RunResult, ...] = ()
+    detail: str = ""
+
+    def done(self) -> dict[int, RunResult]:
+        """Return the good result of each run that has one, by seq."""
+        return {r.seq: r for r in self.results if r.ok}
+
+
+class Scheduler(Protocol):
+    """A backend. NAME and DESCRIPTION drive the command line.
+
+    A sweep's handle (``submit_sweep``) names it to later processes: the job id, or "" where the
+    sweep lives in the calling process only. ``poll`` never repeats a finished run.
+    """
+
+    NAME: ClassVar[str]
+    DESCRIPTION: ClassVar[str]
+    POLL_S: ClassVar[float]
+    """Seconds to wait between two polls."""
+
+    def available(self) -> str | None:
+        """Return why this scheduler cannot be used here, or None."""
+
+    def energy_source(self, job: SweepJob) -> str:
+        """Say plainly where the energy of a sweep's runs will come from."""
+
+    def submit_sweep(self, job: SweepJob) -> str:
+        """Hand a sweep over and return its handle. Raises SchedulerError."""
+
+    def poll(self, job: SweepJob, handle: str) -> SweepStatus:
+        """Return how far a sweep is. Raises SchedulerError."""
+
+    def cancel(self, job: SweepJob, handle: str) -> None:
+        """Stop a sweep; what it finished stays."""
+
+    def finished_jobs(self, since: str) -> list[JobRecord]:
+        """Return the jobs that ended since a time (ISO 8601), steps included."""
+
+    def job(self, job_id: str) -> JobRecord | None:
+        """Return one job's record, None when the accounting does not know it."""

@@ -1,0 +1,277 @@
+"""The embedded scheduler: runs on this machine, one child process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import ClassVar
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import NodeType
+from advisor.errors import AdvisorError, MeterError, SchedulerError
+from advisor.meters.choose import Choice, best_meter
+from advisor.meters.process import exit_text, measure, start_ticks, usable_cpus
+from advisor.schedulers.base import JobRecord, PlannedRun, RunResult, SweepJob, SweepStatus
+from advisor.schedulers.cpufreq import Cpufreq
+
+NODE_TYPE = "local"
+_SRUN = r"""#!/bin/bash
+# Stands in for srun on a machine without a scheduler: drops its options, runs the command.
+tasks=1
+while [ $# -gt 0 ]; do
+  case $1 in
+    --) shift; break ;;
+    --ntasks=*) tasks=${1#*=}; shift ;;
+    --ntasks | -n) tasks=${2:-1}; shift; [ $# -gt 0 ] && shift ;;
+    -n[0-9]*) tasks=${1#-n}; shift ;;
+    --*=*) shift ;;
+    --exclusive | --overlap | --overcommit | --label | --quiet | --verbose | --unbuffered | \
+    --no-kill | --pty | --oversubscribe | --contiguous | --immediate | --kill-on-bad-exit | \
+    --whole | --exact | --spread-job | --use-min-nodes | --propagate | --resv-ports) shift ;;
+    -[EHIKlOQsuvXZ]) shift ;;
+    --* | -?) shift; [ $# -gt 0 ] && shift ;;
+    -*) shift ;;
+    *) break ;;
+  esac
+done
+if [ "$tasks" != 1 ]; then
+  echo "srun: the local scheduler runs one rank, not $tasks; use mpirun in the script" >&2
+  exit 2
+fi
+exec "$@"
+"""
+
+
+def local_node_type(root: Path = Path("/sys")) -> NodeType:
+    """Return this machine as a node type: its cores, memory and the caps that can be set."""
+    topology = root / "devices/system/cpu"
+    cores, sockets = set(), set()
+    cpus = usable_cpus(root)
+    for cpu in cpus:
+        folder = topology / f"cpu{cpu}" / "topology"
+        try:
+            package = (folder / "physical_package_id").read_text().strip()
+            cores.add((folder / "thread_siblings_list").read_text().strip())
+        except OSError:
+            package = "0"
+            cores.add(str(cpu))
+        sockets.add(package)
+    steps = Cpufreq(root).steps()
+    try:
+        memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    except (OSError, ValueError):
+        memory_mb = 0
+    return NodeType(
+        NODE_TYPE,
+        sockets=len(sockets),
+        cores=len(cores),
+        threads_per_core=max(1, len(cpus) // len(cores)),
+        memory_mb=memory_mb,
+        freq_khz=steps,
+        default_freq_khz=steps[-1] if steps else 0,
+        nodes=(socket.gethostname().split(".")[0],),
+    )
+
+
+def interpreter(script: Path) -> list[str]:
+    """Return what runs a script, from its first line; /bin/sh where it names nothing.
+
+    The script need not be executable, as with sbatch. Raises SchedulerError when unreadable.
+    """
+    try:
+        with script.open("rb") as file:
+            line = file.readline(4096)
+    except OSError as error:
+        raise SchedulerError(f"cannot read {script}: {error.strerror}") from error
+    if not line.startswith(b"#!"):
+        return ["/bin/sh"]
+    words = line[2:].decode(errors="replace").strip().split(None, 1)
+    return words or ["/bin/sh"]
+
+
+def job_environment(configuration: Configuration, bin_folder: Path) -> dict[str, str]:
+    """Return the environment of one run: what Slurm would tell a job, and an srun in PATH."""
+    c = configuration
+    threads = str(c.threads_per_rank)
+    return {
+        **os.environ,
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "ADVISOR": "off",
+        "OMP_NUM_THREADS": threads,
+        "SLURM_CPUS_PER_TASK": threads,
+        "SRUN_CPUS_PER_TASK": threads,
+        "SLURM_NTASKS": str(c.ranks_per_node),
+        "SLURM_NPROCS": str(c.ranks_per_node),
+        "SLURM_NTASKS_PER_NODE": str(c.ranks_per_node),
+        "SLURM_NNODES": "1",
+        "SLURM_JOB_NUM_NODES": "1",
+        "SLURM_CPUS_ON_NODE": str(c.threads_per_node),
+        "SLURM_SUBMIT_DIR": str(Path.cwd()),
+    }
+
+
+class Local:
+    """Runs a sweep on this machine; ``poll`` makes one attempt and returns.
+
+    Every attempt is appended to ``results.jsonl`` in the stage's folder as it ends, so a killed
+    sweep goes on where it was. A child that a killed sweep left behind is ended first, by its
+    pid and start time.
+    """
+
+    NAME: ClassVar[str] = "local"
+    DESCRIPTION: ClassVar[str] = "this machine, no scheduler: one run after the other"
+    POLL_S: ClassVar[float] = 0.0
+
+    def __init__(self, root: Path = Path("/sys")) -> None:
+        self._root = root
+        self._cpufreq = Cpufreq(root)
+
+    def available(self) -> str | None:
+        """Return None: a child process can always be run."""
+        return None
+
+    def _choice(self, job: SweepJob) -> Choice:
+        return best_meter(job.node_type, name=job.meter, root=self._root)
+
+    def energy_source(self, job: SweepJob) -> str:
+        """Say which meter of this machine is used."""
+        return self._choice(job).sentence
+
+    def submit_sweep(self, job: SweepJob) -> str:
+        """Prepare the folder; the runs themselves are made by :meth:`poll`."""
+        self._prepare(job)
+        return ""
+
+    def _prepare(self, job: SweepJob) -> Path:
+        bin_folder = job.folder / "bin"
+        bin_folder.mkdir(parents=True, exist_ok=True)
+        shim = bin_folder / "srun"
+        if not shim.exists():
+            partial = bin_folder / ".srun"
+            partial.write_text(_SRUN)
+            partial.chmod(0o755)
+            partial.replace(shim)
+        (job.folder / "output").mkdir(exist_ok=True)
+        return bin_folder
+
+    def poll(self, job: SweepJob, handle: str) -> SweepStatus:
+        """Make the next attempt that is due and return all results so far."""
+        results = read_results(job.folder / "results.jsonl")
+        run = next_run(job, results)
+        if run is not None:
+            self._clean_up(job)
+            attempt = 1 + sum(r.seq == run.seq for r in results)
+            result = self._attempt(job, run, attempt)
+            append_result(job.folder / "results.jsonl", result)
+            results.append(result)
+            run = next_run(job, results)
+        return SweepStatus("ended" if run is None else "running", tuple(results))
+
+    def _attempt(self, job: SweepJob, run: PlannedRun, attempt: int) -> RunResult:
+        bin_folder = self._prepare(job)
+        c = run.configuration
+        if job.script is not None:
+            argv = (*interpreter(job.script), str(job.script), *job.arguments)
+        else:
+            argv = job.command
+        output = job.folder / "output" / f"run-{run.seq}-{attempt}.log"
+        try:
+            with self._cpufreq.capped(c.freq_khz, job.folder / "cpufreq.json"):
+                measured = measure(
+                    argv,
+                    threads=c.threads_per_node,
+                    meter=self._choice(job).meter,
+                    freq_khz=c.freq_khz,
+                    environment=job_environment(c, bin_folder),
+                    folder=job.working_folder,
+                    output=output,
+                    note=job.folder / "running.json",
+                    limit_s=job.run_limit_s,
+                )
+        except (SchedulerError, MeterError) as error:
+            return RunResult(run.seq, attempt, False, detail=str(error))
+        if measured.timed_out:
+            detail = f"stopped after {job.run_limit_s:g} s; output in {output}"
+            return RunResult(run.seq, attempt, False, detail=detail)
+        if measured.exit_code != 0:
+            detail = f"{exit_text(measured.exit_code)}; output in {output}"
+            return RunResult(run.seq, attempt, False, detail=detail)
+        return RunResult(
+            run.seq,
+            attempt,
+            True,
+            measured.time_s,
+            measured.energy_j,
+            measured.energy_quality,
+            measured.meter,
+            detail=measured.detail,
+        )
+
+    def _clean_up(self, job: SweepJob) -> None:
+        """End the run and lift the cap that a killed process left."""
+        note = job.folder / "running.json"
+        try:
+            left = json.loads(note.read_text())
+            pid, start = int(left["pid"]), str(left["start"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        else:
+            if start and start_ticks(pid) == start:
+                with contextlib.suppress(OSError):
+                    os.killpg(pid, signal.SIGKILL)
+        note.unlink(missing_ok=True)
+        self._cpufreq.restore(job.folder / "cpufreq.json")
+
+    def cancel(self, job: SweepJob, handle: str) -> None:
+        """End whatever of the sweep still runs."""
+        self._clean_up(job)
+
+    def finished_jobs(self, since: str) -> list[JobRecord]:
+        """There is no accounting here: always empty."""
+        return []
+
+    def job(self, job_id: str) -> JobRecord | None:
+        """There is no accounting here: always None."""
+        return None
+
+
+def next_run(job: SweepJob, results: list[RunResult]) -> PlannedRun | None:
+    """Return the first planned run that is neither done nor out of attempts."""
+    done = {r.seq for r in results if r.ok}
+    for run in job.runs:
+        tries = sum(r.seq == run.seq for r in results)
+        if run.seq not in done and tries < job.attempts:
+            return run
+    return None
+
+
+def append_result(path: Path, result: RunResult) -> None:
+    """Append one result as a line and see it to the disk."""
+    with path.open("a") as file:
+        file.write(json.dumps(asdict(result)) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_results(path: Path) -> list[RunResult]:
+    """Return the results in a file; a line torn by a crash is dropped."""
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise AdvisorError(f"cannot read {path}: {error.strerror}") from error
+    known = {f.name for f in fields(RunResult)}
+    results = []
+    for line in lines:
+        try:
+            data = json.loads(line)
+            results.append(RunResult(**{k: v for k, v in data.items() if k in known}))
+        except (ValueError, TypeError, AttributeError):
+            continue
+    return results

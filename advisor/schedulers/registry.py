@@ -1,0 +1,38 @@
+"""Find scheduler backends by name; a site adds one by an entry point ``advisor.schedulers``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import cast
+
+from advisor.errors import InputError
+from advisor.schedulers.base import Scheduler
+
+GROUP = "advisor.schedulers"
+_BUILT_IN = {
+    "slurm": "advisor.schedulers.slurm:Slurm",
+    "local": "advisor.schedulers.local:Local",
+}
+"""What a checkout that is not installed offers too."""
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all backends."""
+    return tuple(dict.fromkeys([*_BUILT_IN, *(e.name for e in entry_points(group=GROUP))]))
+
+
+def create(name: str) -> Scheduler:
+    """Make a backend; InputError naming the known ones for an unknown name."""
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].partition(":")
+        return cast(Scheduler, getattr(import_module(module), attribute)())
+    for entry in entry_points(group=GROUP):
+        if entry.name == name:
+            return cast(Scheduler, entry.load()())
+    raise InputError(f"no scheduler is called {name!r}", hint=f"choose from: {', '.join(names())}")
+
+
+def default_name() -> str:
+    """Return ``slurm`` where a Slurm controller can be asked, else ``local``."""
+    return "slurm" if create("slurm").available() is None else "local"

@@ -42,6 +42,15 @@ CREATE TABLE workloads (
     UNIQUE (application, name)
 );
 
+-- One file taken over by advisor import: where observations came from.
+CREATE TABLE imports (
+    id           INTEGER PRIMARY KEY,
+    file         TEXT NOT NULL,
+    sha256       TEXT NOT NULL,
+    imported_by  TEXT NOT NULL,
+    imported_at  TEXT NOT NULL
+);
+
 -- One measured run. energy_quality keeps measured, estimated and missing apart.
 CREATE TABLE observations (
     id               INTEGER PRIMARY KEY,
@@ -63,12 +72,14 @@ CREATE TABLE observations (
     scope            TEXT NOT NULL CHECK (scope IN ('own', 'account', 'all')),
     job_id           TEXT NOT NULL DEFAULT '',
     extra            TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(extra)),
+    import_id        INTEGER REFERENCES imports (id),
     created_at       TEXT NOT NULL,
     CHECK ((energy_j IS NULL) = (energy_quality = 'missing'))
 );
 CREATE INDEX observations_by_workload ON observations (workload_id, node_type);
 
--- One fitted model version. options: 68-byte records, see advisor/core/option.py.
+-- One fitted model version. options: 68-byte records, see advisor/core/option.py; the last
+-- column, so that nothing else has to be read past it.
 CREATE TABLE models (
     id             INTEGER PRIMARY KEY,
     workload_id    INTEGER NOT NULL REFERENCES workloads (id),
@@ -82,13 +93,14 @@ CREATE TABLE models (
     energy_quality TEXT NOT NULL CHECK (energy_quality IN ('measured', 'estimated', 'missing')),
     n_train        INTEGER NOT NULL,
     stats          TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(stats)),
-    options        BLOB NOT NULL,
     created_at     TEXT NOT NULL,
     updated_at     TEXT NOT NULL,
+    options        BLOB NOT NULL,
     UNIQUE (workload_id, node_type, scope, owner, version)
 );
 CREATE UNIQUE INDEX one_current_model
     ON models (workload_id, node_type, scope, owner) WHERE state <> 'replaced';
+CREATE INDEX model_stamps ON models (id, updated_at) WHERE state <> 'replaced';
 
 -- What was decided for a job: request, alternatives, choice and reason codes (JSON).
 CREATE TABLE decisions (
@@ -131,7 +143,7 @@ CREATE TABLE outcomes (
     verdict            TEXT NOT NULL DEFAULT '',
     record             TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(record)),
     collected_at       TEXT NOT NULL,
-    PRIMARY KEY (scheduler, job_id, submitted_at)
+    PRIMARY KEY (job_id, scheduler, submitted_at)
 );
 
 -- A sweep: asked for by a user or the hook, planned, run, confirmed.

@@ -1,0 +1,210 @@
+"""Read-only access to a store file, live or published, that notices when it changes.
+
+Three ways to open, told apart by the file itself:
+
+- *live*: a store in WAL mode. Commits of others show in ``PRAGMA data_version``.
+- *frozen*: a published copy (rollback-journal mode, never modified, only replaced). Opened as
+  immutable, so neither locks nor a writable folder are needed; a new copy shows in its stat.
+- *quiet*: a WAL store in a folder this user cannot write, with no writer about. SQLite could
+  not make the shared-memory file it wants, so it is opened as immutable too, and every read is
+  checked against the file's stat and repeated when a writer has turned up.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from advisor.errors import StoreError
+from advisor.store import faults
+
+MIGRATIONS = ("m0001_initial",)
+"""The schema this program knows: the names of db/migrations.py, a test keeps them equal."""
+
+Access = Literal["live", "frozen", "quiet"]
+Identity = tuple[int, ...]
+
+_HEADER = b"SQLite format 3\0"
+_WAL_FORMAT = 2
+
+
+def is_wal(path: Path) -> bool:
+    """Tell whether the store file is a live (WAL) one. Raises StoreError when it is no store."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        raise StoreError(
+            f"{path}: there is no store",
+            hint="measure or import something first, or name another store with --db",
+        ) from None
+    except OSError as error:
+        raise StoreError(f"{path}: the store cannot be read: {error.strerror}") from None
+    if len(header) < 100 or not header.startswith(_HEADER):
+        raise faults.damaged(path, "empty file" if not header else "wrong header")
+    return header[18] == _WAL_FORMAT
+
+
+class StoreConnection:
+    """A read-only connection to the store at ``path``; waits ``timeout_s`` for a busy one."""
+
+    def __init__(self, path: Path | str, *, timeout_s: float = 1.0) -> None:
+        self.path = Path(path)
+        self._timeout_s = timeout_s
+        self._connection, self._access, self._identity = self._open()
+        self._version = self._data_version()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; harmless when done twice."""
+        self._connection.close()
+
+    @property
+    def published(self) -> bool:
+        """Whether this is a published copy, which nobody writes to."""
+        return self._access == "frozen"
+
+    def changed(self) -> bool:
+        """Tell whether anything may have changed since the last call, or since the opening.
+
+        A replaced file is opened anew. Raises StoreError when the file is gone or its
+        replacement cannot be read; what was open stays open then and can still be asked.
+        """
+        if self._stale():
+            self._reopen()
+            return True
+        version = self._data_version()
+        changed, self._version = version != self._version, version
+        return changed
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+        """Return all rows of one query. Raises StoreError."""
+        for last in (False, True):
+            try:
+                found = self._connection.execute(sql, parameters).fetchall()
+            except sqlite3.ProgrammingError:
+                raise
+            except sqlite3.Error as error:
+                if last or not self._stale():
+                    raise faults.translate(error, self.path) from error
+            else:
+                if last or self._access != "quiet" or not self._stale():
+                    return found
+            self._reopen()
+        raise AssertionError("unreachable")
+
+    def _open(self) -> tuple[sqlite3.Connection, Access, Identity]:
+        wal = is_wal(self.path)
+        access: Access = "live" if wal else "frozen"
+        identity = self._identify(access)
+        try:
+            return self._attempt(access), access, identity
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", "") or ""
+            unshared = name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR"))
+            if not (wal and unshared and not _has_wal(self.path)):
+                raise faults.translate(error, self.path) from error
+        try:
+            return self._attempt("quiet"), "quiet", self._identify("quiet")
+        except sqlite3.Error as error:
+            raise faults.translate(error, self.path) from error
+
+    def _attempt(self, access: Access) -> sqlite3.Connection:
+        flags = "mode=ro" if access == "live" else "mode=ro&immutable=1"
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?{flags}",
+            uri=True,
+            timeout=self._timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            connection.row_factory = sqlite3.Row
+            check_schema(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _reopen(self) -> None:
+        connection, access, identity = self._open()
+        self._connection.close()
+        self._connection, self._access, self._identity = connection, access, identity
+        self._version = self._data_version()
+
+    def _stale(self) -> bool:
+        return self._identify(self._access) != self._identity
+
+    def _identify(self, access: Access) -> Identity:
+        try:
+            status = self.path.stat()
+        except OSError as error:
+            raise StoreError(f"{self.path}: the store is gone: {error.strerror}") from None
+        if access == "live":
+            return status.st_dev, status.st_ino
+        wal = access == "quiet" and _has_wal(self.path)
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, wal
+
+    def _data_version(self) -> int:
+        if self._access != "live":
+            return 0
+        version: int = self.rows("PRAGMA data_version")[0][0]
+        return version
+
+
+def _has_wal(path: Path) -> bool:
+    try:
+        return Path(f"{path}-wal").stat().st_size > 0
+    except OSError:
+        return False
+
+
+def applied_migrations(connection: sqlite3.Connection) -> set[str] | None:
+    """Return the names of the applied migrations, None when the file has no such table."""
+    table = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '_sqlite_migrations'"
+    if connection.execute(table).fetchone() is None:
+        return None
+    rows = connection.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'advisor'")
+    return {row[0] for row in rows}
+
+
+def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreError unless the file is an advisor store of the schema this program knows."""
+    applied = applied_migrations(connection)
+    if not applied:
+        raise faults.damaged(path, "it lacks the advisor's tables")
+    check_not_newer(applied, path)
+    missing = [name for name in MIGRATIONS if name not in applied]
+    if missing:
+        raise StoreError(
+            f"{path}: the store is of an older version (it lacks {', '.join(missing)})",
+            hint="any writing command of its owner upgrades it; then publish it again",
+        )
+
+
+def check_not_newer(applied: set[str], path: Path) -> None:
+    """Raise StoreError when a newer program has changed the store's schema."""
+    unknown = sorted(applied - set(MIGRATIONS))
+    if unknown:
+        raise StoreError(
+            f"{path}: the store was written by a newer advisor (it has {', '.join(unknown)})",
+            hint="upgrade hpc-advisor on this host",
+        )
+
+
+def as_row(row: sqlite3.Row) -> dict[str, Any]:
+    """Return a row as a dictionary by column name."""
+    return dict(zip(row.keys(), row, strict=True))

@@ -1,0 +1,130 @@
+"""Open a store to write: made whole when there is none, in WAL mode, with today's schema."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from advisor.errors import StoreError
+from advisor.store import faults
+from advisor.store.connection import MIGRATIONS, applied_migrations, check_not_newer, is_wal
+from advisor.store.schema import apply_migrations
+
+
+def open_store(path: Path, timeout_s: float) -> sqlite3.Connection:
+    """Return a connection that may write the store at ``path``; make the store if need be.
+
+    Waits ``timeout_s`` for another writer, then and on any other trouble raises StoreError.
+    """
+    try:
+        if not path.exists() or (path.is_file() and not path.stat().st_size):
+            _create(path, timeout_s)
+    except OSError as error:
+        raise _unmakable(path, error) from None
+    wal = is_wal(path)
+    try:
+        connection = _connect(path, timeout_s)
+        try:
+            _prepare(connection, path, wal, timeout_s)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise faults.translate(error, path) from error
+    return connection
+
+
+def _create(path: Path, timeout_s: float) -> None:
+    """Make the store beside its place and put it there whole."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.unlink(missing_ok=True)
+        connection = _connect(draft, timeout_s)
+        try:
+            _prepare(connection, draft, False, timeout_s)
+        finally:
+            connection.close()
+        _place(draft, path)
+    except sqlite3.Error as error:
+        raise faults.translate(error, path) from error
+    except OSError as error:
+        raise _unmakable(path, error) from None
+    finally:
+        for end in ("", "-wal", "-shm", "-journal"):
+            with suppress(OSError):
+                Path(f"{draft}{end}").unlink(missing_ok=True)
+
+
+def _unmakable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"{path}: the store cannot be made: {error.strerror}",
+        hint=f"check the folder {path.parent}, or name another store with --db",
+    )
+
+
+def _place(draft: Path, path: Path) -> None:
+    """Put a finished draft in its place; when another process was first, keep that one."""
+    if path.exists() and not path.stat().st_size:
+        draft.replace(path)
+        return
+    try:
+        path.hardlink_to(draft)
+    except FileExistsError:
+        return
+    except OSError:
+        if not path.exists():
+            draft.replace(path)
+
+
+def _connect(path: Path, timeout_s: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=timeout_s, isolation_level=None, check_same_thread=False
+    )
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, wal: bool, timeout_s: float) -> None:
+    if not wal:
+        _to_wal(connection, timeout_s)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    if not _pending(connection, path):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _pending(connection, path):
+            apply_migrations(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.rollback()
+        raise
+
+
+def _pending(connection: sqlite3.Connection, path: Path) -> bool:
+    applied = applied_migrations(connection)
+    if not applied:
+        if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+            raise faults.damaged(path, "it lacks the advisor's tables")
+        return True
+    check_not_newer(applied, path)
+    return any(name not in applied for name in MIGRATIONS)
+
+
+def _to_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
+    # SQLite does not wait by itself when it changes the journal mode.
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or (
+                time.monotonic() > deadline
+            ):
+                raise
+            time.sleep(0.05)

@@ -1,0 +1,267 @@
+"""Read the store: sqlite3 only, so that the daemon's path stays light.
+
+Works on a live store, whoever owns it, and on a published copy; :meth:`Reader.changed` says
+when to look again. One thread at a time may use a Reader.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from advisor.core.inventory import Inventory, NodeType
+from advisor.core.policy import PolicySet
+from advisor.errors import StoreError
+from advisor.store import rows as _rows
+from advisor.store.connection import StoreConnection
+from advisor.store.records import (
+    ConfigKind,
+    ConfigVersion,
+    Outcome,
+    StoredModel,
+    StoredObservation,
+    TrainingRequest,
+    TrainingRun,
+    Workload,
+)
+
+_BATCH = 500
+"""Models read at once: few enough to stay small, many enough to stay fast."""
+
+
+class Reader(StoreConnection):
+    """Everything that can be asked of a store. Every method may raise StoreError."""
+
+    # -- policy, site, inventory ---------------------------------------------------------------
+
+    def policy(self) -> PolicySet:
+        """Return the applied policy; the built-in default when none was applied."""
+        applied = self.config("policy")
+        if applied is None:
+            return PolicySet()
+        try:
+            return PolicySet.from_compiled(applied.compiled, applied.version)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(
+                f"{self.path}: policy version {applied.version} cannot be used: {error}",
+                hint="apply it again: advisor policy apply",
+            ) from None
+
+    def site(self) -> dict[str, object]:
+        """Return the compiled site file; empty when none was applied."""
+        applied = self.config("site")
+        return {} if applied is None else dict(applied.compiled)
+
+    def inventory(self) -> Inventory:
+        """Return all node types of the site."""
+        found = []
+        for row in self.rows("SELECT name, spec FROM node_types ORDER BY name"):
+            try:
+                found.append(NodeType.from_dict(json.loads(row["spec"])))
+            except (TypeError, ValueError):
+                raise StoreError(
+                    f"{self.path}: node type {row['name']} is damaged",
+                    hint="read the inventory again: advisor site discover",
+                ) from None
+        return Inventory.of(found)
+
+    def config(self, kind: ConfigKind, version: int | None = None) -> ConfigVersion | None:
+        """Return one version of the policy or site file, the active one by default."""
+        if version is None:
+            found = self.rows(
+                "SELECT * FROM config_versions WHERE kind = ? AND active = 1", (kind,)
+            )
+        else:
+            found = self.rows(
+                "SELECT * FROM config_versions WHERE kind = ? AND version = ?", (kind, version)
+            )
+        return _rows.config(found[0]) if found else None
+
+    def config_history(self, kind: ConfigKind) -> list[ConfigVersion]:
+        """Return every version of the policy or site file, oldest first."""
+        sql = "SELECT * FROM config_versions WHERE kind = ? ORDER BY version"
+        return [_rows.config(row) for row in self.rows(sql, (kind,))]
+
+    # -- models --------------------------------------------------------------------------------
+
+    def model_stamps(self) -> dict[int, str]:
+        """Return id and updated_at of every current model, from an index alone."""
+        sql = "SELECT id, updated_at FROM models WHERE state <> 'replaced'"
+        return {row[0]: row[1] for row in self.rows(sql)}
+
+    def models(self, ids: Iterable[int] | None = None) -> Iterator[StoredModel]:
+        """Yield models: the given ones whatever their state, else all current ones, by id."""
+        if ids is not None:
+            wanted = sorted(set(ids))
+            for start in range(0, len(wanted), _BATCH):
+                part = wanted[start : start + _BATCH]
+                marks = ",".join("?" * len(part))
+                yield from self._models(f"m.id IN ({marks}) ORDER BY m.id", part)
+            return
+        last = -1
+        while True:
+            found = self._models(
+                f"m.state <> 'replaced' AND m.id > ? ORDER BY m.id LIMIT {_BATCH}", [last]
+            )
+            if not found:
+                return
+            yield from found
+            last = found[-1].id
+
+    def find_models(
+        self, application: str, workload: str | None = None, node_type: str | None = None
+    ) -> list[StoredModel]:
+        """Return the current models (suspended ones too) of an application."""
+        where, values = ["w.application = ?", "m.state <> 'replaced'"], [application]
+        if workload is not None:
+            where.append("w.name = ?")
+            values.append(workload)
+        if node_type is not None:
+            where.append("m.node_type = ?")
+            values.append(node_type)
+        return self._models(" AND ".join(where) + " ORDER BY w.name, m.node_type, m.id", values)
+
+    def _models(self, where: str, values: list[Any]) -> list[StoredModel]:
+        sql = (
+            f"SELECT {_rows.MODEL_COLUMNS} FROM models AS m"
+            f" JOIN workloads AS w ON w.id = m.workload_id WHERE {where}"
+        )
+        return [_rows.model(row) for row in self.rows(sql, values)]
+
+    # -- workloads and observations ------------------------------------------------------------
+
+    def workloads(self, application: str | None = None) -> list[Workload]:
+        """Return the workloads of one application, or of all, with their number of runs."""
+        where = "" if application is None else "WHERE application = ?"
+        sql = (
+            "SELECT id, application, name, (SELECT count(*) FROM observations AS o"
+            f" WHERE o.workload_id = w.id) FROM workloads AS w {where} ORDER BY application, name"
+        )
+        values = () if application is None else (application,)
+        return [Workload(*row) for row in self.rows(sql, values)]
+
+    def observations(
+        self,
+        application: str,
+        workload: str | None = None,
+        node_type: str | None = None,
+        *,
+        user: str | None = None,
+        account: str = "",
+    ) -> list[StoredObservation]:
+        """Return an application's measured runs, oldest first.
+
+        With ``user``, only those that may advise that user's jobs: scope ``all``, scope
+        ``account`` of the same (named) account, and the user's own.
+        """
+        where, values = ["w.application = ?"], [application]
+        if workload is not None:
+            where.append("w.name = ?")
+            values.append(workload)
+        if node_type is not None:
+            where.append("o.node_type = ?")
+            values.append(node_type)
+        if user is not None:
+            where.append(
+                "(o.scope = 'all' OR o.contributor = ?"
+                " OR (o.scope = 'account' AND o.account = ? AND o.account <> ''))"
+            )
+            values += [user, account]
+        sql = (
+            f"SELECT {_rows.OBSERVATION_COLUMNS} FROM observations AS o"
+            " JOIN workloads AS w ON w.id = o.workload_id"
+            f" WHERE {' AND '.join(where)} ORDER BY o.id"
+        )
+        return [_rows.observation(row) for row in self.rows(sql, values)]
+
+    # -- decisions and outcomes ----------------------------------------------------------------
+
+    def decision(self, id: str) -> dict[str, Any] | None:
+        """Return a decision's full record with its ``job_id``, None when it is not known."""
+        found = self.rows("SELECT id, record, job_id FROM decisions WHERE id = ?", (id,))
+        return self._decision(found[0]) if found else None
+
+    def decision_for_job(self, job_id: str) -> dict[str, Any] | None:
+        """Return the latest decision for a job.
+
+        ``4711_3`` (a task of a job array) finds the decision for ``4711`` when it has none of
+        its own.
+        """
+        sql = (
+            "SELECT id, record, job_id FROM decisions WHERE job_id = ? AND job_id <> ''"
+            " ORDER BY created_at DESC LIMIT 1"
+        )
+        for name in dict.fromkeys((job_id, _array(job_id))):
+            found = self.rows(sql, (name,))
+            if found:
+                return self._decision(found[0])
+        return None
+
+    def decisions(
+        self, *, since: str = "", user: str | None = None, limit: int = 1000
+    ) -> list[dict[str, Any]]:
+        """Return the latest decisions made at or after ``since`` (ISO 8601), newest first."""
+        where, values = ["created_at >= ?"], [since]
+        if user is not None:
+            where.append("user = ?")
+            values.append(user)
+        sql = (
+            f"SELECT id, record, job_id FROM decisions WHERE {' AND '.join(where)}"
+            " ORDER BY created_at DESC LIMIT ?"
+        )
+        return [self._decision(row) for row in self.rows(sql, [*values, limit])]
+
+    def _decision(self, row: sqlite3.Row) -> dict[str, Any]:
+        record = _rows.from_json(row["record"], f"decision {row['id']}")
+        return {**record, "job_id": row["job_id"]}
+
+    def outcome(self, job_id: str) -> Outcome | None:
+        """Return the latest outcome of a job, None when it was not collected."""
+        sql = "SELECT * FROM outcomes WHERE job_id = ? ORDER BY submitted_at DESC LIMIT 1"
+        found = self.rows(sql, (job_id,))
+        return _rows.outcome(found[0]) if found else None
+
+    def outcomes(self, *, since: str = "") -> list[Outcome]:
+        """Return the outcomes of jobs submitted at or after ``since`` (ISO 8601), in order."""
+        sql = "SELECT * FROM outcomes WHERE submitted_at >= ? ORDER BY submitted_at, job_id"
+        return [_rows.outcome(row) for row in self.rows(sql, (since,))]
+
+    # -- training ------------------------------------------------------------------------------
+
+    def training_requests(
+        self, *, state: str | None = None, application: str | None = None
+    ) -> list[TrainingRequest]:
+        """Return training requests, oldest first."""
+        where, values = ["1"], []
+        if state is not None:
+            where.append("r.state = ?")
+            values.append(state)
+        if application is not None:
+            where.append("w.application = ?")
+            values.append(application)
+        return self._requests(" AND ".join(where), values)
+
+    def training_request(self, id: str) -> TrainingRequest | None:
+        """Return one training request, None when it is not known."""
+        found = self._requests("r.id = ?", [id])
+        return found[0] if found else None
+
+    def _requests(self, where: str, values: list[str]) -> list[TrainingRequest]:
+        sql = (
+            f"SELECT {_rows.REQUEST_COLUMNS} FROM training_requests AS r"
+            f" JOIN workloads AS w ON w.id = r.workload_id WHERE {where}"
+            " ORDER BY r.created_at, r.id"
+        )
+        return [_rows.request(row) for row in self.rows(sql, values)]
+
+    def training_runs(self, request_id: str) -> list[TrainingRun]:
+        """Return the runs of a sweep in order."""
+        sql = "SELECT * FROM training_runs WHERE request_id = ? ORDER BY seq"
+        return [_rows.run(row) for row in self.rows(sql, (request_id,))]
+
+
+def _array(job_id: str) -> str:
+    """Return the job a task of an array or a part of a heterogeneous job belongs to."""
+    return job_id.partition("_")[0].partition("+")[0].partition("[")[0]

@@ -1,0 +1,145 @@
+"""What the store hands out: one frozen record per kind of row. Standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Observation, Quality, Scope
+from advisor.core.option import Option, unpack_options
+from advisor.errors import StoreError
+
+ModelState = Literal["fitted", "suspended", "replaced"]
+ConfigKind = Literal["policy", "site"]
+TrainingState = Literal["requested", "running", "fitted", "confirmed", "failed", "stopped"]
+RunRole = Literal["baseline", "design", "confirm"]
+RunState = Literal["planned", "running", "done", "failed"]
+
+SCOPES: tuple[Scope, ...] = ("own", "account", "all")
+"""Whose jobs a measurement may advise, narrowest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """One fitted model version with its evaluated options, still packed.
+
+    ``owner`` is the user for scope ``own``, the account for ``account``, empty for ``all``.
+    ``updated_at`` changes whenever anything of the model does.
+    """
+
+    id: int
+    application: str
+    workload: str
+    node_type: str
+    scope: Scope
+    owner: str
+    version: int
+    name: str
+    state: ModelState
+    state_reason: str
+    energy_quality: Quality
+    n_train: int
+    stats: dict[str, Any]
+    options_blob: bytes
+    created_at: str
+    updated_at: str
+
+    def options(self) -> tuple[Option, ...]:
+        """Unpack the options. Raises StoreError when the stored record is torn."""
+        try:
+            return unpack_options(self.node_type, self.options_blob)
+        except ValueError as error:
+            raise StoreError(
+                f"model {self.id} of {self.application}: {error}",
+                hint=f"fit it again: advisor fit {self.application}",
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObservation:
+    """One measured run as stored."""
+
+    id: int
+    application: str
+    workload: str
+    observation: Observation
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One input or problem class of an application, and how many runs of it are stored."""
+
+    id: int
+    application: str
+    name: str
+    observations: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRequest:
+    """A sweep: asked for, planned (``plan``, free JSON), run and confirmed."""
+
+    id: str
+    application: str
+    workload: str
+    node_type: str
+    user: str
+    scheduler: str
+    state: TrainingState
+    detail: str
+    plan: dict[str, Any]
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """One run of a sweep; ``observation_id`` once it is measured."""
+
+    request_id: str
+    seq: int
+    role: RunRole
+    configuration: Configuration
+    state: RunState
+    attempts: int = 0
+    observation_id: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job came out, from the scheduler's accounting; None where it does not say."""
+
+    job_id: str
+    scheduler: str
+    submitted_at: str
+    decision_id: str
+    user: str
+    account: str
+    state: str
+    nodes: int
+    node_list: str
+    time_s: float | None
+    energy_j: float | None
+    energy_quality: Quality
+    freq_requested_khz: int | None
+    freq_observed_khz: int | None
+    verdict: str
+    record: dict[str, Any]
+    collected_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigVersion:
+    """One applied version of the policy or the site file: its text and its compiled form."""
+
+    kind: ConfigKind
+    version: int
+    path: str
+    text: str
+    compiled: dict[str, Any]
+    applied_by: str
+    applied_at: str
+    active: bool

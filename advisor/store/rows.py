@@ -1,0 +1,223 @@
+"""Between rows and records: every column is named here once. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Observation
+from advisor.errors import InputError, StoreError
+from advisor.store.records import (
+    ConfigVersion,
+    Outcome,
+    StoredModel,
+    StoredObservation,
+    TrainingRequest,
+    TrainingRun,
+)
+
+MODEL_COLUMNS = (
+    "m.id, w.application, w.name AS workload, m.node_type, m.scope, m.owner, m.version, m.name,"
+    " m.state, m.state_reason, m.energy_quality, m.n_train, m.stats, m.options, m.created_at,"
+    " m.updated_at"
+)
+OBSERVATION_COLUMNS = (
+    "o.id, w.application, w.name AS workload, o.node_type, o.nodes, o.ranks_per_node,"
+    " o.threads_per_node, o.freq_khz, o.time_s, o.energy_j, o.fom, o.energy_quality, o.meter,"
+    " o.source, o.contributor, o.account, o.scope, o.job_id, o.extra, o.created_at"
+)
+REQUEST_COLUMNS = (
+    "r.id, w.application, w.name AS workload, r.node_type, r.user, r.scheduler, r.state,"
+    " r.detail, r.plan, r.created_at, r.updated_at"
+)
+
+
+def now() -> str:
+    """Return the time in UTC as ISO 8601 with microseconds; sorts as text."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def to_json(value: object) -> str:
+    """Return compact JSON; NaN and infinities become null, what JSON lacks becomes text."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=str)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value
+
+
+def from_json(text: str, what: str) -> dict[str, Any]:
+    """Read a stored JSON object back. Raises StoreError when it is none."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise StoreError(f"{what}: the stored record is damaged")
+    return value
+
+
+def model(row: sqlite3.Row) -> StoredModel:
+    """Return the model of a row of MODEL_COLUMNS."""
+    values = list(row)
+    values[12] = from_json(values[12], f"model {values[0]}")
+    return StoredModel(*values)
+
+
+def observation(row: sqlite3.Row) -> StoredObservation:
+    """Return the observation of a row of OBSERVATION_COLUMNS."""
+    (
+        number, application, workload, node_type, nodes, ranks, threads, freq, time_s, energy_j,
+        fom, quality, meter, source, contributor, account, scope, job_id, extra, created_at,
+    ) = row  # fmt: skip
+    return StoredObservation(
+        number,
+        application,
+        workload,
+        Observation(
+            Configuration(node_type, nodes, ranks, threads, freq),
+            time_s,
+            energy_j,
+            fom,
+            quality,
+            meter,
+            source,
+            contributor,
+            account,
+            scope,
+            job_id,
+            from_json(extra, f"observation {number}") if extra != "{}" else {},
+        ),
+        created_at,
+    )
+
+
+def observation_row(workload_id: int, run: Observation, import_id: int | None) -> dict[str, Any]:
+    """Return the columns of one observation; InputError on a value that makes no sense."""
+    for name, value in (("time_s", run.time_s), ("energy_j", run.energy_j), ("fom", run.fom)):
+        if value is None and name != "time_s":
+            continue
+        if value is None or not math.isfinite(value) or value <= 0:
+            raise InputError(f"{name} of an observation must be a positive number, not {value}")
+    c = run.configuration
+    if not 1 <= c.ranks_per_node <= c.threads_per_node or c.nodes < 1 or c.freq_khz < 0:
+        raise InputError(f"an observation's configuration makes no sense: {c.to_dict()}")
+    return {
+        "workload_id": workload_id,
+        "node_type": c.node_type,
+        "nodes": c.nodes,
+        "ranks_per_node": c.ranks_per_node,
+        "threads_per_node": c.threads_per_node,
+        "freq_khz": c.freq_khz,
+        "time_s": run.time_s,
+        "energy_j": run.energy_j,
+        "fom": run.fom,
+        "energy_quality": "missing" if run.energy_j is None else run.energy_quality,
+        "meter": run.meter,
+        "source": run.source,
+        "contributor": run.contributor,
+        "account": run.account,
+        "scope": run.scope,
+        "job_id": run.job_id,
+        "extra": to_json(dict(run.extra)),
+        "import_id": import_id,
+        "created_at": now(),
+    }
+
+
+def request(row: sqlite3.Row) -> TrainingRequest:
+    """Return the training request of a row of REQUEST_COLUMNS."""
+    values = list(row)
+    values[8] = from_json(values[8], f"training request {values[0]}")
+    return TrainingRequest(*values)
+
+
+def run(row: sqlite3.Row) -> TrainingRun:
+    """Return the training run of a whole row of training_runs."""
+    what = f"run {row['seq']} of training request {row['request_id']}"
+    try:
+        configuration = Configuration.from_dict(from_json(row["configuration"], what))
+    except (KeyError, ValueError):
+        raise StoreError(f"{what}: the stored configuration is damaged") from None
+    return TrainingRun(
+        row["request_id"],
+        row["seq"],
+        row["role"],
+        configuration,
+        row["state"],
+        row["attempts"],
+        row["observation_id"],
+        row["detail"],
+    )
+
+
+def outcome(row: sqlite3.Row) -> Outcome:
+    """Return the outcome of a whole row of outcomes."""
+    values = {name: row[name] for name in Outcome.__slots__}
+    values["record"] = from_json(row["record"], f"outcome of job {row['job_id']}")
+    return Outcome(**values)
+
+
+def config(row: sqlite3.Row) -> ConfigVersion:
+    """Return the configuration version of a whole row of config_versions."""
+    values = {name: row[name] for name in ConfigVersion.__slots__}
+    values["compiled"] = from_json(row["compiled"], f"{row['kind']} version {row['version']}")
+    values["active"] = bool(row["active"])
+    return ConfigVersion(**values)
+
+
+SAVE_DECISION = """
+INSERT INTO decisions (id, created_at, scheduler, hook, user, account, application, workload,
+    node_type, mode, changed, holdout, model_id, policy_version, record, job_id)
+VALUES (:id, :created_at, :scheduler, :hook, :user, :account, :application, :workload,
+    :node_type, :mode, :changed, :holdout, :model_id, :policy_version, :record, :job_id)
+ON CONFLICT (id) DO UPDATE SET
+    record = CASE WHEN length(excluded.record) > length(record)
+                  THEN excluded.record ELSE record END,
+    job_id = CASE WHEN excluded.job_id <> '' THEN excluded.job_id ELSE job_id END
+"""
+"""Keeps the fuller record when a decision arrives twice: from the daemon and with its job."""
+
+LINK_DECISION = "UPDATE decisions SET job_id = :job_id WHERE id = :id"
+
+
+def decision_row(record: Mapping[str, Any], job_id: str) -> dict[str, Any]:
+    """Return the columns of a decision's full record (``Decision.to_dict()``).
+
+    Raises InputError when the record has no ``decision`` (its id).
+    """
+    number = str(record.get("decision") or "")
+    if not number:
+        raise InputError("a decision to store has no id")
+    place = record.get("baseline") or record.get("chosen") or {}
+    return {
+        "id": number,
+        "created_at": str(record.get("created_at") or now()),
+        **{
+            name: str(record.get(name) or "")
+            for name in (
+                "scheduler", "hook", "user", "account", "application", "workload", "mode",
+            )
+        },
+        "node_type": str(place.get("node_type") or ""),
+        "changed": int(bool(record.get("rewrite"))),
+        "holdout": int(bool(record.get("holdout"))),
+        "model_id": record.get("model_id"),
+        "policy_version": int(record.get("policy_version") or 0),
+        "record": to_json(record),
+        "job_id": job_id,
+    }  # fmt: skip

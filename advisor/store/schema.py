@@ -1,0 +1,51 @@
+"""The store's schema: the migrations that make it, and the text they come to.
+
+``python -m advisor.store.schema`` prints ``db/schema.sql``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sqlite3
+import sys
+from typing import Any
+
+from advisor import paths
+from advisor.errors import AdvisorError
+
+
+def load_migrations() -> Any:
+    """Return the sqlite-utils ``Migrations`` of db/migrations.py. Raises AdvisorError."""
+    path = paths.share("db/migrations.py")
+    spec = importlib.util.spec_from_file_location("advisor_db_migrations", path)
+    if spec is None or spec.loader is None:
+        raise AdvisorError(f"{path} cannot be loaded", hint="reinstall hpc-advisor")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.migrations
+
+
+def apply_migrations(connection: sqlite3.Connection) -> None:
+    """Apply what is pending. Inside the caller's transaction, so all of it or nothing."""
+    from sqlite_utils import Database
+
+    load_migrations().apply(Database(connection, recursive_triggers=False, execute_plugins=False))
+
+
+def schema_sql() -> str:
+    """Return the schema as SQL text, as the migrations make it."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        connection.execute("BEGIN")
+        apply_migrations(connection)
+        rows = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+        ).fetchall()
+    finally:
+        connection.close()
+    head = "-- Generated from db/migrations.py: python -m advisor.store.schema > db/schema.sql\n"
+    return head + "".join(f"\n{row[0]};\n" for row in rows)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_sql())

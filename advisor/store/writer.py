@@ -1,0 +1,343 @@
+"""Write the store: every method is one transaction, all of it or nothing.
+
+A second writer waits ``timeout_s`` for the first. The schema comes from db/migrations.py by
+sqlite-utils, which is only loaded when there is something to apply.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from advisor.core.inventory import NodeType
+from advisor.core.observation import Observation, Quality, Scope
+from advisor.core.option import Option, pack_options
+from advisor.errors import InputError, StoreError
+from advisor.store import faults
+from advisor.store import rows as _rows
+from advisor.store.connection import Access, Identity
+from advisor.store.opening import open_store
+from advisor.store.reader import Reader
+from advisor.store.records import (
+    SCOPES,
+    ConfigKind,
+    ModelState,
+    Outcome,
+    StoredModel,
+    TrainingRequest,
+    TrainingRun,
+)
+
+_NAME_LIMIT = 200
+
+
+class Writer(Reader):
+    """A Reader that may write; makes the store and its folder when there is none.
+
+    Every method may raise StoreError; nothing is changed then.
+    """
+
+    def __init__(self, path: Path | str, *, timeout_s: float = 10.0) -> None:
+        super().__init__(path, timeout_s=timeout_s)
+
+    def _open(self) -> tuple[sqlite3.Connection, Access, Identity]:
+        return open_store(self.path, self._timeout_s), "live", self._identify("live")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction; any error undoes all of it and SQLite's become StoreError."""
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    with suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise faults.translate(error, self.path) from error
+
+    # -- observations --------------------------------------------------------------------------
+
+    def add_observations(
+        self,
+        application: str,
+        workload: str,
+        observations: Sequence[Observation],
+        *,
+        import_id: int | None = None,
+    ) -> list[int]:
+        """Add measured runs and return their ids. Raises InputError on an impossible one."""
+        with self._transaction() as db:
+            return self._add_observations(db, application, workload, observations, import_id)
+
+    def _add_observations(
+        self,
+        db: sqlite3.Connection,
+        application: str,
+        workload: str,
+        observations: Sequence[Observation],
+        import_id: int | None,
+    ) -> list[int]:
+        workload_id = self._workload(db, application, workload)
+        ids = []
+        for run in observations:
+            _check_name("node type", run.configuration.node_type)
+            ids.append(_insert(db, "observations", _rows.observation_row(
+                workload_id, run, import_id)))  # fmt: skip
+        return ids
+
+    def promote(
+        self,
+        application: str,
+        workload: str | None = None,
+        *,
+        scope: Scope,
+        contributor: str | None = None,
+    ) -> int:
+        """Widen whose jobs an application's runs advise; return how many were widened.
+
+        Nothing is ever narrowed. Runs that carry no account cannot become ``account``.
+        """
+        where, values = "application = ?", [application]
+        if workload is not None:
+            where += " AND name = ?"
+            values.append(workload)
+        narrower = SCOPES[: SCOPES.index(scope)]
+        sql = (
+            f"UPDATE observations SET scope = ? WHERE scope IN ({_marks(narrower)})"
+            f" AND workload_id IN (SELECT id FROM workloads WHERE {where})"
+        )
+        if scope == "account":
+            sql += " AND account <> ''"
+        if contributor is not None:
+            sql += " AND contributor = ?"
+            values.append(contributor)
+        with self._transaction() as db:
+            return db.execute(sql, [scope, *narrower, *values]).rowcount
+
+    # -- models --------------------------------------------------------------------------------
+
+    def save_model(
+        self,
+        application: str,
+        workload: str,
+        node_type: str,
+        *,
+        scope: Scope,
+        owner: str,
+        name: str,
+        energy_quality: Quality,
+        n_train: int,
+        stats: Mapping[str, Any],
+        options: Sequence[Option],
+    ) -> StoredModel:
+        """Store a fitted model as the current one; the one before it becomes ``replaced``.
+
+        Raises InputError when an option is of another node type or out of range.
+        """
+        _check_name("node type", node_type)
+        if any(o.configuration.node_type != node_type for o in options):
+            raise InputError(f"a model of {node_type} has an option on another node type")
+        try:
+            blob = pack_options(options)
+        except struct.error as error:
+            raise InputError(f"an option of {application} cannot be stored: {error}") from None
+        with self._transaction() as db:
+            key = (self._workload(db, application, workload), node_type, scope, owner)
+            where = "workload_id = ? AND node_type = ? AND scope = ? AND owner = ?"
+            at = _rows.now()
+            db.execute(
+                f"UPDATE models SET state = 'replaced', updated_at = ? WHERE {where}"
+                " AND state <> 'replaced'",
+                (at, *key),
+            )
+            last = db.execute(f"SELECT max(version) FROM models WHERE {where}", key).fetchone()
+            values = {
+                **dict(zip(("workload_id", "node_type", "scope", "owner"), key, strict=True)),
+                "version": (last[0] or 0) + 1,
+                "name": name,
+                "state": "fitted",
+                "energy_quality": energy_quality,
+                "n_train": n_train,
+                "stats": _rows.to_json(dict(stats)),
+                "created_at": at,
+                "updated_at": at,
+                "options": blob,
+            }
+            number = _insert(db, "models", values)
+            return self._models("m.id = ?", [number])[0]
+
+    def set_model_state(self, id: int, state: ModelState, reason: str = "") -> None:
+        """Suspend a model, or take it into use again. Raises StoreError for an unknown one."""
+        with self._transaction() as db:
+            done = db.execute(
+                "UPDATE models SET state = ?, state_reason = ?, updated_at = ? WHERE id = ?",
+                (state, reason, _rows.now(), id),
+            )
+            if not done.rowcount:
+                raise StoreError(f"{self.path}: there is no model {id}")
+
+    # -- policy, site, inventory ---------------------------------------------------------------
+
+    def apply_config(
+        self, kind: ConfigKind, *, path: str, text: str, compiled: Mapping[str, Any], by: str
+    ) -> int:
+        """Store and activate a policy or site file and return its version.
+
+        What is already active is not stored twice.
+        """
+        stored = _rows.to_json(dict(compiled))
+        with self._transaction() as db:
+            current = db.execute(
+                "SELECT version, text, compiled FROM config_versions WHERE kind = ? AND active = 1",
+                (kind,),
+            ).fetchone()
+            if current and (current["text"], current["compiled"]) == (text, stored):
+                return int(current["version"])
+            last = db.execute(
+                "SELECT max(version) FROM config_versions WHERE kind = ?", (kind,)
+            ).fetchone()
+            version = (last[0] or 0) + 1
+            db.execute("UPDATE config_versions SET active = 0 WHERE kind = ?", (kind,))
+            values = {
+                "kind": kind,
+                "version": version,
+                "path": path,
+                "text": text,
+                "compiled": stored,
+                "applied_by": by,
+                "applied_at": _rows.now(),
+                "active": 1,
+            }
+            _insert(db, "config_versions", values)
+            return int(version)
+
+    def activate_config(self, kind: ConfigKind, version: int, by: str) -> None:
+        """Make an older version the active one. Raises InputError when there is none such."""
+        with self._transaction() as db:
+            db.execute("UPDATE config_versions SET active = 0 WHERE kind = ?", (kind,))
+            done = db.execute(
+                "UPDATE config_versions SET active = 1, applied_by = ?, applied_at = ?"
+                " WHERE kind = ? AND version = ?",
+                (by, _rows.now(), kind, version),
+            )
+            if not done.rowcount:
+                known = [str(c.version) for c in self.config_history(kind)]
+                raise InputError(
+                    f"there is no {kind} version {version}",
+                    hint=f"known: {', '.join(known)}" if known else "none was ever applied",
+                )
+
+    def save_node_types(
+        self, node_types: Sequence[NodeType], *, source: str, replace: bool = False
+    ) -> None:
+        """Add or update node types; with ``replace``, drop those of this source not named."""
+        with self._transaction() as db:
+            if replace:
+                names = [t.name for t in node_types]
+                db.execute(
+                    f"DELETE FROM node_types WHERE source = ? AND name NOT IN ({_marks(names)})",
+                    [source, *names],
+                )
+            for node_type in node_types:
+                _check_name("node type", node_type.name)
+                values = {
+                    "name": node_type.name,
+                    "spec": _rows.to_json(node_type.to_dict()),
+                    "source": source,
+                    "updated_at": _rows.now(),
+                }
+                _insert(db, "node_types", values, key=("name",))
+
+    # -- decisions and outcomes ----------------------------------------------------------------
+
+    def save_decision(self, record: Mapping[str, Any], *, job_id: str = "") -> None:
+        """Store a decision's full record; one that is there already keeps the fuller of both."""
+        row = _rows.decision_row(record, job_id)
+        with self._transaction() as db:
+            db.execute(_rows.SAVE_DECISION, row)
+
+    def link_job(self, decision_id: str, job_id: str) -> bool:
+        """Note which job a decision was for; False when the decision is not known."""
+        with self._transaction() as db:
+            done = db.execute(_rows.LINK_DECISION, {"id": decision_id, "job_id": job_id})
+            return done.rowcount > 0
+
+    def save_outcome(self, outcome: Outcome) -> None:
+        """Store how a job came out, or store it anew."""
+        values = {name: getattr(outcome, name) for name in Outcome.__slots__}
+        values["record"] = _rows.to_json(outcome.record)
+        values["collected_at"] = outcome.collected_at or _rows.now()
+        with self._transaction() as db:
+            _insert(db, "outcomes", values, key=("job_id", "scheduler", "submitted_at"))
+
+    # -- training ------------------------------------------------------------------------------
+
+    def save_training_request(self, request: TrainingRequest) -> None:
+        """Store a training request, or its new state; ``updated_at`` is set here."""
+        _check_name("node type", request.node_type)
+        at = _rows.now()
+        with self._transaction() as db:
+            values = {
+                "id": request.id,
+                "workload_id": self._workload(db, request.application, request.workload),
+                "node_type": request.node_type,
+                "user": request.user,
+                "scheduler": request.scheduler,
+                "state": request.state,
+                "detail": request.detail,
+                "plan": _rows.to_json(request.plan),
+                "created_at": request.created_at or at,
+                "updated_at": at,
+            }
+            _insert(db, "training_requests", values, key=("id",))
+
+    def save_training_run(self, run: TrainingRun) -> None:
+        """Store one run of a sweep, or its new state."""
+        values = {name: getattr(run, name) for name in TrainingRun.__slots__}
+        values["configuration"] = _rows.to_json(run.configuration.to_dict())
+        with self._transaction() as db:
+            _insert(db, "training_runs", values, key=("request_id", "seq"))
+
+    def _workload(self, db: sqlite3.Connection, application: str, workload: str) -> int:
+        _check_name("application", application)
+        _check_name("workload", workload)
+        db.execute(
+            "INSERT INTO workloads (application, name, created_at) VALUES (?, ?, ?)"
+            " ON CONFLICT (application, name) DO NOTHING",
+            (application, workload, _rows.now()),
+        )
+        sql = "SELECT id FROM workloads WHERE application = ? AND name = ?"
+        return int(db.execute(sql, (application, workload)).fetchone()[0])
+
+
+def _insert(
+    db: sqlite3.Connection, table: str, values: Mapping[str, Any], *, key: Sequence[str] = ()
+) -> int:
+    sql = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({_marks(values)})"
+    if key:
+        rest = [name for name in values if name not in (*key, "created_at")]
+        changes = ", ".join(f"{name} = excluded.{name}" for name in rest)
+        sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+    return db.execute(sql, list(values.values())).lastrowid or 0
+
+
+def _marks(values: Sequence[object] | Mapping[str, object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _check_name(what: str, name: str) -> None:
+    """Raise InputError unless the name can be printed on one line."""
+    if not name or len(name) > _NAME_LIMIT or not name.isprintable() or name != name.strip():
+        raise InputError(
+            f"{name!r} is no name for {'an' if what[0] in 'aeiou' else 'a'} {what}",
+            hint=f"1 to {_NAME_LIMIT} printable characters, no blanks at the ends",
+        )

@@ -1,0 +1,297 @@
+"""The values people write in policy and site files, each with what it says when it is wrong.
+
+Input is always the text of a YAML scalar (see ``document``), or a list or mapping of such. Every
+refusal is a ``PydanticCustomError`` of type ``advisor`` that carries message, hint and allowed
+values, so that all of them read alike.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NoReturn
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import PydanticCustomError, core_schema
+
+from advisor.core.nodelist import expand
+from advisor.core.units import parse_fraction, parse_freq_khz, parse_memory_mb
+from advisor.policy.problems import did_you_mean
+
+FALSE_WORDS = ("false", "no", "off")
+TRUE_WORDS = ("true", "yes", "on")
+MIN_FREQ_KHZ, MAX_FREQ_KHZ = 100_000, 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """How a value is read, and its JSON schema: ``Annotated[int, Reads(check, schema)]``."""
+
+    check: Callable[[object], object]
+    schema: dict[str, Any]
+
+    def __hash__(self) -> int:
+        return hash(self.check)
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return dict(self.schema)
+
+
+def refuse(message: str, *, hint: str = "", allowed: Sequence[str] = (), key: str = "") -> NoReturn:
+    """Raise the refusal of a value; ``key`` names a key below the value, if it is that one."""
+    raise PydanticCustomError(
+        "advisor",
+        "{message}",
+        {"message": message, "hint": hint, "allowed": tuple(allowed), "key": key},
+    )
+
+
+def text_of(value: object, wanted: str, allowed: Sequence[str] = ()) -> str:
+    """Return a scalar's text; refuse lists and mappings."""
+    if isinstance(value, list | dict):
+        found = "list" if isinstance(value, list) else "mapping"
+        refuse(f"must be {wanted}, not a {found}", allowed=allowed)
+    return str(value).strip()
+
+
+def choice(values: Sequence[str]) -> Reads:
+    """Return the reading of one word out of ``values``; YAML's other words for off count as off."""
+
+    def check(value: object) -> str:
+        text = text_of(value, "one word", values)
+        word = text.lower()
+        if word in values:
+            return word
+        if "off" in values and word in FALSE_WORDS:
+            return "off"
+        hint = did_you_mean(text, values)
+        if word in TRUE_WORDS:
+            hint = "say which one"
+        refuse(f"{text!r} is not known", hint=hint, allowed=values)
+
+    return Reads(check, {"enum": list(values)})
+
+
+def fraction(low: float, high: float) -> Reads:
+    """Return the reading of a percentage between two fractions, both included."""
+    span = f"from {low * 100:g}% to {high * 100:g}%"
+
+    def check(value: object) -> float:
+        text = text_of(value, "a percentage")
+        try:
+            number = parse_fraction(text)
+        except ValueError:
+            number = math.nan
+        if not text.endswith("%") and _is_number(text) and abs(float(text)) >= 1:
+            hint = f"write {text}%, or {float(text) / 100:g}"
+            refuse(f"{text} is ambiguous: {text} percent or {text} times?", hint=hint)
+        if not math.isfinite(number):
+            refuse(f"{text!r} is not a percentage", hint="write it like 5%", allowed=(span,))
+        if not low <= number <= high:
+            refuse(f"{text} is out of range", allowed=(span,))
+        return number
+
+    schema = {
+        "anyOf": [
+            {"type": "string", "pattern": r"^\s*[0-9.]+\s*%\s*$"},
+            {"type": "number", "minimum": low, "maximum": high},
+        ]
+    }
+    return Reads(check, schema)
+
+
+def integer(low: int, high: int) -> Reads:
+    """Return the reading of a whole number between two bounds, both included."""
+
+    def check(value: object) -> int:
+        text = text_of(value, "a whole number")
+        if not re.fullmatch(r"[+-]?\d{1,15}", text):
+            refuse(f"{text!r} is not a whole number", allowed=(f"{low} to {high}",))
+        number = int(text)
+        if not low <= number <= high:
+            refuse(f"{number} is out of range", allowed=(f"{low} to {high}",))
+        return number
+
+    schema = {"type": "integer", "minimum": low, "maximum": high}
+    return Reads(check, schema)
+
+
+def number(low: float, high: float) -> Reads:
+    """Return the reading of a number between two bounds, both included."""
+
+    def check(value: object) -> float:
+        text = text_of(value, "a number")
+        if not _is_number(text):
+            refuse(f"{text!r} is not a number", allowed=(f"{low:g} to {high:g}",))
+        found = float(text)
+        if not low <= found <= high:
+            refuse(f"{text} is out of range", allowed=(f"{low:g} to {high:g}",))
+        return found
+
+    schema = {"type": "number", "minimum": low, "maximum": high}
+    return Reads(check, schema)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text)) and "_" not in text
+    except ValueError:
+        return False
+
+
+def _flag(value: object) -> bool:
+    text = text_of(value, "true or false")
+    if text.lower() in TRUE_WORDS:
+        return True
+    if text.lower() in FALSE_WORDS:
+        return False
+    refuse(f"{text!r} is neither true nor false", allowed=("true", "false"))
+
+
+Flag = Annotated[bool, Reads(_flag, {"type": "boolean"})]
+
+
+def listed(value: object) -> object:
+    """Return a lone value as a list of one; refuse an empty list, which would match nothing."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and not value:
+        refuse("the list is empty", hint="give at least one value, or remove the key")
+    if isinstance(value, dict):
+        refuse("must be a value or a list of values, not a mapping")
+    return value
+
+
+def _pattern(value: object) -> str:
+    text = text_of(value, "a pattern")
+    if not text.isprintable():
+        refuse("has characters that cannot be printed")
+    return text
+
+
+def one_or_many(item_schema: dict[str, Any]) -> Reads:
+    """Return the reading of one value or a list of them as a list."""
+    schema = {"anyOf": [item_schema, {"type": "array", "items": item_schema, "minItems": 1}]}
+    return Reads(listed, schema)
+
+
+_SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
+_NAME: dict[str, Any] = {"type": ["string", "integer"]}
+_REGEX: dict[str, Any] = {"type": "string", "format": "regex"}
+Patterns = Annotated[list[Annotated[str, Reads(_pattern, _SCALAR)]], one_or_many(_SCALAR)]
+"""Shell patterns: one, or a list of which any may match."""
+
+
+def _regex(value: object) -> str:
+    text = text_of(value, "a regular expression")
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        refuse(f"not a regular expression: {error}", hint="put it into single quotes")
+    return text
+
+
+Regexes = Annotated[list[Annotated[str, Reads(_regex, _REGEX)]], one_or_many(_REGEX)]
+"""Regular expressions: one, or a list of which all must be found."""
+
+
+def _name(value: object) -> str:
+    text = text_of(value, "a name")
+    if not re.fullmatch(r"[\w.+:=,@%/-][\w.+:=,@%/ -]{0,198}", text) or text.endswith(" "):
+        refuse(f"{text!r} is not a name", hint="letters, digits and . _ + : = , @ % / - only")
+    return text
+
+
+Name = Annotated[str, Reads(_name, _NAME)]
+"""A name people give: an application."""
+
+
+def _word(value: object) -> str:
+    text = text_of(value, "a name")
+    if not re.fullmatch(r"[\w.+:@-]{1,200}", text):
+        refuse(f"{text!r} is not a name", hint="letters, digits and . _ + : @ - only")
+    return text
+
+
+Word = Annotated[str, Reads(_word, _NAME)]
+"""A name a scheduler takes on its command line: a partition."""
+
+
+def _feature(value: object) -> str:
+    return "" if value == "" else _word(value)
+
+
+Feature = Annotated[str, Reads(_feature, _NAME)]
+"""A constraint, or the empty text: no constraint selects these nodes."""
+Words = Annotated[list[Word], one_or_many(_NAME)]
+
+
+def _freq(value: object) -> int:
+    text = text_of(value, "a frequency")
+    try:
+        khz = parse_freq_khz(text)
+    except ValueError:
+        refuse(f"{text!r} is not a frequency", hint="write kHz or a unit, like 2.4 GHz")
+    if not MIN_FREQ_KHZ <= khz <= MAX_FREQ_KHZ:
+        unit = "GHz" if khz < 20 else "MHz"
+        bare = text.replace(".", "", 1).isdigit()
+        hint = f"write {text} {unit}; without a unit it is kHz" if bare else ""
+        refuse(f"{text} is no processor's frequency", hint=hint, allowed=("0.1 GHz to 10 GHz",))
+    return khz
+
+
+FREQ_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "integer", "minimum": MIN_FREQ_KHZ, "maximum": MAX_FREQ_KHZ},
+        {"type": "string", "pattern": r"^\s*[0-9.]+\s*([kK]|[mM]|[gG])[hH]z\s*$"},
+    ]
+}
+Freq = Annotated[int, Reads(_freq, FREQ_SCHEMA)]
+"""A frequency in kHz, or with a unit."""
+
+
+def _frequencies(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+FREQUENCIES = Reads(_frequencies, {"anyOf": [FREQ_SCHEMA, {"type": "array", "items": FREQ_SCHEMA}]})
+"""One frequency or a list; an empty list says that none can be set."""
+
+
+def _memory(value: object) -> int:
+    text = text_of(value, "an amount of memory")
+    try:
+        memory_mb = round(parse_memory_mb(text))
+    except ValueError:
+        refuse(f"{text!r} is not an amount of memory", hint="write MB, or a unit like 192 GB")
+    if not 1 <= memory_mb <= 1 << 30:
+        refuse(f"{text} is out of range", allowed=("1 MB to 1024 TB",))
+    return memory_mb
+
+
+Memory = Annotated[int, Reads(_memory, {"type": ["integer", "string"], "minimum": 1})]
+"""An amount of memory in MB, or with a unit."""
+
+
+def _node_names(value: object) -> list[str]:
+    texts = value if isinstance(value, list) else [value]
+    try:
+        return list(expand(",".join(text_of(t, "a node list") for t in texts)))
+    except ValueError as error:
+        refuse(str(error), hint="write it like bdw[1-4,7]")
+
+
+_NODES_SCHEMA: dict[str, Any] = {
+    "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+}
+NodeNames = Annotated[list[str], Reads(_node_names, _NODES_SCHEMA)]
+"""A node list, ``bdw[1-4,7]``, read as names."""

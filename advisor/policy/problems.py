@@ -1,0 +1,70 @@
+"""What is wrong in a file: where, what, what is allowed, and what was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+Path = tuple[str | int, ...]
+"""Place in a document: ``("rules", 1, "match", "partition")``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a file. ``line`` is 1-based, 0 when it concerns the file as a whole.
+
+    ``key`` is the path as people write it, ``rules[1].match.partition``; ``allowed`` lists what
+    may stand there; a ``warning`` does not stop the file from being applied.
+    """
+
+    path: str
+    line: int
+    key: str
+    message: str
+    hint: str = ""
+    allowed: tuple[str, ...] = ()
+    warning: bool = False
+
+    def __str__(self) -> str:
+        where = f"{self.path}:{self.line}" if self.line else self.path
+        text = f"{where}: {'warning: ' if self.warning else ''}"
+        text += f"{self.key}: {self.message}" if self.key else self.message
+        notes = [self.hint] if self.hint else []
+        if self.allowed:
+            notes.append(f"allowed: {', '.join(self.allowed)}")
+        return f"{text} ({'; '.join(notes)})" if notes else text
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form; ``file`` is the path, ``level`` is error or warning."""
+        return {
+            "file": self.path,
+            "line": self.line,
+            "key": self.key,
+            "level": "warning" if self.warning else "error",
+            "message": self.message,
+            "hint": self.hint,
+            "allowed": list(self.allowed),
+        }
+
+
+def key_text(path: Sequence[str | int]) -> str:
+    """Return a path as people write it: ``rules[1].match.partition``."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+    """Return "did you mean ...?" for the allowed word nearest to a misspelt one, else ""."""
+    by_folded = {_fold(a): a for a in allowed}
+    close = get_close_matches(_fold(word), by_folded, n=1, cutoff=0.6)
+    return f"did you mean {by_folded[close[0]]!r}?" if close else ""
+
+
+def _fold(word: str) -> str:
+    return word.strip().lower().replace("-", "_").replace(" ", "_")

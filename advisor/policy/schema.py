@@ -1,0 +1,354 @@
+"""What may stand in policy.yaml and site.yaml: keys, types, ranges and defaults.
+
+The defaults are those of :mod:`advisor.core.policy`; only what a file sets is compiled.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from advisor.core import policy as core
+from advisor.core.units import parse_freq_khz
+from advisor.policy.fields import (
+    FREQUENCIES,
+    Feature,
+    Flag,
+    Freq,
+    Memory,
+    Name,
+    NodeNames,
+    Patterns,
+    Reads,
+    Regexes,
+    Word,
+    Words,
+    choice,
+    fraction,
+    integer,
+    number,
+    refuse,
+    text_of,
+)
+
+VERSION = 1
+UNION_TAGS = ("<list>", "<range>")
+"""Marks pydantic puts into error paths for the two ways to write frequencies."""
+MAX_STEPS = 200
+_DEFAULT = core.Policy()
+
+
+def _version(value: object) -> int:
+    text = text_of(value, "a number")
+    if text != str(VERSION):
+        hint = f"this advisor reads version {VERSION} only"
+        refuse(f"version {text!r} is not known", hint=hint, allowed=(str(VERSION),))
+    return VERSION
+
+
+class Strict(BaseModel):
+    """A mapping with known keys only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class AxesSection(Strict):
+    """What may be changed in a job: keep never changes it, fill sets what the user left open,
+    cap may also lower what the user set, override may replace it."""
+
+    frequency: Annotated[str, choice(core.AXIS_RULES)] = Field(
+        default=_DEFAULT.axes.frequency, description="the cap on core frequency"
+    )
+    threads: Annotated[str, choice(core.AXIS_RULES)] = Field(
+        default=_DEFAULT.axes.threads, description="cores used per node"
+    )
+    node_type: Annotated[str, choice(core.AXIS_RULES)] = Field(
+        default=_DEFAULT.axes.node_type, description="which kind of node"
+    )
+    nodes: Annotated[str, choice(core.AXIS_RULES)] = Field(
+        default=_DEFAULT.axes.nodes, description="how many nodes"
+    )
+
+
+class TrainingSection(Strict):
+    """When and how a missing model is measured."""
+
+    mode: Annotated[str, choice(("off", "ask", "auto"))] = Field(
+        default=_DEFAULT.training.mode,
+        description="off, ask (tell the user the command) or auto (queue the sweep)",
+    )
+    samples: Annotated[int, integer(4, 1000)] = Field(
+        default=_DEFAULT.training.samples, description="runs a model is fitted from"
+    )
+    confirm: Annotated[int, integer(0, 10)] = Field(
+        default=_DEFAULT.training.confirm,
+        description="runs at the recommended point that confirm it",
+    )
+    budget_node_hours: Annotated[float, number(0, 1e6)] = Field(
+        default=_DEFAULT.training.budget_node_hours, description="the most one sweep may cost"
+    )
+    payback_runs: Annotated[int, integer(1, 1_000_000)] = Field(
+        default=_DEFAULT.training.payback_runs,
+        description="a sweep that pays back only after more runs than this is not started",
+    )
+    trust: Annotated[str, choice(core.TRUST)] = Field(
+        default=_DEFAULT.training.trust, description="whose jobs one user's measurements advise"
+    )
+
+
+class UserLimitsSection(Strict):
+    """How much less conservative than the site a user may be with their own jobs."""
+
+    mode: Annotated[str, choice(core.MODES)] = Field(
+        default=_DEFAULT.user_limits.mode, description="the furthest mode a user may ask for"
+    )
+    max_slowdown: Annotated[float, fraction(0, 1)] = Field(
+        default=_DEFAULT.user_limits.max_slowdown,
+        description="the largest slowdown a user may ask for",
+    )
+
+
+class Settings(Strict):
+    """The settings that hold for a job: all of them may stand at the top and in a rule."""
+
+    mode: Annotated[str, choice(core.MODES)] = Field(
+        default=_DEFAULT.mode,
+        description="off, observe (decide and record), advise (say it) or apply (rewrite the job)",
+    )
+    goal: Annotated[str, choice(core.GOALS)] = Field(
+        default=_DEFAULT.goal, description="which point of the trade-off zone to take"
+    )
+    max_slowdown: Annotated[float, fraction(0, 1)] = Field(
+        default=_DEFAULT.max_slowdown, description="against the baseline, at `confidence`"
+    )
+    min_saving: Annotated[float, fraction(0, 0.9)] = Field(
+        default=_DEFAULT.min_saving,
+        description="predicted energy saving below which nothing is changed",
+    )
+    confidence: Annotated[float, fraction(0.5, 0.999)] = Field(
+        default=_DEFAULT.confidence, description="how sure the bounds must hold"
+    )
+    resources: Annotated[str, choice(core.RESOURCES)] = Field(
+        default=_DEFAULT.resources, description="breaks ties: few cores, the middle, or many"
+    )
+    axes: AxesSection = AxesSection()
+    holdout: Annotated[float, fraction(0, 0.5)] = Field(
+        default=_DEFAULT.holdout,
+        description="share of jobs left alone at random, to measure the effect",
+    )
+    training: TrainingSection = TrainingSection()
+    enforce: Flag = Field(
+        default=_DEFAULT.enforce,
+        description="also rewrite jobs that did not pass the submit filter",
+    )
+    message: Flag = Field(default=_DEFAULT.message, description="tell the user in one line")
+    unknown_workload: Annotated[str, choice(("default", "skip"))] = Field(
+        default=_DEFAULT.unknown_workload,
+        description="for an unknown input of a known application: its model for `default`, or none",
+    )
+    estimated_energy: Annotated[str, choice(("apply", "advise"))] = Field(
+        default=_DEFAULT.estimated_energy,
+        description="what a model of estimated energy may do where mode is apply",
+    )
+    user_limits: UserLimitsSection = UserLimitsSection()
+
+
+class MatchSection(Strict):
+    """Conditions of a rule: all must hold; of a list of patterns any one."""
+
+    scheduler: Patterns = Field(default=[], description="slurm, pbs or local")
+    partition: Patterns = Field(default=[], description="partition or queue")
+    qos: Patterns = Field(default=[], description="quality of service")
+    user: Patterns = Field(default=[], description="user name")
+    account: Patterns = Field(default=[], description="account or project")
+    job_name: Patterns = Field(default=[], description="the job's name")
+    application: Patterns = Field(default=[], description="the recognised application")
+    workload: Patterns = Field(default=[], description="the recognised workload")
+    node_type: Patterns = Field(default=[], description="the baseline's node type")
+
+    @model_validator(mode="after")
+    def _some(self) -> MatchSection:
+        if not self.model_fields_set:
+            hint = "name at least one field, or put the settings at the top of the file"
+            refuse("has no conditions", hint=hint, allowed=core.MATCH_FIELDS)
+        return self
+
+
+class RuleSection(Settings):
+    """Settings for the jobs that match, merged over those at the top; the first match wins."""
+
+    match: MatchSection
+
+
+class PolicyFile(Settings):
+    """The site's policy."""
+
+    version: Annotated[int, Reads(_version, {"const": VERSION})]
+    rules: list[RuleSection] = Field(default=[], description="the first that matches wins")
+
+
+def _step(value: object) -> int:
+    text = text_of(value, "a frequency")
+    try:
+        step_khz = parse_freq_khz(text)
+    except ValueError:
+        refuse(f"{text!r} is not a frequency", hint="write kHz or a unit, like 100 MHz")
+    if not 1000 <= step_khz <= 1_000_000:
+        refuse(f"{text} is no frequency step", allowed=("1 MHz to 1 GHz",))
+    return step_khz
+
+
+class FreqRange(Strict):
+    """Frequency steps from ``min`` to ``max``, both included."""
+
+    min: Freq
+    max: Freq
+    step: Annotated[int, Reads(_step, {"type": ["integer", "string"]})]
+
+    @model_validator(mode="after")
+    def _counts(self) -> FreqRange:
+        if self.max < self.min:
+            refuse("is below min", key="max")
+        if (self.max - self.min) % self.step:
+            refuse("max is not min plus a whole number of steps", hint="list the steps one by one")
+        if (self.max - self.min) // self.step >= MAX_STEPS:
+            refuse(f"gives more than {MAX_STEPS} steps", key="step")
+        return self
+
+
+def _freq_form(value: object) -> str:
+    return "<range>" if isinstance(value, dict) else "<list>"
+
+
+Frequencies = Annotated[
+    Annotated[list[Freq], FREQUENCIES, Tag("<list>")] | Annotated[FreqRange, Tag("<range>")],
+    Discriminator(_freq_form),
+]
+
+
+class NodeTypeSection(Strict):
+    """What is known of a class of equal nodes; each value given here wins over what the
+    scheduler says."""
+
+    feature: Feature = Field(
+        default="", description="the constraint that selects these nodes and no others"
+    )
+    partitions: Words = Field(default=[], description="partitions with these nodes")
+    sockets: Annotated[int, integer(1, 1024)] = Field(default=1, description="sockets per node")
+    cores: Annotated[int, integer(1, 1 << 20)] = Field(
+        default=1, description="physical cores per node, all sockets together, that jobs may use"
+    )
+    threads_per_core: Annotated[int, integer(1, 16)] = Field(
+        default=1, description="hardware threads"
+    )
+    memory_mb: Memory = Field(default=0, description="memory per node in MB, or with a unit")
+    freq_khz: Frequencies = Field(
+        default_factory=list,
+        description="caps that can be set: a list, or {min, max, step}; kHz or with a unit",
+    )
+    default_freq_khz: Freq = Field(
+        default=0,
+        description="the frequency of a job that asks for none; default: the highest step",
+    )
+    nodes: NodeNames = Field(default=[], description="node list, like bdw[1-4,7]")
+    weight: Annotated[int, integer(0, 1 << 31)] = Field(
+        default=1, description="the scheduler's weight: nodes with a lower one are handed out first"
+    )
+    base_power_w: Annotated[float, number(0, 1e6)] = Field(
+        default=0, description="power of an idle node in W, for estimates"
+    )
+    core_power_w: Annotated[float, number(0, 1e4)] = Field(
+        default=0, description="additional power of one busy core in W, for estimates"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> NodeTypeSection:
+        given = self.model_fields_set
+        if {"cores", "sockets"} <= given and self.cores < self.sockets:
+            refuse(f"{self.cores} cores cannot fill {self.sockets} sockets", key="cores")
+        steps = self.steps()
+        if steps and "default_freq_khz" in given and self.default_freq_khz not in steps:
+            hint = "add it to freq_khz, or name one of its steps"
+            refuse("is not among the steps of freq_khz", key="default_freq_khz", hint=hint)
+        return self
+
+    def steps(self) -> list[int]:
+        """Return the frequency steps in kHz, ascending."""
+        if isinstance(self.freq_khz, FreqRange):
+            span = self.freq_khz
+            return list(range(span.min, span.max + 1, span.step))
+        return sorted(set(self.freq_khz))
+
+
+class ApplicationMatch(Strict):
+    """How an application is recognised: all the given conditions must hold."""
+
+    executable: Patterns = Field(default=[], description="the program's file name")
+    job_name: Patterns = Field(default=[], description="the job's name")
+    arguments: Regexes = Field(
+        default=[],
+        description="regular expressions to find in the arguments; named groups fill `workload`",
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> ApplicationMatch:
+        if not self.model_fields_set:
+            refuse("has no conditions", allowed=tuple(type(self).model_fields))
+        return self
+
+    def groups(self) -> tuple[str, ...]:
+        """Return the names of all groups of the arguments' expressions."""
+        return tuple(name for text in self.arguments for name in re.compile(text).groupindex)
+
+
+def _workload(value: object) -> str:
+    text = text_of(value, "a name or a template")
+    if not re.fullmatch(r"[\w.+:=,@%/{} -]{1,200}", text):
+        refuse(
+            f"{text!r} is not a name", hint="letters, digits and . _ + : = , @ % / - and {group}"
+        )
+    if re.search(r"[{}]", re.sub(r"\{\w+\}", "", text)):
+        refuse(f"{text!r} has a brace that is not {{group}}", hint="write it like n{size}")
+    return text
+
+
+class ApplicationSection(Strict):
+    """An application the site knows by name; the first whose match holds wins."""
+
+    name: Name = Field(description="the name models are kept under")
+    match: ApplicationMatch
+    workload: Annotated[str, Reads(_workload, {"type": ["string", "integer"]})] = Field(
+        default="",
+        description="its input: a name, or a template filled from named groups, like n{size}",
+    )
+    ranks: Annotated[str, choice(("fixed", "free"))] = Field(
+        default="fixed", description="whether the number of ranks may change"
+    )
+
+    @model_validator(mode="after")
+    def _template(self) -> ApplicationSection:
+        groups = self.match.groups()
+        for name in re.findall(r"\{(\w+)\}", self.workload):
+            if name not in groups:
+                hint = f"write (?P<{name}>...) in match.arguments"
+                message = f"no group is named {name!r}"
+                refuse(message, key="workload", hint=hint, allowed=groups)
+        return self
+
+
+class SiteFile(Strict):
+    """What the site knows of its nodes and applications."""
+
+    version: Annotated[int, Reads(_version, {"const": VERSION})]
+    node_types: dict[Word, NodeTypeSection] = Field(default={}, description="by name")
+    default_node_types: dict[Word, Word] = Field(
+        default={}, description="per partition, the node type a job gets that asks for none"
+    )
+    applications: list[ApplicationSection] = Field(
+        default=[], description="the first that matches wins"
+    )
+
+
+FILES: dict[str, type[Strict]] = {"policy": PolicyFile, "site": SiteFile}

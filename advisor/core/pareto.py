@@ -1,0 +1,224 @@
+"""The Pareto front of two responses, and the trade-off zone of what may be on it within error.
+
+After Endrei 2019, section 4.4 and algorithms 5.1 to 5.4. Everything is done with both axes turned
+so that more is better (``u`` for x, ``v`` for y); a minimised axis changes its sign on the way in
+and out. Read in that way the listed algorithms need three repairs, each checked against the
+printed listings 5.1 to 5.3:
+
+- the front grows to the left as far as ``v`` is within error of the *best* v, and downwards as
+  far as ``u`` is within error of the *best* u (lines 19 and 28 index the other end of the front);
+- line 28 looks for the lowest v (it compares with x);
+- an error wider than the front itself would turn the inner limit inside out (the scale becomes
+  negative): then that axis distinguishes nothing within error of its best, and the zone is a box.
+
+An error limit is a fraction of the largest absolute value on the extended front (algorithm 5.4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.errors import InputError
+
+Point = tuple[float, float]
+
+_TOLERANCE = 1e-9
+"""Distance from the zone's border, relative to the largest value, that counts as on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Error limits of one axis as fractions: ``inner`` towards worse, ``outer`` beyond the front."""
+
+    inner: float = 0.05
+    outer: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not all(0.0 <= v < 1.0 for v in (self.inner, self.outer)):
+            raise InputError(
+                f"error limits {self.inner:g} and {self.outer:g} are not fractions",
+                hint="0.05 means 5 %",
+            )
+
+    @property
+    def reach(self) -> float:
+        """How far the front is extended (algorithm 5.1, lines 5 to 12)."""
+        return max(self.inner, self.outer)
+
+
+@dataclass(frozen=True, slots=True)
+class TradeOff:
+    """Front, extended front and zone of a table; rows are indices into the given values.
+
+    ``front`` starts at the best x; rows with equal values are all on it. ``extended_front`` and
+    ``polygon`` are points (x, y) in the data's own units, the polygon's last point is not the
+    first one again. ``extension`` holds the rows that moved the front's start (in y) and its end
+    (in x), None where nothing lies within error. ``zone`` is ascending and holds the front.
+    """
+
+    front: tuple[int, ...]
+    extended_front: tuple[Point, ...]
+    extension: tuple[int | None, int | None]
+    zone: tuple[int, ...]
+    polygon: tuple[Point, ...]
+
+
+def trade_off(
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    max_x: bool = True,
+    max_y: bool = True,
+    x_limits: Limits | None = None,
+    y_limits: Limits | None = None,
+) -> TradeOff:
+    """Return the front and trade-off zone of the rows (x[i], y[i]); limits default to 5 %.
+
+    Raises InputError when there is no row, or naming the first row that is not a finite number.
+    Source: algorithms 5.1 to 5.4, listings 5.1 to 5.3.
+    """
+    x_limits, y_limits = x_limits or Limits(), y_limits or Limits()
+    _check(x, y)
+    sign_x, sign_y = (1.0 if max_x else -1.0), (1.0 if max_y else -1.0)
+    points = [(sign_x * float(a), sign_y * float(b)) for a, b in zip(x, y, strict=True)]
+    front = _front(points)
+    line = list(dict.fromkeys(points[i] for i in front))
+    start, end = _extension(points, line, x_limits.reach, y_limits.reach)
+    if end is not None:
+        line.append((points[end][0], line[-1][1]))
+    if start is not None:
+        line.insert(0, (line[0][0], points[start][1]))
+    off_x = max(abs(u) for u, _ in line)
+    off_y = max(abs(v) for _, v in line)
+    outer = _shift(line, -x_limits.outer * off_x, -y_limits.outer * off_y)
+    inner_x, inner_y = x_limits.inner * off_x, y_limits.inner * off_y
+    polygon = outer + _inner(line, inner_x, inner_y)
+    floor = -math.inf
+    if start is not None and inner_y <= line[-1][1] - line[0][1]:
+        floor = line[0][1] + _TOLERANCE * off_y
+    members = set(front)
+    members.update(_inside(points, polygon, floor))
+
+    def restored(path: Sequence[Point]) -> tuple[Point, ...]:
+        return tuple((sign_x * u, sign_y * v) for u, v in path)
+
+    return TradeOff(
+        tuple(front), restored(line), (start, end), tuple(sorted(members)), restored(polygon)
+    )
+
+
+def front(
+    x: Sequence[float], y: Sequence[float], *, max_x: bool = True, max_y: bool = True
+) -> tuple[int, ...]:
+    """Return the rows no other row beats, best x first (rows with equal values are all on it)."""
+    _check(x, y)
+    sign_x, sign_y = (1.0 if max_x else -1.0), (1.0 if max_y else -1.0)
+    return tuple(_front([(sign_x * a, sign_y * b) for a, b in zip(x, y, strict=True)]))
+
+
+def _check(x: Sequence[float], y: Sequence[float]) -> None:
+    if len(x) != len(y):
+        raise InputError(f"{len(x)} values of x but {len(y)} of y")
+    if not len(x):
+        raise InputError("there is no row to compare", hint="a front needs at least one point")
+    for i, pair in enumerate(zip(x, y, strict=True)):
+        for name, value in zip("xy", pair, strict=True):
+            if not math.isfinite(value):
+                raise InputError(
+                    f"row {i}: {name} is {value}", hint="remove the row or fill the value in"
+                )
+
+
+def _front(points: Sequence[Point]) -> list[int]:
+    """Rows not dominated by another, best u first, by one pass over the sorted rows."""
+    order = sorted(range(len(points)), key=lambda i: (-points[i][0], -points[i][1], i))
+    rows: list[int] = []
+    best = -math.inf
+    for i in order:
+        if points[i][1] > best or (rows and points[i] == points[rows[-1]]):
+            rows.append(i)
+            best = points[i][1]
+    return rows
+
+
+def _extension(
+    points: Sequence[Point], line: Sequence[Point], reach_x: float, reach_y: float
+) -> tuple[int | None, int | None]:
+    """Rows beyond the front's ends but within error there (algorithm 5.2): (start, end)."""
+    (best_u, first_v), (last_u, best_v) = line[0], line[-1]
+    limit_u, limit_v = best_u - reach_x * abs(best_u), best_v - reach_y * abs(best_v)
+    below = [i for i, (u, v) in enumerate(points) if v < first_v and u > limit_u]
+    left = [i for i, (u, v) in enumerate(points) if u < last_u and v > limit_v]
+    start = min(below, key=lambda i: (points[i][1], -points[i][0], i), default=None)
+    end = min(left, key=lambda i: (points[i][0], -points[i][1], i), default=None)
+    return start, end
+
+
+def _shift(line: Sequence[Point], off_x: float, off_y: float) -> list[Point]:
+    """Scale and translate the front (algorithm 5.3).
+
+    Its first point moves by ``off_x`` towards worse u and keeps v; its last point moves by
+    ``off_y`` towards worse v and keeps u; what lies between moves in proportion.
+    """
+    (u1, v1), (un, vn) = line[0], line[-1]
+    range_u, range_v = u1 - un, vn - v1
+
+    def moved(u: float, v: float) -> Point:
+        share_u = (u - un) / range_u if range_u else 1.0
+        share_v = (v - v1) / range_v if range_v else 1.0
+        return u - off_x * share_u, v - off_y * share_v
+
+    return [moved(u, v) for u, v in line]
+
+
+def _inner(line: Sequence[Point], off_x: float, off_y: float) -> list[Point]:
+    """The zone's inner limit from the front's end back to its start (algorithm 5.4)."""
+    (u1, v1), (un, vn) = line[0], line[-1]
+    wide_x, wide_y = off_x > u1 - un, off_y > vn - v1
+    left, low = u1 - off_x, vn - off_y
+    if wide_x and wide_y:
+        return [(left, vn), (left, v1), (un, v1), (un, low), (u1, low)]
+    if wide_x:
+        return [(left, vn), (left, v1)]
+    if wide_y:
+        return [(un, low), (u1, low)]
+    return _shift(line, off_x, off_y)[::-1]
+
+
+def _inside(points: Sequence[Point], polygon: Sequence[Point], floor: float) -> list[int]:
+    """Rows in the polygon or on its border, except at or below ``floor``.
+
+    The border counts, but for the edge that an extension in y drew: the row it went through only
+    marks where the zone ends (row 55 of listing 5.2 is not in listing 5.3, row 87 is).
+    """
+    scale_u = max(abs(u) for u, _ in polygon) or 1.0
+    scale_v = max(abs(v) for _, v in polygon) or 1.0
+    scaled = [(u / scale_u, v / scale_v) for u, v in polygon]
+    edges = [(a, b) for a, b in zip(scaled, scaled[1:] + scaled[:1], strict=True)]
+    low_u, low_v = min(u for u, _ in scaled), min(v for _, v in scaled)
+    rows = []
+    for i, (u, v) in enumerate(points):
+        p = (u / scale_u, v / scale_v)
+        if v <= floor or p[0] < low_u - _TOLERANCE or p[1] < low_v - _TOLERANCE:
+            continue
+        if _contains(edges, p):
+            rows.append(i)
+    return rows
+
+
+def _contains(edges: Sequence[tuple[Point, Point]], p: Point) -> bool:
+    """Tell whether a point is inside (even-odd rule) or within tolerance of an edge."""
+    inside = False
+    for (ax, ay), (bx, by) in edges:
+        dx, dy = bx - ax, by - ay
+        length = dx * dx + dy * dy
+        t = 0.0
+        if length:
+            t = min(1.0, max(0.0, ((p[0] - ax) * dx + (p[1] - ay) * dy) / length))
+        if math.hypot(p[0] - ax - t * dx, p[1] - ay - t * dy) <= _TOLERANCE:
+            return True
+        if (ay > p[1]) != (by > p[1]) and p[0] < ax + (p[1] - ay) * dx / dy:
+            inside = not inside
+    return inside

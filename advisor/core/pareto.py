@@ -30,7 +30,7 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Error limits of one axis as fractions: ``inner`` towards worse, ``outer`` beyond the front."""
+    """Error limits of one axis as fractions: ``inner`` towards worse, ``outer`` beyond the best."""
 
     inner: float = 0.05
     outer: float = 0.0
@@ -174,7 +174,7 @@ def _shift(line: Sequence[Point], off_x: float, off_y: float) -> list[Point]:
 
 
 def _inner(line: Sequence[Point], off_x: float, off_y: float) -> list[Point]:
-    """The zone's inner limit from the front's end back to its start (algorithm 5.4)."""
+    """Return the zone's inner limit from the front's end back to its start (algorithm 5.4)."""
     (u1, v1), (un, vn) = line[0], line[-1]
     wide_x, wide_y = off_x > u1 - un, off_y > vn - v1
     left, low = u1 - off_x, vn - off_y

@@ -45,8 +45,17 @@ class Configuration:
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Configuration:
         """Read the JSON form back. Raises KeyError or ValueError on a missing or bad field."""
-        numbers = [int(str(data[key])) for key in ("nodes", "ranks_per_node", "threads_per_node")]
-        return cls(str(data["node_type"]), *numbers, int(str(data.get("freq_khz", 0) or 0)))
+
+        def number(key: str) -> int:
+            return int(str(data[key]))
+
+        return cls(
+            str(data["node_type"]),
+            number("nodes"),
+            number("ranks_per_node"),
+            number("threads_per_node"),
+            number("freq_khz") if data.get("freq_khz") else 0,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from advisor.core.configuration import Configuration
+from advisor.core.policy import Policy
 from advisor.core.reasons import Reason
 
 
@@ -54,7 +55,8 @@ class Decision:
     """What the advisor answers for one job, and all that explains it.
 
     ``rewrite`` maps the scheduler's option names to new values; ``environment`` holds variables
-    to set in the job; both are empty when nothing changes.
+    to set in the job; both are empty when nothing changes. ``policy`` is what held for the job,
+    the user's own settings included.
     """
 
     id: str
@@ -63,8 +65,7 @@ class Decision:
     hook: str
     user: str
     account: str
-    mode: str
-    goal: str
+    policy: Policy
     application: str
     workload: str
     baseline: Configuration | None
@@ -97,8 +98,8 @@ class Decision:
             "hook": self.hook,
             "user": self.user,
             "account": self.account,
-            "mode": self.mode,
-            "goal": self.goal,
+            "mode": self.policy.mode,
+            "goal": self.policy.goal,
             "application": self.application,
             "workload": self.workload,
             "baseline": None

@@ -13,7 +13,9 @@ class NodeType:
     ``feature`` is the scheduler's constraint that selects it; ``cores`` are physical cores per
     node; ``freq_khz`` are the frequency caps that can be set, ascending, empty when none can;
     ``default_freq_khz`` is what a job gets without asking. ``weight`` is the scheduler's node
-    weight: lower is handed out first.
+    weight: lower is handed out first. ``partition_nodes`` says how many of the nodes one job can
+    have in a partition, where that is less than all; ``default_partition`` is the partition of a
+    job that names none, if these nodes are in it.
     """
 
     name: str
@@ -29,6 +31,14 @@ class NodeType:
     weight: int = 1
     base_power_w: float | None = None
     core_power_w: float | None = None
+    partition_nodes: tuple[tuple[str, int], ...] = ()
+    default_partition: str = ""
+
+    def nodes_in(self, partition: str) -> int:
+        """Return how many of these nodes one job can have in a partition."""
+        if partition not in self.partitions:
+            return 0
+        return min(len(self.nodes), dict(self.partition_nodes).get(partition, len(self.nodes)))
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
@@ -42,11 +52,14 @@ class NodeType:
             value = known.get(key)
             if isinstance(value, list):
                 known[key] = tuple(value)
+        pairs = known.get("partition_nodes")
+        if isinstance(pairs, list):
+            known["partition_nodes"] = tuple((str(name), int(count)) for name, count in pairs)
         return cls(**known)  # type: ignore[arg-type]
 
 
 def _plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,12 @@ class Inventory:
     def of(cls, node_types: Iterable[NodeType]) -> Inventory:
         """Build an inventory from node types."""
         return cls({t.name: t for t in node_types})
+
+    @property
+    def default_partition(self) -> str:
+        """The partition of a job that names none, "" when the scheduler has no such."""
+        found = (t.default_partition for t in self.node_types.values() if t.default_partition)
+        return next(found, "")
 
     def in_partition(self, partition: str) -> tuple[NodeType, ...]:
         """Return the node types of a partition in the order the scheduler hands them out."""

@@ -1,0 +1,124 @@
+"""``advisor on``, ``off`` and ``choose``: the user's own choices file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from advisor.cli.output import print_json
+from advisor.core.policy import GOALS
+from advisor.core.settings import CHOICES_VERSION, parse_choices
+from advisor.core.units import parse_fraction, parse_freq_khz
+from advisor.errors import InputError, UsageError
+from advisor.paths import choices_path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's own arguments."""
+    choose = parser.prog.endswith(" choose")
+    parser.add_argument(
+        "application", nargs="?", help="only for this application (default: all of your jobs)"
+    )
+    parser.add_argument("--workload", help="only for this workload (default: all)")
+    if choose:
+        parser.add_argument("--goal", choices=GOALS, help="what to aim for")
+        parser.add_argument("--max-slowdown", help="how much slower is all right, like 5%%")
+        parser.add_argument("--node-type", help="pin: run on this node type")
+        parser.add_argument("--nodes", type=int, help="pin: this many nodes")
+        parser.add_argument("--threads-per-node", type=int, help="pin: cores a node")
+        parser.add_argument("--freq", help="pin: frequency cap, like 1.9GHz")
+        parser.add_argument("--clear", action="store_true", help="forget what was chosen here")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Change or show the choices file."""
+    path = choices_path()
+    choices = read(path)
+    if args.verb in ("on", "off"):
+        entry = _entry(choices, args)
+        entry.pop("off", None)
+        if args.verb == "off":
+            entry["off"] = True
+        write(path, choices)
+    elif _changes(args):
+        entry = _entry(choices, args)
+        if args.clear:
+            entry.clear()
+            if entry is choices:
+                choices["version"] = CHOICES_VERSION
+        _choose(entry, args)
+        write(path, choices)
+    if args.json:
+        print_json("choose", {"file": str(path), "choices": choices})
+    else:
+        print(f"{path}:")
+        print(json.dumps(choices, indent=2) if choices else "nothing chosen; the policy decides")
+    return 0
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the choices file's content. Raises InputError when it is broken."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}", hint="mend or remove the file") from None
+    choices, problem = parse_choices(text)
+    if problem:
+        raise InputError(f"{path}: {problem}", hint="mend or remove the file")
+    return choices
+
+
+def write(path: Path, choices: dict[str, Any]) -> None:
+    """Replace the choices file in one step."""
+    workloads = choices.get("workloads")
+    if isinstance(workloads, dict):
+        choices["workloads"] = {k: v for k, v in workloads.items() if v}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".choices-")
+        with os.fdopen(descriptor, "w") as file:
+            json.dump({"version": CHOICES_VERSION, **choices}, file, indent=2)
+            file.write("\n")
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", hint="nothing was changed") from None
+
+
+def _entry(choices: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    if args.application is None:
+        if args.workload:
+            raise UsageError("--workload needs an application")
+        return choices
+    table = choices.setdefault("workloads", {})
+    entry: dict[str, Any] = table.setdefault(f"{args.application}/{args.workload or '*'}", {})
+    return entry
+
+
+def _changes(args: argparse.Namespace) -> bool:
+    names = ("goal", "max_slowdown", "node_type", "nodes", "threads_per_node", "freq", "clear")
+    return any(getattr(args, n) for n in names)
+
+
+def _choose(entry: dict[str, Any], args: argparse.Namespace) -> None:
+    if args.goal:
+        entry["goal"] = args.goal
+    pin: dict[str, Any] = {}
+    try:
+        if args.max_slowdown:
+            parse_fraction(args.max_slowdown)
+            entry["max_slowdown"] = args.max_slowdown
+        if args.freq:
+            pin["freq_khz"] = parse_freq_khz(args.freq)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    for name in ("node_type", "nodes", "threads_per_node"):
+        if getattr(args, name):
+            pin[name] = getattr(args, name)
+    if pin:
+        entry["pin"] = pin

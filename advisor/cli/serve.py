@@ -1,0 +1,84 @@
+"""``advisor serve``: the daemon that answers the hooks."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from advisor.errors import AdvisorError, UsageError
+from advisor.paths import socket_path, store_path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's own arguments."""
+    parser.add_argument("--socket", help="the UNIX socket to answer on (or ADVISOR_SOCKET)")
+    parser.add_argument(
+        "--trust-user", action="append", default=[], metavar="USER",
+        help="besides root, believe this user (the scheduler's) when it names a job's owner",
+    )  # fmt: skip
+    parser.add_argument(
+        "--read-only", action="store_true",
+        help="answer from a published copy: write no decisions, accept no runs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--refresh", type=float, default=1.0, metavar="S",
+        help="look at the store for changes this often (default: 1 s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--log-level", default="info", choices=["debug", "info", "warning", "error"]
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until stopped."""
+    from advisor.service.handlers import Handlers
+    from advisor.service.peer import Users, trusted_uids
+    from advisor.service.server import Server
+    from advisor.service.snapshot import Source
+    from advisor.service.spool import Spool
+    from advisor.store.journal import Journal
+
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=args.log_level.upper(),
+        format="%(asctime)s level=%(levelname)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S%z",
+    )
+    if args.refresh <= 0:
+        raise UsageError("--refresh must be above 0 seconds")
+    try:
+        users = Users(trusted_uids(args.trust_user))
+    except KeyError as error:
+        raise UsageError(f"--trust-user: no such user {error}") from None
+    store, socket = store_path(args.db), socket_path(args.socket)
+    writable = not args.read_only
+    if writable:
+        _create(store)
+    handlers = Handlers(
+        Source(store),
+        users,
+        Journal(store) if writable else None,
+        Spool(_spool_folder(store), store, socket) if writable else None,
+    )
+    server = Server(socket, handlers, args.refresh)
+    asyncio.run(server.run())
+    return 0
+
+
+def _create(store: Path) -> None:
+    """Make an empty store when there is none; a broken one is left for the log to name."""
+    if store.exists():
+        return
+    from advisor.store.writer import Writer
+
+    try:
+        Writer(store).close()
+    except AdvisorError as error:
+        logging.getLogger("advisor.serve").error("event=no-store error=%r", str(error))
+
+
+def _spool_folder(store: Path) -> Path:
+    return store.with_name("spool")

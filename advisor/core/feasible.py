@@ -1,0 +1,137 @@
+"""Which options a job may take: what the user fixed, the policy's axes, room and time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import Inventory, NodeType
+from advisor.core.option import Option
+from advisor.core.policy import AxisRule, Policy
+from advisor.core.reasons import Reason, reason
+from advisor.core.request import JobRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """All that bounds the choice for one job."""
+
+    request: JobRequest
+    baseline: Configuration
+    policy: Policy
+    inventory: Inventory
+    partition: str
+    ranks_free: bool = False
+    threads_kept: str = ""
+    """Why threads may not be written (the script sets them itself, ...); "" if they may."""
+    freq_cap_khz: int = 0
+    """The cap the user asked for; 0 when none."""
+
+
+def feasible(
+    options: Iterable[Option], constraints: Constraints
+) -> tuple[list[Option], list[Reason]]:
+    """Return the options the job may take, and why others may not, each reason once."""
+    kept: list[Option] = []
+    dropped: Counter[str] = Counter()
+    for option in options:
+        why = _obstacle(option, constraints)
+        if why:
+            dropped[why] += 1
+        else:
+            kept.append(option)
+    return kept, [_explain(why, count, constraints) for why, count in dropped.items()]
+
+
+def _obstacle(option: Option, x: Constraints) -> str:
+    """Return the first thing that rules an option out, "" if nothing does."""
+    new, old = option.configuration, x.baseline
+    axes, explicit = x.policy.axes, x.request.explicit
+    node_type = x.inventory.node_types.get(new.node_type)
+    if node_type is None:
+        return f"not-in-inventory:{new.node_type}"
+    if new.node_type != old.node_type:
+        if not _may_change(axes.node_type, "node_type" in explicit, lower=False):
+            return _who("node_type", axes.node_type)
+        if x.partition not in node_type.partitions:
+            return "no-room"
+        if not node_type.feature:
+            return f"not-in-inventory:a feature of {new.node_type}"
+    if new.nodes != old.nodes and not _may_change(
+        axes.nodes, "nodes" in explicit, lower=new.nodes < old.nodes
+    ):
+        return _who("nodes", axes.nodes)
+    ranks_changed = new.nodes * new.ranks_per_node != old.nodes * old.ranks_per_node
+    if ranks_changed and (not x.ranks_free or "ranks" in explicit):
+        return "ranks-fixed" if not x.ranks_free else "user-set:ranks"
+    if new.threads_per_node != old.threads_per_node:
+        fewer = new.threads_per_node < old.threads_per_node
+        if not _may_change(axes.threads, "threads" in explicit, lower=fewer):
+            return _who("threads", axes.threads)
+        if x.threads_kept:
+            return f"threads-own:{x.threads_kept}"
+        if fewer and not x.request.exclusive and x.request.memory_per_node_mb is None:
+            return "threads-own:memory is per core, and fewer cores would mean less of it"
+        if new.threads_per_node % new.ranks_per_node:
+            return "no-room"
+    why = _frequency_obstacle(new, x, node_type)
+    if why:
+        return why
+    if not _fits(new, x, node_type):
+        return "no-room"
+    limit = x.request.time_limit_s
+    if limit is not None and option.time_hi_s > limit and new != old:
+        return "time-limit"
+    return ""
+
+
+def _frequency_obstacle(new: Configuration, x: Constraints, node_type: NodeType) -> str:
+    reference = x.baseline.freq_khz
+    if new.node_type != x.baseline.node_type and not x.freq_cap_khz:
+        steps = node_type.freq_khz
+        reference = node_type.default_freq_khz or (steps[-1] if steps else new.freq_khz)
+    if new.freq_khz == reference or not new.freq_khz:
+        return ""
+    if not node_type.freq_khz:
+        return f"no-frequency-steps:{node_type.name}"
+    if new.freq_khz not in node_type.freq_khz:
+        return f"not-in-inventory:{new.freq_khz} kHz on {node_type.name}"
+    rule, lower = x.policy.axes.frequency, new.freq_khz < reference
+    if not _may_change(rule, "frequency" in x.request.explicit, lower=lower):
+        return _who("frequency", rule)
+    return ""
+
+
+def _may_change(rule: AxisRule, explicit: bool, *, lower: bool) -> bool:
+    if rule == "keep":
+        return False
+    if rule == "override":
+        return True
+    if rule == "cap":
+        return lower
+    return not explicit
+
+
+def _who(axis: str, rule: AxisRule) -> str:
+    return f"axis-keep:{axis}" if rule == "keep" else f"user-set:{axis}"
+
+
+def _fits(new: Configuration, x: Constraints, node_type: NodeType) -> bool:
+    if new.threads_per_node > node_type.cores * node_type.threads_per_core:
+        return False
+    available = node_type.nodes_in(x.partition) if x.partition else len(node_type.nodes)
+    if new.nodes > available:
+        return False
+    memory = x.request.memory_per_node_mb or 0.0
+    if x.request.memory_per_cpu_mb:
+        memory = max(memory, x.request.memory_per_cpu_mb * new.threads_per_node)
+    return not node_type.memory_mb or memory <= node_type.memory_mb
+
+
+def _explain(why: str, count: int, x: Constraints) -> Reason:
+    code, _, detail = why.partition(":")
+    if code in ("no-room", "time-limit"):
+        return reason(code, count)
+    return reason(code, detail) if detail else reason(code)

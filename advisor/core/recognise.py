@@ -1,0 +1,138 @@
+"""Recognise the application and the workload of a job.
+
+Order: what the user states (``ADVISOR_APPLICATION``, ``#ADVISOR application=``), the site's
+rules, the first launcher line's executable, else the last command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from advisor.core.reasons import Reason, reason
+from advisor.core.script import Command, command_of, main_command
+
+_UNSAFE = re.compile(r"[^\w.+:=,@%/\- ]")
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationRule:
+    """A site's rule: glob patterns on executable and job name, a regex on the arguments.
+
+    ``workload`` may use the regex's named groups, like ``n{size}``; ``ranks_free`` allows the
+    number of ranks to change.
+    """
+
+    name: str
+    executable: tuple[str, ...] = ()
+    job_name: tuple[str, ...] = ()
+    arguments: tuple[re.Pattern[str], ...] = ()
+    workload: str = ""
+    ranks_free: bool = False
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> ApplicationRule:
+        """Build a rule from the compiled site file."""
+
+        def strings(key: str) -> tuple[str, ...]:
+            value = data.get(key) or ()
+            return tuple(str(v) for v in value) if isinstance(value, list | tuple) else ()
+
+        return cls(
+            str(data["name"]),
+            strings("executable"),
+            strings("job_name"),
+            tuple(re.compile(p) for p in strings("arguments")),
+            str(data.get("workload") or ""),
+            data.get("ranks") == "free",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """What a job runs. ``application`` is "" when nothing was recognised."""
+
+    application: str
+    workload: str
+    command: Command | None
+    ranks_free: bool
+    how: tuple[Reason, ...]
+
+
+def clean_name(text: str) -> str:
+    """Return a name safe to print and store: no control or shell characters, bounded length."""
+    return _UNSAFE.sub("_", " ".join(text.split()))[:MAX_NAME].strip()
+
+
+def recognise(
+    script: str | None,
+    *,
+    job_name: str = "",
+    script_arguments: Sequence[str] = (),
+    command: Sequence[str] = (),
+    stated: Mapping[str, tuple[str, str]] | None = None,
+    rules: Sequence[ApplicationRule] = (),
+) -> Recognised:
+    """Tell application and workload of a job.
+
+    ``command`` is the words after srun (or of --wrap) for jobs without a script; ``stated`` maps
+    ``application`` and ``workload`` to (value, where it was stated).
+    """
+    stated = stated or {}
+    found = command_of(command) if command else None
+    if found is None and script is not None:
+        found = main_command(script, script_arguments)
+    line = " ".join(found.arguments) if found else ""
+    application, workload, ranks_free = "", "", False
+    how: list[Reason] = []
+    for rule in rules:
+        groups = _match(rule, found, job_name, line)
+        if groups is None:
+            continue
+        application, ranks_free = rule.name, rule.ranks_free
+        workload = _fill(rule.workload, groups)
+        how.append(reason("application-rule", rule.name))
+        break
+    else:
+        if found is not None:
+            application = clean_name(found.executable)
+            code = "application-launcher" if found.launcher or command else "application-command"
+            how.append(reason(code, application))
+    if "application" in stated:
+        application, where = clean_name(stated["application"][0]), stated["application"][1]
+        how = [reason("application-stated", application, where)]
+        named = next((r for r in rules if r.name == application), None)
+        ranks_free = bool(named and named.ranks_free)
+    if "workload" in stated:
+        workload = clean_name(stated["workload"][0])
+    return Recognised(
+        application, workload or clean_name(line) or "default", found, ranks_free, tuple(how)
+    )
+
+
+def _match(
+    rule: ApplicationRule, command: Command | None, job_name: str, line: str
+) -> dict[str, str] | None:
+    """Return the named groups of the arguments' regex if the rule matches, else None."""
+    if not (rule.executable or rule.job_name or rule.arguments):
+        return None
+    if rule.executable and not (
+        command and any(fnmatchcase(command.executable, p) for p in rule.executable)
+    ):
+        return None
+    if rule.job_name and not any(fnmatchcase(job_name, p) for p in rule.job_name):
+        return None
+    groups: dict[str, str] = {}
+    for pattern in rule.arguments:
+        match = pattern.search(line)
+        if match is None:
+            return None
+        groups.update({k: v for k, v in match.groupdict().items() if v is not None})
+    return groups
+
+
+def _fill(template: str, groups: Mapping[str, str]) -> str:
+    return clean_name(re.sub(r"\{(\w+)\}", lambda m: groups.get(m[1], m[0]), template))

@@ -1,0 +1,174 @@
+"""What the user wants for this job, from all the places it can be said.
+
+Order of authority: ``ADVISOR_*`` variable (a command-line flag arrives as one), ``#ADVISOR``
+line in the script, the user's choices file, then the policy. A user may always be more
+conservative than the site; less only within the policy's ``user_limits``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from advisor.core.configuration import Configuration
+from advisor.core.policy import GOALS, MODES, Policy
+from advisor.core.reasons import Reason, reason
+from advisor.core.units import parse_fraction
+
+CHOICES_VERSION = 1
+_OFF = frozenset({"off", "0", "no", "false", "never"})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The user's wishes, each as (value, where it was said)."""
+
+    values: Mapping[str, tuple[str, str]]
+    pin: Mapping[str, object] | None = None
+    notes: tuple[Reason, ...] = ()
+
+    @property
+    def off(self) -> str:
+        """Where the user opted out, or ""."""
+        value, where = self.values.get("advisor", ("", ""))
+        if value.lower() in _OFF:
+            return where
+        value, where = self.values.get("mode", ("", ""))
+        return where if value.lower() in _OFF else ""
+
+
+def stated(environment: Mapping[str, str], script_lines: Mapping[str, str]) -> Settings:
+    """Collect what ``ADVISOR_*`` variables and ``#ADVISOR`` lines say."""
+    values: dict[str, tuple[str, str]] = {}
+    for key, value in script_lines.items():
+        # "#ADVISOR off" reads as the bare word "off"
+        if key in _OFF and value == "on":
+            values["advisor"] = ("off", "#ADVISOR line")
+        else:
+            values[key] = (value, "#ADVISOR line")
+    for name, value in environment.items():
+        if name == "ADVISOR":
+            values["advisor"] = (value, "ADVISOR variable")
+        elif name.startswith("ADVISOR_") and value:
+            values[name[8:].lower()] = (value, f"{name} variable")
+    return Settings(values)
+
+
+def with_choices(
+    settings: Settings, choices: Mapping[str, object], application: str, workload: str
+) -> Settings:
+    """Fill what is still open from the choices file: this workload, this application, all."""
+    if not choices:
+        return settings
+    if choices.get("version", CHOICES_VERSION) != CHOICES_VERSION:
+        note = reason("choices-bad", f"version {choices.get('version')!r} is not known")
+        return replace(settings, notes=(*settings.notes, note))
+    values = dict(settings.values)
+    pin: Mapping[str, object] | None = None
+    table = choices.get("workloads")
+    table = table if isinstance(table, Mapping) else {}
+    for key in (f"{application}/{workload}", f"{application}/*", None):
+        entry = choices if key is None else table.get(key)
+        if not isinstance(entry, Mapping):
+            continue
+        if entry.get("off") and "advisor" not in values:
+            values["advisor"] = ("off", "your choices file")
+        for name in ("mode", "goal", "max_slowdown"):
+            if name in entry and name not in values:
+                values[name] = (str(entry[name]), "your choices file")
+        if pin is None and isinstance(entry.get("pin"), Mapping):
+            pin = cast(Mapping[str, object], entry["pin"])
+    return replace(settings, values=values, pin=pin)
+
+
+def apply_settings(policy: Policy, settings: Settings) -> tuple[Policy, list[Reason]]:
+    """Return the policy with the user's wishes in it, as far as the site lets them."""
+    notes: list[Reason] = []
+
+    def refuse(name: str, where: str, why: str) -> None:
+        notes.append(reason("setting-refused", f"{name} ({where})", why))
+
+    limits = policy.user_limits
+    if "mode" in settings.values:
+        value, where = settings.values["mode"]
+        if value not in MODES:
+            refuse(f"mode={value}", where, f"it is one of {', '.join(MODES)}")
+        elif policy.mode == "off" and value != "off":
+            refuse(f"mode={value}", where, "the site's policy is off here")
+        elif MODES.index(value) > max(MODES.index(policy.mode), MODES.index(limits.mode)):
+            refuse(f"mode={value}", where, f"the site allows at most {limits.mode}")
+        else:
+            policy = replace(policy, mode=value)
+    if "goal" in settings.values:
+        value, where = settings.values["goal"]
+        if value in GOALS:
+            policy = replace(policy, goal=value)
+        else:
+            refuse(f"goal={value}", where, f"it is one of {', '.join(GOALS)}")
+    if "max_slowdown" in settings.values:
+        value, where = settings.values["max_slowdown"]
+        try:
+            bound = parse_fraction(value)
+        except ValueError as error:
+            refuse(f"max_slowdown={value}", where, str(error))
+        else:
+            allowed = max(policy.max_slowdown, limits.max_slowdown)
+            if not 0 <= bound <= allowed:
+                refuse(f"max_slowdown={value}", where, f"the site allows 0 to {allowed:.0%}")
+            else:
+                policy = replace(policy, max_slowdown=bound)
+    return policy, notes
+
+
+def parse_choices(text: str) -> tuple[dict[str, object], str]:
+    """Return the choices file's content and "" or what is wrong with it; never raises."""
+    if not text.strip():
+        return {}, ""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        return {}, f"not JSON: {error}"
+    if not isinstance(data, dict):
+        return {}, "not a JSON object"
+    return data, ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A configuration the user pinned; None leaves an axis as the job asks for it."""
+
+    node_type: str | None = None
+    nodes: int | None = None
+    ranks_per_node: int | None = None
+    threads_per_node: int | None = None
+    freq_khz: int | None = None
+    problems: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Pin:
+        """Read a pin; what cannot be read is named in ``problems``."""
+        values: dict[str, int | None] = {}
+        problems = []
+        for key in ("nodes", "ranks_per_node", "threads_per_node", "freq_khz"):
+            value = data.get(key)
+            ok = value is None or (isinstance(value, int) and not isinstance(value, bool))
+            values[key] = cast("int | None", value) if ok else None
+            if not ok:
+                problems.append(f"{key}={value!r}")
+        node_type = data.get("node_type")
+        return cls(str(node_type) if node_type else None, problems=tuple(problems), **values)
+
+    def fits(self, configuration: Configuration) -> bool:
+        """Tell whether a configuration is what was pinned."""
+        return all(
+            wanted is None or wanted == got
+            for wanted, got in (
+                (self.node_type, configuration.node_type),
+                (self.nodes, configuration.nodes),
+                (self.ranks_per_node, configuration.ranks_per_node),
+                (self.threads_per_node, configuration.threads_per_node),
+                (self.freq_khz, configuration.freq_khz),
+            )
+        )

@@ -1,0 +1,1 @@
+"""Schedulers: how to read their requests, write into them, and run sweeps on them."""

@@ -1,0 +1,236 @@
+"""Slurm's submission options: read a request as the hooks send it, write a choice back.
+
+The hooks send what the user set explicitly, by command line, ``#SBATCH`` line or environment
+(``slurm.json_cli_options``): long option names with string values. Standard library only: the
+daemon uses it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import NodeType
+from advisor.core.request import JobRequest
+from advisor.core.units import parse_memory_mb, parse_slurm_time
+
+_AXIS_OF = {
+    "cpu-freq": "frequency",
+    "cpus-per-task": "threads",
+    "cores-per-socket": "threads",
+    "sockets-per-node": "threads",
+    "cpus-per-gpu": "threads",
+    "mincpus": "threads",
+    "ntasks": "ranks",
+    "ntasks-per-node": "ranks",
+    "ntasks-per-socket": "ranks",
+    "ntasks-per-core": "ranks",
+    "constraint": "node_type",
+    "nodelist": "node_type",
+    "gres": "node_type",
+    "gpus": "node_type",
+    "nodes": "nodes",
+}
+_HET = re.compile(r"^#SBATCH\s+(het|pack)job\b", re.MULTILINE)
+_KINDS = {"sbatch": "batch", "srun": "run", "salloc": "allocate"}
+SHORT = {
+    "A": "account", "a": "array", "c": "cpus-per-task", "C": "constraint", "J": "job-name",
+    "n": "ntasks", "N": "nodes", "p": "partition", "q": "qos", "t": "time", "w": "nodelist",
+    "G": "gpus", "D": "chdir", "o": "output", "e": "error", "d": "dependency", "L": "licenses",
+    "M": "clusters", "x": "exclude", "m": "distribution", "k": "no-kill", "H": "hold",
+    "W": "wait", "i": "input", "b": "begin", "S": "core-spec", "B": "extra-node-info",
+    "s": "oversubscribe", "Q": "quiet", "v": "verbose", "I": "immediate", "O": "overcommit",
+}  # fmt: skip
+_NO_VALUE = frozenset(
+    {"exclusive", "oversubscribe", "hold", "requeue", "no-requeue", "overcommit", "parsable",
+     "quiet", "verbose", "wait", "contiguous", "no-kill", "immediate", "spread-job",
+     "use-min-nodes", "test-only", "reboot", "ignore-pbs", "get-user-env", "propagate", "nice",
+     "kill-on-invalid-dep-unused"}
+)  # fmt: skip
+
+
+def read_directives(script: str) -> dict[str, str]:
+    """Return the options of a script's ``#SBATCH`` lines (those before the first command)."""
+    words: list[str] = []
+    for line in script.splitlines():
+        stripped = line.strip()
+        if line.startswith("#SBATCH"):
+            words += stripped.removeprefix("#SBATCH").split(" #", 1)[0].split()
+        elif stripped and not stripped.startswith("#"):
+            break
+    return read_arguments(words)
+
+
+def read_arguments(words: Iterable[str]) -> dict[str, str]:
+    """Return sbatch's command-line options by long name; stops at the first non-option."""
+    options: dict[str, str] = {}
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            if not equals and name not in _NO_VALUE and queue:
+                value = queue.pop(0)
+            options[name] = value
+        elif word.startswith("-") and len(word) > 1:
+            name, value = SHORT.get(word[1], word[1]), word[2:].removeprefix("=")
+            if not value and name not in _NO_VALUE and queue:
+                value = queue.pop(0)
+            options[name] = value
+        else:
+            break
+    return options
+
+
+def parse_request(
+    payload: Mapping[str, object],
+    *,
+    user: str,
+    uid: int,
+    choices: Mapping[str, object],
+) -> JobRequest:
+    """Return the request a hook sent. Raises ValueError naming the option that makes no sense."""
+    options = {
+        str(k).replace("_", "-"): v.strip()
+        for k, v in _mapping(payload.get("options")).items()
+        if isinstance(v, str)
+    }
+    argv = tuple(str(a) for a in _sequence(payload.get("argv")))
+    program = str(payload.get("type") or "sbatch")
+    script = payload.get("script")
+    if options.get("wrap"):
+        script, argv = options["wrap"], ()
+
+    def get(name: str) -> str:
+        return options.get(name, "")
+
+    def number(name: str) -> int | None:
+        value = get(name)
+        try:
+            return int(value.split("-")[0]) or None if value else None
+        except ValueError:
+            raise ValueError(f"--{name}={value} is not a number") from None
+
+    return JobRequest(
+        scheduler="slurm",
+        hook=str(payload.get("hook") or ""),
+        user=user,
+        uid=uid,
+        kind="step" if "jobid" in options and program == "srun" else _KINDS.get(program, "batch"),
+        account=get("account"),
+        partition=get("partition"),
+        qos=get("qos"),
+        job_name=get("job-name"),
+        script=script if isinstance(script, str) else None,
+        script_path=str(payload.get("script_path") or ""),
+        script_truncated=bool(payload.get("truncated")),
+        command=argv,
+        environment={str(k): str(v) for k, v in _mapping(payload.get("env")).items()},
+        choices=choices,
+        explicit=frozenset(_AXIS_OF[n] for n in options if n in _AXIS_OF),
+        nodes=number("nodes"),
+        ntasks=number("ntasks"),
+        ntasks_per_node=number("ntasks-per-node"),
+        cpus_per_task=number("cpus-per-task"),
+        constraint=get("constraint"),
+        node_list=get("nodelist"),
+        freq_khz=parse_cpu_freq(get("cpu-freq")),
+        time_limit_s=_time(get("time")),
+        memory_per_node_mb=_memory("mem", get("mem")),
+        memory_per_cpu_mb=_memory("mem-per-cpu", get("mem-per-cpu")),
+        exclusive="exclusive" in options and get("exclusive").lower() not in ("user", "mcs", "no"),
+        environment_exported=_exports_all(get("export")),
+        het=bool(payload.get("het")) or bool(isinstance(script, str) and _HET.search(script)),
+        array="array" in options,
+    )
+
+
+def parse_cpu_freq(text: str) -> int | None:
+    """Return the cap in kHz of ``--cpu-freq`` (``min-max[:governor]``, a number, low, high...).
+
+    Names such as ``high`` mean no numeric cap: None.
+    """
+    last = text.split(":")[0].split("-")[-1].strip()
+    return int(last) if last.isdigit() else None
+
+
+def render(
+    baseline: Configuration,
+    chosen: Configuration,
+    node_type: NodeType,
+    request: JobRequest,
+    *,
+    pin_node_type: bool,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return (options to write, variables to set) that turn the request into ``chosen``.
+
+    Only what differs is written. ``pin_node_type`` writes the constraint although the node type
+    stays, for partitions that hold several.
+    """
+    rewrite: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    if chosen.node_type != baseline.node_type or pin_node_type:
+        rewrite["constraint"] = node_type.feature
+    if chosen.nodes != baseline.nodes:
+        rewrite["nodes"] = str(chosen.nodes)
+    if (chosen.nodes, chosen.ranks_per_node) != (baseline.nodes, baseline.ranks_per_node):
+        rewrite["ntasks-per-node"] = str(chosen.ranks_per_node)
+        if request.ntasks is not None:
+            rewrite["ntasks"] = str(chosen.nodes * chosen.ranks_per_node)
+    if chosen.threads_per_node != baseline.threads_per_node:
+        threads = str(chosen.threads_per_rank)
+        rewrite["cpus-per-task"] = threads
+        environment["OMP_NUM_THREADS"] = threads
+        environment["SRUN_CPUS_PER_TASK"] = threads
+    if chosen.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
+        rewrite["cpu-freq"] = f"{node_type.freq_khz[0]}-{chosen.freq_khz}"
+    return rewrite, environment
+
+
+def default_freq(node_type: NodeType) -> int:
+    """Return the frequency a job gets without asking, kHz; 0 when the inventory has none."""
+    return node_type.default_freq_khz or (node_type.freq_khz[-1] if node_type.freq_khz else 0)
+
+
+def shape(request: JobRequest, cores: int) -> tuple[int, int]:
+    """Return (nodes, ranks per node) of a request on nodes with ``cores`` cores."""
+    per_node = request.ntasks_per_node
+    if request.nodes is not None:
+        nodes = request.nodes
+    elif request.ntasks is not None:
+        cpus = request.cpus_per_task or 1
+        fit = per_node or max(1, cores // cpus)
+        nodes = math.ceil(request.ntasks / fit)
+    else:
+        nodes = 1
+    if per_node is None:
+        per_node = math.ceil((request.ntasks or nodes) / nodes)
+    return nodes, max(1, per_node)
+
+
+def _exports_all(value: str) -> bool:
+    return not value or value.upper().split(",")[0] == "ALL"
+
+
+def _time(text: str) -> int | None:
+    try:
+        return parse_slurm_time(text) if text else None
+    except ValueError:
+        raise ValueError(f"--time={text} is not a time limit") from None
+
+
+def _memory(name: str, text: str) -> float | None:
+    try:
+        return parse_memory_mb(text.rstrip("?")) or None if text else None
+    except ValueError:
+        raise ValueError(f"--{name}={text} is not an amount of memory") from None
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _sequence(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()

@@ -1,0 +1,1 @@
+"""The daemon: protocol, identity of the peer, and the decision. Standard library only."""

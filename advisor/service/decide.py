@@ -1,0 +1,400 @@
+"""Decide for one job: recognise, look up, weigh, choose, and say why."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Alternative, Decision
+from advisor.core.feasible import Constraints, feasible
+from advisor.core.inventory import NodeType
+from advisor.core.option import Option
+from advisor.core.policy import Policy
+from advisor.core.reasons import Reason, reason
+from advisor.core.recognise import Recognised, recognise
+from advisor.core.request import JobRequest
+from advisor.core.script import advisor_lines, threads_of
+from advisor.core.select import Weighed, find_option, select, weigh
+from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices
+from advisor.schedulers.slurm_options import default_freq, render, shape
+from advisor.service.message import effect_line
+from advisor.service.snapshot import Snapshot
+from advisor.store.records import StoredModel
+
+NO_MODEL = "no-model"
+
+
+@dataclass(slots=True)
+class _Case:
+    """A decision in the making."""
+
+    request: JobRequest
+    snapshot: Snapshot
+    policy: Policy = field(default_factory=Policy)
+    settings: Settings = field(default_factory=lambda: Settings({}))
+    recognised: Recognised | None = None
+    workload: str = ""
+    reasons: list[Reason] = field(default_factory=list)
+    baseline: Option | None = None
+    asked: Configuration | None = None
+    model: StoredModel | None = None
+    chosen: Weighed | None = None
+    alternatives: tuple[Weighed, ...] = ()
+    rewrite: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    holdout: bool = False
+
+    @property
+    def application(self) -> str:
+        return self.recognised.application if self.recognised else ""
+
+
+class _StopError(Exception):
+    """The decision is made: nothing changes, for the reason already noted."""
+
+
+def decide(
+    request: JobRequest,
+    snapshot: Snapshot,
+    *,
+    chance: Callable[[], float] = random.random,
+) -> Decision:
+    """Return the decision for a request, from memory alone.
+
+    ``chance`` draws the holdout, uniform in [0, 1). The decision's ``rewrite`` is empty unless
+    everything is known, allowed and confirmed.
+    """
+    case = _Case(request, snapshot)
+    try:
+        _understand(case)
+        _locate_baseline(case)
+        _choose(case, chance)
+    except _StopError:
+        pass
+    return _finish(case)
+
+
+def _stop(case: _Case, code: str, *details: object) -> _StopError:
+    case.reasons.append(reason(code, *details))
+    return _StopError()
+
+
+def _understand(case: _Case) -> None:
+    """Work out what runs and which settings hold."""
+    request, snapshot = case.request, case.snapshot
+    lines = advisor_lines(request.script) if request.script else {}
+    case.settings = with_choices(stated(request.environment, lines), request.choices, "", "")
+    case.policy = snapshot.policy.base
+    if case.settings.off:
+        raise _stop(case, "opted-out", case.settings.off)
+    if request.kind == "step":
+        raise _stop(case, "step")
+    if request.het:
+        raise _stop(case, "het-job")
+    arguments = request.command[1:] if request.script is not None else ()
+    case.recognised = recognise(
+        request.script,
+        job_name=request.job_name,
+        script_arguments=arguments,
+        command=request.command if request.script is None else (),
+        stated={k: v for k, v in case.settings.values.items() if k in ("application", "workload")},
+        rules=snapshot.rules,
+    )
+    case.reasons += case.recognised.how
+    case.workload = case.recognised.workload
+    case.settings = with_choices(
+        stated(request.environment, lines), request.choices, case.application, case.workload
+    )
+    case.reasons += case.settings.notes
+    node_types = _possible_node_types(case)
+    policy, _ = snapshot.policy.for_job(
+        {
+            "scheduler": request.scheduler,
+            "partition": _partition(case),
+            "qos": request.qos,
+            "user": request.user,
+            "account": request.account,
+            "job_name": request.job_name,
+            "application": case.application,
+            "workload": case.workload,
+            "node_type": node_types[0].name if node_types else "",
+        }
+    )
+    case.policy, notes = apply_settings(policy, case.settings)
+    case.reasons += notes
+    if case.settings.off:
+        raise _stop(case, "opted-out", case.settings.off)
+    if case.policy.mode == "off":
+        raise _stop(case, "mode-off")
+    if not case.application:
+        if request.kind == "allocate":
+            raise _stop(case, "interactive", "salloc")
+        if request.script is None and not request.command:
+            raise _stop(case, "no-script")
+        raise _stop(case, "unrecognised")
+
+
+def _partition(case: _Case) -> str:
+    return case.request.partition or case.snapshot.inventory.default_partition
+
+
+def _possible_node_types(case: _Case) -> list[NodeType]:
+    """Return the node types the job may land on, the likeliest first."""
+    request, inventory = case.request, case.snapshot.inventory
+    partition = _partition(case).split(",")[0]
+    found = list(inventory.in_partition(partition)) if partition else []
+    if not partition and len(inventory.node_types) == 1:
+        found = list(inventory.node_types.values())
+    preferred = case.snapshot.default_node_types.get(partition)
+    found.sort(key=lambda t: t.name != preferred)
+    if request.constraint:
+        selected = {t.name for t in inventory.by_feature(request.constraint)}
+        found = [t for t in found if t.name in selected]
+    if request.node_list:
+        first = request.node_list.split("[")[0].split(",")[0]
+        found = [t for t in found if any(_same_host(n, first) for n in t.nodes)]
+    return found
+
+
+def _same_host(node: str, asked: str) -> bool:
+    return node == asked or (node.startswith(asked) and node[len(asked) :].isdigit())
+
+
+def _locate_baseline(case: _Case) -> None:
+    """Find the models and the option that stands for what the job asked for."""
+    request, snapshot = case.request, case.snapshot
+    models = _models(case)
+    if not models:
+        raise _no_model(case)
+    types = _possible_node_types(case)
+    if not types:
+        asked = request.constraint or request.node_list or _partition(case) or "no partition"
+        raise _stop(case, "no-baseline", f"no known node type for {asked}")
+    node_type = types[0]
+    model = models.get(node_type.name)
+    if model is None:
+        raise _stop(case, NO_MODEL, f"{case.application} on {node_type.name}")
+    if len(types) > 1:
+        case.reasons.append(reason("baseline-node-type", node_type.name, _partition(case)))
+    case.model = model
+    case.asked = _asked(case, node_type)
+    a = case.asked
+    freq = a.freq_khz if request.freq_khz else 0
+    options = snapshot.options(model)
+    default = default_freq(node_type)
+    if not freq and any(o.configuration.freq_khz == default for o in options):
+        freq = default
+    option, exact = find_option(options, a.nodes, a.ranks_per_node, a.threads_per_node, freq)
+    if option is None:
+        raise _stop(case, "baseline-outside-model", _describe(a))
+    if not exact:
+        case.reasons.append(
+            reason("baseline-nearest", _describe(a), _describe(option.configuration))
+        )
+    case.baseline = option
+    if model.state == "suspended":
+        raise _stop(case, "suspended", model.state_reason or "its jobs came out worse")
+    if model.scope == "own":
+        case.reasons.append(reason("scope", model.owner or request.user))
+    if model.energy_quality == "missing":
+        raise _stop(case, "energy-unknown")
+    if model.energy_quality == "estimated":
+        case.reasons.append(reason("energy-estimated"))
+
+
+def _models(case: _Case) -> dict[str, StoredModel]:
+    request, snapshot = case.request, case.snapshot
+    found = snapshot.find(case.application, case.workload, request.user, request.account)
+    if not found and case.workload != "default" and case.policy.unknown_workload == "default":
+        found = snapshot.find(case.application, "default", request.user, request.account)
+        if found:
+            case.reasons.append(reason("workload-fallback", case.workload))
+            case.workload = "default"
+    return found
+
+
+def _no_model(case: _Case) -> _StopError:
+    request, training = case.request, case.policy.training
+    stop = _stop(case, NO_MODEL, f"{case.application}/{case.workload}")
+    if (case.application, case.workload) in case.snapshot.training:
+        case.reasons.append(reason("training-running"))
+    elif training.mode == "ask" and request.script is not None and case.policy.mode != "observe":
+        path = request.script_path or "SCRIPT"
+        case.reasons.append(reason("training-ask", shlex.quote(path)))
+    return stop
+
+
+def _asked(case: _Case, node_type: NodeType) -> Configuration:
+    """Return the configuration the job asks for, at the default frequency unless it set one."""
+    request = case.request
+    nodes, ranks = shape(request, node_type.cores)
+    threads_per_rank = request.cpus_per_task
+    script = threads_of(request.script or "", request.command[1:])
+    if script.count is not None:
+        threads_per_rank = script.count
+    elif threads_per_rank is None:
+        stated_threads = request.environment.get("OMP_NUM_THREADS", "")
+        if stated_threads.isdigit() and int(stated_threads) > 0:
+            threads_per_rank = int(stated_threads)
+        elif request.exclusive and ranks <= node_type.sockets:
+            threads_per_rank = max(1, node_type.cores // ranks)
+        else:
+            threads_per_rank = 1
+    freq = request.freq_khz or default_freq(node_type)
+    return Configuration(node_type.name, nodes, ranks, ranks * threads_per_rank, freq)
+
+
+def _threads_kept(request: JobRequest) -> str:
+    """Return why threads may not be written, "" if they may."""
+    if request.script is not None:
+        script = threads_of(request.script, request.command[1:])
+        if script.why:
+            return script.why
+        if not request.environment_exported and not script.from_scheduler:
+            return "the job's environment is not exported"
+        if request.environment.get("OMP_NUM_THREADS") and not script.from_scheduler:
+            return "your environment sets OMP_NUM_THREADS"
+    elif request.environment.get("OMP_NUM_THREADS"):
+        return "your environment sets OMP_NUM_THREADS"
+    return ""
+
+
+def _describe(c: Configuration) -> str:
+    freq = f" at {c.freq_khz / 1e6:g} GHz" if c.freq_khz else ""
+    return f"{c.nodes} x {c.threads_per_node} cores on {c.node_type}{freq}"
+
+
+def _choose(case: _Case, chance: Callable[[], float]) -> None:
+    assert case.baseline is not None and case.model is not None and case.recognised is not None
+    snapshot, policy = case.snapshot, case.policy
+    models = _models(case)
+    options = [
+        option
+        for model in models.values()
+        if model.state != "suspended"
+        and (model is case.model or model.energy_quality == case.model.energy_quality)
+        for option in snapshot.options(model)
+    ]
+    constraints = Constraints(
+        case.request,
+        case.baseline.configuration,
+        policy,
+        snapshot.inventory,
+        _partition(case),
+        case.recognised.ranks_free,
+        _threads_kept(case.request),
+        case.request.freq_khz or 0,
+    )
+    candidates, why = feasible(options, constraints)
+    others = [o for o in candidates if o.configuration != case.baseline.configuration]
+    case.reasons += why
+    pinned = _pinned(case, others)
+    if pinned is not None:
+        case.chosen = pinned
+        case.reasons.append(reason("pinned"))
+    else:
+        selection = select(others, case.baseline, policy)
+        case.chosen, case.alternatives = selection.chosen, selection.alternatives
+        case.reasons += selection.reasons
+    if case.chosen is None:
+        raise _StopError
+    if policy.mode == "observe":
+        raise _stop(case, "mode-observe")
+    if policy.mode == "advise" and pinned is None:
+        raise _stop(case, "mode-advise")
+    if (
+        case.model.energy_quality == "estimated"
+        and policy.estimated_energy != "apply"
+        and (pinned is None)
+    ):
+        raise _stop(case, "mode-advise")
+    if pinned is None and chance() < policy.holdout:
+        case.holdout = True
+        raise _stop(case, "holdout")
+    _render(case)
+
+
+def _pinned(case: _Case, candidates: list[Option]) -> Weighed | None:
+    """Return the option the user pinned; a pin need not save anything, but must be possible."""
+    if case.settings.pin is None or case.baseline is None:
+        return None
+    pin = Pin.from_dict(case.settings.pin)
+    if pin.problems:
+        case.reasons.append(reason("pin-impossible", ", ".join(pin.problems)))
+        return None
+    fitting = [o for o in candidates if pin.fits(o.configuration)]
+    if not fitting:
+        case.reasons.append(
+            reason("pin-impossible", "it is not among the options left for this job")
+        )
+        return None
+    weighed = [weigh(o, case.baseline, case.policy.goal) for o in fitting]
+    return min(weighed, key=lambda w: w.score)
+
+
+def _render(case: _Case) -> None:
+    assert case.chosen is not None and case.baseline is not None
+    request, chosen = case.request, case.chosen.option.configuration
+    node_type = case.snapshot.inventory.node_types[chosen.node_type]
+    several = len(_possible_node_types(case)) > 1
+    case.rewrite, case.environment = render(
+        case.baseline.configuration,
+        chosen,
+        node_type,
+        request,
+        pin_node_type=several and not request.node_list and bool(node_type.feature),
+    )
+
+
+def _finish(case: _Case) -> Decision:
+    request, baseline = case.request, case.baseline
+    decision = Decision(
+        id=secrets.token_hex(8),
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        scheduler=request.scheduler,
+        hook=request.hook,
+        user=request.user,
+        account=request.account,
+        policy=case.policy,
+        application=case.application,
+        workload=case.workload,
+        baseline=baseline.configuration if baseline else case.asked,
+        chosen=case.chosen.alternative() if case.chosen else None,
+        alternatives=tuple(w.alternative() for w in case.alternatives),
+        rewrite=case.rewrite,
+        environment=case.environment,
+        reasons=tuple(case.reasons),
+        holdout=case.holdout,
+        model_id=case.model.id if case.model else None,
+        energy_quality=case.model.energy_quality if case.model else "missing",
+        policy_version=case.snapshot.policy.version,
+        baseline_time_s=baseline.time_s if baseline else None,
+        baseline_energy_j=baseline.energy_j if baseline else None,
+        request=_summary(request),
+    )
+    return replace(decision, message=effect_line(decision) if case.policy.message else "")
+
+
+def _summary(request: JobRequest) -> dict[str, object]:
+    """Return what of the request is worth keeping: no script text, no environment."""
+    names = (
+        "kind", "partition", "qos", "job_name", "script_path", "nodes", "ntasks",
+        "ntasks_per_node", "cpus_per_task", "constraint", "freq_khz", "time_limit_s", "exclusive",
+    )  # fmt: skip
+    summary = {n: getattr(request, n) for n in names if getattr(request, n) not in (None, "")}
+    summary["explicit"] = sorted(request.explicit)
+    return summary
+
+
+def unchanged(request: JobRequest, snapshot: Snapshot, why: Reason) -> Decision:
+    """Return the decision to change nothing for a reason found outside :func:`decide`."""
+    case = _Case(request, snapshot, policy=snapshot.policy.base, reasons=[why])
+    return _finish(case)
+
+
+__all__ = ["Alternative", "decide", "unchanged"]

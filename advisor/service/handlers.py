@@ -1,0 +1,204 @@
+"""What each operation of the protocol does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from advisor import __version__
+from advisor.core.decision import Decision
+from advisor.core.reasons import reason
+from advisor.core.request import JobRequest
+from advisor.core.settings import parse_choices
+from advisor.core.stamp import make_stamp, read_stamp
+from advisor.errors import AdvisorError
+from advisor.schedulers.slurm_options import parse_request
+from advisor.service.decide import NO_MODEL, decide, unchanged
+from advisor.service.peer import Peer, Users
+from advisor.service.protocol import ProtocolError
+from advisor.service.snapshot import Source
+from advisor.service.spool import Spool
+from advisor.store.journal import Journal
+
+log = logging.getLogger("advisor.serve")
+
+PARSERS: dict[str, Callable[..., JobRequest]] = {"slurm": parse_request}
+_REMEMBERED = 50_000
+
+
+@dataclass(slots=True)
+class Handlers:
+    """The daemon's operations over one store; ``spool`` is where users' runs are left."""
+
+    source: Source
+    users: Users = field(default_factory=Users)
+    journal: Journal | None = None
+    spool: Spool | None = None
+    _issued: dict[str, int] = field(default_factory=dict)
+    _latencies: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
+    _decided: int = 0
+    _changed: int = 0
+    _started: float = field(default_factory=time.time)
+
+    def start(self) -> None:
+        """Start writing behind."""
+        if self.journal is not None:
+            self.journal.start()
+
+    def close(self) -> None:
+        """Write what is still to be written and let go of the store."""
+        if self.journal is not None:
+            self.journal.close(5.0)
+        self.source.close()
+
+    def refresh(self, *, force: bool = False) -> None:
+        """Look at the store; on failure keep answering from what was read last."""
+        try:
+            if self.source.refresh(force=force):
+                s = self.source.snapshot
+                log.info(
+                    "event=loaded models=%d node_types=%d policy=%d",
+                    len(s.models), len(s.inventory.node_types), s.policy.version,
+                )  # fmt: skip
+            if self.source.error:
+                log.info("event=store-back")
+            self.source.error = ""
+        except AdvisorError as error:
+            if str(error) != self.source.error:
+                log.error("event=store-unreadable error=%r", str(error))
+            self.source.error = str(error)
+
+    def mark_enforce(self, socket_path: Path, *, on: bool | None = None) -> None:
+        """Keep the marker file beside the socket that tells job_submit to ask us."""
+        marker = socket_path.with_name(socket_path.name + ".enforce")
+        policy = self.source.snapshot.policy
+        wanted = on if on is not None else (
+            policy.base.enforce or any(r.overrides.get("enforce") for r in policy.rules)
+        )  # fmt: skip
+        try:
+            if wanted and not marker.exists():
+                marker.touch(mode=0o644)
+            elif not wanted:
+                marker.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("event=enforce-marker error=%r", str(error))
+
+    def handle(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
+        """Answer one request. Raises AdvisorError for what the peer did wrong."""
+        operation = request["op"]
+        if operation == "decide":
+            return self._decide(request, peer)
+        if operation == "explain":
+            decision = self._decision(request, peer, hook="explain")
+            return {**decision.to_dict(), "decision": decision.id}
+        if operation == "submitted":
+            return self._submitted(request, peer)
+        if operation == "observe":
+            return self._observe(request, peer)
+        if operation == "status":
+            return self.status()
+        if operation == "ping":
+            return {"pong": True, "version": __version__}
+        raise ProtocolError(f"unknown op {operation!r}")
+
+    def _decide(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
+        carried = read_stamp(str(request.get("stamp") or ""))
+        if carried is not None and self._issued.get(str(carried["decision"])) == self.users.subject(
+            peer, request
+        ):
+            return {"decision": carried["decision"], "rewrite": {}, "message": ""}
+        decision = self._decision(request, peer)
+        if request.get("hook") == "job_submit" and not decision.policy.enforce:
+            decision = replace(decision, rewrite={}, environment={}, message="")
+        self._issued[decision.id] = self.users.subject(peer, request)
+        if len(self._issued) > _REMEMBERED:
+            del self._issued[next(iter(self._issued))]
+        self._decided += 1
+        self._changed += decision.changed
+        if self.journal is not None:
+            self.journal.put(decision.to_dict())
+        missing = any(r.code == NO_MODEL for r in decision.reasons)
+        if missing and self.spool is not None and decision.policy.training.mode == "auto":
+            self.spool.want_training(decision, request, self.users.subject(peer, request))
+        log.info(
+            "event=decision id=%s user=%s application=%r changed=%d reasons=%s",
+            decision.id, decision.user, decision.application, decision.changed,
+            ",".join(r.code for r in decision.reasons),
+        )  # fmt: skip
+        return {
+            "decision": decision.id,
+            "rewrite": dict(decision.rewrite),
+            "env": dict(decision.environment),
+            "message": decision.message,
+            "stamp": make_stamp(decision),
+        }
+
+    def _decision(self, request: Mapping[str, object], peer: Peer, hook: str = "") -> Decision:
+        uid = self.users.subject(peer, request)
+        user = self.users.name(uid)
+        scheduler = str(request.get("scheduler") or "")
+        parser = PARSERS.get(scheduler)
+        if parser is None:
+            raise ProtocolError(f"unknown scheduler {scheduler!r}")
+        payload = {**request, "hook": hook or request.get("hook", "")}
+        choices, problem = parse_choices(str(request.get("choices") or ""))
+        snapshot = self.source.snapshot
+        try:
+            job = parser(payload, user=user, uid=uid, choices=choices)
+        except ValueError as error:
+            empty = JobRequest(scheduler, str(payload["hook"]), user, uid)
+            return unchanged(empty, snapshot, reason("bad-request", error))
+        decision = decide(job, snapshot)
+        if problem:
+            log.warning("event=choices-bad user=%s error=%r", user, problem)
+        return decision
+
+    def _submitted(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
+        decision, job = str(request.get("decision") or ""), str(request.get("job") or "")
+        if self._issued.get(decision) != self.users.subject(peer, request):
+            raise ProtocolError(f"decision {decision!r} was not made for you")
+        if not job.replace("_", "").replace("+", "").isalnum():
+            raise ProtocolError(f"not a job id: {job!r}")
+        if self.journal is not None:
+            self.journal.link(decision, job)
+        return {"ok": True}
+
+    def _observe(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
+        if self.spool is None:
+            raise AdvisorError(
+                "this daemon answers from a published copy and stores no runs",
+                hint="send them to the daemon on the store's host",
+            )
+        stored = self.spool.put_runs(request, self.users.name(peer.uid))
+        return {"ok": True, "stored": stored}
+
+    def observe_latency(self, seconds: float) -> None:
+        """Note how long an answer took."""
+        self._latencies.append(seconds)
+
+    def status(self) -> dict[str, object]:
+        """Return how the daemon is doing."""
+        snapshot = self.source.snapshot
+        times = sorted(self._latencies)
+
+        def quantile(q: float) -> float | None:
+            return round(times[int(q * (len(times) - 1))] * 1e6, 1) if times else None
+
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "uptime_s": round(time.time() - self._started, 1),
+            "store": str(self.source.path),
+            "store_error": self.source.error,
+            "models": len(snapshot.models),
+            "node_types": sorted(snapshot.inventory.node_types),
+            "policy_version": snapshot.policy.version,
+            "decisions": self._decided,
+            "changed": self._changed,
+            "answer_us": {"p50": quantile(0.5), "p99": quantile(0.99)},
+        }

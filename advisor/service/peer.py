@@ -1,0 +1,70 @@
+"""Who is at the other end of the socket, and whose job may they speak for."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_UCRED = struct.Struct("3i")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The kernel's word on a connection: process, user and group (SO_PEERCRED)."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Return the peer of a connected UNIX socket."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    return Peer(*_UCRED.unpack(raw))
+
+
+class Users:
+    """User names by uid, looked up once (a directory service may be slow)."""
+
+    def __init__(self, trusted_uids: frozenset[int] = frozenset({0})) -> None:
+        self.trusted_uids = trusted_uids
+        self._names: dict[int, str] = {}
+
+    def known(self, uid: int) -> bool:
+        """Tell whether :meth:`name` answers without a look-up."""
+        return uid in self._names
+
+    def name(self, uid: int) -> str:
+        """Return the user's name, or the uid as text when nobody has it."""
+        if uid not in self._names:
+            try:
+                self._names[uid] = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                self._names[uid] = str(uid)
+        return self._names[uid]
+
+    def subject(self, peer: Peer, payload: Mapping[str, object]) -> int:
+        """Return whose job a request is about: the peer's own uid.
+
+        The request's ``uid`` is believed only from root and the scheduler's user.
+        """
+        stated = payload.get("uid")
+        if peer.uid in self.trusted_uids and isinstance(stated, int) and stated >= 0:
+            return stated
+        return peer.uid
+
+
+def trusted_uids(names: list[str]) -> frozenset[int]:
+    """Return root and the given users' uids; unknown names raise KeyError."""
+    return frozenset({0, *(pwd.getpwnam(n).pw_uid for n in names)})
+
+
+def groups_of(uid: int) -> tuple[int, list[int]]:
+    """Return a user's primary group and all groups, for processes run as that user."""
+    entry = pwd.getpwuid(uid)
+    extra = [g.gr_gid for g in grp.getgrall() if entry.pw_name in g.gr_mem]
+    return entry.pw_gid, [entry.pw_gid, *extra]

@@ -1,0 +1,207 @@
+"""The daemon: asyncio on a UNIX socket, answering from memory, writing behind the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from advisor.errors import AdvisorError
+from advisor.service.handlers import Handlers
+from advisor.service.notify import inherited_socket, notify
+from advisor.service.peer import Peer, peer_of
+from advisor.service.protocol import MAX_REQUEST, ProtocolError, answer_line, parse_request_line
+
+log = logging.getLogger("advisor.serve")
+
+IDLE_S = 30.0
+"""A connection that sends nothing for so long is closed."""
+
+
+class _Connection(asyncio.Protocol):
+    """One client: lines in, lines out; a line is answered in the loop, in order."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._peer = Peer(-1, -1, -1)
+        self._idle: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        sock = transport.get_extra_info("socket")
+        self._peer = peer_of(sock._sock if hasattr(sock, "_sock") else sock)
+        self._server.connections.add(self)
+        self._rest()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        if self._idle:
+            self._idle.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        self._rest()
+        while (end := self._buffer.find(b"\n")) >= 0:
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            self._answer(line)
+        if len(self._buffer) > MAX_REQUEST:
+            self._send({"error": f"a request may have {MAX_REQUEST} bytes"})
+            log.warning("event=too-long uid=%d bytes=%d", self._peer.uid, len(self._buffer))
+            self.close()
+
+    def _answer(self, line: bytes) -> None:
+        users = self._server.handlers.users
+        if users.known(self._peer.uid):
+            self._send(self._server.answer(line, self._peer))
+            return
+
+        async def after_lookup() -> None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, users.name, self._peer.uid)
+            self._send(self._server.answer(line, self._peer))
+
+        task = asyncio.ensure_future(after_lookup())
+        self._server.tasks.add(task)
+        task.add_done_callback(self._server.tasks.discard)
+
+    def _send(self, answer: dict[str, object]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(answer_line(answer))
+
+    def _rest(self) -> None:
+        if self._idle:
+            self._idle.cancel()
+        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self.close)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+@dataclass(slots=True)
+class Server:
+    """Serves until told to stop; ``refresh_s`` is how often the store is looked at."""
+
+    path: Path
+    handlers: Handlers
+    refresh_s: float = 1.0
+    connections: set[_Connection] = field(default_factory=set)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _owns_socket: bool = False
+
+    def answer(self, line: bytes, peer: Peer) -> dict[str, object]:
+        """Answer one line; whatever goes wrong becomes an ``error`` and a line in the log."""
+        start = time.perf_counter()
+        try:
+            request = parse_request_line(line)
+            answer = self.handlers.handle(request, peer)
+        except ProtocolError as error:
+            log.warning("event=bad-request uid=%d error=%s", peer.uid, quote(error.message))
+            return {"error": error.message}
+        except AdvisorError as error:
+            log.error("event=failed uid=%d error=%s", peer.uid, quote(str(error)))
+            return {"error": str(error)}
+        except Exception as error:
+            log.exception("event=internal-error uid=%d error=%s", peer.uid, quote(repr(error)))
+            return {"error": "internal error; see the daemon's log"}
+        self.handlers.observe_latency(time.perf_counter() - start)
+        return answer
+
+    async def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Serve until SIGTERM or SIGINT; SIGHUP looks at the store again at once."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        await self._refresh(force=True)
+        sock = self._socket()
+        server = await loop.create_unix_server(lambda: _Connection(self), sock=sock, backlog=1024)
+        gc.collect()
+        gc.freeze()
+        sys.setswitchinterval(0.001)
+        self.handlers.start()
+        notify("READY=1")
+        if ready:
+            ready()
+        log.info("event=serving socket=%s pid=%d", quote(str(self.path)), os.getpid())
+        refresher = asyncio.ensure_future(self._refresh_forever())
+        await self._stop.wait()
+        notify("STOPPING=1")
+        server.close()
+        refresher.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await refresher
+        for connection in list(self.connections):
+            connection.close()
+        await loop.run_in_executor(None, self.handlers.close)
+        if self._owns_socket:
+            with contextlib.suppress(FileNotFoundError):
+                self.path.unlink()
+            self.handlers.mark_enforce(self.path, on=False)
+        log.info("event=stopped")
+
+    def _reload(self) -> None:
+        task = asyncio.ensure_future(self._refresh(force=True))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _refresh_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self.refresh_s)
+            await self._refresh()
+
+    async def _refresh(self, *, force: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, lambda: self.handlers.refresh(force=force))
+        self.handlers.mark_enforce(self.path)
+
+    def _socket(self) -> socket.socket:
+        given = inherited_socket()
+        if given is not None:
+            return given
+        self._owns_socket = True
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.is_socket():
+                _refuse_if_alive(self.path)
+                self.path.unlink()
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.bind(str(self.path))
+            self.path.chmod(0o666)
+        except OSError as error:
+            raise AdvisorError(
+                f"{self.path}: {error.strerror or error}", hint="choose another with --socket"
+            ) from None
+        return sock
+
+
+def _refuse_if_alive(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return
+    raise AdvisorError(f"{path}: another daemon serves there", hint="stop it first")
+
+
+def quote(text: str) -> str:
+    """Return text as one log field: quoted when needed, control characters escaped."""
+    if text and all(c.isprintable() and c not in ' "=' for c in text):
+        return text
+    escaped = text.encode("unicode_escape").decode().replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,137 @@
+"""What the daemon holds in memory: policy, site, inventory and an index of all models."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from advisor.core.inventory import Inventory
+from advisor.core.option import Option
+from advisor.core.policy import PolicySet
+from advisor.core.recognise import ApplicationRule
+from advisor.store.reader import Reader
+from advisor.store.records import StoredModel
+
+_DECODED = 2048
+"""Models whose options are kept decoded; the others stay packed (68 bytes an option)."""
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """Everything a decision needs. Replaced as a whole or updated between decisions."""
+
+    policy: PolicySet = field(default_factory=PolicySet)
+    inventory: Inventory = field(default_factory=Inventory)
+    rules: tuple[ApplicationRule, ...] = ()
+    default_node_types: dict[str, str] = field(default_factory=dict)
+    models: dict[int, StoredModel] = field(default_factory=dict)
+    training: frozenset[tuple[str, str]] = frozenset()
+    _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
+    _decoded: OrderedDict[int, tuple[str, tuple[Option, ...]]] = field(default_factory=OrderedDict)
+
+    def index(self) -> None:
+        """Rebuild the index after ``models`` changed."""
+        index: defaultdict[tuple[str, str], list[StoredModel]] = defaultdict(list)
+        for model in self.models.values():
+            index[model.application, model.workload].append(model)
+        self._index = dict(index)
+
+    def find(
+        self, application: str, workload: str, user: str, account: str
+    ) -> dict[str, StoredModel]:
+        """Return the model to use per node type: the user's own, the account's, the site's."""
+        found: dict[str, StoredModel] = {}
+        rank = {"own": 2, "account": 1, "all": 0}
+        for model in self._index.get((application, workload), ()):
+            visible = (
+                model.scope == "all"
+                or (model.scope == "own" and model.owner == user)
+                or (model.scope == "account" and bool(account) and model.owner == account)
+            )
+            other = found.get(model.node_type)
+            if visible and (other is None or rank[model.scope] > rank[other.scope]):
+                found[model.node_type] = model
+        return found
+
+    def options(self, model: StoredModel) -> tuple[Option, ...]:
+        """Return a model's options, decoded once while it is in use."""
+        held = self._decoded.get(model.id)
+        if held is not None and held[0] == model.updated_at:
+            self._decoded.move_to_end(model.id)
+            return held[1]
+        options = model.options()
+        self._decoded[model.id] = (model.updated_at, options)
+        if len(self._decoded) > _DECODED:
+            self._decoded.popitem(last=False)
+        return options
+
+
+class Source:
+    """Keeps a :class:`Snapshot` in step with a store file that others write or replace."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.snapshot = Snapshot()
+        self.error = ""
+        self._reader: Reader | None = None
+        self._lock = threading.Lock()
+
+    def refresh(self, *, force: bool = False) -> bool:
+        """Load what changed since the last call; return whether anything did.
+
+        Raises StoreError when the store cannot be read; the snapshot then stays as it was.
+        """
+        with self._lock:
+            first = self._reader is None
+            if self._reader is None:
+                self._reader = Reader(self.path)
+            try:
+                if not (first or force or self._reader.changed()):
+                    return False
+                self.snapshot = self._load(self._reader)
+            except Exception:
+                self._reader.close()
+                self._reader = None
+                raise
+            return True
+
+    def _load(self, reader: Reader) -> Snapshot:
+        old = self.snapshot
+        site = reader.site()
+        stamps = reader.model_stamps()
+        models = {i: m for i, m in old.models.items() if stamps.get(i) == m.updated_at}
+        wanted = [i for i in stamps if i not in models]
+        for model in _chunked(reader, wanted):
+            models[model.id] = model
+        rules = site.get("applications")
+        defaults = site.get("default_node_types")
+        snapshot = Snapshot(
+            reader.policy(),
+            reader.inventory(),
+            tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
+            {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, dict) else {},
+            models,
+            frozenset(
+                (r.application, r.workload)
+                for state in ("requested", "running")
+                for r in reader.training_requests(state=state)
+            ),
+        )
+        snapshot._decoded = old._decoded
+        snapshot.index()
+        return snapshot
+
+    def close(self) -> None:
+        """Let go of the store."""
+        with self._lock:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+
+
+def _chunked(reader: Reader, ids: list[int]) -> Iterator[StoredModel]:
+    for start in range(0, len(ids), 500):
+        yield from reader.models(ids[start : start + 500])

@@ -1,0 +1,169 @@
+"""What the daemon hands on instead of doing itself: users' runs to store, sweeps to start.
+
+Runs become one file each in a spool folder, so that nothing is lost whatever happens to the
+child that stores them (``advisor collect --spool``); sweeps are started as the job's own user.
+Both happen in one background thread, never on the way of an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import pwd
+import queue
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
+from advisor.errors import AdvisorError
+from advisor.service.peer import groups_of
+from advisor.service.protocol import ProtocolError
+
+log = logging.getLogger("advisor.serve")
+
+MAX_RUNS = 1000
+_AGAIN_S = 3600.0
+"""An application whose sweep could not be started is not tried again for so long."""
+
+
+class Spool:
+    """A folder of files to be taken into the store, and a thread that sees to it."""
+
+    def __init__(self, folder: Path, store: Path, socket: Path) -> None:
+        self.folder = folder
+        self._store = store
+        self._socket = socket
+        self._work: queue.Queue[tuple[str, dict[str, object]]] = queue.Queue(maxsize=1000)
+        self._asked: dict[tuple[str, str], float] = {}
+        threading.Thread(target=self._run, name="spool", daemon=True).start()
+
+    def put_runs(self, request: Mapping[str, object], contributor: str) -> int:
+        """Keep a user's measured runs; return how many. Raises ProtocolError on bad ones."""
+        runs = request.get("observations")
+        if not isinstance(runs, list) or not 0 < len(runs) <= MAX_RUNS:
+            raise ProtocolError(f"observations must be a list of 1 to {MAX_RUNS} runs")
+        for number, run in enumerate(runs):
+            _check_run(number, run)
+        for key in ("application", "workload"):
+            if not isinstance(request.get(key), str) or not request[key]:
+                raise ProtocolError(f"{key} is missing")
+        data = {
+            "application": request["application"],
+            "workload": request["workload"],
+            "account": str(request.get("account") or ""),
+            "contributor": contributor,
+            "fit": bool(request.get("fit")),
+            "observations": runs,
+        }
+        write_spool_file(self.folder, data)
+        self._put("collect", {})
+        return len(runs)
+
+    def want_training(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
+        """Start a sweep for a job's application as the job's user, if that is possible."""
+        key = (decision.application, decision.workload)
+        now = time.monotonic()
+        script = request.get("script")
+        if not isinstance(script, str) or now - self._asked.get(key, -math.inf) < _AGAIN_S:
+            return
+        self._asked[key] = now
+        if os.geteuid() not in (0, uid):
+            log.warning("event=no-training reason=not-root user=%s", decision.user)
+            return
+        job = {"script": script, "uid": uid, "cwd": str(request.get("cwd") or "/")}
+        self._put("train", job)
+
+    def _put(self, kind: str, job: dict[str, object]) -> None:
+        try:
+            self._work.put_nowait((kind, job))
+        except queue.Full:
+            log.error("event=spool-busy kind=%s", kind)
+
+    def _run(self) -> None:
+        while True:
+            kind, job = self._work.get()
+            try:
+                if kind == "collect":
+                    self._collect()
+                else:
+                    self._train(job)
+            except (OSError, KeyError, subprocess.SubprocessError) as error:
+                log.error("event=spool-failed kind=%s error=%r", kind, str(error))
+
+    def _collect(self) -> None:
+        command = [sys.executable, "-m", "advisor", "collect", "--spool", "--db", str(self._store)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        if done.returncode not in (0, 3):
+            log.error("event=collect-failed error=%r", done.stderr.strip()[-500:])
+
+    def _train(self, job: Mapping[str, object]) -> None:
+        uid = int(str(job["uid"]))
+        entry = pwd.getpwuid(uid)
+        gid, groups = groups_of(uid)
+        folder = Path(tempfile.mkdtemp(prefix="advisor-train-"))
+        script = folder / "job.sh"
+        script.write_text(str(job["script"]))
+        if os.geteuid() == 0:
+            os.chown(folder, uid, gid)
+            os.chown(script, uid, gid)
+        environment = {
+            "HOME": entry.pw_dir,
+            "USER": entry.pw_name,
+            "LOGNAME": entry.pw_name,
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "ADVISOR_SOCKET": str(self._socket),
+            "ADVISOR_DB": str(self._store),
+        }
+        if "SLURM_CONF" in os.environ:
+            environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
+        command = [sys.executable, "-m", "advisor", "train", str(script), "--yes"]
+        command += ["--scheduler", "slurm", "--workdir", str(job["cwd"])]
+        as_user: dict[str, object] = {}
+        if os.geteuid() == 0:
+            as_user = {"user": uid, "group": gid, "extra_groups": groups}
+        with (folder / "train.log").open("w") as output:
+            process = subprocess.Popen(  # type: ignore[call-overload]
+                command,
+                env=environment,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                **as_user,
+            )
+        log.info("event=training-started user=%s log=%s", entry.pw_name, folder / "train.log")
+        threading.Thread(target=process.wait, daemon=True).start()
+
+
+def write_spool_file(folder: Path, data: Mapping[str, object]) -> Path:
+    """Write one spool file whole or not at all. Raises AdvisorError when it cannot."""
+    name = f"runs-{time.time_ns()}-{secrets.token_hex(4)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / f".{name}"
+        temporary.write_text(json.dumps(data))
+        return temporary.rename(folder / f"{name}.json")
+    except OSError as error:
+        raise AdvisorError(f"{folder}: {error.strerror}", hint="the runs were not kept") from None
+
+
+def _check_run(number: int, run: object) -> None:
+    if not isinstance(run, Mapping) or not isinstance(run.get("configuration"), Mapping):
+        raise ProtocolError(f"run {number} has no configuration")
+    try:
+        Configuration.from_dict(run["configuration"])
+        time_s = float(run["time_s"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"run {number}: {error}") from None
+    if not (math.isfinite(time_s) and time_s > 0):
+        raise ProtocolError(f"run {number}: time_s must be above 0")

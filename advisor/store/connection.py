@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from advisor.errors import StoreError
 from advisor.store import faults
@@ -105,6 +105,13 @@ class StoreConnection:
                     return found
             self._reopen()
         raise AssertionError("unreachable")
+
+    def copy_to(self, target: sqlite3.Connection) -> None:
+        """Copy the whole store, as it is at one moment, into an empty database."""
+        try:
+            self._connection.backup(target)
+        except sqlite3.Error as error:
+            raise faults.translate(error, self.path) from error
 
     def _open(self) -> tuple[sqlite3.Connection, Access, Identity]:
         wal = is_wal(self.path)
@@ -203,8 +210,3 @@ def check_not_newer(applied: set[str], path: Path) -> None:
             f"{path}: the store was written by a newer advisor (it has {', '.join(unknown)})",
             hint="upgrade hpc-advisor on this host",
         )
-
-
-def as_row(row: sqlite3.Row) -> dict[str, Any]:
-    """Return a row as a dictionary by column name."""
-    return dict(zip(row.keys(), row, strict=True))

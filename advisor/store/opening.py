@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sqlite3
 import time
 from contextlib import suppress
@@ -35,6 +36,22 @@ def open_store(path: Path, timeout_s: float) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise faults.translate(error, path) from error
     return connection
+
+
+def is_owner(path: Path) -> bool:
+    """Tell whether this process acts for whoever owns the store, or would make it."""
+    try:
+        return os.geteuid() in (0, path.stat().st_uid)
+    except OSError:
+        return True
+
+
+def caller() -> str:
+    """Return the name of the user this process runs as."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _create(path: Path, timeout_s: float) -> None:

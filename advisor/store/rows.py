@@ -36,6 +36,8 @@ REQUEST_COLUMNS = (
     " r.detail, r.plan, r.created_at, r.updated_at"
 )
 
+NAME_LIMIT = 200
+
 
 def now() -> str:
     """Return the time in UTC as ISO 8601 with microseconds; sorts as text."""
@@ -106,6 +108,15 @@ def observation(row: sqlite3.Row) -> StoredObservation:
     )
 
 
+def check_name(what: str, name: str) -> None:
+    """Raise InputError unless a name can be printed on one line."""
+    if not name or len(name) > NAME_LIMIT or not name.isprintable() or name != name.strip():
+        raise InputError(
+            f"{name!r} is no name for {'an' if what[0] in 'aeiou' else 'a'} {what}",
+            hint=f"1 to {NAME_LIMIT} printable characters, no blanks at the ends",
+        )
+
+
 def observation_row(workload_id: int, run: Observation, import_id: int | None) -> dict[str, Any]:
     """Return the columns of one observation; InputError on a value that makes no sense."""
     for name, value in (("time_s", run.time_s), ("energy_j", run.energy_j), ("fom", run.fom)):
@@ -114,6 +125,7 @@ def observation_row(workload_id: int, run: Observation, import_id: int | None) -
         if value is None or not math.isfinite(value) or value <= 0:
             raise InputError(f"{name} of an observation must be a positive number, not {value}")
     c = run.configuration
+    check_name("node type", c.node_type)
     if not 1 <= c.ranks_per_node <= c.threads_per_node or c.nodes < 1 or c.freq_khz < 0:
         raise InputError(f"an observation's configuration makes no sense: {c.to_dict()}")
     return {
@@ -133,7 +145,7 @@ def observation_row(workload_id: int, run: Observation, import_id: int | None) -
         "account": run.account,
         "scope": run.scope,
         "job_id": run.job_id,
-        "extra": to_json(dict(run.extra)),
+        "extra": to_json(dict(sorted(run.extra.items()))),
         "import_id": import_id,
         "created_at": now(),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,7 +33,10 @@ from advisor.store.records import (
     TrainingRun,
 )
 
-_NAME_LIMIT = 200
+_SAME_RUN = (
+    "node_type", "nodes", "ranks_per_node", "threads_per_node", "freq_khz", "time_s", "energy_j",
+    "fom", "contributor", "extra",
+)  # fmt: skip
 
 
 class Writer(Reader):
@@ -71,28 +75,59 @@ class Writer(Reader):
         application: str,
         workload: str,
         observations: Sequence[Observation],
-        *,
-        import_id: int | None = None,
     ) -> list[int]:
         """Add measured runs and return their ids. Raises InputError on an impossible one."""
         with self._transaction() as db:
-            return self._add_observations(db, application, workload, observations, import_id)
+            workload_id = self._workload(db, application, workload)
+            found = []
+            for run in observations:
+                row = _rows.observation_row(workload_id, run, None)
+                found.append(_insert(db, "observations", row))
+            return found
 
-    def _add_observations(
+    def import_observations(
         self,
-        db: sqlite3.Connection,
         application: str,
         workload: str,
         observations: Sequence[Observation],
-        import_id: int | None,
-    ) -> list[int]:
-        workload_id = self._workload(db, application, workload)
-        ids = []
-        for run in observations:
-            _check_name("node type", run.configuration.node_type)
-            ids.append(_insert(db, "observations", _rows.observation_row(
-                workload_id, run, import_id)))  # fmt: skip
-        return ids
+        *,
+        file: str,
+        sha256: str,
+        by: str,
+        again: bool = False,
+    ) -> int:
+        """Add the runs of one file and return how many were new.
+
+        Unless ``again``, a run equal to one that came from a file of this name or content is
+        taken for the same run; repeats inside the file are kept.
+        """
+        with self._transaction() as db:
+            workload_id = self._workload(db, application, workload)
+            known = Counter() if again else self._imported(db, workload_id, file, sha256)
+            fresh = []
+            for run in observations:
+                row = _rows.observation_row(workload_id, run, None)
+                same = tuple(row[name] for name in _SAME_RUN)
+                if known[same]:
+                    known[same] -= 1
+                else:
+                    fresh.append(row)
+            if fresh:
+                values = {"file": file, "sha256": sha256, "imported_by": by}
+                import_id = _insert(db, "imports", {**values, "imported_at": _rows.now()})
+                for row in fresh:
+                    _insert(db, "observations", {**row, "import_id": import_id})
+            return len(fresh)
+
+    def _imported(
+        self, db: sqlite3.Connection, workload_id: int, file: str, sha256: str
+    ) -> Counter[tuple[Any, ...]]:
+        sql = (
+            f"SELECT {', '.join(f'o.{name}' for name in _SAME_RUN)} FROM observations AS o"
+            " JOIN imports AS i ON i.id = o.import_id"
+            " WHERE o.workload_id = ? AND (i.file = ? OR i.sha256 = ?)"
+        )
+        return Counter(map(tuple, db.execute(sql, (workload_id, file, sha256))))
 
     def promote(
         self,
@@ -143,7 +178,7 @@ class Writer(Reader):
 
         Raises InputError when an option is of another node type or out of range.
         """
-        _check_name("node type", node_type)
+        _rows.check_name("node type", node_type)
         if any(o.configuration.node_type != node_type for o in options):
             raise InputError(f"a model of {node_type} has an option on another node type")
         try:
@@ -248,7 +283,7 @@ class Writer(Reader):
                     [source, *names],
                 )
             for node_type in node_types:
-                _check_name("node type", node_type.name)
+                _rows.check_name("node type", node_type.name)
                 values = {
                     "name": node_type.name,
                     "spec": _rows.to_json(node_type.to_dict()),
@@ -283,7 +318,7 @@ class Writer(Reader):
 
     def save_training_request(self, request: TrainingRequest) -> None:
         """Store a training request, or its new state; ``updated_at`` is set here."""
-        _check_name("node type", request.node_type)
+        _rows.check_name("node type", request.node_type)
         at = _rows.now()
         with self._transaction() as db:
             values = {
@@ -308,8 +343,8 @@ class Writer(Reader):
             _insert(db, "training_runs", values, key=("request_id", "seq"))
 
     def _workload(self, db: sqlite3.Connection, application: str, workload: str) -> int:
-        _check_name("application", application)
-        _check_name("workload", workload)
+        _rows.check_name("application", application)
+        _rows.check_name("workload", workload)
         db.execute(
             "INSERT INTO workloads (application, name, created_at) VALUES (?, ?, ?)"
             " ON CONFLICT (application, name) DO NOTHING",
@@ -332,12 +367,3 @@ def _insert(
 
 def _marks(values: Sequence[object] | Mapping[str, object]) -> str:
     return ", ".join("?" * len(values))
-
-
-def _check_name(what: str, name: str) -> None:
-    """Raise InputError unless the name can be printed on one line."""
-    if not name or len(name) > _NAME_LIMIT or not name.isprintable() or name != name.strip():
-        raise InputError(
-            f"{name!r} is no name for {'an' if what[0] in 'aeiou' else 'a'} {what}",
-            hint=f"1 to {_NAME_LIMIT} printable characters, no blanks at the ends",
-        )

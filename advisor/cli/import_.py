@@ -1,0 +1,143 @@
+"""``advisor import``: take over measured runs from a CSV file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+from advisor import paths
+from advisor.cli.output import print_json
+from advisor.core.observation import Observation, Scope
+from advisor.errors import RefusedError, UsageError
+
+_ADVISES = {"all": "everybody's jobs", "account": "jobs of account {1}", "own": "jobs of {0} only"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor import`` takes."""
+    parser.description = (
+        "Take over measured runs from a CSV file with the columns nodes, ranks_per_node, "
+        "threads_per_node (ranks x threads of one node), freq_khz (0 where no cap can be set), "
+        "time_s, energy_j (of all nodes; blank or 0: not measured) and, if you like, fom; other "
+        "columns are kept with each run. With a mistake in the file, nothing is imported."
+    )
+    parser.add_argument("file", metavar="FILE", type=Path, help="the CSV file")
+    parser.add_argument("--application", required=True, help="what was run")
+    parser.add_argument("--workload", default="default", help="its input or problem class")
+    parser.add_argument("--node-type", required=True, help="the class of nodes it ran on")
+    parser.add_argument(
+        "--scope",
+        choices=("own", "account", "all"),
+        help="whose jobs the runs may advise (default: all when the store is yours, else own)",
+    )
+    parser.add_argument("--contributor", metavar="USER", help="whose runs these are (you)")
+    parser.add_argument("--account", default="", help="the account the runs were made for")
+    parser.add_argument(
+        "--energy",
+        choices=("measured", "estimated"),
+        default="measured",
+        help="whether the energies were measured or estimated",
+    )
+    parser.add_argument("--meter", default="", metavar="NAME", help="what measured the energy")
+    parser.add_argument(
+        "--again", action="store_true", help="import runs even if they were imported before"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Import the file. Returns 0, also when all of it was imported before."""
+    from advisor.store import rows
+    from advisor.store.csvfile import Terms, read_csv
+    from advisor.store.opening import caller, is_owner
+    from advisor.store.writer import Writer
+
+    path = paths.store_path(args.db)
+    user = caller()
+    contributor = args.contributor or user
+    owner = is_owner(path)
+    scope: Scope = args.scope or ("all" if owner else "own")
+    if not owner and (scope != "own" or contributor != user):
+        raise RefusedError(
+            f"{path} is not yours: you may only import your own runs for your own jobs",
+            hint=f"leave out --scope and --contributor; then ask the store's owner: "
+            f"advisor promote {args.application} --scope all --contributor {user}",
+        )
+    if scope == "account" and not args.account:
+        raise UsageError("--scope account needs --account")
+    for what, name in (
+        ("application", args.application),
+        ("workload", args.workload),
+        ("node type", args.node_type),
+        ("contributor", contributor),
+    ):
+        rows.check_name(what, name)
+    terms = Terms(args.node_type, contributor, args.account, scope, args.energy, args.meter)
+    table = read_csv(args.file, terms)
+    with Writer(path) as store:
+        imported = store.import_observations(
+            args.application,
+            args.workload,
+            table.observations,
+            file=args.file.name,
+            sha256=table.sha256,
+            by=user,
+            again=args.again,
+        )
+        known = store.inventory().node_types
+    if known and args.node_type not in known:
+        print(
+            f"advisor: node type {args.node_type} is not in the inventory "
+            f"({', '.join(sorted(known))}); no job is sent there until it is",
+            file=sys.stderr,
+        )
+    energy = _qualities(table.observations)
+    rest = len(table.observations) - imported
+    after = f"advisor fit {args.application}"
+    if args.workload != "default":
+        after += f" --workload {args.workload}"
+    if args.json:
+        print_json(
+            "import",
+            {
+                "file": str(args.file),
+                "application": args.application,
+                "workload": args.workload,
+                "node_type": args.node_type,
+                "imported": imported,
+                "skipped": rest,
+                "scope": scope,
+                "contributor": contributor,
+                "account": args.account,
+                "energy": energy,
+                "extra_columns": list(table.extra_columns),
+                "next": after,
+            },
+        )
+        return 0
+    what = f"{args.application} (workload {args.workload}) on {args.node_type}"
+    if imported:
+        print(f"imported {_runs(imported)} of {what}; {_energy_text(energy, args.meter)}")
+        print(f"they may advise {_ADVISES[scope].format(contributor, args.account)}")
+    if rest:
+        print(f"{_runs(rest)} of {args.file.name} already imported; --again imports them anyway")
+    print(f"next: {after}")
+    return 0
+
+
+def _qualities(observations: tuple[Observation, ...]) -> dict[str, int]:
+    counts = Counter(run.energy_quality for run in observations)
+    return {q: counts[q] for q in ("measured", "estimated", "missing")}
+
+
+def _energy_text(energy: dict[str, int], meter: str) -> str:
+    parts = [f"{q} in {n}" for q, n in energy.items() if n]
+    by = f" ({meter})" if meter else ""
+    if energy["missing"] == sum(energy.values()):
+        return "energy missing in all of them: only their time can be modelled"
+    return f"energy {', '.join(parts)}{by}"
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"

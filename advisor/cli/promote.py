@@ -1,0 +1,121 @@
+"""``advisor promote``: widen whose jobs an application's measurements advise."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from advisor import paths
+from advisor.cli.output import print_json
+from advisor.errors import InputError, RefusedError
+
+if TYPE_CHECKING:
+    from advisor.store.reader import Reader
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor promote`` takes."""
+    parser.description = (
+        "Let what one user measured advise the jobs of that user's account, or of everybody. "
+        "Only the store's owner may; nothing is ever narrowed."
+    )
+    parser.add_argument("application", metavar="A", help="the application")
+    parser.add_argument("--workload", help="only this workload of it")
+    parser.add_argument(
+        "--scope",
+        required=True,
+        choices=("account", "all"),
+        help="whose jobs to advise from now on",
+    )
+    parser.add_argument("--contributor", metavar="U", help="only what this user measured")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Widen the scope; exit code 3 when there was nothing to widen."""
+    from advisor.store.opening import is_owner
+    from advisor.store.reader import Reader
+    from advisor.store.writer import Writer
+
+    path = paths.store_path(args.db)
+    with Reader(path) as store:
+        _check_names(store, args)
+        live = not store.published
+    if not live:
+        raise RefusedError(
+            f"{path} is a published copy", hint="promote in the store itself, then publish again"
+        )
+    if not is_owner(path):
+        raise RefusedError(f"{path} is not yours", hint="ask the store's owner to promote")
+    with Writer(path) as store:
+        widened = store.promote(
+            args.application, args.workload, scope=args.scope, contributor=args.contributor
+        )
+        chosen = [
+            stored.observation
+            for stored in store.observations(args.application, args.workload)
+            if args.contributor in (None, stored.observation.contributor)
+        ]
+    narrow = Counter(run.contributor for run in chosen if run.scope == "own")
+    if not widened:
+        if narrow:
+            raise RefusedError(
+                f"nothing to do: the runs of {_who(narrow)} carry no account",
+                hint="--scope all is the only wider scope for them",
+            )
+        raise RefusedError(f"nothing to do: all {_runs(len(chosen))} advise at least as widely")
+    after = f"advisor fit {args.application}"
+    if args.workload is not None:
+        after += f" --workload {args.workload}"
+    if args.json:
+        print_json(
+            "promote",
+            {
+                "application": args.application,
+                "workload": args.workload,
+                "scope": args.scope,
+                "contributor": args.contributor,
+                "promoted": widened,
+                "without_account": sum(narrow.values()),
+                "next": after,
+            },
+        )
+        return 0
+    whom = "everybody's jobs" if args.scope == "all" else "the jobs of their accounts"
+    print(f"{_runs(widened)} of {args.application} may now advise {whom}")
+    if narrow:
+        print(f"not widened, for they carry no account: {_who(narrow)}")
+    print(f"models are still the old ones; next: {after}")
+    return 0
+
+
+def _check_names(store: Reader, args: argparse.Namespace) -> None:
+    known = store.workloads(args.application)
+    if not known:
+        applications = sorted({w.application for w in store.workloads()})
+        raise InputError(
+            f"nothing was measured of application {args.application!r}",
+            hint=f"known: {', '.join(applications)}" if applications else "import or train first",
+        )
+    names = [w.name for w in known]
+    if args.workload is not None and args.workload not in names:
+        raise InputError(
+            f"{args.application} has no workload {args.workload!r}",
+            hint=f"known: {', '.join(names)}",
+        )
+    if args.contributor is not None:
+        found = store.observations(args.application, args.workload)
+        users = {stored.observation.contributor for stored in found}
+        if args.contributor not in users:
+            raise InputError(
+                f"{args.contributor} measured nothing of {args.application}",
+                hint=f"contributors: {', '.join(sorted(users))}",
+            )
+
+
+def _who(counts: Counter[str]) -> str:
+    return ", ".join(f"{user} ({n})" for user, n in sorted(counts.items()))
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"

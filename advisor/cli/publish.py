@@ -1,0 +1,50 @@
+"""``advisor publish``: make a read-only copy of the store for other hosts."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from advisor import paths
+from advisor.cli.output import print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor publish`` takes."""
+    parser.description = (
+        "Make a consistent read-only copy of the store and put it in place in one step. Daemons "
+        "on other hosts answer from it (--db PATH) and notice when it is replaced."
+    )
+    parser.add_argument("path", metavar="PATH", type=Path, help="the copy's file")
+    parser.add_argument(
+        "--no-history",
+        action="store_true",
+        help="leave out decisions and outcomes: smaller, and nobody reads of another's jobs",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Publish the store."""
+    from advisor.store.publish import publish
+    from advisor.store.reader import Reader
+
+    source = paths.store_path(args.db)
+    publish(source, args.path, history=not args.no_history)
+    size = args.path.stat().st_size
+    with Reader(args.path) as copy:
+        models, workloads = len(copy.model_stamps()), len(copy.workloads())
+    if args.json:
+        print_json(
+            "publish",
+            {
+                "source": str(source),
+                "path": str(args.path),
+                "bytes": size,
+                "models": models,
+                "workloads": workloads,
+                "history": not args.no_history,
+            },
+        )
+        return 0
+    print(f"published {args.path}: {models} models of {workloads} workloads, {size / 1e6:.1f} MB")
+    return 0

@@ -1,0 +1,267 @@
+"""Write decisions behind the answer: the daemon hands them over and never waits.
+
+Standard library only. When the store is locked, full or read-only, decisions wait in memory up
+to a limit, and whoever calls never hears of it; the log does.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.store import faults
+from advisor.store import rows as _rows
+from advisor.store.connection import check_schema, is_wal
+
+_LOG = logging.getLogger(__name__)
+_BATCH = 200
+_BUSY_S = 0.5
+_PAUSE_S = (0.2, 5.0)
+_QUIET_S = 60.0
+"""Dropped decisions are reported at most this often while the trouble lasts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    record: Mapping[str, Any] | None
+    decision_id: str
+    job_id: str
+
+
+class _PublishedCopyError(Exception):
+    """The store is a published copy: nothing can ever be written to it."""
+
+
+class Journal:
+    """A thread that writes decisions to the store at ``path``, in the order they came.
+
+    Keeps up to ``limit`` while the store cannot be written and drops the oldest beyond. On a
+    published copy nothing is kept: there, decisions travel with the job.
+    """
+
+    def __init__(self, path: Path | str, *, limit: int = 10_000) -> None:
+        self.path = Path(path)
+        self.limit = limit
+        self._items: deque[_Item] = deque()
+        self._ready = threading.Condition()
+        self._closing = threading.Event()
+        self._deadline = 0.0
+        self._thread: threading.Thread | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._inode: tuple[int, int] | None = None
+        self._in_flight = 0
+        self._written = 0
+        self._dropped = 0
+        self._reported = 0
+        self._reported_at = 0.0
+        self._trouble = ""
+
+    @property
+    def waiting(self) -> int:
+        """Entries not written yet."""
+        with self._ready:
+            return len(self._items) + self._in_flight
+
+    @property
+    def written(self) -> int:
+        """Entries written so far."""
+        return self._written
+
+    @property
+    def dropped(self) -> int:
+        """Entries lost so far: beyond the limit, or refused by the store."""
+        return self._dropped
+
+    @property
+    def trouble(self) -> str:
+        """Why the store cannot be written just now; empty when it can."""
+        return self._trouble
+
+    def start(self) -> None:
+        """Start writing; harmless when done twice."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+            self._thread.start()
+
+    def put(self, record: Mapping[str, Any], job_id: str = "") -> None:
+        """Hand over a decision's full record, not to be changed afterwards. Never raises."""
+        self._append(_Item(record, "", job_id))
+
+    def link(self, decision_id: str, job_id: str) -> None:
+        """Note which job a decision was for. Never raises."""
+        self._append(_Item(None, decision_id, job_id))
+
+    def close(self, timeout_s: float = 5.0) -> int:
+        """Write what waits, for at most ``timeout_s``; return how many entries were left."""
+        self._deadline = time.monotonic() + timeout_s
+        self._closing.set()
+        with self._ready:
+            self._ready.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout_s + 2 * _BUSY_S)
+        left = self.waiting
+        if left:
+            _LOG.warning("%s: %d decisions were not written", self.path, left)
+        self._report(final=True)
+        return left
+
+    def _append(self, item: _Item) -> None:
+        with self._ready:
+            if self._closing.is_set():
+                self._dropped += 1
+                return
+            self._items.append(item)
+            self._trim()
+            self._ready.notify()
+
+    def _trim(self) -> None:
+        while len(self._items) + self._in_flight > max(self.limit, self._in_flight):
+            self._items.popleft()
+            self._dropped += 1
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pause = 0.0
+        try:
+            while batch := self._next(pause):
+                try:
+                    self._write(batch)
+                except _PublishedCopyError:
+                    self._settle([])
+                    self._note(f"{self.path} is a published copy; decisions stay with their jobs")
+                except Exception as error:
+                    self._settle(batch)
+                    self._disconnect()
+                    self._note(self._describe(error))
+                    pause = min(max(_PAUSE_S[0], pause * 2), _PAUSE_S[1])
+                    if self._closing.is_set() and time.monotonic() >= self._deadline:
+                        return
+                else:
+                    self._settle([])
+                    pause = 0.0
+                    self._recovered()
+        finally:
+            self._disconnect()
+
+    def _next(self, pause: float) -> list[_Item]:
+        """Wait for work and take a batch of it; empty when all is done and closing."""
+        if pause:
+            self._closing.wait(pause)
+            if self._closing.is_set():
+                time.sleep(0.05)
+        with self._ready:
+            while not self._items and not self._closing.is_set():
+                self._ready.wait()
+            batch = list(islice(self._items, _BATCH))
+            for _ in batch:
+                self._items.popleft()
+            self._in_flight = len(batch)
+        return batch
+
+    def _settle(self, back: list[_Item]) -> None:
+        """End a batch: put ``back`` what must be tried again."""
+        with self._ready:
+            self._in_flight = 0
+            self._items.extendleft(reversed(back))
+            self._trim()
+
+    def _write(self, batch: list[_Item]) -> None:
+        connection = self._connected()
+        written = 0
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for item in batch:
+                written += self._write_one(connection, item)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.rollback()
+            raise
+        self._written += written
+        self._dropped += len(batch) - written
+
+    def _write_one(self, connection: sqlite3.Connection, item: _Item) -> bool:
+        try:
+            if item.record is None:
+                link = {"id": item.decision_id, "job_id": item.job_id}
+                connection.execute(_rows.LINK_DECISION, link)
+            else:
+                connection.execute(
+                    _rows.SAVE_DECISION, _rows.decision_row(item.record, item.job_id)
+                )
+        except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
+            _LOG.error("%s: a decision is refused: %s", self.path, error)
+            return False
+        except (AdvisorError, AttributeError, OverflowError, TypeError, ValueError) as error:
+            _LOG.error("%s: a decision cannot be stored: %s", self.path, error)
+            return False
+        return True
+
+    def _connected(self) -> sqlite3.Connection:
+        """Return the open connection, to the file that has the store's name now."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            self._disconnect()
+            raise
+        inode = (status.st_dev, status.st_ino)
+        if self._connection is not None and inode == self._inode:
+            return self._connection
+        self._disconnect()
+        if not is_wal(self.path):
+            raise _PublishedCopyError
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            timeout=_BUSY_S,
+            isolation_level=None,
+        )
+        try:
+            connection.execute("PRAGMA synchronous = NORMAL")
+            check_schema(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._inode = connection, inode
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # -- the log -------------------------------------------------------------------------------
+
+    def _describe(self, error: Exception) -> str:
+        if isinstance(error, sqlite3.Error):
+            return str(faults.translate(error, self.path))
+        return str(error)
+
+    def _note(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._trouble = trouble
+            _LOG.warning("decisions are not written: %s", trouble)
+        self._report()
+
+    def _recovered(self) -> None:
+        if self._trouble:
+            self._trouble = ""
+            _LOG.warning("%s: decisions are written again", self.path)
+            self._report(final=True)
+
+    def _report(self, *, final: bool = False) -> None:
+        fresh = self._dropped - self._reported
+        if fresh and (final or time.monotonic() - self._reported_at >= _QUIET_S):
+            self._reported, self._reported_at = self._dropped, time.monotonic()
+            _LOG.warning("%s: %d decisions were dropped (%d in all)",
+                         self.path, fresh, self._dropped)  # fmt: skip

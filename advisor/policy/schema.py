@@ -346,6 +346,9 @@ class SiteFile(Strict):
     default_node_types: dict[Word, Word] = Field(
         default={}, description="per partition, the node type a job gets that asks for none"
     )
+    default_partition: Word = Field(
+        default="", description="the partition of a job that names none; default: the scheduler's"
+    )
     applications: list[ApplicationSection] = Field(
         default=[], description="the first that matches wins"
     )

@@ -1,0 +1,243 @@
+"""Bring the site file and what a scheduler says together into the inventory.
+
+What is written by hand wins, value by value; but never so that a scheduler would refuse a job:
+a feature no node has, more cores than a node has, or nodes that do not exist stay as the
+scheduler says and are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from advisor.core.inventory import NodeType
+from advisor.core.units import format_freq
+
+SITE_SOURCE = "site"
+"""Source of node types that only the site file knows."""
+HAND_ONLY = ("freq_khz", "default_freq_khz", "base_power_w", "core_power_w")
+"""What no scheduler tells, and what no scheduler refuses."""
+_FIELDS = tuple(f.name for f in fields(NodeType))
+_DEFAULT = NodeType("")
+
+Given = Mapping[str, Mapping[str, object]]
+"""Hand-written values by node type and field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Node types the scheduler knows, those only the site file knows, and what to tell."""
+
+    known: tuple[NodeType, ...]
+    extra: tuple[NodeType, ...]
+    notes: tuple[str, ...]
+
+
+def given_types(site: Mapping[str, object]) -> Given:
+    """Return the hand-written node types of a compiled site file."""
+    found = site.get("node_types")
+    if not isinstance(found, Mapping):
+        return {}
+    return {str(k): v for k, v in found.items() if isinstance(v, Mapping)}
+
+
+def merge_discovered(
+    discovered: Sequence[NodeType],
+    site: Mapping[str, object],
+    *,
+    features: Collection[str] | None = None,
+) -> Merged:
+    """Return a scheduler's node types with the site file's values laid over them.
+
+    ``features`` are all that nodes have; None where constraints mean nothing.
+    """
+    given = given_types(site)
+    notes: list[str] = []
+    nodes = {n for t in discovered for n in t.nodes}
+    known = []
+    for node_type in discovered:
+        values, refused = _acceptable(node_type, given.get(node_type.name, {}), features, nodes)
+        known.append(_over(node_type, values))
+        notes += [f"{node_type.name}: {text}" for text in refused]
+    names = {t.name for t in discovered}
+    extra = []
+    for name, values in given.items():
+        if name in names:
+            continue
+        made = hand_written(name, values)
+        if made is None:
+            notes.append(
+                f"{name} of the site file is no node type of this cluster; known are "
+                f"{', '.join(sorted(names)) or 'none'}"
+            )
+        elif features is not None and made.feature and made.feature not in features:
+            notes.append(
+                f"{name}: no node has the feature {made.feature!r}, so it is not asked for"
+            )
+            extra.append(replace(made, feature=""))
+        else:
+            extra.append(made)
+    return Merged(tuple(known), tuple(extra), tuple(notes))
+
+
+def hand_written(name: str, given: Mapping[str, object]) -> NodeType | None:
+    """Return a node type only the site file knows; None if it does not say how many cores."""
+    if "cores" not in given:
+        return None
+    return _over(NodeType(name), given)
+
+
+def merge_applied(
+    inventory: Sequence[NodeType],
+    sources: Mapping[str, str],
+    site: Mapping[str, object],
+    former: Mapping[str, object],
+) -> tuple[dict[str, list[NodeType]], list[str]]:
+    """Return the inventory, by source, after a site file took the place of a former one.
+
+    Without any type of a scheduler the site file alone says everything. Else what only people
+    know (frequencies, power) is taken over at once; the rest is compared with the scheduler
+    first and waits for the next discovery. The second value says what waits.
+    """
+    given, before, waiting = given_types(site), given_types(former), []
+    found: dict[str, list[NodeType]] = {SITE_SOURCE: []}
+    discovered = any(sources.get(t.name) != SITE_SOURCE for t in inventory)
+    if not discovered:
+        made = [hand_written(name, values) for name, values in given.items()]
+        found[SITE_SOURCE] = [t for t in made if t is not None]
+        return found, []
+    for node_type in inventory:
+        source = sources.get(node_type.name, "")
+        if source == SITE_SOURCE and node_type.name not in given:
+            continue
+        new: Mapping[str, object] = given.get(node_type.name, {})
+        old: Mapping[str, object] = before.get(node_type.name, {})
+        values = {k: new.get(k, getattr(_DEFAULT, k)) for k in HAND_ONLY if k in new or k in old}
+        if "freq_khz" in values and "default_freq_khz" not in new:
+            values["default_freq_khz"] = 0
+        found.setdefault(source, []).append(_over(node_type, values))
+        for key in dict.fromkeys((*new, *old)):
+            taken_over = key in HAND_ONLY and key in new
+            if not taken_over and new.get(key) != old.get(key):
+                waiting.append(f"{node_type.name}.{key}")
+    names = {t.name for t in inventory}
+    return found, waiting + [name for name in given if name not in names]
+
+
+def missing(node_types: Iterable[NodeType], *, by_feature: bool) -> list[tuple[str, str, str]]:
+    """Return what the inventory lacks: node type, what that means, and lines for the site file."""
+    found = []
+    types = list(node_types)
+    for t in types:
+        if not t.freq_khz:
+            found.append(
+                (
+                    t.name,
+                    "no frequency steps known: its frequency is never capped",
+                    f"{t.name}: {{freq_khz: {{min: 1.2 GHz, max: 2.4 GHz, step: 100 MHz}}}}",
+                )
+            )
+        if by_feature and not t.feature and len(types) > 1:
+            found.append(
+                (
+                    t.name,
+                    "no feature selects these nodes alone: jobs are never moved to them",
+                    "",
+                )
+            )
+    return found
+
+
+def doubts(site: Mapping[str, object], inventory: Iterable[NodeType]) -> list[str]:
+    """Return what a site file says of partitions and node types that the inventory denies."""
+    types = {t.name: t for t in inventory}
+    if not types:
+        return []
+    partitions = {p for t in types.values() for p in t.partitions}
+    notes = []
+    default = site.get("default_partition")
+    if default and default not in partitions:
+        notes.append(f"default_partition: no node type is in a partition {default!r}")
+    wanted = site.get("default_node_types")
+    for partition, name in (wanted if isinstance(wanted, Mapping) else {}).items():
+        where = f"default_node_types.{partition}"
+        if name not in types:
+            known = ", ".join(sorted(types))
+            notes.append(f"{where}: {name!r} is not in the inventory (known: {known})")
+        elif partition not in types[name].partitions:
+            notes.append(f"{where}: {name} is not in that partition")
+    return notes
+
+
+def changes(old: NodeType | None, new: NodeType) -> list[str]:
+    """Return what differs between two states of a node type, as short texts."""
+    if old is None:
+        return []
+    return [
+        f"{name} {_short(name, getattr(old, name))} -> {_short(name, getattr(new, name))}"
+        for name in _FIELDS
+        if getattr(old, name) != getattr(new, name)
+    ]
+
+
+def _short(name: str, value: object) -> str:
+    if name == "freq_khz" and isinstance(value, tuple):
+        return freq_text(value)
+    if name == "default_freq_khz" and isinstance(value, int):
+        return format_freq(value)
+    if name == "nodes" and isinstance(value, tuple):
+        return str(len(value))
+    if isinstance(value, tuple):
+        return ",".join(str(v[0]) if isinstance(v, tuple) else str(v) for v in value) or "none"
+    return "none" if value in (None, "") else str(value)
+
+
+def freq_text(steps: Sequence[int]) -> str:
+    """Return frequency steps in short: ``1.2-2.4 GHz (13)``."""
+    if not steps:
+        return "-"
+    if len(steps) == 1:
+        return format_freq(steps[0])
+    return f"{steps[0] / 1e6:g}-{format_freq(steps[-1])} ({len(steps)})"
+
+
+def _acceptable(
+    node_type: NodeType,
+    given: Mapping[str, object],
+    features: Collection[str] | None,
+    nodes: Collection[str],
+) -> tuple[dict[str, object], list[str]]:
+    values, refused = dict(given), []
+    feature = values.get("feature")
+    if features is not None and feature and feature not in features:
+        refused.append(f"no node has the feature {feature!r}, so it is not asked for")
+        del values["feature"]
+    for key in ("cores", "threads_per_core"):
+        wanted, has = values.get(key), getattr(node_type, key)
+        if isinstance(wanted, int) and wanted > has:
+            refused.append(f"{key}: {wanted} is more than the {has} the scheduler gives")
+            del values[key]
+    wanted_nodes = values.get("nodes")
+    if isinstance(wanted_nodes, list):
+        unknown = [n for n in wanted_nodes if n not in nodes]
+        if unknown:
+            refused.append(f"the scheduler does not know {', '.join(unknown[:5])}")
+        values["nodes"] = [n for n in wanted_nodes if n in nodes]
+    wanted_partitions = values.get("partitions")
+    if isinstance(wanted_partitions, list):
+        unknown = [p for p in wanted_partitions if p not in node_type.partitions]
+        if unknown:
+            refused.append(f"the scheduler has it not in {', '.join(unknown[:5])}")
+        values["partitions"] = [p for p in wanted_partitions if p in node_type.partitions]
+    return values, refused
+
+
+def _over(node_type: NodeType, values: Mapping[str, object]) -> NodeType:
+    """Lay values over a node type; frequencies without a default get their highest."""
+    known = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in _FIELDS}
+    made = replace(node_type, **known)  # type: ignore[arg-type]
+    if made.freq_khz and made.default_freq_khz not in made.freq_khz:
+        made = replace(made, default_freq_khz=made.freq_khz[-1])
+    if not made.freq_khz:
+        made = replace(made, default_freq_khz=0)
+    return made

@@ -1,0 +1,125 @@
+"""Policy and site settings as people and programs read them: YAML, plain data, differences."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import yaml
+
+from advisor.core.nodelist import fold
+from advisor.core.policy import PolicySet
+from advisor.core.units import format_freq
+from advisor.policy.schema import VERSION
+
+_FRACTIONS = ("max_slowdown", "min_saving", "confidence", "holdout")
+_FREQUENCIES = ("freq_khz", "default_freq_khz")
+
+
+def effective(kind: str, compiled: Mapping[str, object]) -> dict[str, Any]:
+    """Return the settings that hold, for programs: every policy setting, defaults included.
+
+    Fractions are numbers, frequencies kHz. Rules hold only what they change.
+    """
+    if kind == "site":
+        parts: dict[str, Any] = {"node_types": {}, "default_node_types": {}, "applications": []}
+        return {**parts, **compiled}
+    policy = PolicySet.from_compiled(compiled)
+    return {
+        **asdict(policy.base),
+        "rules": [
+            {"match": {k: list(v) for k, v in r.match.items()}, "set": dict(r.overrides)}
+            for r in policy.rules
+        ],
+    }
+
+
+def to_yaml(kind: str, compiled: Mapping[str, object]) -> str:
+    """Return the settings that hold as a file that could be applied."""
+    written = _site_file(compiled) if kind == "site" else _policy_file(compiled)
+    return yaml.safe_dump(
+        {"version": VERSION, **written},
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=None,
+        width=100,
+    )
+
+
+def _policy_file(compiled: Mapping[str, object]) -> dict[str, Any]:
+    settings = effective("policy", compiled)
+    rules = settings.pop("rules")
+    return {
+        **_written(settings),
+        "rules": [{"match": r["match"], **_written(r["set"])} for r in rules],
+    }
+
+
+def _site_file(compiled: Mapping[str, object]) -> dict[str, Any]:
+    settings = effective("site", compiled)
+    applications = []
+    for compiled_application in settings["applications"]:
+        rest = dict(compiled_application)
+        conditions = ("executable", "job_name", "arguments")
+        match = {key: rest.pop(key) for key in conditions if key in rest}
+        applications.append({"name": rest.pop("name"), "match": match, **rest})
+    node_types = {name: _written(given) for name, given in settings["node_types"].items()}
+    return {**settings, "node_types": node_types, "applications": applications}
+
+
+def _written(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as people write them: 5%, 2.4 GHz, bdw[1-4]."""
+    return {key: _value(key, value) for key, value in settings.items()}
+
+
+def _value(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _written(value)
+    if key in _FRACTIONS:
+        return f"{value * 100:.10g}%"
+    if key in _FREQUENCIES:
+        return [format_freq(v) for v in value] if isinstance(value, list) else format_freq(value)
+    if key == "nodes" and isinstance(value, list):
+        return fold(value)
+    return value
+
+
+def changes(
+    kind: str, old: Mapping[str, object], new: Mapping[str, object]
+) -> list[tuple[str, str, str]]:
+    """Return the effective settings that differ: key, old and new value; "" where not set."""
+    before, after = (
+        dict(_flat(_site_file(c) if kind == "site" else _policy_file(c), "")) for c in (old, new)
+    )
+    keys = list(dict.fromkeys((*before, *after)))
+    return [
+        (key, before.get(key, ""), after.get(key, ""))
+        for key in keys
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _flat(value: object, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _flat(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        for index, item in enumerate(value):
+            yield from _flat(item, f"{key}[{index}]")
+    elif isinstance(value, list):
+        if value:
+            yield key, ", ".join(str(v) for v in value)
+    elif isinstance(value, bool):
+        yield key, str(value).lower()
+    else:
+        yield key, str(value)
+
+
+def text_diff(old: str, new: str, old_name: str, new_name: str) -> str:
+    """Return the unified diff of two texts, "" when they are the same."""
+    lines = difflib.unified_diff(
+        old.splitlines(), new.splitlines(), old_name, new_name, lineterm=""
+    )
+    return "\n".join(lines)

@@ -1,0 +1,157 @@
+"""Group a cluster's equal nodes into node types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from advisor.core.inventory import NodeType
+from advisor.core.nodelist import expand
+from advisor.schedulers.slurm_inventory import Cluster, Node
+
+_CONSTRAINT = re.compile(r"[A-Za-z0-9_.:+-]+")
+_PREFIX = re.compile(r"[A-Za-z][A-Za-z_.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A hand-written node type's say in the grouping: nodes by name, else by feature."""
+
+    name: str
+    nodes: frozenset[str] = frozenset()
+    feature: str = ""
+
+    def holds(self, node: Node) -> bool:
+        """Tell whether the claim names this node."""
+        return node.name in self.nodes if self.nodes else self.feature in node.features
+
+
+def claims_of(node_types: Mapping[str, object]) -> tuple[Claim, ...]:
+    """Return what a site file's ``node_types`` say about which nodes belong together."""
+    found = []
+    for name, given in node_types.items():
+        if not isinstance(given, Mapping):
+            continue
+        nodes, feature = given.get("nodes"), str(given.get("feature") or "")
+        if nodes:
+            names = expand(nodes) if isinstance(nodes, str) else [str(n) for n in nodes]
+            found.append(Claim(name, frozenset(names)))
+        elif feature:
+            found.append(Claim(name, feature=feature))
+    return tuple(found)
+
+
+def group(cluster: Cluster, claims: Sequence[Claim] = ()) -> tuple[list[NodeType], list[str]]:
+    """Return the node types of a cluster, and notes on what was left out or is doubtful.
+
+    Nodes that a claim names come together under its name; the others by equal features and
+    hardware. A type is named after the first feature that only its nodes have, which then is
+    the constraint that selects it; else after its nodes' common prefix, and selects by none.
+    """
+    usable = [n for n in cluster.nodes if n.partitions]
+    notes: list[str] = []
+    left_out = len(cluster.nodes) - len(usable)
+    if left_out:
+        names = ", ".join([n.name for n in cluster.nodes if not n.partitions][:5])
+        notes.append(
+            f"{left_out} node{'s' if left_out > 1 else ''} in no partition left out: {names}"
+        )
+    claimed: dict[str, list[Node]] = {}
+    groups: dict[tuple[object, ...], list[Node]] = {}
+    for node in usable:
+        claim = next((c for c in claims if c.holds(node)), None)
+        if claim:
+            claimed.setdefault(claim.name, []).append(node)
+        else:
+            groups.setdefault((frozenset(node.features), *node.hardware), []).append(node)
+    taken = set(claimed)
+    types = []
+    for name, nodes in claimed.items():
+        if len({n.hardware for n in nodes}) > 1:
+            notes.append(f"the nodes of {name} differ in hardware: the smallest counts")
+        types.append(_node_type(name, nodes, usable, cluster))
+    clashes = _clashing_prefixes(groups.values(), usable)
+    for nodes in groups.values():
+        name = own_feature(nodes, usable) or _prefix(nodes)
+        if name in clashes or name in taken:
+            name = f"{name}-{nodes[0].cores}c-{round(nodes[0].memory_mb / 1024)}g"
+        base, count = name, 2
+        while name in taken:
+            name, count = f"{base}-{count}", count + 1
+        taken.add(name)
+        types.append(_node_type(name, nodes, usable, cluster))
+    notes += _lookalikes(types, list(groups.values()), usable)
+    return sorted(types, key=lambda t: t.name), notes
+
+
+def own_feature(nodes: Sequence[Node], everyone: Sequence[Node]) -> str:
+    """Return the first feature that all these nodes have and no other node has, or ""."""
+    inside = {n.name for n in nodes}
+    foreign = {f for n in everyone if n.name not in inside for f in n.features}
+    for feature in nodes[0].features:
+        shared = all(feature in n.features for n in nodes)
+        if shared and feature not in foreign and _CONSTRAINT.fullmatch(feature):
+            return feature
+    return ""
+
+
+def _prefix(nodes: Sequence[Node]) -> str:
+    """Return the letters most of the nodes' names begin with."""
+    heads = [m[0] for m in (_PREFIX.match(n.name) for n in nodes) if m]
+    if not heads:
+        return "nodes"
+    return max(sorted(set(heads)), key=heads.count).rstrip("-_.") or "nodes"
+
+
+def _clashing_prefixes(groups: Iterable[Sequence[Node]], everyone: Sequence[Node]) -> set[str]:
+    names = [own_feature(g, everyone) or _prefix(g) for g in groups]
+    return {n for n in names if names.count(n) > 1}
+
+
+def _node_type(
+    name: str, nodes: Sequence[Node], everyone: Sequence[Node], cluster: Cluster
+) -> NodeType:
+    limits = {p.name: p.max_nodes for p in cluster.partitions}
+    partitions = tuple(dict.fromkeys(p for n in nodes for p in n.partitions))
+    counts = []
+    for partition in partitions:
+        inside = sum(partition in n.partitions for n in nodes)
+        limit = limits.get(partition)
+        count = inside if limit is None else min(inside, limit)
+        if count < len(nodes):
+            counts.append((partition, count))
+    default = next((p.name for p in cluster.partitions if p.default), "")
+    return NodeType(
+        name,
+        feature=own_feature(nodes, everyone),
+        partitions=partitions,
+        sockets=min(n.sockets for n in nodes),
+        cores=min(n.cores for n in nodes),
+        threads_per_core=min(n.threads_per_core for n in nodes),
+        memory_mb=min(n.memory_mb for n in nodes),
+        nodes=tuple(n.name for n in nodes),
+        weight=min(n.weight for n in nodes),
+        partition_nodes=tuple(counts),
+        default_partition=default if default in partitions else "",
+    )
+
+
+def _lookalikes(
+    types: Sequence[NodeType], groups: Sequence[Sequence[Node]], everyone: Sequence[Node]
+) -> list[str]:
+    """Return a note for unclaimed types of equal hardware that share a feature of their own."""
+    notes = []
+    by_node = {node: t.name for t in types for node in t.nodes}
+    same: dict[tuple[int, ...], list[Sequence[Node]]] = {}
+    for nodes in groups:
+        same.setdefault(nodes[0].hardware, []).append(nodes)
+    for alike in same.values():
+        feature = own_feature([n for nodes in alike for n in nodes], everyone)
+        if len(alike) > 1 and feature:
+            names = ", ".join(sorted(by_node[nodes[0].name] for nodes in alike))
+            notes.append(
+                f"{names} are equal but for features; if they have the same processor, make them "
+                f"one in the site file: node_types: {{{feature}: {{feature: {feature}}}}}"
+            )
+    return notes

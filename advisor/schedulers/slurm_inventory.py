@@ -1,0 +1,265 @@
+"""Read a Slurm cluster's nodes and partitions.
+
+Nodes come from ``scontrol show nodes --json`` where the release has it (23.02 on), else from
+its one-line text. ``sinfo --json`` of 22.05 is not used: unlike the text, it says nothing of
+memory set aside for the system.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from advisor.errors import SchedulerError
+
+TIMEOUT_S = 60.0
+_FREE_TEXT = re.compile(r"\s(?:OS|Reason|Comment|Extra|ResumeAfterTime|AdminComment)=")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node: what jobs may use of it, cores and memory for the system taken off."""
+
+    name: str
+    features: tuple[str, ...] = ()
+    sockets: int = 1
+    cores: int = 1
+    threads_per_core: int = 1
+    memory_mb: int = 0
+    weight: int = 1
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def hardware(self) -> tuple[int, int, int, int]:
+        """What equal nodes share: sockets, cores, threads per core, memory."""
+        return self.sockets, self.cores, self.threads_per_core, self.memory_mb
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition; ``max_nodes`` bounds a single job, None when nothing does."""
+
+    name: str
+    default: bool = False
+    max_nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What Slurm says about itself."""
+
+    version: str
+    nodes: tuple[Node, ...]
+    partitions: tuple[Partition, ...]
+
+    def features(self) -> frozenset[str]:
+        """Return every feature of a node that jobs can get."""
+        return frozenset(f for n in self.nodes if n.partitions for f in n.features)
+
+
+def read_cluster() -> Cluster:
+    """Return the cluster of the local Slurm configuration.
+
+    Raises SchedulerError when Slurm is not there, does not answer, or has no nodes.
+    """
+    version = _scontrol("--version").strip()
+    nodes = _nodes_json() or parse_nodes(_scontrol("--all", "--oneliner", "show", "node"))
+    partitions = parse_partitions(_scontrol("--all", "--oneliner", "show", "partition"))
+    if not nodes:
+        raise SchedulerError("scontrol lists no nodes", hint="try: scontrol show node")
+    return Cluster(version, tuple(nodes), tuple(partitions))
+
+
+def _scontrol(*arguments: str) -> str:
+    command = " ".join(("scontrol", *arguments))
+    if shutil.which("scontrol") is None:
+        raise SchedulerError(
+            "scontrol is not in PATH",
+            hint="run this where Slurm's commands are; --scheduler local takes this machine alone",
+        )
+    try:
+        done = subprocess.run(
+            ["scontrol", *arguments],
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        raise SchedulerError(f"{command} gave no answer within {TIMEOUT_S:g} s") from None
+    except OSError as error:
+        raise SchedulerError(f"{command}: {error.strerror}") from None
+    text = done.stdout.decode(errors="replace")
+    if done.returncode:
+        said = (done.stderr.decode(errors="replace") or text).strip().splitlines()
+        raise SchedulerError(f"{command} failed: {said[0] if said else done.returncode}")
+    return text
+
+
+def _nodes_json() -> list[Node]:
+    """Return the nodes by JSON; none when this release has no JSON or one that reads oddly."""
+    try:
+        return parse_nodes_json(_scontrol("--all", "--json", "show", "nodes"))
+    except (SchedulerError, ValueError):
+        return []
+
+
+# -- text ----------------------------------------------------------------------------------------
+
+
+def parse_nodes(text: str) -> list[Node]:
+    """Return the nodes of ``scontrol --oneliner show node``.
+
+    Raises SchedulerError for text that is something else.
+    """
+    return [_node(fields) for fields in _records(text, "NodeName")]
+
+
+def parse_partitions(text: str) -> list[Partition]:
+    """Return the partitions of ``scontrol --oneliner show partition``."""
+    found = []
+    for fields in _records(text, "PartitionName"):
+        limit = fields.get("MaxNodes", "")
+        found.append(
+            Partition(
+                fields["PartitionName"],
+                fields.get("Default") == "YES",
+                int(limit) if limit.isdigit() else None,
+            )
+        )
+    return found
+
+
+def _records(text: str, first: str) -> Iterable[dict[str, str]]:
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("No "):
+            continue
+        if not line.startswith(f"{first}="):
+            raise SchedulerError(f"scontrol said something unexpected: {line[:80]!r}")
+        fields: dict[str, str] = {}
+        for word in _without_free_text(line).split():
+            key, equals, value = word.partition("=")
+            if equals and key not in fields:
+                fields[key] = "" if value in ("(null)", "N/A", "None") else value
+        yield fields
+
+
+def _without_free_text(line: str) -> str:
+    """Cut what may hold anything: a comment like "x Partitions=gpu" must not be believed.
+
+    All but OS come last in the line; OS is followed by known keys again.
+    """
+    match = _FREE_TEXT.search(line)
+    while match:
+        if match[0].strip() != "OS=":
+            return line[: match.start()]
+        rest = line[match.end() :]
+        after = re.search(r"\sRealMemory=", rest)
+        line = line[: match.start()] + (rest[after.start() :] if after else "")
+        match = _FREE_TEXT.search(line)
+    return line
+
+
+def _node(fields: Mapping[str, str]) -> Node:
+    def number(key: str, default: int) -> int:
+        text = fields.get(key, "")
+        return int(text) if text.isdigit() else default
+
+    return _made(
+        fields["NodeName"],
+        features=fields.get("ActiveFeatures", ""),
+        sockets=number("Sockets", 1),
+        cores_per_socket=number("CoresPerSocket", 1),
+        threads=number("ThreadsPerCore", 1),
+        cpus=number("CPUTot", 0),
+        usable_cpus=number("CPUEfctv", number("CPUTot", 0)),
+        memory_mb=number("RealMemory", 0) - number("MemSpecLimit", 0),
+        weight=number("Weight", 1),
+        partitions=fields.get("Partitions", "").split(","),
+    )
+
+
+def _made(
+    name: str,
+    *,
+    features: str | Sequence[object],
+    sockets: int,
+    cores_per_socket: int,
+    threads: int,
+    cpus: int,
+    usable_cpus: int,
+    memory_mb: int,
+    weight: int,
+    partitions: Iterable[object],
+) -> Node:
+    """Make a node; where Slurm counts cores as CPUs, hardware threads do not count."""
+    cores = max(1, sockets * cores_per_socket)
+    if cpus and cpus <= cores:
+        threads = 1
+    if usable_cpus:
+        cores = max(1, min(cores, usable_cpus // max(1, threads)))
+    names = features.split(",") if isinstance(features, str) else [str(f) for f in features]
+    return Node(
+        name,
+        tuple(f for f in (n.strip() for n in names) if f),
+        max(1, sockets),
+        cores,
+        max(1, threads),
+        max(0, memory_mb),
+        weight,
+        tuple(str(p) for p in partitions if p),
+    )
+
+
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+def parse_nodes_json(text: str) -> list[Node]:
+    """Return the nodes of ``scontrol --json show nodes`` (or ``sinfo --json`` of 22.05).
+
+    Numbers may be bare or ``{"set", "infinite", "number"}``, features a list or text with
+    commas: both differ by release. Raises ValueError for anything else.
+    """
+    data = json.loads(text)
+    nodes = data.get("nodes") if isinstance(data, dict) else None
+    if not isinstance(nodes, list):
+        raise ValueError("no nodes")
+    return [_node_json(n) for n in nodes]
+
+
+def _node_json(data: Mapping[str, object]) -> Node:
+    try:
+        cpus = _number(data["cpus"])
+        tres = re.search(r"(?:^|,)cpu=(\d+)", str(data.get("tres") or ""))
+        usable = _number(data.get("effective_cpus"), int(tres[1]) if tres else cpus)
+        features, partitions = data["active_features"], data["partitions"]
+        if not isinstance(features, str | list) or not isinstance(partitions, list):
+            raise ValueError("features or partitions of an unknown form")
+        return _made(
+            str(data["name"]),
+            features=features,
+            sockets=_number(data["sockets"]),
+            cores_per_socket=_number(data["cores"]),
+            threads=_number(data["threads"]),
+            cpus=cpus,
+            usable_cpus=usable,
+            memory_mb=_number(data["real_memory"]) - _number(data.get("specialized_memory"), 0),
+            weight=_number(data.get("weight"), 1),
+            partitions=partitions,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"a node of an unknown form: {error}") from None
+
+
+def _number(value: object, default: int | None = None) -> int:
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") else None
+    if value is None and default is not None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"not a number: {value!r}")
+    return int(value)

@@ -61,10 +61,10 @@ def merge_discovered(
         notes += [f"{node_type.name}: {text}" for text in refused]
     names = {t.name for t in discovered}
     extra = []
-    for name, values in given.items():
+    for name, written in given.items():
         if name in names:
             continue
-        made = hand_written(name, values)
+        made = hand_written(name, written)
         if made is None:
             notes.append(
                 f"{name} of the site file is no node type of this cluster; known are "
@@ -99,13 +99,18 @@ def merge_applied(
     know (frequencies, power) is taken over at once; the rest is compared with the scheduler
     first and waits for the next discovery. The second value says what waits.
     """
-    given, before, waiting = given_types(site), given_types(former), []
+    given, before = given_types(site), given_types(former)
+    waiting: list[str] = []
     found: dict[str, list[NodeType]] = {SITE_SOURCE: []}
     discovered = any(sources.get(t.name) != SITE_SOURCE for t in inventory)
     if not discovered:
-        made = [hand_written(name, values) for name, values in given.items()]
-        found[SITE_SOURCE] = [t for t in made if t is not None]
-        return found, []
+        for name, written in given.items():
+            made = hand_written(name, written)
+            if made is None:
+                waiting.append(name)
+            else:
+                found[SITE_SOURCE].append(made)
+        return found, waiting
     for node_type in inventory:
         source = sources.get(node_type.name, "")
         if source == SITE_SOURCE and node_type.name not in given:

@@ -209,7 +209,7 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
 
 
 def _node_type(section: NodeTypeSection) -> Mapping[str, object]:
-    given = section.model_dump(exclude_unset=True)
-    if "freq_khz" in given:
+    given = section.model_dump(exclude_unset=True, exclude={"freq_khz"})
+    if "freq_khz" in section.model_fields_set:
         given["freq_khz"] = section.steps()
     return given

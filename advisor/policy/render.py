@@ -11,7 +11,7 @@ import yaml
 
 from advisor.core.nodelist import fold
 from advisor.core.policy import PolicySet
-from advisor.core.units import format_freq
+from advisor.core.units import format_freq, parse_freq_khz
 from advisor.policy.schema import VERSION
 
 _FRACTIONS = ("max_slowdown", "min_saving", "confidence", "holdout")
@@ -80,10 +80,16 @@ def _value(key: str, value: Any) -> Any:
     if key in _FRACTIONS:
         return f"{value * 100:.10g}%"
     if key in _FREQUENCIES:
-        return [format_freq(v) for v in value] if isinstance(value, list) else format_freq(value)
+        return [_freq(v) for v in value] if isinstance(value, list) else _freq(value)
     if key == "nodes" and isinstance(value, list):
         return fold(value)
     return value
+
+
+def _freq(freq_khz: int) -> str | int:
+    """Return a frequency with a unit where that is exact, else the kHz."""
+    text = format_freq(freq_khz)
+    return text if freq_khz and parse_freq_khz(text) == freq_khz else freq_khz
 
 
 def changes(

@@ -1,0 +1,213 @@
+"""``advisor site``: discover the inventory; check, apply, compare and roll back the site file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.cli import config_verbs
+from advisor.cli.output import print_json, print_table
+from advisor.paths import config_dir, store_path
+
+if TYPE_CHECKING:
+    from advisor.core.inventory import NodeType
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions of ``advisor site``."""
+    actions = config_verbs.add_arguments(parser, "site")
+    discover = config_verbs.add_action(
+        actions, "discover", "read the nodes from the scheduler into the inventory"
+    )
+    discover.add_argument(
+        "--scheduler",
+        choices=("slurm", "local"),
+        default="slurm",
+        help="slurm (default), or local for this machine alone",
+    )
+    discover.add_argument("--dry-run", action="store_true", help="print, but store nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one action."""
+    if args.action == "discover":
+        return _discover(args)
+    return config_verbs.run(args, "site", _take_over)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a scheduler told: who, its node types, what is doubtful, and its features."""
+
+    who: str
+    node_types: list[NodeType]
+    notes: list[str]
+    features: frozenset[str] | None
+
+
+def _take_over(
+    args: argparse.Namespace, site: Mapping[str, object], former: Mapping[str, object]
+) -> list[str]:
+    """Bring the inventory in line with a site file that just took effect."""
+    from advisor.policy.inventory import SITE_SOURCE, doubts, merge_applied
+    from advisor.store.writer import Writer
+
+    with Writer(store_path(args.db)) as writer:
+        inventory = list(writer.inventory().node_types.values())
+        found, waiting = merge_applied(inventory, writer.inventory_sources(), site, former)
+        for source, node_types in found.items():
+            writer.save_node_types(node_types, source=source, replace=source == SITE_SOURCE)
+        after = list(writer.inventory().node_types.values())
+    notes = doubts(site, after)
+    if waiting:
+        notes.append(f"taken over by the next `advisor site discover`: {', '.join(waiting)}")
+    return notes
+
+
+def _ask(args: argparse.Namespace, site: Mapping[str, object]) -> _Found:
+    from advisor.policy.inventory import given_types
+
+    if args.scheduler == "local":
+        from advisor.schedulers.cpufreq import Cpufreq
+        from advisor.schedulers.local import local_node_type
+
+        why = Cpufreq().controllable()
+        notes = [f"frequency cannot be capped here: {why}"] if why else []
+        return _Found("this machine", [local_node_type()], notes, None)
+    from advisor.schedulers.slurm_grouping import claims_of, group
+    from advisor.schedulers.slurm_inventory import read_cluster
+
+    cluster = read_cluster()
+    node_types, notes = group(cluster, claims_of(given_types(site)))
+    return _Found(cluster.version, node_types, notes, cluster.features())
+
+
+def _discover(args: argparse.Namespace) -> int:
+    from advisor.policy.inventory import SITE_SOURCE, changes, doubts, merge_discovered, missing
+    from advisor.store.writer import Writer
+
+    site, inventory, sources = _stored(args)
+    found = _ask(args, site)
+    mine = (args.scheduler, SITE_SOURCE)
+    others = {name: t for name, t in inventory.items() if sources[name] not in mine}
+    merged = merge_discovered(found.node_types, _without(site, others), features=found.features)
+    after = [*merged.known, *merged.extra]
+    names = {t.name for t in after}
+    gone = [name for name in inventory if name not in names and name not in others]
+    if not args.dry_run:
+        with Writer(store_path(args.db)) as writer:
+            writer.save_node_types(merged.known, source=args.scheduler, replace=True)
+            writer.save_node_types(merged.extra, source=SITE_SOURCE, replace=True)
+    whole = [*after, *(t for name, t in others.items() if name not in names)]
+    notes = [*found.notes, *merged.notes, *doubts(site, whole), *_unapplied(args, site)]
+    lacks = missing(after, by_feature=found.features is not None)
+    differences = {t.name: changes(inventory.get(t.name), t) for t in after}
+    status = {
+        name: "new" if name not in inventory else "changed" if differences[name] else "as before"
+        for name in names
+    }
+    if args.json:
+        print_json(
+            "site",
+            {
+                "action": "discover",
+                "scheduler": args.scheduler,
+                "source": found.who,
+                "dry_run": args.dry_run,
+                "node_types": [
+                    {**t.to_dict(), "status": status[t.name], "changes": differences[t.name]}
+                    for t in after
+                ],
+                "gone": gone,
+                "notes": notes,
+                "missing": [
+                    {"node_type": name, "message": message, "add": line}
+                    for name, message, line in lacks
+                ],
+            },
+        )
+        return 0
+    count = sum(len(t.nodes) for t in merged.known)
+    print(
+        f"{found.who}: {count} node{'s' * (count != 1)} in "
+        f"{len(merged.known)} node type{'s' * (len(merged.known) != 1)}"
+    )
+    _print_types(after, status)
+    for node_type in after:
+        for text in differences[node_type.name]:
+            print(f"{node_type.name}: {text}")
+    for name in gone:
+        print(f"gone: {name} (what was measured on it is kept, but no job is sent there)")
+    for note in notes:
+        print(f"note: {note}")
+    _print_missing(args, lacks)
+    if args.dry_run:
+        print("nothing was stored (--dry-run)")
+    return 0
+
+
+def _stored(
+    args: argparse.Namespace,
+) -> tuple[Mapping[str, object], dict[str, NodeType], dict[str, str]]:
+    """Return the applied site settings, the inventory and who told of each of its types."""
+    from advisor.store.reader import Reader
+
+    path = store_path(args.db)
+    if not path.exists():
+        return {}, {}, {}
+    with Reader(path) as reader:
+        return reader.site(), dict(reader.inventory().node_types), reader.inventory_sources()
+
+
+def _without(site: Mapping[str, object], names: Mapping[str, object]) -> dict[str, object]:
+    """Return site settings without the node types that another scheduler told of."""
+    given = site.get("node_types")
+    types = given if isinstance(given, Mapping) else {}
+    return {**site, "node_types": {k: v for k, v in types.items() if k not in names}}
+
+
+def _unapplied(args: argparse.Namespace, site: Mapping[str, object]) -> list[str]:
+    path = config_dir(args.config_dir) / "site.yaml"
+    if site or not path.is_file():
+        return []
+    return [f"{path} does not hold yet: advisor site apply"]
+
+
+def _print_types(node_types: Sequence[NodeType], status: Mapping[str, str]) -> None:
+    from advisor.core.nodelist import fold
+    from advisor.policy.inventory import freq_text
+
+    rows = [
+        (
+            t.name,
+            t.feature or "-",
+            f"{len(t.nodes)}",
+            fold(t.nodes) or "-",
+            f"{t.sockets}x{t.cores // t.sockets}x{t.threads_per_core}",
+            f"{t.memory_mb / 1024:.0f} GB" if t.memory_mb else "-",
+            freq_text(t.freq_khz),
+            ",".join(t.partitions) or "-",
+            status[t.name],
+        )
+        for t in node_types
+    ]
+    headers = (
+        *("node type", "feature", "nodes", "names", "SxCxT", "memory"),
+        *("frequency", "partitions", ""),
+    )
+    print_table(headers, rows)
+
+
+def _print_missing(args: argparse.Namespace, lacks: Sequence[tuple[str, str, str]]) -> None:
+    """Say what the inventory lacks, and the lines that would add it."""
+    for name, message, _ in lacks:
+        print(f"missing: {name}: {message}")
+    lines = [line for _, _, line in lacks if line]
+    if lines and args.scheduler != "local":
+        path = config_dir(args.config_dir) / "site.yaml"
+        print(f"add to {path}, with the steps the nodes really have, then `advisor site apply`:")
+        print("  node_types:")
+        for line in lines:
+            print(f"    {line}")

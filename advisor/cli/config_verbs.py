@@ -82,11 +82,12 @@ def run(args: argparse.Namespace, kind: Kind, after: Applied | None = None) -> i
 
 def read(args: argparse.Namespace, kind: Kind) -> Checked:
     """Read and check the file an action was given. Raises InputError when it cannot be read."""
-    from advisor.policy.load import check_text, decode, read_file
+    from advisor.policy.document import MAX_BYTES, decode
+    from advisor.policy.load import check_text, read_file
 
     if args.file == "-":
         name = "<stdin>"
-        text, problems = decode(sys.stdin.buffer.read(), name)
+        text, problems = decode(sys.stdin.buffer.read(MAX_BYTES + 1), name)
     else:
         path = Path(args.file) if args.file else config_dir(args.config_dir) / f"{kind}.yaml"
         name = str(path)

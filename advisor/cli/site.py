@@ -13,6 +13,7 @@ from advisor.paths import config_dir, store_path
 
 if TYPE_CHECKING:
     from advisor.core.inventory import NodeType
+    from advisor.policy.inventory import Missing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,10 +123,7 @@ def _discover(args: argparse.Namespace) -> int:
                 ],
                 "gone": gone,
                 "notes": notes,
-                "missing": [
-                    {"node_type": name, "message": message, "add": line}
-                    for name, message, line in lacks
-                ],
+                "missing": [m.to_dict() for m in lacks],
             },
         )
         return 0
@@ -200,12 +198,14 @@ def _print_types(node_types: Sequence[NodeType], status: Mapping[str, str]) -> N
     print_table(headers, rows)
 
 
-def _print_missing(args: argparse.Namespace, lacks: Sequence[tuple[str, str, str]]) -> None:
+def _print_missing(args: argparse.Namespace, lacks: Sequence[Missing]) -> None:
     """Say what the inventory lacks, and the lines that would add it."""
-    for name, message, _ in lacks:
-        print(f"missing: {name}: {message}")
-    lines = [line for _, _, line in lacks if line]
-    if lines and args.scheduler != "local":
+    if args.scheduler == "local":
+        return
+    for lack in lacks:
+        print(f"missing: {', '.join(lack.node_types)}: {lack.message}")
+    lines = [line for lack in lacks for line in lack.lines]
+    if lines:
         path = config_dir(args.config_dir) / "site.yaml"
         print(f"add to {path}, with the steps the nodes really have, then `advisor site apply`:")
         print("  node_types:")

@@ -58,8 +58,8 @@ class Document:
 def decode(raw: bytes, path: str) -> tuple[str, list[Problem]]:
     """Return the text of a file's bytes, or a problem naming the line that is not UTF-8 text."""
     if len(raw) > MAX_BYTES:
-        size = f"{len(raw) / 1e6:.1f} MB"
-        return "", [Problem(path, 0, "", f"{size} is too large for a configuration file")]
+        message = f"larger than {MAX_BYTES // 1_000_000} MB: not a configuration file"
+        return "", [Problem(path, 0, "", message)]
     try:
         return raw.decode("utf-8-sig"), []
     except UnicodeDecodeError as error:

@@ -129,27 +129,34 @@ def merge_applied(
     return found, waiting + [name for name in given if name not in names]
 
 
-def missing(node_types: Iterable[NodeType], *, by_feature: bool) -> list[tuple[str, str, str]]:
-    """Return what the inventory lacks: node type, what that means, and lines for the site file."""
-    found = []
-    types = list(node_types)
-    for t in types:
-        if not t.freq_khz:
-            found.append(
-                (
-                    t.name,
-                    "no frequency steps known: its frequency is never capped",
-                    f"{t.name}: {{freq_khz: {{min: 1.2 GHz, max: 2.4 GHz, step: 100 MHz}}}}",
-                )
-            )
-        if by_feature and not t.feature and len(types) > 1:
-            found.append(
-                (
-                    t.name,
-                    "no feature selects these nodes alone: jobs are never moved to them",
-                    "",
-                )
-            )
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What the inventory does not know of some node types, and lines that would add it."""
+
+    node_types: tuple[str, ...]
+    message: str
+    lines: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        lines = list(self.lines)
+        return {"node_types": list(self.node_types), "message": self.message, "add": lines}
+
+
+def missing(node_types: Iterable[NodeType], *, by_feature: bool) -> list[Missing]:
+    """Return what the inventory lacks; ``by_feature``: constraints select node types."""
+    types, found = list(node_types), []
+    without_steps = tuple(t.name for t in types if not t.freq_khz)
+    if without_steps:
+        step = "{freq_khz: {min: 1.2 GHz, max: 2.4 GHz, step: 100 MHz}}"
+        message = "no frequency steps known, so frequency is never capped"
+        found.append(
+            Missing(without_steps, message, tuple(f"{name}: {step}" for name in without_steps))
+        )
+    unselected = tuple(t.name for t in types if not t.feature)
+    if by_feature and unselected and len(types) > 1:
+        message = "no feature selects these nodes alone, so jobs are never moved to them"
+        found.append(Missing(unselected, message))
     return found
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from advisor.core import policy as core
 from advisor.errors import InputError
 from advisor.policy.checks import warnings_for
-from advisor.policy.document import Document, decode, parse
+from advisor.policy.document import MAX_BYTES, Document, decode, parse
 from advisor.policy.problems import Path, Problem, did_you_mean, key_text
 from advisor.policy.schema import (
     FILES,
@@ -42,7 +42,8 @@ _MAY_BE_EMPTY = {
 def read_file(path: FilePath, kind: Kind) -> tuple[str, list[Problem]]:
     """Return a file's text and its problems. Raises InputError when it cannot be read at all."""
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         hint = f"advisor {kind} show prints what holds now; save it there to begin"
         raise InputError(f"{path} does not exist", hint=hint) from None
@@ -117,14 +118,18 @@ def _translate(error: ValidationError, document: Document, kind: Kind) -> Iterat
             message, hint, allowed = _unknown_key(path, kind)
         elif code == "missing":
             message = "is missing"
-            if path == ("version",):
-                hint = "start the file with 'version: 1'"
+            hint = _MISSING_HINTS.get(str(path[-1]), "")
             if key_text(path) in known_empty:
                 continue
         else:
             message = _SHAPES.get(code, item["msg"])
         yield Problem(document.path, document.line(path), key_text(path), message, hint, allowed)
 
+
+_MISSING_HINTS = {
+    "version": "start the file with 'version: 1'",
+    "match": "say which jobs are meant, like match: {partition: debug}",
+}
 
 _SHAPES = {
     "model_type": "must be keys with values",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 import yaml
@@ -80,10 +81,23 @@ def _value(key: str, value: Any) -> Any:
     if key in _FRACTIONS:
         return f"{value * 100:.10g}%"
     if key in _FREQUENCIES:
-        return [_freq(v) for v in value] if isinstance(value, list) else _freq(value)
+        return _steps(value) if isinstance(value, list) else _freq(value)
     if key == "nodes" and isinstance(value, list):
         return fold(value)
     return value
+
+
+def _steps(steps: list[int]) -> Any:
+    """Return frequency steps as a range where they are evenly spaced, else as a list."""
+    gaps = {b - a for a, b in pairwise(steps)}
+    if len(steps) < 4 or len(gaps) > 1:
+        return [_freq(v) for v in steps]
+    step = gaps.pop()
+    return {
+        "min": _freq(steps[0]),
+        "max": _freq(steps[-1]),
+        "step": step if step % 1000 else f"{step // 1000} MHz",
+    }
 
 
 def _freq(freq_khz: int) -> str | int:

@@ -69,8 +69,8 @@ def read_cluster() -> Cluster:
     version = _scontrol("--version").strip()
     nodes = _nodes_json() or parse_nodes(_scontrol("--all", "--oneliner", "show", "node"))
     partitions = parse_partitions(_scontrol("--all", "--oneliner", "show", "partition"))
-    if not nodes:
-        raise SchedulerError("scontrol lists no nodes", hint="try: scontrol show node")
+    if not any(n.partitions for n in nodes):
+        raise SchedulerError("Slurm has no node in any partition", hint="see: scontrol show node")
     return Cluster(version, tuple(nodes), tuple(partitions))
 
 

@@ -58,12 +58,14 @@ def measure(
     output: Path | None = None,
     note: Path | None = None,
     limit_s: float | None = None,
+    stdout_to_stderr: bool = False,
 ) -> Measured:
     """Run a command on ``threads`` cores and measure its time (monotonic) and energy.
 
     The child inherits the affinity of this thread, which is narrowed around the start only.
-    ``output`` takes its stdout and stderr (default: this process's own); ``note`` names the
-    process while it runs. Raises SchedulerError when it cannot be started or has too few cores.
+    ``output`` takes its stdout and stderr (default: this process's own, or all to stderr);
+    ``note`` names the process while it runs. Raises SchedulerError when it cannot be started or
+    this machine has too few cores.
     """
     cpus = usable_cpus()
     if threads > len(cpus):
@@ -80,7 +82,7 @@ def measure(
             child = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL if output else None,
-                stdout=stream,
+                stdout=2 if stdout_to_stderr and stream is None else stream,
                 stderr=stream,
                 cwd=folder,
                 env=None if environment is None else dict(environment),

@@ -92,8 +92,9 @@ class PlannedRun:
 class RunResult:
     """How one attempt at a planned run came out.
 
-    ``time_s`` is None unless ``ok``; ``energy_j`` is None when it is ``missing``; ``detail``
-    says why an attempt failed or its energy is missing or estimated.
+    ``time_s`` is what the attempt took, also when it is not ``ok`` (None: unknown); ``energy_j``
+    is None when it is ``missing``; ``detail`` says why an attempt failed, or where its energy
+    comes from.
     """
 
     seq: int
@@ -114,9 +115,10 @@ class SweepJob:
 
     Either ``script`` (a job script with its ``arguments``) or ``command`` is run. ``folder`` is
     the stage's own and must be visible on the nodes. ``options`` are the script's scheduler
-    options by long name; ``working_folder`` is where the job runs. ``steps``: the script starts
-    its application with the scheduler's launcher, whose calls are timed; otherwise the whole
-    script is. ``time_limit_s`` bounds all runs together.
+    options by long name; ``working_folder`` is where the job runs. ``launcher`` is the script's
+    first launcher, "" for none: where it is the scheduler's own, its calls are timed, otherwise
+    the whole script is. ``run_limit_s`` ends a single run; ``estimate_s`` is the expected time of
+    a run at ``baseline``.
     """
 
     id: str
@@ -129,10 +131,11 @@ class SweepJob:
     arguments: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
-    steps: bool = False
+    launcher: str = ""
     attempts: int = 3
     run_limit_s: float | None = None
-    time_limit_s: float | None = None
+    estimate_s: float | None = None
+    baseline: Configuration | None = None
     partition: str = ""
     meter: str = "auto"
 
@@ -164,6 +167,12 @@ class Scheduler(Protocol):
 
     def available(self) -> str | None:
         """Return why this scheduler cannot be used here, or None."""
+
+    def this_machine(self) -> NodeType | None:
+        """Return the node type of this machine where runs are made on it, else None."""
+
+    def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
+        """Return why a job's frequency cannot be capped, "" when it can."""
 
     def energy_source(self, job: SweepJob) -> str:
         """Say plainly where the energy of a sweep's runs will come from."""

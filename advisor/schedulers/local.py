@@ -135,6 +135,14 @@ class Local:
         """Return None: a child process can always be run."""
         return None
 
+    def this_machine(self) -> NodeType | None:
+        """Return this machine as a node type."""
+        return local_node_type(self._root)
+
+    def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
+        """Return why this machine's frequency cannot be capped, "" when it can."""
+        return self._cpufreq.controllable() or ""
+
     def _choice(self, job: SweepJob) -> Choice:
         return best_meter(job.node_type, name=job.meter, root=self._root)
 
@@ -197,10 +205,10 @@ class Local:
             return RunResult(run.seq, attempt, False, detail=str(error))
         if measured.timed_out:
             detail = f"stopped after {job.run_limit_s:g} s; output in {output}"
-            return RunResult(run.seq, attempt, False, detail=detail)
+            return RunResult(run.seq, attempt, False, measured.time_s, detail=detail)
         if measured.exit_code != 0:
             detail = f"{exit_text(measured.exit_code)}; output in {output}"
-            return RunResult(run.seq, attempt, False, detail=detail)
+            return RunResult(run.seq, attempt, False, measured.time_s, detail=detail)
         return RunResult(
             run.seq,
             attempt,

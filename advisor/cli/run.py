@@ -1,0 +1,218 @@
+"""``advisor run``: run a command, measure its time and energy, keep the result if asked."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from advisor.cli.tail import take_tail
+
+if TYPE_CHECKING:
+    from advisor.core.configuration import Configuration
+    from advisor.meters.base import Meter
+    from advisor.meters.process import Measured
+    from advisor.training.known import Known
+    from advisor.training.subject import Subject
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb's arguments."""
+    parser.usage = "advisor run [options] -- COMMAND [ARG ...]"
+    parser.add_argument("--application", metavar="A", help="what it is (default: recognised)")
+    parser.add_argument("--workload", metavar="W", help="its input or problem class")
+    parser.add_argument("--node-type", metavar="T", help="the node type this machine is")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--freq", metavar="F", help="frequency cap, like 1.9GHz, if it can be set")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs to make")
+    parser.add_argument("--meter", default="auto", help="auto, none or a meter's name")
+    parser.add_argument("--record", action="store_true", help="store the runs as observations")
+    take_tail(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure the command. A non-zero exit of the command is exit code 1, nothing recorded."""
+    from pathlib import Path
+
+    from advisor import paths
+    from advisor.cli.output import print_json
+    from advisor.core.configuration import Configuration
+    from advisor.core.recognise import clean_name
+    from advisor.errors import UsageError
+    from advisor.meters.choose import best_meter
+    from advisor.meters.process import exit_text, usable_cpus
+    from advisor.schedulers.local import local_node_type
+    from advisor.training.known import load_known
+    from advisor.training.subject import understand
+
+    if not args.command:
+        raise UsageError("nothing to run", hint="advisor run [options] -- COMMAND")
+    if args.repeat < 1 or (args.threads is not None and args.threads < 1):
+        raise UsageError("--repeat and --threads must be at least 1")
+    known = load_known(paths.store_path(args.db))
+    machine = local_node_type()
+    subject = understand(
+        scheduler="local",
+        site=known.site,
+        command=args.command,
+        application=args.application or "",
+        workload=args.workload or "",
+        node_type=args.node_type or "",
+        this_machine=machine,
+        fallback=clean_name(Path(args.command[0]).name) or "command",
+    )
+    threads = args.threads or min(subject.baseline.threads_per_node, len(usable_cpus()))
+    cap = _cap(args.freq)
+    freq_khz = cap or machine.default_freq_khz
+    configuration = Configuration(subject.node_type.name, 1, 1, threads, freq_khz)
+    choice = best_meter(subject.node_type, name=args.meter)
+    runs: list[Measured] = []
+    for number in range(1, args.repeat + 1):
+        measured = _once(args.command, configuration, cap, choice.meter, quiet=args.json)
+        if measured.exit_code != 0:
+            which = f" (run {number} of {args.repeat})" if args.repeat > 1 else ""
+            said = f"{args.command[0]}: {exit_text(measured.exit_code)}{which}"
+            if args.json:
+                print_json("run", {"ok": False, "exit_code": measured.exit_code, "error": said})
+            print(f"advisor: {said}; nothing is recorded", file=sys.stderr)
+            return 1
+        runs.append(measured)
+    recorded = _record(args, subject, known, configuration, runs) if args.record else []
+    if args.json:
+        print_json(
+            "run",
+            {
+                "ok": True,
+                "exit_code": 0,
+                "application": subject.application,
+                "workload": subject.workload,
+                "configuration": configuration.to_dict(),
+                "meter": choice.sentence,
+                "runs": [_run_json(measured) for measured in runs],
+                "observations": recorded,
+            },
+        )
+        return 0
+    for measured in runs:
+        print(_line(measured))
+    print(choice.sentence)
+    if args.record:
+        print(
+            f"recorded {len(runs)} of {subject.application} / {subject.workload} "
+            f"on {subject.node_type.name}"
+        )
+    return 0
+
+
+def _cap(text: str | None) -> int:
+    """Return the cap to set in kHz, 0 for none. Raises an error when it cannot be set."""
+    from advisor.core.units import parse_freq_khz
+    from advisor.errors import InputError, UsageError
+    from advisor.schedulers.cpufreq import Cpufreq
+
+    if not text:
+        return 0
+    try:
+        freq_khz = parse_freq_khz(text)
+    except ValueError as error:
+        raise UsageError(f"--freq: {error}") from error
+    cpufreq = Cpufreq()
+    if reason := cpufreq.controllable():
+        raise InputError(f"--freq cannot be set: {reason}")
+    if freq_khz not in cpufreq.steps():
+        steps = " ".join(map(str, cpufreq.steps()))
+        raise InputError(f"--freq {freq_khz} kHz is no step of this machine", hint=steps)
+    return freq_khz
+
+
+def _once(
+    command: Sequence[str],
+    configuration: Configuration,
+    cap: int,
+    meter: Meter | None,
+    *,
+    quiet: bool,
+) -> Measured:
+    import os
+    import tempfile
+    from pathlib import Path
+
+    from advisor.meters.process import measure
+    from advisor.schedulers.cpufreq import Cpufreq
+
+    threads = configuration.threads_per_node
+    with (
+        tempfile.TemporaryDirectory(prefix="advisor-run-") as folder,
+        Cpufreq().capped(cap, Path(folder) / "cpufreq.json"),
+    ):
+        return measure(
+            tuple(command),
+            threads=threads,
+            meter=meter,
+            freq_khz=configuration.freq_khz,
+            environment={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            stdout_to_stderr=quiet,
+        )
+
+
+def _record(
+    args: argparse.Namespace,
+    subject: Subject,
+    known: Known,
+    configuration: Configuration,
+    runs: Sequence[Measured],
+) -> list[int]:
+    """Store the runs where results may go; return their ids (0: the daemon does not tell)."""
+    import os
+
+    from advisor import paths
+    from advisor.core.observation import Observation
+    from advisor.training.sink import open_sink, scope_of
+    from advisor.training.subject import current_user
+
+    user, trust = current_user(), known.policy_for(subject).training.trust
+    sink = open_sink(
+        paths.store_path(args.db),
+        paths.socket_path(),
+        explicit=bool(args.db or os.environ.get("ADVISOR_DB")),
+        user=user,
+        trust=trust,
+    )
+    try:
+        sink.know(subject.node_type)
+        return sink.observe(
+            subject.application,
+            subject.workload,
+            [
+                Observation(
+                    configuration,
+                    measured.time_s,
+                    measured.energy_j,
+                    energy_quality=measured.energy_quality,
+                    meter=measured.meter,
+                    source="run",
+                    contributor=user,
+                    scope=scope_of(trust, ""),
+                )
+                for measured in runs
+            ],
+            fit=False,
+        )
+    finally:
+        sink.close()
+
+
+def _run_json(measured: Measured) -> dict[str, object]:
+    names = ("time_s", "energy_j", "energy_quality", "meter", "detail")
+    return {name: getattr(measured, name) for name in names}
+
+
+def _line(measured: Measured) -> str:
+    from advisor.core.units import format_duration, format_energy
+
+    time = format_duration(measured.time_s)
+    if measured.energy_j is None:
+        return f"{time}  energy not known: {measured.detail}"
+    energy = format_energy(measured.energy_j)
+    return f"{time}  {energy}  ({measured.energy_quality}, {measured.meter})"

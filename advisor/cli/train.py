@@ -1,0 +1,338 @@
+"""``advisor train``: measure an application with a low-cost sweep, fit and confirm its model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from advisor.cli.tail import take_tail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from advisor.core.policy import Policy
+    from advisor.schedulers.base import Scheduler
+    from advisor.training.known import Known
+    from advisor.training.plan import Cost
+    from advisor.training.state import SweepState
+    from advisor.training.subject import Subject
+
+_SCRIPT_ENDINGS = (".sh", ".slurm", ".sbatch", ".job", ".bash")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb's arguments."""
+    parser.usage = (
+        "advisor train SCRIPT [options] [-- ARG ...]\n"
+        "       advisor train APPLICATION [options] -- COMMAND [ARG ...]\n"
+        "       advisor train --resume [ID]"
+    )
+    add = parser.add_argument
+    add("subject", nargs="?", metavar="SCRIPT|APPLICATION")
+    add("--application", metavar="A", help="what it is (default: recognised)")
+    add("--workload", metavar="W", help="its input or problem class")
+    add("--scheduler", help="slurm or local (default: slurm where there is one)")
+    add("--node-type", metavar="T", help="where to train (default: where the job would run)")
+    add("--samples", type=int, metavar="N", help="runs of the design (default: the policy's)")
+    add("--nodes", metavar="N,N", help="numbers of nodes to try (default: the job's)")
+    add("--threads", metavar="N,N", help="cores per node to try")
+    add("--freqs", metavar="F,F", help="frequency caps to try, like 1.9GHz,2.2GHz")
+    add("--repeat-baseline", type=int, default=0, metavar="N", help="more runs of the job as it is")
+    add("--estimate", metavar="TIME", help="time of one run as it is, like 10m")
+    add("--limit", metavar="TIME", help="stop any run after this (default: the job's time limit)")
+    add("--model", default="bspline", help="model to fit (default: bspline)")
+    add("--meter", default="auto", help="local only: auto, none or a meter's name")
+    add("--sbatch", metavar="OPTIONS", default="", help="more options of the job: '-A climate'")
+    add("--work-dir", type=Path, metavar="DIR", help="folder of sweeps, which the nodes must see")
+    add("--yes", "-y", action="store_true", help="do not ask")
+    add("--dry-run", action="store_true", help="show plan and cost only")
+    add("--resume", nargs="?", const="", metavar="ID", help="go on with a sweep (the latest)")
+    take_tail(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, show the cost, ask, run, fit, confirm, and say what came out."""
+    from advisor import paths
+    from advisor.training.known import load_known
+
+    known = load_known(paths.store_path(args.db))
+    root = (args.work_dir or paths.state_dir() / "sweeps").absolute()
+    state = _resume(args, root) if args.resume is not None else _begin(args, known, root)
+    if state is None:
+        return 0
+    return _execute(args, state, known)
+
+
+def _stream(args: argparse.Namespace) -> TextIO:
+    """Where people's lines go: stdout, unless that must hold one JSON object only."""
+    return sys.stderr if args.json else sys.stdout
+
+
+def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | None:
+    """Plan a sweep and have it agreed to; None for a dry run."""
+    from advisor.cli import train_output as output
+    from advisor.cli.output import print_json
+    from advisor.errors import RefusedError, SchedulerError, UsageError
+    from advisor.models.design import uniform
+    from advisor.schedulers.registry import create, default_name
+    from advisor.training import state as states
+    from advisor.training.plan import axes, planned
+    from advisor.training.subject import current_user
+
+    scheduler = create(args.scheduler or default_name())
+    if reason := scheduler.available():
+        raise SchedulerError(f"{scheduler.NAME} cannot be used: {reason}")
+    subject = _subject(args, known, scheduler)
+    policy = known.policy_for(subject)
+    if policy.training.mode == "off":
+        raise RefusedError("the policy allows no training here: training.mode is off")
+    samples = policy.training.samples if args.samples is None else args.samples
+    if samples < 1 or args.repeat_baseline < 0:
+        raise UsageError("--samples must be at least 1, --repeat-baseline at least 0")
+    grid = axes(
+        subject,
+        nodes=_numbers("--nodes", args.nodes),
+        threads=_numbers("--threads", args.threads),
+        freqs_khz=_freqs(args.freqs),
+        freq_kept=scheduler.frequency_kept(subject.node_type, subject.launcher),
+    )
+    design = uniform(grid.space, samples, must_include=subject.baseline)
+    settings = states.Settings(
+        scheduler=scheduler.NAME,
+        user=current_user(),
+        account=subject.request.account,
+        run_limit_s=_seconds("--limit", args.limit) or subject.request.time_limit_s,
+        estimate_s=_seconds("--estimate", args.estimate),
+        meter=args.meter,
+        model=args.model,
+        confirm=policy.training.confirm,
+        working_folder=str(Path.cwd()),
+        extra_options=_words(args.sbatch),
+    )
+    state = states.new(
+        root,
+        subject,
+        grid.space,
+        settings,
+        planned(design, subject.baseline, repeat_baseline=args.repeat_baseline),
+    )
+    expected = _expected_cost(args, state)
+    energy = scheduler.energy_source(state.job("design"))
+    if args.json and args.dry_run:
+        print_json("train", output.plan_json(state, expected, grid.notes, energy))
+    else:
+        output.show_plan(
+            state, expected, grid.notes, energy, policy, _stream(args), listing=args.dry_run
+        )
+    _check_budget(expected, policy)
+    if args.dry_run:
+        return None
+    if not args.yes:
+        _ask(_stream(args))
+    states.begin(state)
+    return state
+
+
+def _subject(args: argparse.Namespace, known: Known, scheduler: Scheduler) -> Subject:
+    """Tell a script from an application's name, and understand what is to be run."""
+    from advisor.errors import InputError, UsageError
+    from advisor.training.subject import named, understand
+
+    if not args.subject:
+        raise UsageError("nothing to train", hint="advisor train SCRIPT")
+    path = Path(args.subject)
+    script = path if path.is_file() else None
+    application = named(args.application) if args.application else ""
+    if script is None:
+        if "/" in args.subject or path.suffix in _SCRIPT_ENDINGS:
+            raise InputError(f"there is no script {args.subject}")
+        if not args.command:
+            raise UsageError(
+                f"there is no script {args.subject}, so how is it run?",
+                hint=f"advisor train {args.subject} -- COMMAND, or give a job script",
+            )
+        application = application or named(args.subject)
+    return understand(
+        scheduler=scheduler.NAME,
+        site=known.site,
+        script=script,
+        arguments=args.command if script is not None else (),
+        command=() if script is not None else args.command,
+        application=application,
+        workload=named(args.workload) if args.workload else "",
+        node_type=args.node_type or "",
+        this_machine=scheduler.this_machine(),
+        extra_options=_words(args.sbatch),
+    )
+
+
+def _resume(args: argparse.Namespace, root: Path) -> SweepState:
+    """Return the sweep to go on with."""
+    from advisor.errors import RefusedError
+    from advisor.training import state as states
+
+    wanted = args.resume
+    if wanted:
+        if not (root / wanted / "sweep.json").is_file():
+            raise RefusedError(f"there is no sweep {wanted} under {root}")
+        state = states.load(root / wanted)
+    else:
+        found = states.latest(root, args.application or args.subject or "")
+        if found is None:
+            raise RefusedError(f"there is no unfinished sweep under {root}")
+        state = found
+    if state.state in ("confirmed", "fitted"):
+        raise RefusedError(f"sweep {state.id} is finished ({state.detail or state.state})")
+    return state
+
+
+def _expected_cost(args: argparse.Namespace, state: SweepState) -> Cost:
+    """Reckon the cost from the estimate given, earlier runs, or the time limit."""
+    from advisor import paths
+    from advisor.meters.estimate import estimate_j
+    from advisor.training.known import earlier_runs
+    from advisor.training.plan import cost
+
+    settings, base = state.settings, state.subject.baseline
+    runs = state.stages["design"].runs
+    runs = (*runs, *(runs[:1] * settings.confirm))
+    time_s, energy_j, basis = settings.estimate_s, None, "your --estimate"
+    if time_s is None:
+        earlier = earlier_runs(paths.store_path(args.db), state.subject)
+        if earlier is not None:
+            time_s, energy_j = earlier.time_s, earlier.energy_j
+            basis = f"{earlier.runs} earlier run{'s' if earlier.runs > 1 else ''}"
+        else:
+            basis = "the job's time limit" if settings.run_limit_s else "known after the first run"
+    if time_s is not None and energy_j is None:
+        energy_j = estimate_j(
+            state.subject.node_type,
+            nodes=base.nodes,
+            busy_cores=base.threads_per_node,
+            freq_khz=base.freq_khz,
+            time_s=time_s,
+        )
+        basis += ", energy estimated" if energy_j is not None else ""
+    return cost(
+        runs,
+        base,
+        baseline_s=time_s,
+        limit_s=settings.run_limit_s,
+        basis=basis,
+        baseline_j=energy_j,
+    )
+
+
+def _check_budget(expected: Cost, policy: Policy) -> None:
+    from advisor.errors import RefusedError
+
+    budget = policy.training.budget_node_hours
+    if expected.node_hours is not None and expected.node_hours > budget:
+        raise RefusedError(
+            f"up to {expected.node_hours:.3g} node-hours ({expected.basis}) exceed the policy's "
+            f"training.budget_node_hours of {budget:g}",
+            hint="raise that key, state a run's time with --estimate, or take fewer --samples",
+        )
+
+
+def _ask(out: TextIO) -> None:
+    """Have the cost agreed to. Raises RefusedError for a no, or when nobody can be asked."""
+    from advisor.errors import RefusedError
+
+    if not sys.stdin.isatty():
+        raise RefusedError("nothing is run without consent", hint="add --yes")
+    print("Run it? [y/N] ", end="", file=out, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise RefusedError("nothing was run")
+
+
+def _execute(args: argparse.Namespace, state: SweepState, known: Known) -> int:
+    """Run the sweep, or the rest of it, and show what came out."""
+    import os
+
+    from advisor import paths
+    from advisor.cli import train_output as output
+    from advisor.cli.output import print_json
+    from advisor.schedulers.registry import create
+    from advisor.training import state as states
+    from advisor.training.sink import open_sink
+    from advisor.training.sweep import Sweep
+
+    policy = known.policy_for(state.subject, account=state.settings.account)
+    scheduler = create(state.settings.scheduler)
+    sink = open_sink(
+        paths.store_path(args.db),
+        paths.socket_path(),
+        explicit=bool(args.db or os.environ.get("ADVISOR_DB")),
+        user=state.settings.user,
+        trust=policy.training.trust,
+    )
+    out = _stream(args)
+    try:
+        with states.locked(state), output.Progress(out) as progress:
+            progress.say(
+                f"sweep {state.id} of {output.title(state)}; results go to {sink.description}"
+            )
+            sink.know(state.subject.node_type)
+            sweep = Sweep(state, scheduler, sink, policy, known.site, progress.show)
+            outcome = sweep.run()
+    except KeyboardInterrupt:
+        print(f"advisor: stopped; go on with: advisor train --resume {state.id}", file=sys.stderr)
+        return 130
+    finally:
+        sink.close()
+    if args.json:
+        print_json("train", output.outcome_json(state, outcome))
+    else:
+        output.show_outcome(state, outcome, policy, out)
+    return 0
+
+
+# -- values -----------------------------------------------------------------------------------
+
+
+def _numbers(option: str, text: str | None) -> tuple[int, ...]:
+    return _list(option, text, int)
+
+
+def _freqs(text: str | None) -> tuple[int, ...]:
+    from advisor.core.units import parse_freq_khz
+
+    return _list("--freqs", text, parse_freq_khz)
+
+
+def _list(option: str, text: str | None, parse: Callable[[str], int]) -> tuple[int, ...]:
+    from advisor.errors import UsageError
+
+    try:
+        return tuple(sorted({parse(word) for word in (text or "").split(",") if word.strip()}))
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    from advisor.core.units import parse_duration_s
+    from advisor.errors import UsageError
+
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration_s(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
+    if seconds <= 0:
+        raise UsageError(f"{option} must be more than 0")
+    return seconds
+
+
+def _words(text: str) -> tuple[str, ...]:
+    import shlex
+
+    from advisor.errors import UsageError
+
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"--sbatch: {error}") from error

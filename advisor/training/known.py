@@ -1,0 +1,75 @@
+"""What the store already knows: policy, site, and earlier runs of a workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from advisor.core.policy import Policy, PolicySet
+from advisor.store.reader import Reader
+from advisor.training.subject import Site, Subject, current_user
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The applied policy and the site; defaults where there is no store yet."""
+
+    policy: PolicySet = field(default_factory=PolicySet)
+    site: Site = field(default_factory=Site)
+
+    def policy_for(self, subject: Subject, *, account: str = "") -> Policy:
+        """Return the settings that hold for a subject's job."""
+        request = subject.request
+        policy, _ = self.policy.for_job(
+            {
+                "scheduler": request.scheduler,
+                "partition": subject.partition,
+                "qos": request.qos,
+                "user": current_user(),
+                "account": request.account or account,
+                "job_name": request.job_name,
+                "application": subject.application,
+                "workload": subject.workload,
+                "node_type": subject.node_type.name,
+            }
+        )
+        return policy
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What earlier runs of the baseline took: medians, and how many there were."""
+
+    time_s: float
+    energy_j: float | None
+    runs: int
+
+
+def load_known(store: Path) -> Known:
+    """Read policy and site from the store. Raises StoreError for one that cannot be read."""
+    if not store.exists():
+        return Known()
+    with Reader(store) as reader:
+        return Known(reader.policy(), Site.from_store(reader.inventory(), reader.site()))
+
+
+def earlier_runs(store: Path, subject: Subject) -> Earlier | None:
+    """Return what this user's visible runs at the baseline took, None when there are none."""
+    if not store.exists():
+        return None
+    with Reader(store) as reader:
+        found = reader.observations(
+            subject.application,
+            subject.workload,
+            subject.node_type.name,
+            user=current_user(),
+            account=subject.request.account,
+        )
+    same = [o.observation for o in found if o.observation.configuration == subject.baseline]
+    if not same:
+        return None
+    energies = [o.energy_j for o in same if o.energy_j is not None]
+    return Earlier(
+        median(o.time_s for o in same), median(energies) if energies else None, len(same)
+    )

@@ -1,0 +1,131 @@
+"""What a sweep shows while it runs, and what it comes to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import Option
+from advisor.core.units import format_duration, format_energy
+from advisor.errors import AdvisorError
+from advisor.models.fit import FitResult
+from advisor.schedulers.base import PlannedRun, RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a sweep has used so far; ``energy_j`` counts the runs whose energy is known."""
+
+    runs: int = 0
+    node_hours: float = 0.0
+    energy_j: float = 0.0
+    energy_known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something to show: a stage begins, a run ended, or a sentence."""
+
+    kind: str
+    """``stage``, ``run``, ``waiting`` or ``note``."""
+    stage: str = ""
+    text: str = ""
+    run: PlannedRun | None = None
+    result: RunResult | None = None
+    index: int = 0
+    total: int = 0
+    spent: Spent = Spent()
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """How the confirming run compares with what was promised. Seconds, joules."""
+
+    configuration: Configuration
+    time_s: float
+    promised_time_s: tuple[float, float]
+    energy_j: float | None
+    promised_energy_j: tuple[float, float] | None
+    holds: bool
+    reason: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        return {
+            **self.configuration.to_dict(),
+            "time_s": self.time_s,
+            "promised_time_s": list(self.promised_time_s),
+            "energy_j": self.energy_j,
+            "promised_energy_j": list(self.promised_energy_j) if self.promised_energy_j else None,
+            "holds": self.holds,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a sweep came to."""
+
+    fit: FitResult
+    baseline: Option
+    recommended: Option | None
+    confirmation: Confirmation | None
+    spent: Spent
+    payback: int | None
+    saved_per_run: float | None
+    """Joules, or node-hours where no energy is known; predicted."""
+    model_id: int | None
+    results: dict[int, RunResult]
+    failed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def compare(promised: Option, results: list[RunResult]) -> Confirmation:
+    """Compare confirming runs with an option's intervals; several runs count as their mean."""
+    times = [r.time_s for r in results if r.time_s is not None]
+    energies = [r.energy_j for r in results if r.energy_j is not None]
+    time_s = sum(times) / len(times)
+    energy_j = sum(energies) / len(energies) if energies else None
+    wrong = []
+    if not promised.time_lo_s <= time_s <= promised.time_hi_s:
+        wrong.append(
+            f"time {format_duration(time_s)} is outside {format_duration(promised.time_lo_s)} "
+            f"to {format_duration(promised.time_hi_s)}"
+        )
+    energy_range = None
+    if math.isfinite(promised.energy_j):
+        energy_range = (promised.energy_lo_j, promised.energy_hi_j)
+        if energy_j is None:
+            wrong.append("its energy was not metered")
+        elif not energy_range[0] <= energy_j <= energy_range[1]:
+            wrong.append(
+                f"energy {format_energy(energy_j)} is outside {format_energy(energy_range[0])} "
+                f"to {format_energy(energy_range[1])}"
+            )
+    reason = "; ".join(wrong) if wrong else "within the predicted intervals"
+    return Confirmation(
+        promised.configuration,
+        time_s,
+        (promised.time_lo_s, promised.time_hi_s),
+        energy_j,
+        energy_range,
+        not wrong,
+        reason,
+    )
+
+
+def describe(c: Configuration) -> str:
+    """Return a configuration for people: ``2 nodes, 14 cores, 1.9 GHz``."""
+    nodes = f"{c.nodes} node{'s' if c.nodes > 1 else ''}, "
+    freq = f", {c.freq_khz / 1e6:g} GHz" if c.freq_khz else ""
+    ranks = f" ({c.ranks_per_node} ranks)" if c.ranks_per_node > 1 else ""
+    return f"{nodes}{c.threads_per_node} core{'s' if c.threads_per_node > 1 else ''}{ranks}{freq}"
+
+
+def option_at(options: tuple[Option, ...], configuration: Configuration) -> Option:
+    """Return the option of a configuration. Raises AdvisorError when there is none."""
+    for option in options:
+        if option.configuration == configuration:
+            return option
+    raise AdvisorError(f"the model has no option at {describe(configuration)}")

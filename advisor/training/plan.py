@@ -1,0 +1,231 @@
+"""Plan a sweep: the axes worth varying, the runs to make, and what they may cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.inventory import NodeType
+from advisor.errors import InputError
+from advisor.schedulers.base import PlannedRun
+from advisor.training.subject import Subject
+
+MAX_THREADS = 12
+MAX_FREQS = 16
+MIN_RUNS = 3
+"""Fewer good runs than this cannot carry a model of even one axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The grid to be modelled, and why some axes have one value only."""
+
+    space: SearchSpace
+    notes: tuple[str, ...] = ()
+
+
+def thread_counts(cores: int, ranks: int = 1) -> tuple[int, ...]:
+    """Return core counts per node worth trying: multiples of ``ranks``, at most 12, ascending.
+
+    Steps divide the node's cores evenly where that leaves at least six values, so that sockets
+    fill evenly: 28 cores give 4, 8, ..., 28.
+    """
+    per_rank = cores // ranks
+    if per_rank <= MAX_THREADS:
+        return tuple(ranks * t for t in range(1, per_rank + 1))
+    smallest = math.ceil(per_rank / MAX_THREADS)
+    step = next(
+        (s for s in range(smallest, per_rank // 6 + 1) if per_rank % s == 0),
+        smallest,
+    )
+    return tuple(sorted(ranks * t for t in range(per_rank, 0, -step)))
+
+
+def thin(values: Sequence[int], limit: int = MAX_FREQS) -> tuple[int, ...]:
+    """Return at most ``limit`` of the values, evenly, first and last included."""
+    if len(values) <= limit:
+        return tuple(values)
+    last = len(values) - 1
+    return tuple(values[round(i * last / (limit - 1))] for i in range(limit))
+
+
+def axes(
+    subject: Subject,
+    *,
+    nodes: Sequence[int] = (),
+    threads: Sequence[int] = (),
+    freqs_khz: Sequence[int] = (),
+    freq_kept: str = "",
+) -> Axes:
+    """Return the grid for a subject on its node type, the baseline always on it.
+
+    ``threads`` are cores per node. Raises InputError for values the node type does not have.
+    """
+    node_type, base = subject.node_type, subject.baseline
+    notes: list[str] = []
+    counts = _nodes_axis(nodes, base, node_type)
+    pairs = _threads_axis(subject, threads, notes)
+    kept = freq_kept or subject.freq_kept
+    if kept:
+        if freqs_khz:
+            raise InputError(f"--freqs cannot be varied: {kept}")
+        freqs: tuple[int, ...] = (base.freq_khz,)
+        notes.append(f"frequency is not varied: {kept}")
+    else:
+        freqs = _freqs_axis(node_type, freqs_khz, base.freq_khz, notes)
+    return Axes(SearchSpace(node_type.name, counts, pairs, freqs), tuple(notes))
+
+
+def _nodes_axis(asked: Sequence[int], base: Configuration, node_type: NodeType) -> tuple[int, ...]:
+    most = len(node_type.nodes) or max([base.nodes, *asked])
+    for count in (*asked, base.nodes):
+        if not 1 <= count <= most:
+            raise InputError(f"{count} nodes: {node_type.name} has {most}")
+    return tuple(sorted({base.nodes, *asked}))
+
+
+def _threads_axis(
+    subject: Subject, asked: Sequence[int], notes: list[str]
+) -> tuple[tuple[int, int], ...]:
+    node_type, base = subject.node_type, subject.baseline
+    own = (base.ranks_per_node, base.threads_per_node)
+    limit = node_type.cores * node_type.threads_per_core
+    for count in asked:
+        if not 1 <= count <= limit:
+            raise InputError(f"--threads {count}: {node_type.name} has {limit} per node")
+    if subject.threads_kept:
+        if asked:
+            raise InputError(f"--threads cannot be varied: {subject.threads_kept}")
+        notes.append(f"threads are not varied: {subject.threads_kept}")
+        return (own,)
+    per_rank = base.threads_per_rank
+    if subject.ranks_free and base.ranks_per_node > 1:
+        # ranks may change, so they do; threads per rank stay as the script has them
+        values = asked or thread_counts(node_type.cores, per_rank)
+        pairs = {(t // per_rank, t) for t in values if t % per_rank == 0}
+    else:
+        ranks = base.ranks_per_node
+        values = asked or thread_counts(max(node_type.cores, ranks), ranks)
+        pairs = {(ranks, t) for t in values if t % ranks == 0}
+    if asked and len(pairs) < len(set(asked)):
+        unit = per_rank if subject.ranks_free else base.ranks_per_node
+        raise InputError(f"--threads are cores per node; here they must be multiples of {unit}")
+    if pairs == {own}:
+        notes.append("threads are not varied: the ranks fill the node")
+    return tuple(sorted({*pairs, own}, key=lambda pair: (pair[1], pair[0])))
+
+
+def _freqs_axis(
+    node_type: NodeType, asked: Sequence[int], base: int, notes: list[str]
+) -> tuple[int, ...]:
+    steps = node_type.freq_khz
+    unknown = [f for f in asked if f not in steps]
+    if unknown:
+        raise InputError(
+            f"--freqs {unknown[0]} kHz is no step of {node_type.name}",
+            hint=f"steps: {' '.join(map(str, steps)) or 'none in the inventory'}",
+        )
+    if not steps:
+        notes.append(f"frequency is not varied: the inventory lists no steps for {node_type.name}")
+        return (base,)
+    return tuple(sorted({*(asked or thin(steps)), base}))
+
+
+def planned(
+    design: Sequence[Configuration], baseline: Configuration, *, repeat_baseline: int = 0
+) -> tuple[PlannedRun, ...]:
+    """Return the runs of the design stage, the baseline first: its time tells what the rest cost.
+
+    ``repeat_baseline`` adds that many further baseline runs at the end.
+    """
+    rest = [c for c in design if c != baseline]
+    roles = [("baseline", baseline), *(("design", c) for c in rest)]
+    roles += [("baseline", baseline)] * repeat_baseline
+    return tuple(
+        PlannedRun(seq, "baseline" if role == "baseline" else "design", configuration)
+        for seq, (role, configuration) in enumerate(roles)
+    )
+
+
+def slowdown_bound(configuration: Configuration, baseline: Configuration) -> float:
+    """Return how many times longer than the baseline a run takes at worst: perfect scaling.
+
+    Time goes at worst with 1 / (cores x frequency); a larger configuration counts as no faster.
+    """
+    ratio = baseline.cores / configuration.cores
+    if baseline.freq_khz and configuration.freq_khz:
+        ratio *= baseline.freq_khz / configuration.freq_khz
+    return max(1.0, ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a sweep may cost: None where nothing is known. ``basis`` says how it was reckoned."""
+
+    runs: int
+    node_hours: float | None
+    time_s: float | None
+    energy_j: float | None
+    basis: str
+    equal_runs: float
+    """The same in runs of the job as it is."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        return {
+            "runs": self.runs,
+            "node_hours": self.node_hours,
+            "time_s": self.time_s,
+            "energy_j": self.energy_j,
+            "basis": self.basis,
+            "equal_runs": self.equal_runs,
+        }
+
+
+def cost(
+    runs: Sequence[PlannedRun],
+    baseline: Configuration,
+    *,
+    baseline_s: float | None,
+    limit_s: float | None,
+    basis: str,
+    baseline_j: float | None = None,
+) -> Cost:
+    """Return the most a set of runs should cost.
+
+    With a baseline time each run is bounded by perfect scaling, and by ``limit_s`` (after which
+    it is stopped); without one, by ``limit_s`` alone. Energy grows at most like time.
+    """
+    node_s = time_s = energy_j = equal = 0.0
+    for run in runs:
+        share = run.configuration.nodes / baseline.nodes
+        equal += share * slowdown_bound(run.configuration, baseline)
+    for run in runs:
+        share = run.configuration.nodes / baseline.nodes
+        bound = limit_s
+        if baseline_s is not None:
+            bound = baseline_s * slowdown_bound(run.configuration, baseline)
+            if limit_s is not None:
+                bound = min(bound, max(limit_s, baseline_s))
+        if bound is None:
+            return Cost(len(runs), None, None, None, basis, equal)
+        node_s += bound * run.configuration.nodes
+        time_s += bound
+        if baseline_j is not None and baseline_s:
+            energy_j += baseline_j * bound / baseline_s * share
+    if baseline_s is not None:
+        equal = node_s / (baseline_s * baseline.nodes)
+    known_j = energy_j if baseline_j is not None and baseline_s else None
+    return Cost(len(runs), node_s / 3600, time_s, known_j, basis, equal)
+
+
+def payback_runs(spent: float, saved_per_run: float) -> int | None:
+    """Return after how many runs a sweep has paid back, None when it never does.
+
+    Both in the same unit: joules, or node-hours where no energy is known.
+    """
+    if not saved_per_run > 0:
+        return None
+    return max(1, math.ceil(spent / saved_per_run))

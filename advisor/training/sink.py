@@ -1,0 +1,260 @@
+"""Where a sweep's results go: into the store, or to the daemon that may write it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from advisor.core.inventory import NodeType
+from advisor.core.observation import Observation, Scope
+from advisor.core.policy import Trust
+from advisor.errors import AdvisorError, StoreError
+from advisor.models.fit import FitResult
+from advisor.store.records import TrainingRequest, TrainingRun
+from advisor.store.writer import Writer
+
+TIMEOUT_S = 60.0
+MAX_ANSWER = 1 << 20
+
+
+def scope_of(trust: Trust, account: str) -> Scope:
+    """Return whose jobs a user's own runs advise; ``account`` needs an account to be known."""
+    return "own" if trust == "account" and not account else trust
+
+
+def owner_of(scope: Scope, user: str, account: str) -> str:
+    """Return the owner of a model of that scope."""
+    return {"own": user, "account": account, "all": ""}[scope]
+
+
+class Sink(Protocol):
+    """Takes what a sweep finds. ``description`` says where it goes."""
+
+    description: str
+
+    def know(self, node_type: NodeType) -> None:
+        """Make a node type of this machine known, where that is allowed."""
+
+    def request(self, request: TrainingRequest) -> None:
+        """Note the sweep's state."""
+
+    def run(self, run: TrainingRun) -> None:
+        """Note one run's state."""
+
+    def observe(
+        self,
+        application: str,
+        workload: str,
+        observations: Sequence[Observation],
+        *,
+        fit: bool = True,
+    ) -> list[int]:
+        """Store good runs; return their ids, 0 where they are not told.
+
+        ``fit``: whoever fits at the other end does so then.
+        """
+
+    def model(
+        self, application: str, workload: str, node_type: str, fit: FitResult, account: str
+    ) -> int | None:
+        """Store the fitted model; return its id, None where the daemon fits it itself."""
+
+    def close(self) -> None:
+        """Let go of whatever is open."""
+
+
+class StoreSink:
+    """Writes into the store directly. ``trust`` decides whose jobs the results advise."""
+
+    def __init__(self, writer: Writer, *, user: str, trust: Trust) -> None:
+        self._writer = writer
+        self._user = user
+        self._trust = trust
+        self.description = f"store {writer.path}"
+
+    def know(self, node_type: NodeType) -> None:
+        """Add a node type the inventory does not have; never change one it has."""
+        if node_type.name not in self._writer.inventory().node_types:
+            self._writer.save_node_types([node_type], source="local")
+
+    def request(self, request: TrainingRequest) -> None:
+        """Upsert the request."""
+        self._writer.save_training_request(request)
+
+    def run(self, run: TrainingRun) -> None:
+        """Upsert the run."""
+        self._writer.save_training_run(run)
+
+    def observe(
+        self,
+        application: str,
+        workload: str,
+        observations: Sequence[Observation],
+        *,
+        fit: bool = True,
+    ) -> list[int]:
+        """Add the observations in one transaction; those of this sweep already there are kept."""
+        known = {}
+        for stored in self._writer.observations(application, workload):
+            extra = stored.observation.extra
+            if "sweep" in extra:
+                known[extra["sweep"], extra.get("seq")] = stored.id
+        new = [o for o in observations if (o.extra.get("sweep"), o.extra.get("seq")) not in known]
+        ids = iter(self._writer.add_observations(application, workload, new))
+        return [
+            known.get((o.extra.get("sweep"), o.extra.get("seq"))) or next(ids) for o in observations
+        ]
+
+    def model(
+        self, application: str, workload: str, node_type: str, fit: FitResult, account: str
+    ) -> int | None:
+        """Store the model as the current one of its scope."""
+        scope = scope_of(self._trust, account)
+        return self._writer.save_model(
+            application,
+            workload,
+            node_type,
+            scope=scope,
+            owner=owner_of(scope, self._user, account),
+            name=fit.model,
+            energy_quality=fit.energy_quality,
+            n_train=fit.n_train,
+            stats=fit.stats,
+            options=fit.options,
+        ).id
+
+    def close(self) -> None:
+        """Close the store."""
+        self._writer.close()
+
+
+class SocketSink:
+    """Sends observations to the daemon (op ``observe``), which stores and fits them.
+
+    The daemon takes the contributor from the socket's peer and the scope from its policy. The
+    sweep's own state stays in its folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.description = f"daemon at {path}"
+
+    def know(self, node_type: NodeType) -> None:
+        """Do nothing: the inventory belongs to the site."""
+
+    def request(self, request: TrainingRequest) -> None:
+        """Do nothing: the folder keeps the state."""
+
+    def run(self, run: TrainingRun) -> None:
+        """Do nothing: the folder keeps the state."""
+
+    def observe(
+        self,
+        application: str,
+        workload: str,
+        observations: Sequence[Observation],
+        *,
+        fit: bool = True,
+    ) -> list[int]:
+        """Send the observations; with ``fit`` the daemon fits then. Raises StoreError."""
+        answer = self._ask(
+            {
+                "v": 1,
+                "op": "observe",
+                "application": application,
+                "workload": workload,
+                "observations": [observation_json(o) for o in observations],
+                "fit": fit,
+            }
+        )
+        if answer.get("ok") is not True:
+            raise StoreError(
+                f"the daemon did not take the results: {answer.get('error') or answer}",
+                hint="the results are kept; try again with advisor train --resume",
+            )
+        return [0] * len(observations)
+
+    def model(
+        self, application: str, workload: str, node_type: str, fit: FitResult, account: str
+    ) -> int | None:
+        """Do nothing: the daemon fitted when it took the observations."""
+        return None
+
+    def _ask(self, message: dict[str, object]) -> dict[str, object]:
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(TIMEOUT_S)
+                connection.connect(str(self._path))
+                connection.sendall(json.dumps(message).encode() + b"\n")
+                data = b""
+                while not data.endswith(b"\n") and len(data) < MAX_ANSWER:
+                    part = connection.recv(65536)
+                    if not part:
+                        break
+                    data += part
+            answer = json.loads(data)
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"the daemon at {self._path} does not answer: {error}",
+                hint="the results are kept; try again with advisor train --resume",
+            ) from error
+        if not isinstance(answer, dict):
+            raise StoreError(f"the daemon at {self._path} answered nonsense")
+        return answer
+
+    def close(self) -> None:
+        """Do nothing: each message has a connection of its own."""
+
+
+def observation_json(observation: Observation) -> dict[str, object]:
+    """Return an observation as the socket protocol carries it."""
+    return {
+        **observation.configuration.to_dict(),
+        "time_s": observation.time_s,
+        "energy_j": observation.energy_j,
+        "fom": observation.fom,
+        "energy_quality": observation.energy_quality,
+        "meter": observation.meter,
+        "source": observation.source,
+        "account": observation.account,
+        "job_id": observation.job_id,
+        "extra": dict(observation.extra),
+    }
+
+
+def open_sink(
+    store: Path, daemon: Path, *, explicit: bool, user: str, trust: Trust
+) -> StoreSink | SocketSink:
+    """Return where results can go, tried before anything is run.
+
+    A store that was named (``explicit``) and can be written is used; else a daemon that listens;
+    else the user's own store. Raises StoreError when there is neither.
+    """
+    if not explicit and _listens(daemon) and not _writable(store):
+        return SocketSink(daemon)
+    try:
+        return StoreSink(Writer(store), user=user, trust=trust)
+    except AdvisorError as error:
+        if _listens(daemon):
+            return SocketSink(daemon)
+        raise StoreError(
+            f"results have nowhere to go: {error}",
+            hint="name a store you may write with --db, or start the daemon",
+        ) from error
+
+
+def _writable(store: Path) -> bool:
+    return store.exists() and os.access(store, os.W_OK)
+
+
+def _listens(path: Path) -> bool:
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1.0)
+        connection.connect(str(path))
+        return True
+    return False

@@ -1,0 +1,276 @@
+"""A sweep's own folder: everything needed to go on after a kill, written atomically."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.inventory import Inventory, NodeType
+from advisor.errors import InputError
+from advisor.schedulers.base import PlannedRun, SweepJob
+from advisor.training.subject import Site, Subject, understand
+
+VERSION = 1
+STAGES = ("design", "confirm")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a sweep is run: attempts per run, time per run (s), meter, who and for whom."""
+
+    scheduler: str
+    user: str
+    account: str = ""
+    attempts: int = 3
+    run_limit_s: float | None = None
+    estimate_s: float | None = None
+    meter: str = "auto"
+    model: str = "bspline"
+    confirm: int = 1
+    working_folder: str = ""
+    extra_options: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Stage:
+    """One stage: its runs, and the scheduler's handles of it so far, the last one live."""
+
+    runs: tuple[PlannedRun, ...]
+    handles: list[str] = field(default_factory=list)
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class SweepState:
+    """A sweep as it is kept in ``sweep.json`` of its folder."""
+
+    id: str
+    folder: Path
+    created_at: str
+    settings: Settings
+    subject: Subject
+    space: SearchSpace
+    stages: dict[str, Stage]
+    state: str = "requested"
+    detail: str = ""
+    stored: dict[int, int] = field(default_factory=dict)
+    """Observation ids by seq (0 where the store does not tell)."""
+    recommended: Configuration | None = None
+
+    def save(self) -> None:
+        """Write the state; a crash leaves the last one."""
+        partial = self.folder / ".sweep.json"
+        with partial.open("w") as file:
+            json.dump(_to_json(self), file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.folder / "sweep.json")
+
+    def job(self, stage: str) -> SweepJob:
+        """Return what a scheduler needs to run a stage."""
+        subject, settings = self.subject, self.settings
+        return SweepJob(
+            id=self.id,
+            stage=stage,
+            folder=self.folder / stage,
+            working_folder=Path(settings.working_folder),
+            node_type=subject.node_type,
+            runs=self.stages[stage].runs,
+            script=subject.script,
+            arguments=subject.arguments,
+            command=subject.command,
+            options=subject.options,
+            launcher=subject.launcher,
+            attempts=settings.attempts,
+            run_limit_s=settings.run_limit_s,
+            estimate_s=settings.estimate_s,
+            baseline=subject.baseline,
+            partition=subject.partition,
+            meter=settings.meter,
+        )
+
+
+def new(
+    root: Path,
+    subject: Subject,
+    space: SearchSpace,
+    settings: Settings,
+    runs: tuple[PlannedRun, ...],
+) -> SweepState:
+    """Return the state of a sweep that nothing on the disk belongs to yet."""
+    sweep_id = f"{datetime.now(UTC):%Y%m%d}-{secrets.token_hex(4)}"
+    return SweepState(
+        sweep_id,
+        root / sweep_id,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        settings,
+        subject,
+        space,
+        {"design": Stage(runs)},
+    )
+
+
+def begin(state: SweepState) -> None:
+    """Make the sweep's folder with a copy of the script. Raises InputError when it cannot be."""
+    folder = state.folder
+    try:
+        folder.mkdir(parents=True, mode=0o700)
+        folder = state.folder = folder.resolve()
+        if state.subject.script is not None:
+            (folder / "script").write_bytes(state.subject.script.read_bytes())
+            state.subject = replace(state.subject, script=folder / "script")
+    except OSError as error:
+        raise InputError(
+            f"cannot make the sweep's folder {folder}: {error.strerror}",
+            hint="choose another place with --work-dir",
+        ) from error
+    state.save()
+
+
+def load(folder: Path) -> SweepState:
+    """Read a sweep's state. Raises InputError when the folder holds none that can be read."""
+    path = folder / "sweep.json"
+    try:
+        data = json.loads(path.read_text())
+        if data["version"] != VERSION:
+            raise InputError(f"{path} was written by another version of advisor")
+        return _from_json(folder.resolve(), data)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged: {error!r}") from error
+
+
+def latest(root: Path, application: str = "") -> SweepState | None:
+    """Return the newest unfinished sweep below ``root``, of an application if one is given."""
+    found = []
+    for path in root.glob("*/sweep.json"):
+        with contextlib.suppress(InputError):
+            state = load(path.parent)
+            unfinished = state.state in ("requested", "running", "stopped")
+            if unfinished and application in ("", state.subject.application):
+                found.append(state)
+    return max(found, key=lambda s: (s.created_at, s.id), default=None)
+
+
+@contextlib.contextmanager
+def locked(state: SweepState) -> Iterator[None]:
+    """Hold a sweep for this process. Raises InputError when another one has it."""
+    with (state.folder / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(
+                f"sweep {state.id} is being run by another process", hint="wait for it"
+            ) from error
+        yield
+
+
+def _to_json(state: SweepState) -> dict[str, Any]:
+    subject = state.subject
+    return {
+        "version": VERSION,
+        "id": state.id,
+        "created_at": state.created_at,
+        "state": state.state,
+        "detail": state.detail,
+        "settings": asdict(state.settings),
+        "subject": {
+            "application": subject.application,
+            "workload": subject.workload,
+            "node_type": subject.node_type.to_dict(),
+            "baseline": subject.baseline.to_dict(),
+            "script": subject.script is not None,
+            "arguments": list(subject.arguments),
+            "command": list(subject.command),
+            "ranks_free": subject.ranks_free,
+            "partition": subject.partition,
+        },
+        "space": {
+            "nodes": list(state.space.nodes),
+            "threads": [list(pair) for pair in state.space.threads],
+            "freqs_khz": list(state.space.freqs_khz),
+        },
+        "stages": {
+            name: {
+                "runs": [
+                    {"seq": r.seq, "role": r.role, "configuration": r.configuration.to_dict()}
+                    for r in stage.runs
+                ],
+                "handles": stage.handles,
+                "ended": stage.ended,
+            }
+            for name, stage in state.stages.items()
+        },
+        "stored": {str(k): v for k, v in state.stored.items()},
+        "recommended": state.recommended.to_dict() if state.recommended else None,
+    }
+
+
+def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
+    settings = Settings(
+        **{**data["settings"], "extra_options": tuple(data["settings"]["extra_options"])}
+    )
+    stages = {
+        name: Stage(
+            tuple(
+                PlannedRun(r["seq"], r["role"], Configuration.from_dict(r["configuration"]))
+                for r in stage["runs"]
+            ),
+            list(stage["handles"]),
+            bool(stage["ended"]),
+        )
+        for name, stage in data["stages"].items()
+    }
+    space = data["space"]
+    subject = _subject(folder, data["subject"], settings)
+    recommended = data["recommended"]
+    return SweepState(
+        data["id"],
+        folder,
+        data["created_at"],
+        settings,
+        subject,
+        SearchSpace(
+            subject.node_type.name,
+            tuple(space["nodes"]),
+            tuple((a, b) for a, b in space["threads"]),
+            tuple(space["freqs_khz"]),
+        ),
+        stages,
+        data["state"],
+        data["detail"],
+        {int(k): v for k, v in data["stored"].items()},
+        Configuration.from_dict(recommended) if recommended else None,
+    )
+
+
+def _subject(folder: Path, data: Mapping[str, Any], settings: Settings) -> Subject:
+    """Read the script's copy again; what depends on this process is taken from the state."""
+    node_type = NodeType.from_dict(data["node_type"])
+    again = understand(
+        scheduler=settings.scheduler,
+        site=Site(Inventory.of([node_type])),
+        script=folder / "script" if data["script"] else None,
+        arguments=data["arguments"],
+        command=data["command"],
+        application=data["application"],
+        workload=data["workload"],
+        node_type=node_type.name,
+        extra_options=settings.extra_options,
+    )
+    return replace(
+        again,
+        baseline=Configuration.from_dict(data["baseline"]),
+        ranks_free=bool(data["ranks_free"]),
+        partition=data["partition"],
+    )

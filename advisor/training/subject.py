@@ -1,0 +1,276 @@
+"""What is to be trained: application, workload, how it is started, and its own baseline."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import Inventory, NodeType
+from advisor.core.recognise import ApplicationRule, clean_name, recognise
+from advisor.core.request import JobRequest
+from advisor.core.script import advisor_lines, threads_of
+from advisor.core.settings import stated
+from advisor.errors import InputError, UsageError
+from advisor.schedulers.slurm_options import (
+    default_freq,
+    parse_request,
+    read_arguments,
+    read_directives,
+    shape,
+)
+
+MAX_SCRIPT = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the store knows of the site, as far as training needs it."""
+
+    inventory: Inventory = field(default_factory=Inventory)
+    rules: tuple[ApplicationRule, ...] = ()
+    default_node_types: Mapping[str, str] = field(default_factory=dict)
+    default_partition: str = ""
+
+    @classmethod
+    def from_store(cls, inventory: Inventory, site: Mapping[str, object]) -> Site:
+        """Read the compiled site file."""
+        rules, defaults = site.get("applications"), site.get("default_node_types")
+        return cls(
+            inventory,
+            tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
+            {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, Mapping) else {},
+            str(site.get("default_partition") or ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An application to train, and the job that shows how it is run.
+
+    ``launcher`` is the first launcher in the script ("" for none); ``threads_kept`` says why the
+    number of threads cannot be varied, "" when it can; ``request`` is the script's job as the
+    hooks would see it.
+    """
+
+    application: str
+    workload: str
+    node_type: NodeType
+    baseline: Configuration
+    request: JobRequest
+    script: Path | None = None
+    arguments: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    launcher: str = ""
+    threads_kept: str = ""
+    freq_kept: str = ""
+    ranks_free: bool = False
+    partition: str = ""
+    how: str = ""
+
+
+def current_user() -> str:
+    """Return the name of the user this process runs as (never from the environment)."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return getpass.getuser()
+
+
+def read_script(path: Path) -> str:
+    """Return a job script's text. Raises InputError for what sbatch would not take either."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    if not data.strip():
+        raise InputError(f"{path} is empty")
+    if len(data) > MAX_SCRIPT:
+        raise InputError(f"{path} is larger than a job script may be (4 MB)")
+    if b"\0" in data:
+        raise InputError(f"{path} is not a job script", hint="after --, give a command to run")
+    return data.decode("utf-8", errors="replace")
+
+
+def understand(
+    *,
+    scheduler: str,
+    site: Site,
+    script: Path | None = None,
+    arguments: Sequence[str] = (),
+    command: Sequence[str] = (),
+    application: str = "",
+    workload: str = "",
+    node_type: str = "",
+    this_machine: NodeType | None = None,
+    extra_options: Sequence[str] = (),
+    fallback: str = "",
+) -> Subject:
+    """Work out what a script or command runs, where, and with which configuration by default.
+
+    ``application`` and ``workload`` given by the caller win over what is recognised; ``fallback``
+    names the application when nothing is. The baseline
+    is what the job itself asks for, at the frequency it gets without asking. ``this_machine`` is
+    the node type of the local scheduler. Raises InputError or UsageError.
+    """
+    text = read_script(script) if script is not None else None
+    options = {**(read_directives(text) if text else {}), **read_arguments(extra_options)}
+    request = _request(scheduler, options, text, script, arguments, command)
+    said = dict(stated(os.environ, advisor_lines(text) if text else {}).values)
+    for key, value in (("application", application), ("workload", workload)):
+        if value:
+            said[key] = (value, "you")
+    found = recognise(
+        text,
+        job_name=request.job_name,
+        script_arguments=arguments,
+        command=command if text is None else (),
+        stated={k: v for k, v in said.items() if k in ("application", "workload")},
+        rules=site.rules,
+    )
+    recognised = found.application or fallback
+    if not recognised:
+        raise UsageError(
+            f"no application is recognised in {script or 'the command'}",
+            hint="name it with --application",
+        )
+    chosen = _node_type(node_type, request, site, this_machine)
+    threads = threads_of(text or "", arguments)
+    baseline = _baseline(request, chosen, threads.count, local=scheduler == "local")
+    launcher = found.command.launcher if found.command else ""
+    freq_kept = ""
+    launcher_options = found.command.launcher_options if found.command else ()
+    if any(option.startswith("--cpu-freq") for option in launcher_options):
+        freq_kept = f"{launcher} --cpu-freq sets it"
+    return Subject(
+        application=recognised,
+        workload=found.workload,
+        node_type=chosen,
+        baseline=baseline,
+        request=request,
+        script=None if script is None else script.resolve(),
+        arguments=tuple(arguments),
+        command=tuple(command),
+        options=options,
+        launcher=launcher,
+        threads_kept=threads.why,
+        freq_kept=freq_kept,
+        ranks_free=found.ranks_free,
+        partition=_partition(request, chosen, site),
+        how="; ".join(r.text for r in found.how),
+    )
+
+
+def _request(
+    scheduler: str,
+    options: Mapping[str, str],
+    text: str | None,
+    script: Path | None,
+    arguments: Sequence[str],
+    command: Sequence[str],
+) -> JobRequest:
+    argv = [str(script), *arguments] if script is not None else list(command)
+    given = dict(options)
+    if "exclusive" in given:
+        given["exclusive"] = given["exclusive"] or "exclusive"
+    payload = {
+        "hook": "train",
+        "type": "sbatch",
+        "options": given,
+        "explicit": list(given),
+        "script": text,
+        "script_path": str(script or ""),
+        "argv": argv,
+        "env": {k: v for k, v in os.environ.items() if k == "OMP_NUM_THREADS"},
+    }
+    try:
+        request = parse_request(payload, user=current_user(), uid=os.getuid(), choices={})
+    except ValueError as error:
+        raise InputError(f"{script or 'the job'}: {error}") from error
+    if scheduler == "slurm":
+        return request
+    return replace(request, scheduler=scheduler)
+
+
+def _node_type(
+    name: str, request: JobRequest, site: Site, this_machine: NodeType | None
+) -> NodeType:
+    """Return the node type asked for, else the one the job would land on first."""
+    known = site.inventory.node_types
+    if name:
+        if name in known:
+            return known[name]
+        if this_machine is not None and name == this_machine.name:
+            return this_machine
+        raise InputError(
+            f"node type {name!r} is not in the inventory",
+            hint=f"known: {', '.join(sorted(known)) or 'none; run advisor site discover'}",
+        )
+    if this_machine is not None:
+        return known.get(this_machine.name, this_machine)
+    partition = (request.partition or site.default_partition).split(",")[0]
+    found = list(site.inventory.in_partition(partition)) if partition else []
+    if not partition:
+        found = list(known.values())
+    preferred = site.default_node_types.get(partition)
+    found.sort(key=lambda t: t.name != preferred)
+    if request.constraint:
+        selected = {t.name for t in site.inventory.by_feature(request.constraint)}
+        found = [t for t in found if t.name in selected]
+    if not found or (not partition and len(found) > 1):
+        raise InputError(
+            "it is not clear which node type the job runs on",
+            hint=f"give --node-type, one of: {', '.join(sorted(known))}"
+            if known
+            else "the inventory is empty; run advisor site discover",
+        )
+    return found[0]
+
+
+def _partition(request: JobRequest, node_type: NodeType, site: Site) -> str:
+    """Return the partition to submit to: the job's own if it has the node type."""
+    asked = (request.partition or site.default_partition).split(",")
+    for partition in asked:
+        if partition in node_type.partitions:
+            return partition
+    return node_type.partitions[0] if node_type.partitions else request.partition
+
+
+def _baseline(
+    request: JobRequest, node_type: NodeType, own_threads: int | None, *, local: bool
+) -> Configuration:
+    """Return what the job asks for; a job that says nothing of cores gets what Slurm gives it.
+
+    Locally a job that asks for no cores has the whole machine.
+    """
+    nodes, ranks = shape(request, node_type.cores)
+    threads = own_threads or request.cpus_per_task
+    if threads is None:
+        environment = request.environment.get("OMP_NUM_THREADS", "")
+        if environment.isdigit() and int(environment) > 0:
+            threads = int(environment)
+        elif local or (request.exclusive and ranks <= node_type.sockets):
+            threads = max(1, node_type.cores // ranks)
+        else:
+            threads = 1
+    limit = node_type.cores * node_type.threads_per_core
+    if ranks * threads > limit:
+        raise InputError(
+            f"the job asks for {ranks} x {threads} cores per node, {node_type.name} has {limit}",
+            hint="choose another --node-type",
+        )
+    freq = request.freq_khz or default_freq(node_type)
+    return Configuration(node_type.name, 1 if local else nodes, ranks, ranks * threads, freq)
+
+
+def named(text: str) -> str:
+    """Return a name given on the command line, cleaned. Raises UsageError if nothing is left."""
+    name = clean_name(text)
+    if not name:
+        raise UsageError(f"{text!r} is not a name")
+    return name

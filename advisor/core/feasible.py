@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
-from advisor.core.option import Option
+from advisor.core.option import Option, Row, row_of
 from advisor.core.policy import AxisRule, Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.request import JobRequest
@@ -37,35 +38,76 @@ def feasible(
     kept: list[Option] = []
     dropped: Counter[str] = Counter()
     for option in options:
-        why = _obstacle(option, constraints)
-        if why:
-            dropped[why] += 1
+        rows, why = feasible_rows(option.configuration.node_type, [row_of(option)], constraints)
+        kept += [option] * len(rows)
+        dropped += why
+    return kept, explain(dropped)
+
+
+def feasible_rows(
+    node_type: str, rows: Sequence[Row], constraints: Constraints
+) -> tuple[list[Row], Counter[str]]:
+    """Return the rows of one node type the job may take, and how often what ruled others out.
+
+    Obstacles are looked up per shape and per frequency, of which there are few, not per row.
+    """
+    x = constraints
+    why = _node_type_obstacle(node_type, x)
+    if why:
+        return [], Counter({why: len(rows)})
+    kind = x.inventory.node_types[node_type]
+    limit = x.request.time_limit_s or math.inf
+    shapes: dict[tuple[int, int, int], str] = {}
+    frequencies: dict[int, str] = {}
+    kept: list[Row] = []
+    dropped: Counter[str] = Counter()
+    for row in rows:
+        shape = row[:3]
+        why_shape = shapes.get(shape)
+        if why_shape is None:
+            why_shape = shapes[shape] = _shape_obstacle(row.configuration(node_type), x, kind)
+        freq = row[3]
+        why_freq = frequencies.get(freq)
+        if why_freq is None:
+            why_freq = frequencies[freq] = _frequency_obstacle(
+                row.configuration(node_type), x, kind
+            )
+        if why_shape or why_freq:
+            dropped[why_shape or why_freq] += 1
+        elif row.time_hi_s > limit:
+            dropped["time-limit"] += 1
         else:
-            kept.append(option)
-    return kept, [_explain(why, count, constraints) for why, count in dropped.items()]
+            kept.append(row)
+    return kept, dropped
 
 
-def _obstacle(option: Option, x: Constraints) -> str:
-    """Return the first thing that rules an option out, "" if nothing does."""
-    new, old = option.configuration, x.baseline
-    axes, explicit = x.policy.axes, x.request.explicit
-    node_type = x.inventory.node_types.get(new.node_type)
+def _node_type_obstacle(name: str, x: Constraints) -> str:
+    node_type = x.inventory.node_types.get(name)
     if node_type is None:
-        return f"not-in-inventory:{new.node_type}"
-    if new.node_type != old.node_type:
-        if not _may_change(axes.node_type, "node_type" in explicit, lower=False):
-            return _who("node_type", axes.node_type)
+        return f"not-in-inventory:{name}"
+    if name != x.baseline.node_type:
+        rule = x.policy.axes.node_type
+        if not _may_change(rule, "node_type" in x.request.explicit, lower=False):
+            return _who("node_type", rule)
         if x.partition not in node_type.partitions:
             return "no-room"
         if not node_type.feature:
-            return f"not-in-inventory:a feature of {new.node_type}"
+            return f"not-in-inventory:a feature of {name}"
+    return ""
+
+
+def _shape_obstacle(new: Configuration, x: Constraints, node_type: NodeType) -> str:
+    """Return what rules out the nodes, ranks and threads of an option, "" if nothing does."""
+    old, axes, explicit = x.baseline, x.policy.axes, x.request.explicit
     if new.nodes != old.nodes and not _may_change(
         axes.nodes, "nodes" in explicit, lower=new.nodes < old.nodes
     ):
         return _who("nodes", axes.nodes)
-    ranks_changed = new.nodes * new.ranks_per_node != old.nodes * old.ranks_per_node
-    if ranks_changed and (not x.ranks_free or "ranks" in explicit):
-        return "ranks-fixed" if not x.ranks_free else "user-set:ranks"
+    if new.nodes * new.ranks_per_node != old.nodes * old.ranks_per_node:
+        if not x.ranks_free:
+            return "ranks-fixed"
+        if "ranks" in explicit:
+            return "user-set:ranks"
     if new.threads_per_node != old.threads_per_node:
         fewer = new.threads_per_node < old.threads_per_node
         if not _may_change(axes.threads, "threads" in explicit, lower=fewer):
@@ -76,15 +118,7 @@ def _obstacle(option: Option, x: Constraints) -> str:
             return "threads-own:memory is per core, and fewer cores would mean less of it"
         if new.threads_per_node % new.ranks_per_node:
             return "no-room"
-    why = _frequency_obstacle(new, x, node_type)
-    if why:
-        return why
-    if not _fits(new, x, node_type):
-        return "no-room"
-    limit = x.request.time_limit_s
-    if limit is not None and option.time_hi_s > limit and new != old:
-        return "time-limit"
-    return ""
+    return "" if _fits(new, x, node_type) else "no-room"
 
 
 def _frequency_obstacle(new: Configuration, x: Constraints, node_type: NodeType) -> str:
@@ -130,8 +164,13 @@ def _fits(new: Configuration, x: Constraints, node_type: NodeType) -> bool:
     return not node_type.memory_mb or memory <= node_type.memory_mb
 
 
-def _explain(why: str, count: int, x: Constraints) -> Reason:
-    code, _, detail = why.partition(":")
-    if code in ("no-room", "time-limit"):
-        return reason(code, count)
-    return reason(code, detail) if detail else reason(code)
+def explain(dropped: Counter[str]) -> list[Reason]:
+    """Return the reasons for what :func:`feasible_rows` dropped."""
+    reasons = []
+    for why, count in dropped.items():
+        code, _, detail = why.partition(":")
+        if code in ("no-room", "time-limit"):
+            reasons.append(reason(code, count))
+        else:
+            reasons.append(reason(code, detail) if detail else reason(code))
+    return reasons

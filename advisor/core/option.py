@@ -1,7 +1,7 @@
 """An option: a configuration with what it is predicted or measured to cost.
 
 Options are evaluated when a model is fitted and stored packed, one fixed-size record each, so
-that the hot path only looks them up (``pack_options`` / ``unpack_options``; no numpy needed).
+that the hot path only looks them up (``pack_options`` / ``unpack_rows``; no numpy needed).
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from advisor.core.configuration import Configuration
 
 Z90 = 1.6448536269514722
 """Two-sided 90 % normal quantile: intervals are stored as 90 % intervals in log space."""
 
-_RECORD = struct.Struct("<4i6dI")
+_RECORD = struct.Struct("<4i10dI")
 _MEASURED, _CONFIRMED, _ZONE, _FRONT = 1, 2, 4, 8
 
 
@@ -54,38 +55,82 @@ class Option:
         return math.log(self.energy_hi_j / self.energy_lo_j) / (2 * Z90)
 
 
-def pack_options(options: Iterable[Option]) -> bytes:
-    """Return options of one node type as little-endian records of 68 bytes."""
-    parts = []
-    for o in options:
-        c = o.configuration
-        flags = (
-            o.measured * _MEASURED
-            + o.confirmed * _CONFIRMED
-            + o.in_zone * _ZONE
-            + o.on_front * _FRONT
+class Row(NamedTuple):
+    """An option as it is stored: numbers only, with the logarithms the choice needs."""
+
+    nodes: int
+    ranks_per_node: int
+    threads_per_node: int
+    freq_khz: int
+    time_s: float
+    time_lo_s: float
+    time_hi_s: float
+    energy_j: float
+    energy_lo_j: float
+    energy_hi_j: float
+    log_time: float
+    time_sigma: float
+    log_energy: float
+    energy_sigma: float
+    flags: int
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether a run confirmed the option."""
+        return bool(self.flags & _CONFIRMED)
+
+    def configuration(self, node_type: str) -> Configuration:
+        """Return the configuration, on the node type whose options these are."""
+        return Configuration(
+            node_type, self.nodes, self.ranks_per_node, self.threads_per_node, self.freq_khz
         )
-        parts.append(
-            _RECORD.pack(
-                c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz,
-                o.time_s, o.time_lo_s, o.time_hi_s, o.energy_j, o.energy_lo_j, o.energy_hi_j,
-                flags,
-            )
-        )  # fmt: skip
-    return b"".join(parts)
+
+    def option(self, node_type: str) -> Option:
+        """Return the option this row stands for."""
+        return Option(
+            self.configuration(node_type),
+            *self[4:10],
+            bool(self.flags & _MEASURED),
+            bool(self.flags & _CONFIRMED),
+            bool(self.flags & _ZONE),
+            bool(self.flags & _FRONT),
+        )
+
+
+def row_of(option: Option) -> Row:
+    """Return an option's stored form."""
+    o, c = option, option.configuration
+    return Row(
+        c.nodes,
+        c.ranks_per_node,
+        c.threads_per_node,
+        c.freq_khz,
+        o.time_s,
+        o.time_lo_s,
+        o.time_hi_s,
+        o.energy_j,
+        o.energy_lo_j,
+        o.energy_hi_j,
+        math.log(o.time_s),
+        o.time_sigma,
+        math.log(o.energy_j),
+        o.energy_sigma,
+        o.measured * _MEASURED + o.confirmed * _CONFIRMED + o.in_zone * _ZONE + o.on_front * _FRONT,
+    )
+
+
+def pack_options(options: Iterable[Option]) -> bytes:
+    """Return options of one node type as little-endian records of 100 bytes."""
+    return b"".join(_RECORD.pack(*row_of(o)) for o in options)
+
+
+def unpack_rows(blob: bytes) -> list[Row]:
+    """Return the rows packed by :func:`pack_options`. Raises ValueError on a torn blob."""
+    if len(blob) % _RECORD.size:
+        raise ValueError(f"options blob of {len(blob)} bytes is not a multiple of {_RECORD.size}")
+    return list(map(Row._make, _RECORD.iter_unpack(blob)))
 
 
 def unpack_options(node_type: str, blob: bytes) -> tuple[Option, ...]:
     """Return the options packed by :func:`pack_options`. Raises ValueError on a torn blob."""
-    if len(blob) % _RECORD.size:
-        raise ValueError(f"options blob of {len(blob)} bytes is not a multiple of {_RECORD.size}")
-    return tuple(
-        Option(
-            Configuration(node_type, nodes, ranks, threads, freq),
-            t, t_lo, t_hi, e, e_lo, e_hi,
-            bool(flags & _MEASURED), bool(flags & _CONFIRMED),
-            bool(flags & _ZONE), bool(flags & _FRONT),
-        )
-        for nodes, ranks, threads, freq, t, t_lo, t_hi, e, e_lo, e_hi, flags
-        in _RECORD.iter_unpack(blob)
-    )  # fmt: skip
+    return tuple(row.option(node_type) for row in unpack_rows(blob))

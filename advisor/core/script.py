@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 LAUNCHERS = frozenset(
     {"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "aprun", "ibrun", "jsrun"}
@@ -38,6 +39,7 @@ _SKIP = frozenset(
     spack conda trap shift local declare readonly pwd ls touch chmod scontrol env
     """.split()  # noqa: SIM905
 )
+_SPECIAL = re.compile(r"[\"'\\;&|()<>#`]")
 _ADVISOR_LINE = re.compile(r"^#ADVISOR\b[ \t]*(.*)$", re.MULTILINE)
 
 
@@ -55,6 +57,8 @@ class Command:
 def advisor_lines(script: str) -> dict[str, str]:
     """Return the settings of all ``#ADVISOR key=value`` lines; a bare word counts as ``=on``."""
     settings: dict[str, str] = {}
+    if "#ADVISOR" not in script:
+        return settings
     for match in _ADVISOR_LINE.finditer(script):
         try:
             words = shlex.split(match[1], comments=True)
@@ -66,25 +70,27 @@ def advisor_lines(script: str) -> dict[str, str]:
     return settings
 
 
-def commands(script: str, arguments: Sequence[str] = ()) -> Iterator[Command]:
-    """Yield the commands of a shell script in order, variables expanded where that is simple."""
+@lru_cache(maxsize=256)
+def commands(script: str, arguments: tuple[str, ...] = ()) -> tuple[Command, ...]:
+    """Return the commands of a shell script in order, variables expanded where that is simple.
+
+    Scripts are submitted again and again, so the last ones read are remembered.
+    """
     variables = {str(i): value for i, value in enumerate(arguments, 1)}
     variables["@"] = variables["*"] = " ".join(arguments)
+    found = []
     for line in _logical_lines(script):
         for words in _simple_commands(line):
             command = _command(words, variables)
             if command is not None:
-                yield command
+                found.append(command)
+    return tuple(found)
 
 
 def main_command(script: str, arguments: Sequence[str] = ()) -> Command | None:
     """Return the command that names the application: first with a launcher, else the last."""
-    last = None
-    for command in commands(script, arguments):
-        if command.launcher:
-            return command
-        last = command
-    return last
+    found = commands(script, tuple(arguments))
+    return next((c for c in found if c.launcher), found[-1] if found else None)
 
 
 def command_of(argv: Sequence[str]) -> Command | None:
@@ -103,7 +109,8 @@ class Threads:
     """The script reads SLURM_CPUS_PER_TASK (or PBS's NCPUS) somewhere."""
 
 
-def threads_of(script: str, arguments: Sequence[str] = ()) -> Threads:
+@lru_cache(maxsize=256)
+def threads_of(script: str, arguments: tuple[str, ...] = ()) -> Threads:
     """Tell whether a script takes its threads from the scheduler.
 
     A literal ``OMP_NUM_THREADS`` (or MKL_, OPENBLAS_) or a CPU count on the launcher line means
@@ -144,6 +151,9 @@ def _logical_lines(script: str) -> Iterator[str]:
 
 
 def _simple_commands(line: str) -> Iterator[list[str]]:
+    if not _SPECIAL.search(line):
+        yield line.split()
+        return
     line = re.sub(r"(?<=\s)\d+(?=[<>])", "", line)  # the descriptor of a redirection
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()<>")
     lexer.whitespace_split = True

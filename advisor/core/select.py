@@ -15,8 +15,9 @@ from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist
 
+from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative, Effect
-from advisor.core.option import Z90, Option
+from advisor.core.option import Z90, Option, Row, row_of
 from advisor.core.policy import Goal, Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.units import format_change
@@ -36,27 +37,36 @@ TIE = 0.01
 _SHOWN = 6
 
 
+Candidate = tuple[str, Row]
+"""A node type and one of its rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """An option against the baseline: log ratios with standard errors, and its score."""
+    """A candidate against the baseline: log ratios with standard errors, and its score."""
 
-    option: Option
+    node_type: str
+    row: Row
     t: float
     t_sigma: float
     e: float
     e_sigma: float
     score: float
 
+    @property
+    def configuration(self) -> Configuration:
+        """The candidate's configuration."""
+        return self.row.configuration(self.node_type)
+
     def alternative(self) -> Alternative:
         """Return the form that decisions record."""
-        o = self.option
         return Alternative(
-            o.configuration,
-            o.time_s,
-            o.energy_j,
+            self.configuration,
+            self.row.time_s,
+            self.row.energy_j,
             _effect(self.t, self.t_sigma),
             _effect(self.e, self.e_sigma),
-            o.confirmed,
+            self.row.confirmed,
         )
 
 
@@ -78,96 +88,84 @@ def _one_sided(confidence: float) -> float:
     return NormalDist().inv_cdf(min(max(confidence, 0.5), 0.9999))
 
 
-def weigh(option: Option, baseline: Option, goal: Goal) -> Weighed:
-    """Weigh one option against the baseline."""
-    t = math.log(option.time_s / baseline.time_s)
-    e = math.log(option.energy_j / baseline.energy_j)
-    if option.configuration == baseline.configuration:
-        return Weighed(option, 0.0, 0.0, 0.0, 0.0, 0.0)
+def weigh(candidate: Candidate, baseline: Row, goal: Goal) -> Weighed:
+    """Weigh one candidate against the baseline."""
+    node_type, row = candidate
+    t, e = row.log_time - baseline.log_time, row.log_energy - baseline.log_energy
     w = WEIGHTS[goal]
     return Weighed(
-        option,
+        node_type,
+        row,
         t,
-        math.hypot(option.time_sigma, baseline.time_sigma),
+        math.hypot(row.time_sigma, baseline.time_sigma),
         e,
-        math.hypot(option.energy_sigma, baseline.energy_sigma),
+        math.hypot(row.energy_sigma, baseline.energy_sigma),
         w * e + (1 - w) * t,
     )
 
 
-def select(candidates: Sequence[Option], baseline: Option, policy: Policy) -> Selection:
-    """Return the best confirmed option, or none with the reason.
+def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Selection:
+    """Return the best confirmed candidate, or none with the reason.
 
-    An option passes when its slowdown stays within ``max_slowdown`` and its saving above
+    A candidate passes when its slowdown stays within ``max_slowdown`` and its saving above
     ``min_saving``, both at the policy's one-sided ``confidence``, when a run confirmed it, and
     when it is better than the baseline for the goal. Ties go to the policy's ``resources``.
+    ``candidates`` must not hold the baseline itself.
     """
     if not candidates:
         return Selection(None, (), (reason("no-candidates"),))
     if math.isnan(baseline.energy_j):
         return Selection(None, (), (reason("energy-unknown"),))
-    weighed = sorted(
-        (
-            weigh(o, baseline, policy.goal)
-            for o in candidates
-            if not math.isnan(o.energy_j) and o.configuration != baseline.configuration
-        ),
-        key=lambda x: x.score,
-    )
     z = _one_sided(policy.confidence)
     slow_bound, saving_bound = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
+    t_limit, e_limit = baseline.log_time + slow_bound, baseline.log_energy + saving_bound
+    # Most candidates are too slow by their mean alone: look at the others only.
+    fast = [c for c in candidates if c[1].log_time <= t_limit]
+    weighed = [weigh(c, baseline, policy.goal) for c in fast if c[1].energy_j == c[1].energy_j]
     within = [x for x in weighed if x.t + z * x.t_sigma <= slow_bound]
+    within.sort(key=lambda x: x.score)
     saving = [x for x in within if x.e + z * x.e_sigma <= saving_bound]
-    passed = [x for x in saving if x.option.confirmed and x.score < 0]
-    shown = tuple(sorted({*passed[:_SHOWN], *within[:_SHOWN]}, key=lambda x: x.score)[:_SHOWN])
+    passed = [x for x in saving if x.row.confirmed and x.score < 0]
+    shown = (
+        (passed + [x for x in within if x not in passed])[:_SHOWN] if passed else within[:_SHOWN]
+    )
     reasons: list[Reason] = []
-    if len(within) < len(weighed):
-        reasons.append(
-            reason(
-                "slowdown",
-                len(weighed) - len(within),
-                f"{policy.max_slowdown:.1%}",
-                f"{policy.confidence:.0%}",
-            )
-        )
+    if len(within) < len(candidates):
+        slow = f"{policy.max_slowdown:.1%}", f"{policy.confidence:.0%}"
+        reasons.append(reason("slowdown", len(candidates) - len(within), *slow))
     if passed:
         best, tie = _break_tie(passed, policy)
         energy, time = format_change(math.expm1(best.e)), format_change(math.expm1(best.t))
-        effect = f"energy {energy}, time {time}"
-        reasons += [reason("chosen", effect), reason("confirmed"), *tie]
-        return Selection(best, shown, tuple(reasons))
-    if not within:
-        reasons.append(reason("no-candidates"))
-        return Selection(None, tuple(weighed[:_SHOWN]), tuple(reasons))
+        reasons += [reason("chosen", f"energy {energy}, time {time}"), reason("confirmed"), *tie]
+        return Selection(best, tuple(shown), tuple(reasons))
     unconfirmed = [
-        x
-        for x in weighed
-        if not x.option.confirmed and x.t <= slow_bound and x.e <= saving_bound and x.score < 0
+        x for x in weighed if not x.row.confirmed and x.row.log_energy <= e_limit and x.score < 0
     ]
     if unconfirmed:
         reasons.append(reason("unconfirmed", len(unconfirmed)))
-    best_saving = max(0.0, max(-math.expm1(x.e) for x in within))
-    if saving and not unconfirmed:
-        reasons.append(reason("baseline-is-best", policy.goal))
+    if not within:
+        reasons.append(reason("no-candidates"))
     elif not saving:
+        best_saving = max(0.0, max(-math.expm1(x.e) for x in within))
         reasons.append(reason("saving-too-small", f"{best_saving:.1%}", f"{policy.min_saving:.1%}"))
-    return Selection(None, shown, tuple(reasons))
+    elif not unconfirmed:
+        reasons.append(reason("baseline-is-best", policy.goal))
+    else:
+        reasons.append(reason("no-candidates"))
+    return Selection(None, tuple(shown), tuple(reasons))
 
 
 def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Reason]]:
+    """Return the option to take among those equal within :data:`TIE`, and why if not the best."""
     best = passed[0]
     if policy.resources == "balanced":
         return best, []
     sign = 1 if policy.resources == "thrifty" else -1
     equal = [x for x in passed if x.score <= best.score + TIE]
-
-    def cores(x: Weighed) -> int:
-        return sign * x.option.configuration.cores
-
-    taken = min(equal, key=lambda x: (cores(x), x.score))
+    taken = min(equal, key=lambda x: (sign * x.row.nodes * x.row.threads_per_node, x.score))
     if taken is best:
         return best, []
-    return taken, [reason("tie-resources", policy.resources, taken.option.configuration.cores)]
+    return taken, [reason("tie-resources", policy.resources, taken.configuration.cores)]
 
 
 def recommend(options: Sequence[Option], baseline: Option, policy: Policy) -> Option | None:
@@ -178,35 +176,38 @@ def recommend(options: Sequence[Option], baseline: Option, policy: Policy) -> Op
     if math.isnan(baseline.energy_j):
         return None
     slow_bound, saving_bound = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
-    good = [
-        x
-        for x in (weigh(o, baseline, policy.goal) for o in options if not math.isnan(o.energy_j))
-        if x.t <= slow_bound and x.e <= saving_bound and x.score < 0
-    ]
-    return min(good, key=lambda x: x.score).option if good else None
+    reference = row_of(baseline)
+    best: tuple[float, Option] | None = None
+    for option in options:
+        if math.isnan(option.energy_j):
+            continue
+        x = weigh((option.configuration.node_type, row_of(option)), reference, policy.goal)
+        good = x.t <= slow_bound and x.e <= saving_bound and x.score < 0
+        if good and (best is None or x.score < best[0]):
+            best = x.score, option
+    return best[1] if best else None
 
 
-def find_option(
-    options: Sequence[Option], nodes: int, ranks: int, threads: int, freq_khz: int
-) -> tuple[Option | None, bool]:
-    """Return the option at (or nearest to) a point and whether it is exactly there.
+def find_row(
+    rows: Sequence[Row], nodes: int, ranks: int, threads: int, freq_khz: int
+) -> tuple[Row | None, bool]:
+    """Return the row at (or nearest to) a point and whether it is exactly there.
 
     Nearest means: same nodes and ranks, threads within one step of the grid, frequency likewise;
     anything farther returns None, since a baseline must not be guessed. ``freq_khz`` 0 means no
     cap: the grid's highest frequency.
     """
-    same = [
-        o
-        for o in options
-        if o.configuration.nodes == nodes and o.configuration.ranks_per_node == ranks
-    ]
-    chosen_threads = _nearest(sorted({o.configuration.threads_per_node for o in same}), threads)
-    freqs = sorted({o.configuration.freq_khz for o in same})
+    point = (nodes, ranks, threads, freq_khz)
+    for r in rows:
+        if r[:4] == point:
+            return r, True
+    same = [r for r in rows if r.nodes == nodes and r.ranks_per_node == ranks]
+    chosen_threads = _nearest(sorted({r.threads_per_node for r in same}), threads)
+    freqs = sorted({r.freq_khz for r in same})
     chosen_freq = _nearest(freqs, freq_khz or max(freqs, default=0))
-    for o in same:
-        c = o.configuration
-        if c.threads_per_node == chosen_threads and c.freq_khz == chosen_freq:
-            return o, chosen_threads == threads and freq_khz in (0, chosen_freq)
+    for r in same:
+        if r.threads_per_node == chosen_threads and r.freq_khz == chosen_freq:
+            return r, chosen_threads == threads and freq_khz in (0, chosen_freq)
     return None, False
 
 

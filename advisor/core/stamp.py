@@ -16,6 +16,7 @@ from advisor.core.decision import Decision, Effect
 
 PREFIX = "advisor:"
 MAX_LENGTH = 2000
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _ID = re.compile(r"[0-9a-f]{16}")
 _CODE = re.compile(r"[a-z-]{1,40}")
 
@@ -47,10 +48,10 @@ def make_stamp(decision: Decision) -> str:
         data["to"] = _point(chosen.configuration)
         data["t"] = [_round(chosen.time_s), *_effect(chosen.time)]
         data["e"] = [_round(chosen.energy_j), *_effect(chosen.energy)]
-    text = PREFIX + json.dumps(data, separators=(",", ":"), ensure_ascii=True)
+    text = PREFIX + _encode(data)
     if len(text) > MAX_LENGTH:
         data["wl"], data["app"] = decision.workload[:80], decision.application[:80]
-        text = PREFIX + json.dumps(data, separators=(",", ":"), ensure_ascii=True)
+        text = PREFIX + _encode(data)
     return text
 
 

@@ -6,27 +6,29 @@ import random
 import secrets
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from advisor.core.configuration import Configuration
-from advisor.core.decision import Alternative, Decision
-from advisor.core.feasible import Constraints, feasible
+from advisor.core.decision import Decision
+from advisor.core.feasible import Constraints
 from advisor.core.inventory import NodeType
-from advisor.core.option import Option
+from advisor.core.option import Row
 from advisor.core.policy import Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.recognise import Recognised, recognise
 from advisor.core.request import JobRequest
 from advisor.core.script import advisor_lines, threads_of
-from advisor.core.select import Weighed, find_option, select, weigh
+from advisor.core.select import find_row
 from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices
 from advisor.schedulers.slurm_options import default_freq, render, shape
+from advisor.service.choice import Choice, choose
 from advisor.service.message import effect_line
 from advisor.service.snapshot import Snapshot
 from advisor.store.records import StoredModel
 
 NO_MODEL = "no-model"
+NOTHING = Choice(None, (), ())
 
 
 @dataclass(slots=True)
@@ -39,12 +41,14 @@ class _Case:
     settings: Settings = field(default_factory=lambda: Settings({}))
     recognised: Recognised | None = None
     workload: str = ""
+    node_types: list[NodeType] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
-    baseline: Option | None = None
+    baseline: Row | None = None
+    reference: Configuration | None = None
     asked: Configuration | None = None
+    models: Mapping[str, StoredModel] = field(default_factory=dict)
     model: StoredModel | None = None
-    chosen: Weighed | None = None
-    alternatives: tuple[Weighed, ...] = ()
+    choice: Choice = NOTHING
     rewrite: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     holdout: bool = False
@@ -111,7 +115,7 @@ def _understand(case: _Case) -> None:
         stated(request.environment, lines), request.choices, case.application, case.workload
     )
     case.reasons += case.settings.notes
-    node_types = _possible_node_types(case)
+    node_types = case.node_types = _possible_node_types(case)
     policy, _ = snapshot.policy.for_job(
         {
             "scheduler": request.scheduler,
@@ -168,10 +172,10 @@ def _same_host(node: str, asked: str) -> bool:
 def _locate_baseline(case: _Case) -> None:
     """Find the models and the option that stands for what the job asked for."""
     request, snapshot = case.request, case.snapshot
-    models = _models(case)
+    models = case.models = _models(case)
     if not models:
         raise _no_model(case)
-    types = _possible_node_types(case)
+    types = case.node_types
     if not types:
         asked = request.constraint or request.node_list or _partition(case) or "no partition"
         raise _stop(case, "no-baseline", f"no known node type for {asked}")
@@ -185,18 +189,17 @@ def _locate_baseline(case: _Case) -> None:
     case.asked = _asked(case, node_type)
     a = case.asked
     freq = a.freq_khz if request.freq_khz else 0
-    options = snapshot.options(model)
+    rows = snapshot.rows(model)
     default = default_freq(node_type)
-    if not freq and any(o.configuration.freq_khz == default for o in options):
+    if not freq and any(r.freq_khz == default for r in rows):
         freq = default
-    option, exact = find_option(options, a.nodes, a.ranks_per_node, a.threads_per_node, freq)
-    if option is None:
+    row, exact = find_row(rows, a.nodes, a.ranks_per_node, a.threads_per_node, freq)
+    if row is None:
         raise _stop(case, "baseline-outside-model", _describe(a))
     if not exact:
-        case.reasons.append(
-            reason("baseline-nearest", _describe(a), _describe(option.configuration))
-        )
-    case.baseline = option
+        nearest = row.configuration(node_type.name)
+        case.reasons.append(reason("baseline-nearest", _describe(a), _describe(nearest)))
+    case.baseline, case.reference = row, row.configuration(node_type.name)
     if model.state == "suspended":
         raise _stop(case, "suspended", model.state_reason or "its jobs came out worse")
     if model.scope == "own":
@@ -249,18 +252,16 @@ def _asked(case: _Case, node_type: NodeType) -> Configuration:
     return Configuration(node_type.name, nodes, ranks, ranks * threads_per_rank, freq)
 
 
-def _threads_kept(request: JobRequest) -> str:
+def _threads_kept(case: _Case) -> str:
     """Return why threads may not be written, "" if they may."""
-    if request.script is not None:
-        script = threads_of(request.script, request.command[1:])
-        if script.why:
-            return script.why
-        if not request.environment_exported and not script.from_scheduler:
-            return "the job's environment is not exported"
-        if request.environment.get("OMP_NUM_THREADS") and not script.from_scheduler:
-            return "your environment sets OMP_NUM_THREADS"
-    elif request.environment.get("OMP_NUM_THREADS"):
+    request = case.request
+    script = threads_of(request.script or "", request.command[1:])
+    if script.why:
+        return script.why
+    if request.environment.get("OMP_NUM_THREADS") and not script.from_scheduler:
         return "your environment sets OMP_NUM_THREADS"
+    if not request.environment_exported and not script.from_scheduler:
+        return "the job's environment is not exported"
     return ""
 
 
@@ -270,80 +271,45 @@ def _describe(c: Configuration) -> str:
 
 
 def _choose(case: _Case, chance: Callable[[], float]) -> None:
-    assert case.baseline is not None and case.model is not None and case.recognised is not None
-    snapshot, policy = case.snapshot, case.policy
-    models = _models(case)
-    options = [
-        option
-        for model in models.values()
-        if model.state != "suspended"
-        and (model is case.model or model.energy_quality == case.model.energy_quality)
-        for option in snapshot.options(model)
-    ]
+    assert case.baseline is not None and case.reference is not None
+    assert case.model is not None and case.recognised is not None
+    policy = case.policy
     constraints = Constraints(
         case.request,
-        case.baseline.configuration,
+        case.reference,
         policy,
-        snapshot.inventory,
+        case.snapshot.inventory,
         _partition(case),
         case.recognised.ranks_free,
-        _threads_kept(case.request),
+        _threads_kept(case),
         case.request.freq_khz or 0,
     )
-    candidates, why = feasible(options, constraints)
-    others = [o for o in candidates if o.configuration != case.baseline.configuration]
-    case.reasons += why
-    pinned = _pinned(case, others)
-    if pinned is not None:
-        case.chosen = pinned
-        case.reasons.append(reason("pinned"))
-    else:
-        selection = select(others, case.baseline, policy)
-        case.chosen, case.alternatives = selection.chosen, selection.alternatives
-        case.reasons += selection.reasons
-    if case.chosen is None:
+    pin = Pin.from_dict(case.settings.pin) if case.settings.pin is not None else None
+    case.choice = choice = choose(
+        case.snapshot, case.models, case.model, case.baseline, constraints, pin
+    )
+    case.reasons += choice.reasons
+    if choice.chosen is None:
         raise _StopError
     if policy.mode == "observe":
         raise _stop(case, "mode-observe")
-    if policy.mode == "advise" and pinned is None:
-        raise _stop(case, "mode-advise")
-    if (
-        case.model.energy_quality == "estimated"
-        and policy.estimated_energy != "apply"
-        and (pinned is None)
-    ):
-        raise _stop(case, "mode-advise")
-    if pinned is None and chance() < policy.holdout:
-        case.holdout = True
-        raise _stop(case, "holdout")
-    _render(case)
+    if not choice.pinned:
+        estimate = case.model.energy_quality == "estimated" and policy.estimated_energy != "apply"
+        if policy.mode == "advise" or estimate:
+            raise _stop(case, "mode-advise")
+        if chance() < policy.holdout:
+            case.holdout = True
+            raise _stop(case, "holdout")
+    _render(case, choice.chosen.configuration)
 
 
-def _pinned(case: _Case, candidates: list[Option]) -> Weighed | None:
-    """Return the option the user pinned; a pin need not save anything, but must be possible."""
-    if case.settings.pin is None or case.baseline is None:
-        return None
-    pin = Pin.from_dict(case.settings.pin)
-    if pin.problems:
-        case.reasons.append(reason("pin-impossible", ", ".join(pin.problems)))
-        return None
-    fitting = [o for o in candidates if pin.fits(o.configuration)]
-    if not fitting:
-        case.reasons.append(
-            reason("pin-impossible", "it is not among the options left for this job")
-        )
-        return None
-    weighed = [weigh(o, case.baseline, case.policy.goal) for o in fitting]
-    return min(weighed, key=lambda w: w.score)
-
-
-def _render(case: _Case) -> None:
-    assert case.chosen is not None and case.baseline is not None
-    request, chosen = case.request, case.chosen.option.configuration
+def _render(case: _Case, chosen: Configuration) -> None:
+    assert case.reference is not None
+    request = case.request
     node_type = case.snapshot.inventory.node_types[chosen.node_type]
-    several = len(_possible_node_types(case)) > 1
+    several = len(case.node_types) > 1
     case.rewrite, case.environment = render(
-        case.baseline.configuration,
+        case.reference,
         chosen,
         node_type,
         request,
@@ -352,8 +318,15 @@ def _render(case: _Case) -> None:
 
 
 def _finish(case: _Case) -> Decision:
-    request, baseline = case.request, case.baseline
-    decision = Decision(
+    request, baseline, choice = case.request, case.baseline, case.choice
+    reference = case.reference or case.asked
+    quality = case.model.energy_quality if case.model else "missing"
+    message = ""
+    if case.policy.message:
+        message = effect_line(
+            case.application, reference, choice.chosen, case.reasons, case.rewrite, quality
+        )
+    return Decision(
         id=secrets.token_hex(8),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         scheduler=request.scheduler,
@@ -363,21 +336,21 @@ def _finish(case: _Case) -> Decision:
         policy=case.policy,
         application=case.application,
         workload=case.workload,
-        baseline=baseline.configuration if baseline else case.asked,
-        chosen=case.chosen.alternative() if case.chosen else None,
-        alternatives=tuple(w.alternative() for w in case.alternatives),
+        baseline=reference,
+        chosen=choice.chosen,
+        alternatives=choice.alternatives,
         rewrite=case.rewrite,
         environment=case.environment,
         reasons=tuple(case.reasons),
+        message=message,
         holdout=case.holdout,
         model_id=case.model.id if case.model else None,
-        energy_quality=case.model.energy_quality if case.model else "missing",
+        energy_quality=quality,
         policy_version=case.snapshot.policy.version,
         baseline_time_s=baseline.time_s if baseline else None,
         baseline_energy_j=baseline.energy_j if baseline else None,
         request=_summary(request),
     )
-    return replace(decision, message=effect_line(decision) if case.policy.message else "")
 
 
 def _summary(request: JobRequest) -> dict[str, object]:
@@ -395,6 +368,3 @@ def unchanged(request: JobRequest, snapshot: Snapshot, why: Reason) -> Decision:
     """Return the decision to change nothing for a reason found outside :func:`decide`."""
     case = _Case(request, snapshot, policy=snapshot.policy.base, reasons=[why])
     return _finish(case)
-
-
-__all__ = ["Alternative", "decide", "unchanged"]

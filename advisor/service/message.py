@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
-from advisor.core.decision import Decision
+from collections.abc import Mapping, Sequence
+
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Alternative
+from advisor.core.reasons import Reason
 from advisor.core.units import format_change, format_freq
 
 _REFUSE = "refuse with ADVISOR=off"
 
 
-def effect_line(decision: Decision) -> str:
+def effect_line(
+    application: str,
+    baseline: Configuration | None,
+    chosen: Alternative | None,
+    reasons: Sequence[Reason],
+    rewrite: Mapping[str, str],
+    energy_quality: str,
+) -> str:
     """Return the line for the user, "" when there is nothing worth saying."""
-    chosen = decision.chosen
-    codes = {r.code for r in decision.reasons}
     if chosen is None:
-        ask = next((r for r in decision.reasons if r.code == "training-ask"), None)
-        if ask is not None:
-            return (
-                f"advisor: no model for {decision.application} yet; "
-                f"measure it once with: advisor train {ask.details[0]}"
-            )
-        return ""
-    quality = " (estimated)" if decision.energy_quality == "estimated" else ""
+        ask = next((r for r in reasons if r.code == "training-ask"), None)
+        if ask is None:
+            return ""
+        return (
+            f"advisor: no model for {application} yet; "
+            f"measure it once with: advisor train {ask.details[0]}"
+        )
+    codes = {r.code for r in reasons}
+    quality = " (estimated)" if energy_quality == "estimated" else ""
     effect = (
         f"energy {format_change(chosen.energy.change)}{quality}, "
         f"time {format_change(chosen.time.change)}"
     )
-    what = describe_choice(decision)
-    if decision.rewrite:
-        pinned = "your pin" if "pinned" in codes else decision.application
+    what = describe_choice(baseline, chosen.configuration)
+    if rewrite:
+        pinned = "your pin" if "pinned" in codes else application
         return f"advisor: {pinned} runs on {what}: {effect} expected; {_REFUSE}"
     if "mode-advise" in codes:
         return f"advisor: {what} would give {effect}; take it with ADVISOR_MODE=apply"
     return ""
 
 
-def describe_choice(decision: Decision) -> str:
+def describe_choice(baseline: Configuration | None, new: Configuration) -> str:
     """Return what differs between baseline and choice, in words."""
-    chosen, baseline = decision.chosen, decision.baseline
-    if chosen is None:
-        return "what it asked for"
-    new = chosen.configuration
     parts = []
     if baseline is None or new.node_type != baseline.node_type:
         parts.append(new.node_type)

@@ -18,6 +18,9 @@ MAX_REQUEST = 1 << 20
 """Bytes of one request line; longer ones are answered with an error and the line closed."""
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 class ProtocolError(AdvisorError):
     """A request that is not a line of protocol version 1."""
 
@@ -39,7 +42,7 @@ def parse_request_line(line: bytes) -> dict[str, object]:
 
 def answer_line(answer: dict[str, object]) -> bytes:
     """Return an answer as one line."""
-    return json.dumps({"v": VERSION, **answer}, separators=(",", ":")).encode() + b"\n"
+    return _encode({"v": VERSION, **answer}).encode() + b"\n"
 
 
 def call(path: Path, request: dict[str, object], timeout_s: float = 5.0) -> dict[str, object]:

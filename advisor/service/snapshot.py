@@ -7,16 +7,17 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from advisor.core.inventory import Inventory
-from advisor.core.option import Option
+from advisor.core.option import Row, unpack_rows
 from advisor.core.policy import PolicySet
 from advisor.core.recognise import ApplicationRule
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 
-_DECODED = 2048
-"""Models whose options are kept decoded; the others stay packed (68 bytes an option)."""
+_DECODED = 1024
+"""Models whose options are kept decoded; the others stay packed (100 bytes an option)."""
 
 
 @dataclass(slots=True)
@@ -29,8 +30,10 @@ class Snapshot:
     default_node_types: dict[str, str] = field(default_factory=dict)
     models: dict[int, StoredModel] = field(default_factory=dict)
     training: frozenset[tuple[str, str]] = frozenset()
+    choices: dict[object, Any] = field(default_factory=dict)
+    """Choices already made from this snapshot; see choice.py."""
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
-    _decoded: OrderedDict[int, tuple[str, tuple[Option, ...]]] = field(default_factory=OrderedDict)
+    _decoded: OrderedDict[int, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
 
     def index(self) -> None:
         """Rebuild the index after ``models`` changed."""
@@ -56,17 +59,17 @@ class Snapshot:
                 found[model.node_type] = model
         return found
 
-    def options(self, model: StoredModel) -> tuple[Option, ...]:
+    def rows(self, model: StoredModel) -> list[Row]:
         """Return a model's options, decoded once while it is in use."""
         held = self._decoded.get(model.id)
         if held is not None and held[0] == model.updated_at:
             self._decoded.move_to_end(model.id)
             return held[1]
-        options = model.options()
-        self._decoded[model.id] = (model.updated_at, options)
+        rows = unpack_rows(model.options_blob)
+        self._decoded[model.id] = (model.updated_at, rows)
         if len(self._decoded) > _DECODED:
             self._decoded.popitem(last=False)
-        return options
+        return rows
 
 
 class Source:

@@ -1,0 +1,114 @@
+"""Choose for one job among its models' options, and remember the choice.
+
+The same job is submitted again and again: a choice depends on the models, the policy and what
+bounds the job, so it is kept until the snapshot is replaced.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.core.decision import Alternative
+from advisor.core.feasible import Constraints, explain, feasible_rows
+from advisor.core.option import Row
+from advisor.core.reasons import Reason, reason
+from advisor.core.select import Candidate, select, weigh
+from advisor.core.settings import Pin
+from advisor.service.snapshot import Snapshot
+from advisor.store.records import StoredModel
+
+_REMEMBERED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The option to take (None: none), what else was weighed, and why."""
+
+    chosen: Alternative | None
+    alternatives: tuple[Alternative, ...]
+    reasons: tuple[Reason, ...]
+    pinned: bool = False
+
+
+def choose(
+    snapshot: Snapshot,
+    models: Mapping[str, StoredModel],
+    model: StoredModel,
+    baseline: Row,
+    constraints: Constraints,
+    pin: Pin | None,
+) -> Choice:
+    """Return the choice among the options of all ``models``; ``model`` is the baseline's."""
+    request = constraints.request
+    key = (
+        *(m.id for m in models.values()),
+        constraints.baseline,
+        constraints.policy,
+        constraints.partition,
+        constraints.ranks_free,
+        constraints.threads_kept,
+        constraints.freq_cap_khz,
+        request.explicit,
+        request.time_limit_s,
+        request.memory_per_node_mb,
+        request.memory_per_cpu_mb,
+        request.exclusive,
+        pin,
+    )
+    choice = snapshot.choices.get(key)
+    if choice is None:
+        choice = _choose(snapshot, models, model, baseline, constraints, pin)
+        if len(snapshot.choices) >= _REMEMBERED:
+            snapshot.choices.clear()
+        snapshot.choices[key] = choice
+    return choice
+
+
+def _choose(
+    snapshot: Snapshot,
+    models: Mapping[str, StoredModel],
+    model: StoredModel,
+    baseline: Row,
+    constraints: Constraints,
+    pin: Pin | None,
+) -> Choice:
+    others: list[Candidate] = []
+    dropped: Counter[str] = Counter()
+    for other in models.values():
+        if other.state == "suspended" or other.energy_quality != model.energy_quality:
+            continue
+        rows, why = feasible_rows(other.node_type, snapshot.rows(other), constraints)
+        dropped.update(why)
+        point = baseline[:4] if other is model else None
+        others += [(other.node_type, r) for r in rows if r[:4] != point]
+    reasons = explain(dropped)
+    if pin is not None:
+        pinned = _pinned(pin, others, baseline, constraints)
+        if pinned.pinned:
+            return pinned
+        reasons += pinned.reasons
+    selection = select(others, baseline, constraints.policy)
+    return Choice(
+        selection.chosen.alternative() if selection.chosen else None,
+        tuple(w.alternative() for w in selection.alternatives),
+        (*reasons, *selection.reasons),
+    )
+
+
+def _pinned(
+    pin: Pin, candidates: list[Candidate], baseline: Row, constraints: Constraints
+) -> Choice:
+    """Return what the user pinned; a pin need not save anything, but must be possible."""
+    if pin.problems:
+        return Choice(None, (), (reason("pin-impossible", ", ".join(pin.problems)),))
+    if pin.fits(constraints.baseline):
+        return Choice(None, (), (reason("pinned"),), True)
+    fitting = [c for c in candidates if pin.fits(c[1].configuration(c[0]))]
+    if not fitting:
+        why = "it is not among the options left for this job"
+        return Choice(None, (), (reason("pin-impossible", why),))
+    weighed = [weigh(c, baseline, constraints.policy.goal) for c in fitting]
+    best = min(weighed, key=lambda w: w.score)
+    return Choice(best.alternative(), (), (reason("pinned"),), True)

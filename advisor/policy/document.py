@@ -19,6 +19,10 @@ MAX_VALUES = 50_000
 
 _MERGE = "tag:yaml.org,2002:merge"
 _NULL = "tag:yaml.org,2002:null"
+_TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}"
+    for name in ("str", "null", "bool", "int", "float", "timestamp", "value", "merge", "map", "seq")
+)
 _SYNTAX_HINTS = (
     ("mapping values are not allowed", "check the indentation; a value with ': ' needs quotes"),
     ("could not find expected ':'", "write 'key: value', with a blank after the colon"),
@@ -106,6 +110,11 @@ class _Builder:
         if self.values > MAX_VALUES:
             raise _TooLargeError
         self.document.lines.setdefault(path, node.start_mark.line + 1)
+        if node.tag not in _TAGS:
+            tag = node.tag.removeprefix("tag:yaml.org,2002:")
+            line = node.start_mark.line + 1
+            hint = "remove it, or quote the value"
+            self.document.report(path, f"the tag {tag!r} means nothing here", line=line, hint=hint)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         if id(node) in self.open:
@@ -187,7 +196,8 @@ def _syntax_problems(error: yaml.YAMLError, text: str, path: str) -> list[Proble
     ]
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
-        if "end of stream" in (error.problem or "") and error.context_mark:
+        far = ("end of stream", "stream end", "could not find expected")
+        if error.context_mark and any(words in (error.problem or "") for words in far):
             mark = error.context_mark
         line = mark.line + 1 if mark else 0
         message = (error.problem or error.context or "").removeprefix("but ")

@@ -1,0 +1,52 @@
+# Two commands do everything: `make demo` and `make test`.
+VENV   ?= .venv
+PYTHON ?= python3
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help setup demo demo-slurm test test-all lint bench schema slurm-packages clean
+
+help:
+	@echo "make demo        measure a real kernel here, fit it, advise a job, run it (under 2 minutes)"
+	@echo "make demo-slurm  the same on a real Slurm cluster on this machine (root, Debian)"
+	@echo "make test        set up, lint, type-check and run all tests"
+	@echo "make bench       print the benchmarks' ratios"
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "setting up $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "on Debian: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: setup
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo.py
+
+demo-slurm: setup slurm-packages
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo_slurm.py
+
+test: setup lint slurm-packages
+	@$(BIN)/python -m pytest -rs
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+bench: setup
+	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+schema: setup
+	@$(BIN)/python -m advisor.store.schema > db/schema.sql
+	@$(BIN)/python -m advisor.policy.jsonschema policy > config/policy.schema.json
+	@$(BIN)/python -m advisor.policy.jsonschema site > config/site.schema.json
+
+# Debian's Slurm, for the tests on a real cluster; elsewhere those tests say why they are skipped.
+slurm-packages:
+	@sh tests/slurm/packages.sh
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

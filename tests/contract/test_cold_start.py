@@ -1,0 +1,62 @@
+"""The command line and the daemon's decide path start without the heavy libraries."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = (
+    "numpy", "pandas", "yaml", "pydantic", "sqlite_utils", "textual", "scipy", "statsmodels",
+    "patsy", "rich", "shapely", "matplotlib",
+)  # fmt: skip
+
+
+def loaded_after(code: str) -> list[str]:
+    program = f"{code}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    modules = {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+    return sorted(modules & set(HEAVY))
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import contextlib, io\nfrom advisor.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "    main(['--help'])"
+    )
+    assert loaded_after(code) == []
+
+
+def test_a_decision_loads_nothing_heavy(tmp_path: Path) -> None:
+    from advisor.store.writer import Writer
+
+    Writer(tmp_path / "advisor.db").close()
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\nsrun ./app\n")
+    code = (
+        "from pathlib import Path\nfrom advisor.service import server, spool\n"
+        "from advisor.service.handlers import Handlers\nfrom advisor.service.peer import Peer\n"
+        "from advisor.service.snapshot import Source\n"
+        f"handlers = Handlers(Source(Path({str(tmp_path / 'advisor.db')!r})))\n"
+        "handlers.refresh()\n"
+        "answer = handlers.handle({'v': 1, 'op': 'decide', 'scheduler': 'slurm',\n"
+        "    'script': 'srun ./app', 'options': {}}, Peer(1, 0, 0))\n"
+        "assert answer['rewrite'] == {}"
+    )
+    assert loaded_after(code) == []
+
+
+@pytest.mark.parametrize("verb", ["explain", "why", "serve", "on", "policy", "import"])
+def test_a_verbs_help_loads_nothing_heavy(verb: str) -> None:
+    code = (
+        "import contextlib, io\nfrom advisor.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        f"    main([{verb!r}, '--help'])"
+    )
+    assert loaded_after(code) == []

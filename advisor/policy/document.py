@@ -16,6 +16,7 @@ from advisor.policy.problems import Path, Problem, key_text
 MAX_BYTES = 1_000_000
 MAX_VALUES = 50_000
 """Values after aliases are resolved: more is an alias bomb, not a configuration."""
+MAX_DEPTH = 20
 
 _MERGE = "tag:yaml.org,2002:merge"
 _NULL = "tag:yaml.org,2002:null"
@@ -101,14 +102,16 @@ class _Builder:
     def build(self, node: yaml.Node) -> None:
         try:
             self.document.data = self._value(node, ())
-        except _TooLargeError:
+        except _TooLargeError as error:
             self.document.data = None
-            self.document.report((), f"the aliases expand to more than {MAX_VALUES} values")
+            self.document.report((), str(error))
 
     def _value(self, node: yaml.Node, path: Path) -> object:
         self.values += 1
         if self.values > MAX_VALUES:
-            raise _TooLargeError
+            raise _TooLargeError(f"the aliases expand to more than {MAX_VALUES} values")
+        if len(path) > MAX_DEPTH:
+            raise _TooLargeError("nested too deeply")
         self.document.lines.setdefault(path, node.start_mark.line + 1)
         if node.tag not in _TAGS:
             tag = node.tag.removeprefix("tag:yaml.org,2002:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -44,6 +45,12 @@ def test_the_example_says_the_built_in_defaults() -> None:
     assert policies.base == Policy()
     assert [r.match for r in policies.rules] == [{"partition": ("debug",)}]
     assert set(yaml.safe_load(text)) == {"version", "rules", *core.POLICY_KEYS}
+
+
+def test_the_commented_rules_of_the_example_are_good_too() -> None:
+    text = share("config/policy.yaml").read_text()
+    text = re.sub(r"^#((?:  +)?(?:- )?[a-z_]+:( .*)?)$", r"\1", text, flags=re.MULTILINE)
+    assert len(good(text).rules) == 3
 
 
 def test_what_is_compiled_holds_for_jobs() -> None:

@@ -57,6 +57,7 @@ def feasible_rows(
         return [], Counter({why: len(rows)})
     kind = x.inventory.node_types[node_type]
     limit = x.request.time_limit_s or math.inf
+    top = max((row[3] for row in rows), default=0)
     shapes: dict[tuple[int, int, int], str] = {}
     frequencies: dict[int, str] = {}
     kept: list[Row] = []
@@ -69,9 +70,7 @@ def feasible_rows(
         freq = row[3]
         why_freq = frequencies.get(freq)
         if why_freq is None:
-            why_freq = frequencies[freq] = _frequency_obstacle(
-                row.configuration(node_type), x, kind
-            )
+            why_freq = frequencies[freq] = _frequency_obstacle(freq, x, kind, top)
         if why_shape or why_freq:
             dropped[why_shape or why_freq] += 1
         elif row.time_hi_s > limit:
@@ -121,18 +120,19 @@ def _shape_obstacle(new: Configuration, x: Constraints, node_type: NodeType) -> 
     return "" if _fits(new, x, node_type) else "no-room"
 
 
-def _frequency_obstacle(new: Configuration, x: Constraints, node_type: NodeType) -> str:
-    reference = x.baseline.freq_khz
-    if new.node_type != x.baseline.node_type and not x.freq_cap_khz:
-        steps = node_type.freq_khz
-        reference = node_type.default_freq_khz or (steps[-1] if steps else new.freq_khz)
-    if new.freq_khz == reference or not new.freq_khz:
+def _frequency_obstacle(freq: int, x: Constraints, node_type: NodeType, top: int) -> str:
+    """Return what rules out a frequency; ``top``, the model's highest, stands for no cap."""
+    if x.freq_cap_khz or node_type.name == x.baseline.node_type:
+        reference = x.baseline.freq_khz
+    else:
+        reference = node_type.default_freq_khz or top
+    if freq == reference:
         return ""
     if not node_type.freq_khz:
-        return f"no-frequency-steps:{node_type.name}"
-    if new.freq_khz not in node_type.freq_khz:
-        return f"not-in-inventory:{new.freq_khz} kHz on {node_type.name}"
-    rule, lower = x.policy.axes.frequency, new.freq_khz < reference
+        return "" if freq == top else f"no-frequency-steps:{node_type.name}"
+    if freq not in node_type.freq_khz:
+        return f"not-in-inventory:{freq} kHz on {node_type.name}"
+    rule, lower = x.policy.axes.frequency, freq < reference
     if not _may_change(rule, "frequency" in x.request.explicit, lower=lower):
         return _who("frequency", rule)
     return ""

@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from statistics import NormalDist
 
 from advisor.core.configuration import Configuration
@@ -33,6 +32,9 @@ WEIGHTS: dict[Goal, float] = {
 }
 TIE = 0.01
 """Options whose score differs by less than this (1 %) are equal; ``resources`` decides."""
+
+NEAR = 0.15
+"""A baseline off the model's grid by no more than this (15 %) is taken from its neighbour."""
 
 _SHOWN = 6
 
@@ -193,8 +195,8 @@ def find_row(
 ) -> tuple[Row | None, bool]:
     """Return the row at (or nearest to) a point and whether it is exactly there.
 
-    Nearest means: same nodes and ranks, threads within one step of the grid, frequency likewise;
-    anything farther returns None, since a baseline must not be guessed. ``freq_khz`` 0 means no
+    Nearest means: same nodes and ranks, threads and frequency within :data:`NEAR`; anything
+    farther returns None, since a baseline must not be guessed. ``freq_khz`` 0 means no
     cap: the grid's highest frequency.
     """
     point = (nodes, ranks, threads, freq_khz)
@@ -212,12 +214,6 @@ def find_row(
 
 
 def _nearest(values: Sequence[int], wanted: int) -> int | None:
-    if not values:
-        return None
-    nearest = min(values, key=lambda v: abs(v - wanted))
-    if nearest == wanted:
-        return nearest
-    if len(values) == 1:
-        return None
-    step = max(b - a for a, b in pairwise(values))
-    return nearest if abs(nearest - wanted) <= step else None
+    nearest = min(values, key=lambda v: abs(v - wanted), default=None)
+    near = nearest is not None and abs(nearest - wanted) <= NEAR * max(nearest, wanted)
+    return nearest if near else None

@@ -184,7 +184,7 @@ def render(
         rewrite["cpus-per-task"] = threads
         environment["OMP_NUM_THREADS"] = threads
         environment["SRUN_CPUS_PER_TASK"] = threads
-    if chosen.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
+    if node_type.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
         rewrite["cpu-freq"] = f"{node_type.freq_khz[0]}-{chosen.freq_khz}"
     return rewrite, environment
 

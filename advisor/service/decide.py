@@ -105,7 +105,7 @@ def _understand(case: _Case) -> None:
         request.script,
         job_name=request.job_name,
         script_arguments=arguments,
-        command=request.command if request.script is None else (),
+        command=request.command if request.kind == "run" else (),
         stated={k: v for k, v in case.settings.values.items() if k in ("application", "workload")},
         rules=snapshot.rules,
     )
@@ -138,7 +138,7 @@ def _understand(case: _Case) -> None:
     if not case.application:
         if request.kind == "allocate":
             raise _stop(case, "interactive", "salloc")
-        if request.script is None and not request.command:
+        if request.script is None and request.kind == "batch":
             raise _stop(case, "no-script")
         raise _stop(case, "unrecognised")
 

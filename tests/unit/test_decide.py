@@ -1,0 +1,372 @@
+"""Decisions over a real store: what is rewritten, what is left alone, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
+from advisor.core.inventory import NodeType
+from advisor.core.option import Option
+from advisor.core.stamp import make_stamp, read_stamp
+from advisor.schedulers.slurm_options import parse_request, read_arguments, read_directives
+from advisor.service.decide import decide
+from advisor.service.snapshot import Snapshot, Source
+from advisor.store.writer import Writer
+
+FREQS = tuple(range(1_200_000, 2_300_000, 100_000))
+BDW = NodeType(
+    "bdw", feature="broadwell", partitions=("batch", "mixed"), sockets=2, cores=28,
+    memory_mb=64_000, freq_khz=FREQS, default_freq_khz=2_200_000,
+    nodes=("bdw1", "bdw2", "bdw3", "bdw4"), default_partition="batch",
+)  # fmt: skip
+SKL = NodeType(
+    "skl", feature="skylake", partitions=("mixed",), sockets=2, cores=40, memory_mb=96_000,
+    nodes=("skl1", "skl2"), weight=10,
+)  # fmt: skip
+SCRIPT = "#!/bin/bash\nsrun ./stencil\n"
+
+
+def response(node_type: str, nodes: int, ranks: int, threads: int, freq: int) -> Option:
+    """A memory-bound application: threads saturate at 20, frequency hardly matters."""
+    time_s = 100 * (20 / min(threads, 20)) * (2.2e6 / freq) ** 0.2 / nodes
+    energy = nodes * time_s * (90 + threads * (1.5 + 3 * (freq / 2.2e6) ** 3))
+    if node_type == "skl":
+        time_s, energy = time_s * 0.9, energy * 0.6
+    c = Configuration(node_type, nodes, ranks, threads, freq)
+    return Option(
+        c, time_s, time_s * 0.995, time_s * 1.005, energy, energy * 0.995, energy * 1.005,
+        measured=True, confirmed=True, in_zone=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def store(store_path: Path) -> Iterator[Writer]:
+    with Writer(store_path) as writer:
+        writer.save_node_types([BDW, SKL], source="test")
+        policy(writer)
+        model(writer, "bdw", [response("bdw", n, 1, t, f)
+                              for n in (1, 2) for t in range(4, 29, 4) for f in FREQS])  # fmt: skip
+        yield writer
+
+
+def policy(writer: Writer, **settings: Any) -> None:
+    rules = settings.pop("rules", [])
+    base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, **settings}
+    writer.apply_config(
+        "policy", path="p.yaml", text=repr(settings), compiled={"base": base, "rules": rules},
+        by="test",
+    )  # fmt: skip
+
+
+def model(
+    writer: Writer, node_type: str, options: list[Option], application: str = "stencil",
+    workload: str = "default", **key: str,
+) -> int:  # fmt: skip
+    settings = {"scope": "all", "owner": "", "energy_quality": "measured", **key}
+    return writer.save_model(
+        application, workload, node_type, name="bspline", n_train=12, stats={}, options=options,
+        **settings,  # type: ignore[arg-type]
+    ).id  # fmt: skip
+
+
+def snapshot(writer: Writer) -> Snapshot:
+    source = Source(Path(writer.path))
+    source.refresh()
+    source.close()
+    return source.snapshot
+
+
+def ask(
+    writer: Writer,
+    arguments: str = "-N1 --exclusive",
+    script: str | None = SCRIPT,
+    *,
+    chance: Callable[[], float] = lambda: 1.0,
+    choices: dict[str, Any] | None = None,
+    user: str = "ada",
+    **payload: Any,
+) -> Decision:
+    options = (read_directives(script) if script else {}) | read_arguments(arguments.split())
+    request = parse_request(
+        {"type": "sbatch", "options": options, "script": script, "script_path": "/home/job.sh",
+         "argv": ["/home/job.sh"], **payload},
+        user=user, uid=1000, choices=choices or {},
+    )  # fmt: skip
+    return decide(request, snapshot(writer), chance=chance)
+
+
+def codes(decision: Decision) -> set[str]:
+    return {r.code for r in decision.reasons}
+
+
+def test_a_known_application_is_rewritten(store: Writer) -> None:
+    decision = ask(store)
+    assert decision.rewrite["cpus-per-task"] == "20"
+    low, high = decision.rewrite["cpu-freq"].split("-")
+    assert int(low) == 1_200_000
+    assert int(high) in FREQS
+    assert decision.environment == {"OMP_NUM_THREADS": "20", "SRUN_CPUS_PER_TASK": "20"}
+    assert decision.baseline == Configuration("bdw", 1, 1, 28, 2_200_000)
+    assert "stencil" in decision.message and "ADVISOR=off" in decision.message
+    assert decision.chosen is not None
+    assert decision.chosen.energy.change < -0.1
+    assert decision.chosen.time.hi <= 0.06
+
+
+@pytest.mark.parametrize(
+    ("arguments", "script", "kept", "code"),
+    [
+        ("-N1 -c 28", SCRIPT, "cpus-per-task", "user-set"),
+        ("-N1 --exclusive", "export OMP_NUM_THREADS=28\nsrun ./stencil", "cpus-per-task",
+         "threads-own"),
+        ("-N1 --exclusive", "srun -c 28 ./stencil", "cpus-per-task", "threads-own"),
+        ("-N1 --exclusive --export=NONE", SCRIPT, "cpus-per-task", "threads-own"),
+    ],
+)  # fmt: skip
+def test_what_the_user_fixed_is_kept(
+    store: Writer, arguments: str, script: str, kept: str, code: str
+) -> None:
+    decision = ask(store, arguments, script)
+    assert kept not in decision.rewrite
+    assert "cpu-freq" in decision.rewrite
+    assert code in codes(decision)
+
+
+def test_an_explicit_frequency_is_a_cap_that_may_be_lowered_never_raised(store: Writer) -> None:
+    decision = ask(store, "-N1 --exclusive --cpu-freq=1200000-1800000")
+    if "cpu-freq" in decision.rewrite:
+        assert int(decision.rewrite["cpu-freq"].split("-")[1]) < 1_800_000
+    assert decision.baseline is not None
+    assert decision.baseline.freq_khz == 1_800_000
+    policy(store, axes={"frequency": "fill"})
+    assert "cpu-freq" not in ask(store, "-N1 --exclusive --cpu-freq=1200000-1800000").rewrite
+
+
+def test_fewer_cores_need_memory_that_is_not_per_core(store: Writer) -> None:
+    script = "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun ./stencil"
+    environment = {"OMP_NUM_THREADS": "28"}
+    shared = ask(store, "-N1", script, env=environment)
+    assert "cpus-per-task" not in shared.rewrite
+    assert any("memory" in r.text for r in shared.reasons)
+    assert "cpus-per-task" in ask(store, "-N1 --mem=2G", script, env=environment).rewrite
+
+
+def test_a_baseline_far_off_the_grid_is_not_guessed(store: Writer) -> None:
+    decision = ask(store, "-N1 -n1")
+    assert "baseline-outside-model" in codes(decision)
+    near = ask(store, "-N1 -n1 -c 26")
+    assert "baseline-nearest" in codes(near)
+
+
+@pytest.mark.parametrize(
+    ("payload", "code"),
+    [
+        ({"env": {"ADVISOR": "off"}}, "opted-out"),
+        ({"env": {"ADVISOR_MODE": "off"}}, "opted-out"),
+        ({"script": "#ADVISOR off\nsrun ./stencil"}, "opted-out"),
+        ({"choices": {"off": True}}, "opted-out"),
+        ({"choices": {"workloads": {"stencil/*": {"off": True}}}}, "opted-out"),
+        ({"script": "srun ./unknown"}, "no-model"),
+        ({"script": "cd /tmp"}, "unrecognised"),
+        ({"script": None}, "no-script"),
+        ({"type": "salloc", "script": None, "argv": []}, "interactive"),
+        ({"het": True}, "het-job"),
+        ({"script": "#SBATCH hetjob\nsrun ./stencil"}, "het-job"),
+        ({"env": {"ADVISOR_MODE": "observe"}}, "mode-observe"),
+        ({"env": {"ADVISOR_MODE": "advise"}}, "mode-advise"),
+        ({"arguments": "-N1 --exclusive -t 1"}, "time-limit"),
+        ({"arguments": "-N1 --exclusive --constraint=a&b"}, "no-baseline"),
+        ({"arguments": "-N1 --exclusive -p nowhere"}, "no-baseline"),
+        ({"arguments": "-N 4 --exclusive"}, "baseline-outside-model"),
+        ({"chance": lambda: 0.0}, "chosen"),
+    ],
+)
+def test_jobs_left_alone_say_why(store: Writer, payload: dict[str, Any], code: str) -> None:
+    decision = ask(store, **payload)
+    assert code in codes(decision)
+    if code != "chosen":
+        assert not decision.rewrite
+        assert not decision.environment
+
+
+def test_holdout_is_drawn_and_recorded(store: Writer) -> None:
+    policy(store, holdout=0.5)
+    held = ask(store, chance=lambda: 0.4)
+    assert held.holdout and not held.rewrite and "holdout" in codes(held)
+    assert held.chosen is not None
+    assert ask(store, chance=lambda: 0.6).rewrite
+
+
+def test_the_time_limit_is_respected_and_never_touched(store: Writer) -> None:
+    generous = ask(store, "-N1 --exclusive -t 10")
+    assert generous.rewrite and "time" not in generous.rewrite
+    tight = ask(store, "-N1 --exclusive -t 1:41")
+    assert tight.chosen is None or tight.chosen.time_s * 1.005 <= 101
+    assert "time-limit" in codes(tight)
+
+
+def test_no_steps_in_the_inventory_no_frequency_in_the_job(store: Writer) -> None:
+    store.save_node_types([replace(BDW, freq_khz=(), default_freq_khz=0)], source="test")
+    decision = ask(store)
+    assert "cpu-freq" not in decision.rewrite
+    assert decision.rewrite["cpus-per-task"] == "20"
+    assert "no-frequency-steps" in codes(decision)
+
+
+def test_a_node_type_that_is_gone_is_never_written(store: Writer) -> None:
+    model(store, "skl", [response("skl", 1, 1, t, 2_000_000) for t in range(4, 29, 4)])
+    moved = ask(store, "-N1 --exclusive -p mixed")
+    assert moved.rewrite["constraint"] == "skylake"
+    store.save_node_types([BDW], source="test", replace=True)
+    stays = ask(store, "-N1 --exclusive -p mixed")
+    assert "constraint" not in stays.rewrite
+    assert "not-in-inventory" in codes(stays)
+
+
+def test_a_constraint_by_the_user_keeps_the_node_type(store: Writer) -> None:
+    model(store, "skl", [response("skl", 1, 1, t, 2_000_000) for t in range(4, 29, 4)])
+    decision = ask(store, "-N1 --exclusive -p mixed -C broadwell")
+    assert "constraint" not in decision.rewrite
+    assert "user-set" in codes(decision)
+
+
+def test_in_a_mixed_partition_the_node_type_is_pinned(store: Writer) -> None:
+    decision = ask(store, "-N1 --exclusive -p mixed")
+    assert decision.rewrite["constraint"] == "broadwell"
+
+
+def test_suspended_models_change_nothing(store: Writer) -> None:
+    store.set_model_state(1, "suspended", "jobs 7 and 8 were slower than promised")
+    decision = ask(store)
+    assert not decision.rewrite
+    assert "suspended" in codes(decision)
+    assert "jobs 7 and 8" in decision.reasons[-1].text
+
+
+def test_another_users_runs_advise_nobody_else(store: Writer) -> None:
+    fake = [response("bdw", 1, 1, t, 1_200_000) for t in (4, 28)]
+    model(store, "bdw", fake, scope="own", owner="mallory")
+    assert ask(store, user="ada").rewrite["cpus-per-task"] == "20"
+    assert ask(store, user="ada").model_id == 1
+    assert ask(store, user="mallory").model_id == 2
+
+
+def test_account_models_reach_the_account_only(store: Writer) -> None:
+    mine = [response("bdw", 1, 1, t, f) for t in (16, 28) for f in FREQS]
+    number = model(store, "bdw", mine, scope="account", owner="proj")
+    assert ask(store, "-N1 --exclusive -A proj").model_id == number
+    assert ask(store, "-N1 --exclusive -A other").model_id == 1
+
+
+def test_unknown_workloads_fall_back_to_default_or_not(store: Writer) -> None:
+    script = "srun ./stencil --size 9"
+    decision = ask(store, script=script)
+    assert decision.rewrite and "workload-fallback" in codes(decision)
+    policy(store, unknown_workload="skip")
+    assert "no-model" in codes(ask(store, script=script))
+
+
+def test_estimated_energy_only_advises_unless_the_site_says_otherwise(store: Writer) -> None:
+    options = [response("bdw", 1, 1, t, f) for t in (20, 28) for f in FREQS]
+    model(store, "bdw", options, energy_quality="estimated")
+    decision = ask(store)
+    assert not decision.rewrite and {"energy-estimated", "mode-advise"} <= codes(decision)
+    assert "(estimated)" in decision.message
+    policy(store, estimated_energy="apply")
+    assert ask(store).rewrite
+
+
+def test_a_pin_is_taken_even_where_the_site_only_advises(store: Writer) -> None:
+    policy(store, mode="advise")
+    pin = {"threads_per_node": 12, "freq_khz": 1_500_000}
+    choices = {"version": 1, "workloads": {"stencil/default": {"pin": pin}}}
+    decision = ask(store, choices=choices)
+    assert decision.rewrite == {"cpus-per-task": "12", "cpu-freq": "1200000-1500000"}
+    assert "pinned" in codes(decision)
+    impossible = {"workloads": {"stencil/default": {"pin": {"freq_khz": 9}}}}
+    assert "pin-impossible" in codes(ask(store, choices=impossible))
+    nonsense = {"workloads": {"stencil/default": {"pin": {"freq_khz": "fast"}}}}
+    assert "pin-impossible" in codes(ask(store, choices=nonsense))
+
+
+def test_users_may_be_stricter_and_laxer_only_within_limits(store: Writer) -> None:
+    policy(store, user_limits={"mode": "apply", "max_slowdown": 0.1})
+    strict = ask(store, env={"ADVISOR_MAX_SLOWDOWN": "0%"})
+    assert strict.policy.max_slowdown == 0
+    lax = ask(store, env={"ADVISOR_MAX_SLOWDOWN": "50%"})
+    assert lax.policy.max_slowdown == 0.05
+    assert "setting-refused" in codes(lax)
+    bad = ask(store, env={"ADVISOR_GOAL": "speed", "ADVISOR_MODE": "yes"})
+    assert [r.code for r in bad.reasons].count("setting-refused") == 2
+    policy(store, mode="off")
+    assert "mode-off" in codes(ask(store, env={"ADVISOR_MODE": "apply"}))
+
+
+def test_rules_match_the_job(store: Writer) -> None:
+    rule = {"match": {"partition": ["batch"], "user": ["ada"]}, "set": {"mode": "off"}}
+    policy(store, rules=[rule])
+    assert "mode-off" in codes(ask(store))
+    assert ask(store, user="bob").rewrite
+
+
+def test_a_missing_model_says_how_to_get_one(store: Writer) -> None:
+    decision = ask(store, script="srun ./fresh")
+    assert {"no-model", "training-ask"} <= codes(decision)
+    assert "advisor train /home/job.sh" in decision.message
+    policy(store, training={"mode": "off"})
+    assert ask(store, script="srun ./fresh").message == ""
+
+
+@pytest.mark.parametrize("options", [{"nodes": "two"}, {"time": "soon"}, {"mem": "lots"}])
+def test_options_that_make_no_sense_are_named(options: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        parse_request({"options": options}, user="a", uid=1, choices={})
+
+
+def test_a_stamp_brings_the_decision_back(store: Writer) -> None:
+    decision = ask(store)
+    record = read_stamp("site comment " + make_stamp(decision) + " more")
+    full = decision.to_dict()
+    assert record is not None
+    for key in ("decision", "application", "workload", "reasons", "chosen", "model_id", "mode"):
+        assert record[key] == full[key]
+    assert record["changed"] is True
+    assert record["predicted"]["time_pct"] == full["predicted"]["time_pct"]  # type: ignore[index]
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_reading_a_stamp(text: str) -> None:
+    read_stamp(text)
+    read_stamp("advisor:{" + text)
+    read_stamp('advisor:{"v":1,"id":"0123456789abcdef","base":' + text)
+
+
+OPTION_TEXT = st.dictionaries(
+    st.sampled_from(["nodes", "ntasks", "cpus-per-task", "time", "mem", "cpu-freq", "constraint",
+                     "exclusive", "partition", "nodelist", "export", "wrap", "array"]),
+    st.text(max_size=12),
+)  # fmt: skip
+
+
+@given(OPTION_TEXT, st.text(max_size=60), st.dictionaries(st.text(max_size=8), st.text(max_size=8)))
+def test_no_request_breaks_the_decision(
+    options: dict[str, str], script: str, environment: dict[str, str]
+) -> None:
+    payload = {"options": options, "script": script, "env": environment}
+    try:
+        request = parse_request(payload, user="a", uid=1, choices={})
+    except ValueError as error:
+        assert str(error).startswith("--")
+        return
+    decision = decide(request, Snapshot())
+    assert not decision.rewrite
+    assert decision.reasons
+    assert read_stamp(make_stamp(decision)) is not None

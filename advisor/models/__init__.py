@@ -1,0 +1,1 @@
+"""Response models: which runs to make, fitting them, and judging the fit."""

@@ -1,0 +1,102 @@
+"""What every response model offers, so that commands and plug-ins need know no more."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.core.configuration import Configuration
+from advisor.errors import InputError
+
+Matrix = NDArray[np.float64]
+"""Configurations as rows of [nodes, threads_per_node, freq_khz]."""
+Vector = NDArray[np.float64]
+
+AXES = ("nodes", "threads", "frequency")
+"""The columns of a matrix of configurations, as notes name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOption:
+    """One setting of a model; a tuple of these drives the command line and its checks."""
+
+    name: str
+    type: type[int] | type[float]
+    default: int | float
+    help: str
+    minimum: float
+    maximum: float
+
+    def parse(self, value: object) -> int | float:
+        """Return a value of the option's type within its range, else raise InputError."""
+        try:
+            number = self.type(str(value))
+        except ValueError:
+            kind = "a whole number" if self.type is int else "a number"
+            raise InputError(f"{self.name}: {value!r} is not {kind}") from None
+        if not self.minimum <= number <= self.maximum:
+            raise InputError(
+                f"{self.name}: {number} is out of range",
+                hint=f"from {self.minimum:g} to {self.maximum:g}",
+            )
+        return number
+
+
+class Model(Protocol):
+    """A response over configurations, fitted to runs.
+
+    Made as ``cls(bounds=..., **options)``: ``bounds`` (2, 3) are the least and greatest value of
+    each axis that will be asked for, ``options`` are values of ``OPTIONS`` by name. ``fit`` takes
+    x (n, 3) and positive y (n,); ``predict`` returns positive finite values for any x.
+    """
+
+    NAME: ClassVar[str]
+    DESCRIPTION: ClassVar[str]
+    OPTIONS: ClassVar[tuple[ModelOption, ...]]
+
+    notes: list[str]
+    """What a person should know about the fit: axes that dropped out, terms that were cut."""
+
+    def __init__(self, *, bounds: Matrix | None = None, **options: Any) -> None: ...
+
+    def fit(self, x: Matrix, y: Vector) -> None:
+        """Fit to n runs."""
+
+    def predict(self, x: Matrix) -> Vector:
+        """Predict the response."""
+
+
+def matrix(configurations: Sequence[Configuration]) -> Matrix:
+    """Return configurations as a matrix (n, 3)."""
+    rows = [(c.nodes, c.threads_per_node, c.freq_khz) for c in configurations]
+    return np.array(rows, dtype=np.float64).reshape(-1, 3)
+
+
+def least_squares(design: Matrix, response: Vector) -> Vector:
+    """Return the smallest coefficients that fit best, by ordinary least squares (pseudo-inverse).
+
+    A design of fewer runs than columns is meant: statsmodels' warning of it is kept quiet.
+    """
+    from statsmodels.regression.linear_model import OLS
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = OLS(response, design).fit(method="pinv")
+    return np.asarray(fitted.params, dtype=np.float64)
+
+
+def parse_options(
+    name: str, known: Sequence[ModelOption], given: Mapping[str, object]
+) -> dict[str, int | float]:
+    """Return every option of a model with its value; InputError names an unknown or bad one."""
+    by_name = {o.name: o for o in known}
+    for key in given:
+        if key not in by_name:
+            allowed = ", ".join(by_name) or "none"
+            raise InputError(f"model {name} has no option {key!r}", hint=f"it has: {allowed}")
+    return {o.name: o.parse(given.get(o.name, o.default)) for o in known}

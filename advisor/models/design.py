@@ -1,0 +1,203 @@
+"""Which runs to make: training designs out of a search space (Endrei 2019, section 4.3.2).
+
+Uniform is the one to use: in the thesis it fits best with the fewest runs. It gives more points to
+threads than to frequency, leaves the lowest thread counts out (they are never near the front),
+and looks more closely at high frequencies. The other two are for comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from scipy.stats import qmc
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.errors import InputError
+
+_T = TypeVar("_T")
+_LOWEST = 2 / 11
+"""Lowest thread count run, as a share of the highest: 8 of 44 in the thesis."""
+_BEND = math.log(0.3) / math.log(0.5)
+"""Bends frequency steps towards the top: the middle of three lies at 70 % of the range."""
+_RUNS_PER_NODE_COUNT = 12
+_THREADS_PER_FREQUENCY = 4 / 3
+
+
+def uniform(
+    space: SearchSpace, samples: int = 12, must_include: Configuration | None = None
+) -> list[Configuration]:
+    """Return ``samples`` configurations (all of a smaller space) spread by rule.
+
+    ``samples`` counts all runs: 48 over four node counts are 12 at each. On 4..44 threads by 4
+    and 1.2..2.2 GHz by 0.1 the twelve are 8, 20, 32, 44 threads x 1.2, 1.9, 2.2 GHz. What the
+    rule leaves over goes where the design is emptiest. ``must_include`` takes the place of the
+    point nearest to it.
+    """
+    _check(space, samples)
+    grid = list(space)
+    if samples >= len(grid):
+        return _sorted(_with(grid, must_include))
+    measure = _Measure.of(space)
+    chosen = _by_rule(space, samples)
+    low = _LOWEST * space.threads[-1][1]
+    while len(chosen) < samples:
+        free = [c for c in grid if c not in chosen]
+        high = [c for c in free if c.threads_per_node >= low] or free
+        chosen.append(max(high, key=lambda c: min(measure(c, d) for d in chosen)))
+    return _sorted(_swap(chosen, must_include, measure))
+
+
+def random_(
+    space: SearchSpace, samples: int = 12, must_include: Configuration | None = None, seed: int = 0
+) -> list[Configuration]:
+    """Return ``samples`` configurations drawn without replacement; the same for the same seed."""
+    _check(space, samples)
+    grid = list(space)
+    drawn = np.random.default_rng(seed).permutation(len(grid))[:samples]
+    return _sorted(_swap([grid[i] for i in drawn], must_include, _Measure.of(space)))
+
+
+def latin_hypercube(
+    space: SearchSpace, samples: int = 12, must_include: Configuration | None = None, seed: int = 0
+) -> list[Configuration]:
+    """Return ``samples`` configurations of a Latin hypercube, moved to the nearest free ones."""
+    _check(space, samples)
+    grid = list(space)
+    measure = _Measure.of(space)
+    points = qmc.LatinHypercube(d=3, rng=np.random.default_rng(seed)).random(
+        min(samples, len(grid))
+    )
+    chosen: list[Configuration] = []
+    for point in points:
+        n = _cell(point[0], space.nodes)
+        ranks, threads = _cell(point[1], space.threads)
+        wanted = Configuration(space.node_type, n, ranks, threads, _cell(point[2], space.freqs_khz))
+        free = [c for c in grid if c not in chosen]
+        chosen.append(min(free, key=lambda c: (measure(c, wanted), c)))
+    return _sorted(_swap(chosen, must_include, measure))
+
+
+def _cell(share: float, axis: Sequence[_T]) -> _T:
+    return axis[min(int(share * len(axis)), len(axis) - 1)]
+
+
+Design = Callable[..., list[Configuration]]
+DESIGNS: dict[str, Design] = {"uniform": uniform, "random": random_, "lhs": latin_hypercube}
+"""Designs by the name the command line gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """Distance of two configurations, every axis measured in units of its own range."""
+
+    spans: tuple[float, float, float, float]
+
+    @classmethod
+    def of(cls, space: SearchSpace) -> _Measure:
+        ranks, threads = zip(*space.threads, strict=True)
+        axes: tuple[Sequence[int], ...] = (space.nodes, threads, space.freqs_khz, ranks)
+        nodes, cores, freqs, per_node = (float(max(a) - min(a)) or 1.0 for a in axes)
+        return cls((nodes, cores, freqs, 100.0 * per_node))
+
+    def __call__(self, a: Configuration, b: Configuration) -> float:
+        steps = (
+            a.nodes - b.nodes,
+            a.threads_per_node - b.threads_per_node,
+            a.freq_khz - b.freq_khz,
+            a.ranks_per_node - b.ranks_per_node,
+        )
+        return math.hypot(*(s / span for s, span in zip(steps, self.spans, strict=True)))
+
+
+def _check(space: SearchSpace, samples: int) -> None:
+    if samples < 1:
+        raise InputError(f"a design of {samples} runs is none", hint="ask for 4 or more")
+    if not len(space):
+        raise InputError("the search space is empty", hint="give it nodes, threads and frequencies")
+
+
+def _sorted(configurations: list[Configuration]) -> list[Configuration]:
+    return sorted(
+        configurations,
+        key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz),
+    )
+
+
+def _with(grid: list[Configuration], wanted: Configuration | None) -> list[Configuration]:
+    return grid if wanted is None or wanted in grid else [*grid, wanted]
+
+
+def _swap(
+    chosen: list[Configuration], wanted: Configuration | None, measure: _Measure
+) -> list[Configuration]:
+    if wanted is None or wanted in chosen:
+        return chosen
+    nearest = min(chosen, key=lambda c: (measure(c, wanted), c))
+    return [wanted if c == nearest else c for c in chosen]
+
+
+def _by_rule(space: SearchSpace, samples: int) -> list[Configuration]:
+    """Return the full factorial part of the uniform design, at most ``samples`` points."""
+    n = 1
+    if len(space.nodes) > 1:
+        n = min(len(space.nodes), samples, max(2, samples // _RUNS_PER_NODE_COUNT))
+    threads, freqs = _split(samples // n, len(space.threads), len(space.freqs_khz))
+    nodes = _nearest(space.nodes, [_between(space.nodes, s) for s in _shares(n)])
+    highest = space.threads[-1][1]
+    counts = [p[1] for p in space.threads]
+    shares = [_LOWEST + s * (1 - _LOWEST) for s in _shares(threads)]
+    pairs = _nearest(counts, [highest * s for s in shares])
+    caps = _nearest(
+        space.freqs_khz,
+        [_between(space.freqs_khz, 1 - (1 - s) ** _BEND) for s in _shares(freqs)],
+    )
+    return [
+        Configuration(space.node_type, space.nodes[i], *space.threads[j], space.freqs_khz[k])
+        for i in nodes
+        for j in pairs
+        for k in caps
+    ]
+
+
+def _split(runs: int, threads: int, freqs: int) -> tuple[int, int]:
+    """Share the runs of one node count between threads and frequency, about four to three."""
+    k_freq = min(freqs, max(1, round(math.sqrt(runs / _THREADS_PER_FREQUENCY))))
+    k_threads = min(threads, max(1, runs // k_freq))
+    return k_threads, min(freqs, max(1, runs // k_threads))
+
+
+def _shares(count: int) -> list[float]:
+    """Return ``count`` numbers from 0 to 1, only the greatest when there is one."""
+    return [1.0] if count == 1 else [i / (count - 1) for i in range(count)]
+
+
+def _between(values: Sequence[int], share: float) -> float:
+    return values[0] + share * (values[-1] - values[0])
+
+
+def _nearest(values: Sequence[int], wanted: Sequence[float]) -> list[int]:
+    """Return for each wanted value, highest first, the index of the nearest one still free."""
+    taken: list[int] = []
+    for target in reversed(wanted):
+        free = [i for i in range(len(values)) if i not in taken]
+        taken.append(min(free, key=lambda i: (abs(values[i] - target), -values[i], i)))
+    return sorted(taken)
+
+
+def within(
+    design: Sequence[Configuration], space: SearchSpace, grid: Sequence[Configuration]
+) -> list[Configuration]:
+    """Return the design with every point that ``grid`` lacks moved to the nearest free one."""
+    measure = _Measure.of(space)
+    free = set(grid) - set(design)
+    chosen = [c for c in design if c in set(grid)]
+    for wanted in design:
+        if wanted not in chosen and free:
+            nearest = min(free, key=lambda c: (measure(c, wanted), c))
+            free.remove(nearest)
+            chosen.append(nearest)
+    return _sorted(chosen)

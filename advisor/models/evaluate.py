@@ -1,0 +1,347 @@
+"""Judge a model on a fully measured grid: train on a few of its runs, compare with all of them.
+
+The measures are those of Endrei 2019, sections 4.3.5 and 4.4.1 and tables 6.3 to 6.12, and what
+counts in the end: what the advice taken from the model would have saved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.observation import Observation
+from advisor.core.option import Option
+from advisor.core.pareto import Limits, Point, trade_off
+from advisor.core.policy import Policy
+from advisor.core.select import recommend
+from advisor.errors import InputError
+from advisor.models.design import DESIGNS, within
+from advisor.models.fit import fit_options, place
+from advisor.models.runs import Response, gather
+
+_DISTANCES = 5
+RESPONSES = ("energy", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseScore:
+    """How well one response is predicted.
+
+    ``total_rmse_pct`` is over every cell of the grid, ``pareto_rmse_pct`` over the forecast
+    trade-off zone: root mean squares of the error relative to the measured value. In the grids
+    this is for, times span two orders of magnitude, and an error in percent of the mean would only
+    tell of the slowest cells. ``interval_coverage`` is the share of cells not trained on that lie
+    within their 90 % interval.
+    """
+
+    n_train: int
+    r2: float
+    total_rmse_pct: float
+    pareto_rmse_pct: float
+    interval_coverage: float
+
+
+@dataclass(frozen=True, slots=True)
+class FrontScore:
+    """The forecast trade-off zone against the observed one.
+
+    ``by_distance`` counts forecast points 0 to 4 search steps (one value of one axis) from the
+    nearest observed one, ``farther`` the rest. ``responses`` holds per response the baseline and
+    the ends of the extended front, observed and forecast.
+    """
+
+    error_pct: float
+    observed_points: int
+    forecast_points: int
+    by_distance: tuple[int, ...]
+    farther: int
+    responses: Mapping[str, Mapping[str, Mapping[str, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionScore:
+    """What the advice is worth: least energy within the slowdown bound, against the baseline.
+
+    ``recommended`` is what the model proposed (None: nothing), ``chosen`` what its confirming run
+    left of it. Savings and slowdowns are fractions, measured; ``best_saving`` is the most the
+    grid has within the bound. ``runs`` counts training and confirmation.
+    """
+
+    chosen: Configuration
+    true_saving: float
+    true_slowdown: float
+    best_saving: float
+    runs: int
+    recommended: Configuration | None
+    within_interval: bool | None
+    baseline: Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The result of :func:`evaluate`."""
+
+    model: str
+    design: str
+    trained: tuple[Configuration, ...]
+    responses: Mapping[str, ResponseScore]
+    front: FrontScore
+    decision: DecisionScore
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        decision = self.decision
+        return {
+            "model": self.model,
+            "design": self.design,
+            "trained": [c.to_dict() for c in self.trained],
+            "responses": {name: asdict(score) for name, score in self.responses.items()},
+            "front": asdict(self.front),
+            "decision": {
+                "chosen": decision.chosen.to_dict(),
+                "true_saving": decision.true_saving,
+                "true_slowdown": decision.true_slowdown,
+                "best_saving": decision.best_saving,
+                "runs": decision.runs,
+                "recommended": decision.recommended and decision.recommended.to_dict(),
+                "within_interval": decision.within_interval,
+                "baseline": decision.baseline.to_dict(),
+            },
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A configuration's measured time (s) and energy (J)."""
+
+    time: float
+    energy: float
+
+    @classmethod
+    def of(cls, option: Option) -> _Cell:
+        return cls(option.time_s, option.energy_j)
+
+
+def evaluate(
+    grid: Sequence[Observation],
+    *,
+    model: str = "bspline",
+    design: str = "uniform",
+    samples: int = 12,
+    error: float = 0.05,
+    max_slowdown: float = 0.05,
+    min_saving: float = 0.03,
+    seed: int = 0,
+    model_options: Mapping[str, object] | None = None,
+) -> Evaluation:
+    """Train on ``samples`` configurations out of a measured grid and judge what comes out.
+
+    The baseline (most nodes, most cores, highest frequency) is always among the trained. All
+    limits are fractions. Raises InputError when the grid has too few cells with time and energy,
+    nothing beside what is trained on, or for a bad model or design name.
+    """
+    truth = _truth(grid)
+    cells = sorted(truth)
+    space = SearchSpace.of(cells[0].node_type, cells)
+    baseline = max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz))
+    trained = set(_design(design, space, samples, cells, baseline, seed))
+    if len(trained) >= len(cells):
+        raise InputError(
+            f"all {len(cells)} configurations of the grid would be trained on",
+            hint="fewer --samples leave some to judge by",
+        )
+    fitted = fit_options(
+        [o for o in grid if o.configuration in trained],
+        model=model,
+        space=space,
+        error=error,
+        model_options=model_options,
+    )
+    if fitted.energy_quality == "missing":
+        raise InputError("the trained runs have no energy", hint="a grid needs energy_j throughout")
+    predicted = place([o for o in fitted.predicted if o.configuration in truth], error)
+    options = [o for o in fitted.options if o.configuration in truth]
+    responses = {
+        name: _score(name, fitted.stats[name], predicted, truth, trained) for name in RESPONSES
+    }
+    return Evaluation(
+        model,
+        design,
+        tuple(sorted(trained)),
+        responses,
+        _front(predicted, truth, space, baseline, error),
+        _decide(options, truth, trained, baseline, max_slowdown, min_saving),
+        tuple(fitted.notes),
+    )
+
+
+def _truth(grid: Sequence[Observation]) -> dict[Configuration, _Cell]:
+    runs = gather(grid)
+    if runs.energy is None:
+        raise InputError("the grid has no energy to judge by", hint="fill the column energy_j in")
+    energies = runs.energy.log_mean
+
+    def value(response: Response, c: Configuration) -> float:
+        return math.exp(response.log_mean[c])
+
+    return {c: _Cell(value(runs.time, c), value(runs.energy, c)) for c in energies}
+
+
+def _design(
+    name: str,
+    space: SearchSpace,
+    samples: int,
+    cells: Sequence[Configuration],
+    baseline: Configuration,
+    seed: int,
+) -> list[Configuration]:
+    if name not in DESIGNS:
+        raise InputError(f"no design is called {name!r}", hint=f"choose from: {', '.join(DESIGNS)}")
+    more = {} if name == "uniform" else {"seed": seed}
+    return within(DESIGNS[name](space, samples, baseline, **more), space, cells)
+
+
+def _score(
+    name: str,
+    stats: Mapping[str, Any],
+    predicted: Sequence[Option],
+    truth: Mapping[Configuration, _Cell],
+    trained: set[Configuration],
+) -> ResponseScore:
+    off, zone, covered = [], [], []
+    for o in predicted:
+        value = getattr(truth[o.configuration], name)
+        if name == "energy":
+            guess, low, high = o.energy_j, o.energy_lo_j, o.energy_hi_j
+        else:
+            guess, low, high = o.time_s, o.time_lo_s, o.time_hi_s
+        off.append(guess / value - 1.0)
+        if o.in_zone:
+            zone.append(guess / value - 1.0)
+        if o.configuration not in trained:
+            covered.append(low <= value <= high)
+    return ResponseScore(
+        stats["n_train"],
+        stats["r2"],
+        _rms_pct(off),
+        _rms_pct(zone),
+        sum(covered) / len(covered),
+    )
+
+
+def _rms_pct(errors: Sequence[float]) -> float:
+    return 100.0 * math.sqrt(sum(e * e for e in errors) / len(errors))
+
+
+def _front(
+    predicted: Sequence[Option],
+    truth: Mapping[Configuration, _Cell],
+    space: SearchSpace,
+    baseline: Configuration,
+    error: float,
+) -> FrontScore:
+    order = [o.configuration for o in predicted]
+    seen, forecast = [truth[c] for c in order], [_Cell.of(o) for o in predicted]
+    zone, line = _zone(seen, error)
+    forecast_zone, forecast_line = _zone(forecast, error)
+    step = _steps(space)
+    counts = [0] * (_DISTANCES + 1)
+    for i in forecast_zone:
+        counts[min(_DISTANCES, min(step(order[i], order[j]) for j in zone))] += 1
+    at = order.index(baseline)
+    responses = {}
+    for axis, name in enumerate(RESPONSES):
+        ends = [p[axis] for p in line], [p[axis] for p in forecast_line]
+        responses[name] = {
+            "baseline": _both(getattr(seen[at], name), getattr(forecast[at], name)),
+            "p_min": _both(min(ends[0]), min(ends[1])),
+            "p_max": _both(max(ends[0]), max(ends[1])),
+        }
+    return FrontScore(
+        100.0 * error,
+        len(zone),
+        len(forecast_zone),
+        tuple(counts[:_DISTANCES]),
+        counts[_DISTANCES],
+        responses,
+    )
+
+
+def _both(observed: float, forecast: float) -> dict[str, float]:
+    return {"observed": observed, "forecast": forecast}
+
+
+def _zone(cells: Sequence[_Cell], error: float) -> tuple[tuple[int, ...], tuple[Point, ...]]:
+    found = trade_off(
+        [c.energy for c in cells],
+        [c.time for c in cells],
+        max_x=False,
+        max_y=False,
+        x_limits=Limits(error),
+        y_limits=Limits(error),
+    )
+    return found.zone, found.extended_front
+
+
+def _steps(space: SearchSpace) -> Callable[[Configuration, Configuration], int]:
+    """Return the distance of two configurations in search steps, added over the axes."""
+    nodes = {v: i for i, v in enumerate(space.nodes)}
+    threads = {v: i for i, v in enumerate(space.threads)}
+    freqs = {v: i for i, v in enumerate(space.freqs_khz)}
+
+    def place_of(c: Configuration) -> tuple[int, int, int]:
+        return nodes[c.nodes], threads[c.ranks_per_node, c.threads_per_node], freqs[c.freq_khz]
+
+    def distance(a: Configuration, b: Configuration) -> int:
+        return sum(abs(i - j) for i, j in zip(place_of(a), place_of(b), strict=True))
+
+    return distance
+
+
+def _decide(
+    options: Sequence[Option],
+    truth: Mapping[Configuration, _Cell],
+    trained: set[Configuration],
+    baseline: Configuration,
+    max_slowdown: float,
+    min_saving: float,
+) -> DecisionScore:
+    """Recommend, make the confirming run, and keep the advice only when that run bears it out."""
+    at_baseline = truth[baseline]
+
+    def saving(c: Configuration) -> float:
+        return 1.0 - truth[c].energy / at_baseline.energy
+
+    def slowdown(c: Configuration) -> float:
+        return truth[c].time / at_baseline.time - 1.0
+
+    best = max(saving(c) for c in truth if slowdown(c) <= max_slowdown)
+    policy = replace(Policy(), goal="min_energy", max_slowdown=max_slowdown, min_saving=min_saving)
+    start = next(o for o in options if o.configuration == baseline)
+    found = recommend(options, start, policy)
+    runs, chosen, inside = len(trained), baseline, None
+    if found is not None:
+        c = found.configuration
+        runs += c not in trained
+        cell = truth[c]
+        inside = (
+            found.time_lo_s <= cell.time <= found.time_hi_s
+            and found.energy_lo_j <= cell.energy <= found.energy_hi_j
+        )
+        if slowdown(c) <= max_slowdown and saving(c) >= min_saving:
+            chosen = c
+    return DecisionScore(
+        chosen,
+        saving(chosen),
+        slowdown(chosen),
+        best,
+        runs,
+        None if found is None else found.configuration,
+        inside,
+        baseline,
+    )

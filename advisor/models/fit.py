@@ -1,0 +1,236 @@
+"""From measured runs to stored options: fit, predict with intervals, confirm, place in the zone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.observation import Observation, Quality
+from advisor.core.option import Option
+from advisor.core.pareto import Limits, trade_off
+from advisor.core.units import format_change, format_freq
+from advisor.models.base import Model, matrix
+from advisor.models.intervals import Prediction, predict_with_intervals
+from advisor.models.registry import create
+from advisor.models.runs import Response, gather
+
+_MOST_OPTIONS = 20_000
+"""A grid beyond this is the sum of unrelated runs: then only what was run becomes an option."""
+_ODD = 5.0
+"""A run is odd when its held-out error is this many times the usual one, and not small."""
+_ODD_AT_LEAST = 0.10
+_ENOUGH_WITHOUT = 24
+"""Odd runs are left out of the fit only when this many remain to show that they are odd."""
+_ROUNDS = 3
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FitResult:
+    """A fitted model's options and what is known about the fit.
+
+    ``stats`` is plain JSON: per response n_train, r2, loo_rmse_pct, sigma_pct, repeats; counts of
+    options, confirmed, zone and front; the error limit. ``predicted`` holds the options as the
+    model alone sees them, for judging it: no measured value has replaced a prediction there.
+    """
+
+    options: tuple[Option, ...]
+    stats: dict[str, Any]
+    n_train: int
+    energy_quality: Quality
+    model: str
+    notes: list[str]
+    predicted: tuple[Option, ...] = field(default=())
+
+
+def fit_options(
+    observations: Sequence[Observation],
+    *,
+    model: str = "bspline",
+    space: SearchSpace | None = None,
+    error: float = 0.05,
+    measurement_error: float = 0.02,
+    model_options: Mapping[str, object] | None = None,
+) -> FitResult:
+    """Fit a model to the runs of one workload on one node type and evaluate every option.
+
+    The options are those of ``space``, by default the smallest grid that holds every run. Where a
+    run was made its mean stands, with the measurement's error; elsewhere the prediction, with a
+    90 % prediction interval. A measured option is confirmed when its mean lies within the interval
+    predicted for a new run there from the *other* runs. ``error`` is the trade-off zone's inner
+    limit, ``measurement_error`` the assumed 95 % half width of one run (both fractions).
+
+    Raises InputError when fewer than four configurations were measured, or for a bad model name
+    or option. Source: equations 4.9 to 4.13, algorithms 5.1 to 5.4 (Endrei 2019).
+    """
+    runs = gather(observations, measurement_error=measurement_error)
+    notes = list(runs.notes)
+    wanted = _wanted(observations, space, notes)
+    bounds = _bounds([*wanted, *runs.time.log_mean])
+    make = partial(create, model, bounds=bounds, **dict(model_options or {}))
+
+    def predict(name: str, response: Response) -> Prediction:
+        return _predict(make, name, response, wanted, notes)
+
+    time = predict("time", runs.time)
+    energy = None if runs.energy is None else predict("energy", runs.energy)
+    notes += dict.fromkeys((*time.notes, *(energy.notes if energy else ())))
+    if _several_ranks(runs.time.log_mean):
+        notes.append("ranks per node vary at the same threads: the model does not tell them apart")
+    predicted = tuple(_predicted(c, i, time, energy) for i, c in enumerate(wanted))
+    options = [_measured(o, runs.time, runs.energy, time, energy) for o in predicted]
+    placed = place(options, error)
+    stats: dict[str, Any] = {
+        "time": _stats(runs.time, time),
+        "energy": None if runs.energy is None or energy is None else _stats(runs.energy, energy),
+        "error": error,
+        "options": len(placed),
+        "measured": sum(o.measured for o in placed),
+        "confirmed": sum(o.confirmed for o in placed),
+        "zone": sum(o.in_zone for o in placed),
+        "front": sum(o.on_front for o in placed),
+        "runs": len(observations),
+        "notes": notes,
+    }
+    return FitResult(
+        placed,
+        stats,
+        len(runs.time.log_mean),
+        runs.energy_quality,
+        model,
+        notes,
+        place(predicted, error),
+    )
+
+
+def _wanted(
+    observations: Sequence[Observation], space: SearchSpace | None, notes: list[str]
+) -> list[Configuration]:
+    found = sorted({o.configuration for o in observations})
+    if space is None:
+        space = SearchSpace.of(found[0].node_type, found)
+        if len(space) > _MOST_OPTIONS:
+            notes.append(f"the grid would have {len(space)} options: only what was run is kept")
+            return found
+    return list(space)
+
+
+def _bounds(configurations: Sequence[Configuration]) -> Any:
+    x = matrix(configurations)
+    return np.array([x.min(axis=0), x.max(axis=0)])
+
+
+def _several_ranks(trained: Mapping[Configuration, float]) -> bool:
+    return len({(c.nodes, c.threads_per_node, c.freq_khz) for c in trained}) < len(trained)
+
+
+def _predict(
+    make: Callable[[], Model],
+    name: str,
+    response: Response,
+    wanted: Sequence[Configuration],
+    notes: list[str],
+) -> Prediction:
+    """Predict a response; runs far off what all others say are named and, if many, left out.
+
+    Left out means: they no longer bend the model, and are compared with what it says without them.
+    """
+    trained = list(response.log_mean)
+    log_y = np.array(list(response.log_mean.values()))
+    keep = np.ones(len(trained), dtype=bool)
+    for _ in range(_ROUNDS):
+        rows = np.flatnonzero(keep)
+        prediction = predict_with_intervals(
+            make,
+            [trained[i] for i in rows],
+            log_y[rows],
+            [*wanted, *(trained[i] for i in np.flatnonzero(~keep))],
+            response.sigma,
+        ).with_outsiders(keep)
+        errors = np.abs(log_y - prediction.held_out)
+        usual = 1.4826 * float(np.median(errors))
+        odd = (errors > max(_ODD * usual, _ODD_AT_LEAST)) & keep
+        if not odd.any() or keep.sum() - odd.sum() < _ENOUGH_WITHOUT:
+            break
+        keep &= ~odd
+    left_out = ~keep
+    for i in np.flatnonzero(odd | left_out)[:_NAMED]:
+        c = trained[i]
+        place = f"{c.nodes} nodes, {c.threads_per_node} threads, {format_freq(c.freq_khz)}"
+        off = format_change(math.expm1(log_y[i] - prediction.held_out[i]))
+        end = ", left out of the fit" if left_out[i] else ""
+        notes.append(f"{name} at {place} does not fit the other runs ({off}){end}")
+    if left_out.sum() > _NAMED:
+        notes.append(f"{name}: {left_out.sum()} runs are left out of the fit in all")
+    return prediction
+
+
+def _predicted(
+    configuration: Configuration, i: int, time: Prediction, energy: Prediction | None
+) -> Option:
+    t = _interval(time.log_mean[i], time.half[i])
+    e = (math.nan,) * 3 if energy is None else _interval(energy.log_mean[i], energy.half[i])
+    return Option(configuration, *t, *e)
+
+
+def _interval(log_mean: float, half: float) -> tuple[float, float, float]:
+    """Mean, low and high of a response; kept finite, so that they can be stored and compared."""
+    half = min(half, 50.0)
+    return math.exp(log_mean), math.exp(log_mean - half), math.exp(log_mean + half)
+
+
+def _measured(
+    option: Option,
+    times: Response,
+    energies: Response | None,
+    time: Prediction,
+    energy: Prediction | None,
+) -> Option:
+    """Put what was measured in the place of what was predicted."""
+    c = option.configuration
+    if c not in times.log_mean:
+        return option
+    t, t_lo, t_hi = _interval(times.log_mean[c], times.half_width(c))
+    option = replace(option, time_s=t, time_lo_s=t_lo, time_hi_s=t_hi)
+    confirmed = _confirms(times, time, c)
+    if energies is not None and energy is not None:
+        if c not in energies.log_mean:
+            return option
+        e, e_lo, e_hi = _interval(energies.log_mean[c], energies.half_width(c))
+        option = replace(option, energy_j=e, energy_lo_j=e_lo, energy_hi_j=e_hi)
+        confirmed = confirmed and _confirms(energies, energy, c)
+    return replace(option, measured=True, confirmed=confirmed)
+
+
+def _confirms(response: Response, prediction: Prediction, c: Configuration) -> bool:
+    i = list(response.log_mean).index(c)
+    off = abs(response.log_mean[c] - float(prediction.held_out[i]))
+    return off <= float(prediction.held_out_half[i])
+
+
+def place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
+    """Mark the front and the trade-off zone of least energy (x) and least time (y)."""
+    limits = Limits(error)
+    times = [o.time_s for o in options]
+    energies = [o.energy_j for o in options]
+    if any(math.isnan(e) for e in energies):
+        energies = [1.0] * len(options)
+    found = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
+    front, zone = set(found.front), set(found.zone)
+    return tuple(replace(o, in_zone=i in zone, on_front=i in front) for i, o in enumerate(options))
+
+
+def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:
+    return {
+        "n_train": prediction.n_train,
+        "r2": prediction.r2,
+        "loo_rmse_pct": 100.0 * prediction.cv_rmse,
+        "sigma_pct": 100.0 * response.sigma,
+        "repeats": response.repeats,
+    }

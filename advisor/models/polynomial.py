@@ -1,0 +1,62 @@
+"""The plain polynomial model, the baseline every other model has to beat (Endrei 2019, 5.1.3)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, ClassVar
+
+import numpy as np
+
+from advisor.models.base import AXES, Matrix, ModelOption, Vector, least_squares
+
+_FLOOR = 0.1
+"""Predictions stay above this share of the smallest run: a polynomial may cross zero."""
+
+
+class Polynomial:
+    """All products of the axes up to a total degree, of the response itself, least squares.
+
+    Axes are moved to -1..1 first. No axis gets a higher power than its number of values allows.
+    """
+
+    NAME: ClassVar[str] = "polynomial"
+    DESCRIPTION: ClassVar[str] = "polynomial of the response, least squares"
+    OPTIONS: ClassVar[tuple[ModelOption, ...]] = (
+        ModelOption("degree", int, 3, "greatest sum of powers in a term", 1, 6),
+    )
+
+    def __init__(self, *, bounds: Matrix | None = None, degree: int = 3, **_: Any) -> None:
+        self.notes: list[str] = []
+        self._bounds = bounds
+        self._degree = degree
+        self._low = self._high = np.zeros(3)
+        self._powers: list[tuple[int, ...]] = [(0, 0, 0)]
+        self._coefficients: Vector = np.zeros(1)
+        self._floor = 0.0
+
+    def fit(self, x: Matrix, y: Vector) -> None:
+        """Fit to x (n, 3) and positive y (n,)."""
+        self.notes = []
+        reach = x if self._bounds is None else np.vstack([x, self._bounds])
+        self._low, self._high = reach.min(axis=0), reach.max(axis=0)
+        most = [min(self._degree, len(np.unique(x[:, i])) - 1) for i in range(3)]
+        for name, power in zip(AXES, most, strict=True):
+            if 0 < power < self._degree:
+                self.notes.append(f"{name}: only {power + 1} values were run, degree {power}")
+        self._powers = [
+            p for p in itertools.product(*(range(m + 1) for m in most)) if sum(p) <= self._degree
+        ]
+        if len(self._powers) > len(y):
+            self.notes.append(f"{len(y)} runs for {len(self._powers)} terms: not all determined")
+        self._coefficients = least_squares(self._design(x), y)
+        self._floor = _FLOOR * float(y.min())
+
+    def predict(self, x: Matrix) -> Vector:
+        """Predict the response in its own unit, at least a tenth of the smallest run."""
+        predicted: Vector = np.maximum(self._design(x) @ self._coefficients, self._floor)
+        return predicted
+
+    def _design(self, x: Matrix) -> Matrix:
+        span = np.where(self._high > self._low, self._high - self._low, 1.0)
+        scaled = np.clip(2.0 * (x - self._low) / span - 1.0, -1.0, 1.0)
+        return np.column_stack([np.prod(scaled ** np.array(p), axis=1) for p in self._powers])

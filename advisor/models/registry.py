@@ -1,0 +1,49 @@
+"""Find response models by name; a site adds one by an entry point ``advisor.models``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from advisor.errors import InputError
+from advisor.models.base import Matrix, Model, parse_options
+
+GROUP = "advisor.models"
+_BUILT_IN = {
+    "bspline": "advisor.models.bspline:BSpline",
+    "polynomial": "advisor.models.polynomial:Polynomial",
+}
+"""What a checkout that is not installed offers too."""
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all models, built-in ones first."""
+    return tuple(dict.fromkeys([*_BUILT_IN, *sorted(e.name for e in entry_points(group=GROUP))]))
+
+
+def find(name: str) -> type[Model]:
+    """Return a model's class; InputError names the known ones for an unknown name."""
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].partition(":")
+        return cast(type[Model], getattr(import_module(module), attribute))
+    for entry in entry_points(group=GROUP):
+        if entry.name == name:
+            return _load(entry)
+    raise InputError(f"no model is called {name!r}", hint=f"choose from: {', '.join(names())}")
+
+
+def _load(entry: EntryPoint) -> type[Model]:
+    try:
+        return cast(type[Model], entry.load())
+    except Exception as error:
+        raise InputError(
+            f"model {entry.name!r} ({entry.value}) cannot be loaded: {error}",
+            hint="mend or remove the package that offers it",
+        ) from error
+
+
+def create(name: str, *, bounds: Matrix | None = None, **options: object) -> Model:
+    """Make a model; InputError for an unknown name or option, or a value out of range."""
+    found = find(name)
+    return found(bounds=bounds, **parse_options(name, found.OPTIONS, options))

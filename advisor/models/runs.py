@@ -1,0 +1,148 @@
+"""From single runs to responses: one mean time and energy per configuration, and their error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Observation, Quality
+from advisor.core.option import Z90
+from advisor.errors import InputError
+
+MIN_CONFIGURATIONS = 4
+"""Fewer distinct configurations say nothing about a shape, nor about the error of one."""
+
+_Z95 = 1.959963984540054
+_LEAST_SIGMA = 0.001
+"""No meter and no clock repeats a run better than this, whatever two lucky runs say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Mean log response per configuration, each of ``counts`` runs.
+
+    ``sigma`` is the standard deviation of one run's log response, ``quantile`` what a 90 %
+    interval takes of it: Student's t where it was estimated from repeats (equation 4.4).
+    """
+
+    log_mean: dict[Configuration, float]
+    counts: dict[Configuration, int]
+    sigma: float
+    quantile: float
+    repeats: int
+    """Degrees of freedom behind ``sigma``; 0 when it is the assumed measurement error."""
+
+    def half_width(self, configuration: Configuration) -> float:
+        """Half the 90 % interval of a measured configuration's mean, in log space."""
+        return self.quantile * self.sigma / math.sqrt(self.counts[configuration])
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Everything a model is fitted to. ``energy`` is None when too few runs know theirs."""
+
+    time: Response
+    energy: Response | None
+    energy_quality: Quality
+    notes: tuple[str, ...]
+
+
+def gather(observations: Sequence[Observation], *, measurement_error: float = 0.02) -> Runs:
+    """Average repeated runs and settle which energies count.
+
+    With a figure of merit on every run, time and energy are those of the median run's work: runs
+    of different length then compare. Measured and estimated energies are never mixed: measured
+    ones are used where there are enough of them, else estimated ones. ``measurement_error`` is
+    the assumed 95 % half width of one run, a fraction, where nothing was repeated. Raises
+    InputError naming how many configurations are needed, or the first run that makes no sense.
+    """
+    notes: list[str] = []
+    for i, o in enumerate(observations):
+        for name, value in (("time_s", o.time_s), ("energy_j", o.energy_j), ("fom", o.fom)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InputError(f"run {i}: {name} is {value}", hint="it must be above 0")
+    found = {o.configuration for o in observations}
+    if len({c.node_type for c in found}) > 1:
+        kinds = ", ".join(sorted({c.node_type for c in found}))
+        raise InputError(f"runs on several node types ({kinds}) in one fit", hint="fit each alone")
+    if len(found) < MIN_CONFIGURATIONS:
+        raise InputError(
+            f"{len(found)} configurations were measured, a model needs {MIN_CONFIGURATIONS}",
+            hint="measure more, best with advisor train",
+        )
+    work = _work(observations)
+    if work is None and any(o.fom for o in observations):
+        notes.append("figures of merit are ignored: not every run has one")
+    sigma = measurement_error / _Z95
+    time = _response([(o.configuration, _time(o, work)) for o in observations], sigma)
+    quality, chosen = _energies(observations, notes)
+    energy = None
+    if quality != "missing":
+        energy = _response([(o.configuration, _energy(o, work)) for o in chosen], sigma)
+    return Runs(time, energy, quality, tuple(notes))
+
+
+def _work(observations: Sequence[Observation]) -> float | None:
+    amounts = [o.fom * o.time_s for o in observations if o.fom is not None]
+    return float(np.median(amounts)) if len(amounts) == len(observations) else None
+
+
+def _time(o: Observation, work: float | None) -> float:
+    return o.time_s if work is None or o.fom is None else work / o.fom
+
+
+def _energy(o: Observation, work: float | None) -> float:
+    assert o.energy_j is not None
+    return o.energy_j if work is None or o.fom is None else work * o.energy_j / (o.fom * o.time_s)
+
+
+def _energies(
+    observations: Sequence[Observation], notes: list[str]
+) -> tuple[Quality, list[Observation]]:
+    """Return which energies count and the runs that have them."""
+    by_quality: dict[Quality, list[Observation]] = {"measured": [], "estimated": []}
+    for o in observations:
+        if o.energy_j is not None and o.energy_quality != "missing":
+            by_quality[o.energy_quality].append(o)
+    measured, estimated = by_quality["measured"], by_quality["estimated"]
+    enough: list[Quality] = [
+        q for q, runs in by_quality.items() if _configurations(runs) >= MIN_CONFIGURATIONS
+    ]
+    if not enough:
+        if measured or estimated:
+            notes.append(
+                f"energy is unknown: {_configurations(measured)} configurations have it measured, "
+                f"{_configurations(estimated)} estimated, {MIN_CONFIGURATIONS} of a kind are needed"
+            )
+        return "missing", []
+    quality = enough[0]
+    if measured and estimated:
+        other = estimated if quality == "measured" else measured
+        notes.append(f"energy is the {quality} one; {len(other)} runs with another are left out")
+    without = len(observations) - len(measured) - len(estimated)
+    if without:
+        notes.append(f"{without} runs without energy count for time only")
+    return quality, by_quality[quality]
+
+
+def _configurations(observations: Sequence[Observation]) -> int:
+    return len({o.configuration for o in observations})
+
+
+def _response(values: Sequence[tuple[Configuration, float]], assumed: float) -> Response:
+    groups: dict[Configuration, list[float]] = {}
+    for configuration, value in values:
+        groups.setdefault(configuration, []).append(math.log(value))
+    means = {c: float(np.mean(v)) for c, v in groups.items()}
+    counts = {c: len(v) for c, v in groups.items()}
+    repeats = sum(n - 1 for n in counts.values())
+    if not repeats:
+        return Response(means, counts, assumed, Z90, 0)
+    squares = sum((v - means[c]) ** 2 for c, group in groups.items() for v in group)
+    sigma = max(_LEAST_SIGMA, math.sqrt(squares / repeats))
+    return Response(means, counts, sigma, float(student.ppf(0.95, repeats)), repeats)

@@ -71,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
         ("workload", args.workload),
         ("node type", args.node_type),
         ("contributor", contributor),
+        ("account", args.account or "none"),
+        ("meter", args.meter or "none"),
     ):
         rows.check_name(what, name)
     terms = Terms(args.node_type, contributor, args.account, scope, args.energy, args.meter)
@@ -101,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(
             "import",
             {
-                "file": str(args.file),
+                "file": rows.clean(str(args.file)),
                 "application": args.application,
                 "workload": args.workload,
                 "node_type": args.node_type,
@@ -121,7 +123,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"imported {_runs(imported)} of {what}; {_energy_text(energy, args.meter)}")
         print(f"they may advise {_ADVISES[scope].format(contributor, args.account)}")
     if rest:
-        print(f"{_runs(rest)} of {args.file.name} already imported; --again imports them anyway")
+        print(
+            f"{_runs(rest)} of {rows.clean(args.file.name)} already imported; "
+            "--again imports them anyway"
+        )
     print(f"next: {after}")
     return 0
 

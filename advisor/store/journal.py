@@ -94,7 +94,7 @@ class Journal:
 
     def put(self, record: Mapping[str, Any], job_id: str = "") -> None:
         """Hand over a decision's full record, not to be changed afterwards. Never raises."""
-        self._append(_Item(record, "", job_id))
+        self._append(_Item(record or {}, "", job_id))
 
     def link(self, decision_id: str, job_id: str) -> None:
         """Note which job a decision was for. Never raises."""

@@ -106,11 +106,12 @@ def _connect(path: Path, timeout_s: float) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, wal: bool, timeout_s: float) -> None:
+    pending = _pending(connection, path)
     if not wal:
         _to_wal(connection, timeout_s)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
-    if not _pending(connection, path):
+    if not pending:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -44,12 +44,19 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def clean(value: Any) -> Any:
+    """Return a value as SQLite can store it: bytes that were no UTF-8 become ``?`` in text."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return value
+
+
 def to_json(value: object) -> str:
-    """Return compact JSON; NaN and infinities become null, what JSON lacks becomes text."""
+    """Return JSON in ASCII; NaN and infinities become null, what JSON lacks becomes text."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+        return json.dumps(value, allow_nan=False, default=str)
     except ValueError:
-        return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=str)
+        return json.dumps(_finite(value), allow_nan=False, default=str)
 
 
 def _finite(value: object) -> object:
@@ -117,7 +124,7 @@ def check_name(what: str, name: str) -> None:
         )
 
 
-def observation_row(workload_id: int, run: Observation, import_id: int | None) -> dict[str, Any]:
+def observation_row(workload_id: int, run: Observation, at: str) -> dict[str, Any]:
     """Return the columns of one observation; InputError on a value that makes no sense."""
     for name, value in (("time_s", run.time_s), ("energy_j", run.energy_j), ("fom", run.fom)):
         if value is None and name != "time_s":
@@ -146,8 +153,7 @@ def observation_row(workload_id: int, run: Observation, import_id: int | None) -
         "scope": run.scope,
         "job_id": run.job_id,
         "extra": to_json(dict(sorted(run.extra.items()))),
-        "import_id": import_id,
-        "created_at": now(),
+        "created_at": at,
     }
 
 
@@ -220,12 +226,12 @@ def decision_row(record: Mapping[str, Any], job_id: str) -> dict[str, Any]:
         "id": number,
         "created_at": str(record.get("created_at") or now()),
         **{
-            name: str(record.get(name) or "")
+            name: clean(str(record.get(name) or ""))
             for name in (
                 "scheduler", "hook", "user", "account", "application", "workload", "mode",
             )
         },
-        "node_type": str(place.get("node_type") or ""),
+        "node_type": clean(str(place.get("node_type") or "")),
         "changed": int(bool(record.get("rewrite"))),
         "holdout": int(bool(record.get("holdout"))),
         "model_id": record.get("model_id"),

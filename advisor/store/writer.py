@@ -79,11 +79,11 @@ class Writer(Reader):
         """Add measured runs and return their ids. Raises InputError on an impossible one."""
         with self._transaction() as db:
             workload_id = self._workload(db, application, workload)
-            found = []
-            for run in observations:
-                row = _rows.observation_row(workload_id, run, None)
-                found.append(_insert(db, "observations", row))
-            return found
+            at = _rows.now()
+            return [
+                _insert(db, "observations", _rows.observation_row(workload_id, run, at))
+                for run in observations
+            ]
 
     def import_observations(
         self,
@@ -101,12 +101,13 @@ class Writer(Reader):
         Unless ``again``, a run equal to one that came from a file of this name or content is
         taken for the same run; repeats inside the file are kept.
         """
+        file = _rows.clean(file)
         with self._transaction() as db:
             workload_id = self._workload(db, application, workload)
             known = Counter() if again else self._imported(db, workload_id, file, sha256)
-            fresh = []
+            fresh, at = [], _rows.now()
             for run in observations:
-                row = _rows.observation_row(workload_id, run, None)
+                row = _rows.observation_row(workload_id, run, at)
                 same = tuple(row[name] for name in _SAME_RUN)
                 if known[same]:
                     known[same] -= 1
@@ -114,9 +115,12 @@ class Writer(Reader):
                     fresh.append(row)
             if fresh:
                 values = {"file": file, "sha256": sha256, "imported_by": by}
-                import_id = _insert(db, "imports", {**values, "imported_at": _rows.now()})
-                for row in fresh:
-                    _insert(db, "observations", {**row, "import_id": import_id})
+                import_id = _insert(db, "imports", {**values, "imported_at": at})
+                columns = [*fresh[0], "import_id"]
+                db.executemany(
+                    f"INSERT INTO observations ({', '.join(columns)}) VALUES ({_marks(columns)})",
+                    ([*row.values(), import_id] for row in fresh),
+                )
             return len(fresh)
 
     def _imported(
@@ -362,7 +366,7 @@ def _insert(
         rest = [name for name in values if name not in (*key, "created_at")]
         changes = ", ".join(f"{name} = excluded.{name}" for name in rest)
         sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
-    return db.execute(sql, list(values.values())).lastrowid or 0
+    return db.execute(sql, [_rows.clean(v) for v in values.values()]).lastrowid or 0
 
 
 def _marks(values: Sequence[object] | Mapping[str, object]) -> str:

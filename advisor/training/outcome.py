@@ -81,8 +81,12 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
-def compare(promised: Option, results: list[RunResult]) -> Confirmation:
-    """Compare confirming runs with an option's intervals; several runs count as their mean."""
+def compare(promised: Option, results: list[RunResult], *, holds: bool) -> Confirmation:
+    """Compare confirming runs with an option's intervals; several runs count as their mean.
+
+    ``holds`` is the verdict of the fit made with them: whether the other runs predict them. The
+    intervals promised before say by how much.
+    """
     times = [r.time_s for r in results if r.time_s is not None]
     energies = [r.energy_j for r in results if r.energy_j is not None]
     time_s = sum(times) / len(times)
@@ -103,14 +107,18 @@ def compare(promised: Option, results: list[RunResult]) -> Confirmation:
                 f"energy {format_energy(energy_j)} is outside {format_energy(energy_range[0])} "
                 f"to {format_energy(energy_range[1])}"
             )
-    reason = "; ".join(wrong) if wrong else "within the predicted intervals"
+    reason = "; ".join(wrong) or "within the predicted intervals"
+    if holds and wrong:
+        reason = f"within what all runs together predict, although {reason}"
+    elif not holds and not wrong:
+        reason = "the other runs together predict something else there"
     return Confirmation(
         promised.configuration,
         time_s,
         (promised.time_lo_s, promised.time_hi_s),
         energy_j,
         energy_range,
-        not wrong,
+        holds,
         reason,
     )
 

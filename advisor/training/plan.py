@@ -11,11 +11,13 @@ from advisor.core.inventory import NodeType
 from advisor.errors import InputError
 from advisor.schedulers.base import PlannedRun
 from advisor.training.subject import Subject
+from advisor.training.table import too_few_for_a_model
 
 MAX_THREADS = 12
 MAX_FREQS = 16
-MIN_RUNS = 3
-"""Fewer good runs than this cannot carry a model of even one axis."""
+MIN_RUNS = 2
+"""Fewer good runs than this leave nothing to choose between."""
+REPEATS_OF_FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +140,13 @@ def planned(
 ) -> tuple[PlannedRun, ...]:
     """Return the runs of the design stage, the baseline first: its time tells what the rest cost.
 
-    ``repeat_baseline`` adds that many further baseline runs at the end.
+    ``repeat_baseline`` adds that many further baseline runs at the end. Too few configurations
+    for a model are all run three times, so that their own spread is known.
     """
     rest = [c for c in design if c != baseline]
     roles = [("baseline", baseline), *(("design", c) for c in rest)]
+    if too_few_for_a_model([baseline, *rest]):
+        roles *= REPEATS_OF_FEW
     roles += [("baseline", baseline)] * repeat_baseline
     return tuple(
         PlannedRun(seq, "baseline" if role == "baseline" else "design", configuration)

@@ -118,6 +118,7 @@ def understand(
     is what the job itself asks for, at the frequency it gets without asking. ``this_machine`` is
     the node type of the local scheduler. Raises InputError or UsageError.
     """
+    arguments, command = tuple(arguments), tuple(command)
     text = read_script(script) if script is not None else None
     options = {**(read_directives(text) if text else {}), **read_arguments(extra_options)}
     request = _request(scheduler, options, text, script, arguments, command)
@@ -154,8 +155,8 @@ def understand(
         baseline=baseline,
         request=request,
         script=None if script is None else script.resolve(),
-        arguments=tuple(arguments),
-        command=tuple(command),
+        arguments=arguments,
+        command=command,
         options=options,
         launcher=launcher,
         threads_kept=threads.why,

@@ -29,6 +29,7 @@ from advisor.training.plan import MIN_RUNS, cost, payback_runs
 from advisor.training.sink import Sink, scope_of
 from advisor.training.state import Stage, SweepState
 from advisor.training.subject import Site
+from advisor.training.table import tabulate, too_few_for_a_model
 
 
 @dataclass(slots=True)
@@ -96,9 +97,11 @@ class Sweep:
             confirmed = {r.seq: r for r in confirms if r.ok}
             failed += self._failures("confirm", confirmed)
             if confirmed:
-                confirmation = compare(promised, list(confirmed.values()))
+                alone = option_at(fit.predicted or fit.options, promised.configuration)
                 observations += self._observe(confirms, "confirm")
                 fit = self._fit(observations)
+                now = option_at(fit.options, promised.configuration)
+                confirmation = compare(alone, list(confirmed.values()), holds=now.confirmed)
                 baseline = option_at(fit.options, state.subject.baseline)
                 good |= confirmed
         model_id = self._save(fit) or model_id
@@ -325,9 +328,12 @@ class Sweep:
         return next((r.account for r in results if r.account), self.state.settings.account)
 
     def _fit(self, observations: list[Observation]) -> FitResult:
-        result = fit_options(observations, model=self.state.settings.model, space=self.state.space)
-        for note in result.notes:
-            self.show(Event("note", text=note))
+        if too_few_for_a_model(o.configuration for o in observations):
+            result = tabulate(observations)
+        else:
+            result = fit_options(
+                observations, model=self.state.settings.model, space=self.state.space
+            )
         return result
 
     def _save(self, fit: FitResult) -> int | None:

@@ -1,0 +1,230 @@
+"""Slurm's accounting as records: what a job asked for, took, and was metered at.
+
+Energy is Slurm's own meter: ``ConsumedEnergyRaw`` of numbered steps, where blank and 0 both mean
+that nothing was metered.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from advisor.errors import SchedulerError
+from advisor.schedulers.base import JobRecord, StepRecord
+
+FIELDS = (
+    "JobID", "JobName", "User", "Account", "Partition", "State", "Submit", "End", "ElapsedRaw",
+    "NNodes", "NCPUS", "NTasks", "NodeList", "ConsumedEnergyRaw", "ReqCPUFreqMin",
+    "ReqCPUFreqMax", "AveCPUFreq", "Constraints", "Comment", "AdminComment", "SubmitLine",
+)  # fmt: skip
+SEPARATOR = "\x1f"
+"""Stands between fields and after the last: names and comments may hold anything printable."""
+ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RV,TO"
+BRIEF_S = 2.0
+"""A step shorter than this may end between two readings of its meter."""
+
+_JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?")
+_STEP_ID = re.compile(rf"({_JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
+_NO_VALUE = 2**63
+"""Slurm's NO_VAL64 and INFINITE64 are above this."""
+_FREQ_KHZ = {"": 1.0, "K": 1.0, "M": 1e3, "G": 1e6, "T": 1e9}
+_STAMP = re.compile(r"^(ADVISOR\w*)=(.*)$")
+
+
+def run_command(argv: Sequence[str], *, timeout_s: float = 60.0) -> str:
+    """Run a scheduler's command and return its stdout. Raises SchedulerError with its stderr."""
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False
+        )
+    except FileNotFoundError:
+        raise SchedulerError(f"{argv[0]} is not installed here") from None
+    except OSError as error:
+        raise SchedulerError(f"{argv[0]} cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired:
+        raise SchedulerError(f"{argv[0]} gave no answer within {timeout_s:g} s") from None
+    if done.returncode != 0:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        said = " ".join(lines[-1].split()) if lines else f"exit code {done.returncode}"
+        raise SchedulerError(f"{argv[0]}: {said.removeprefix(f'{argv[0]}: ')}")
+    return done.stdout.decode(errors="replace")
+
+
+def records(arguments: Sequence[str]) -> list[JobRecord]:
+    """Ask sacct with further arguments and return the jobs. Raises SchedulerError."""
+    text = run_command(
+        ["sacct", "--parsable", f"--delimiter={SEPARATOR}", "--noheader",
+         f"--format={','.join(FIELDS)}", *arguments]
+    )  # fmt: skip
+    return parse(text)
+
+
+def finished_jobs(since: str) -> list[JobRecord]:
+    """Return the jobs of all users (that this one may see) that ended since an ISO 8601 time."""
+    return [
+        record
+        for record in records(
+            ["--allusers", f"--starttime={_local(since)}", "--endtime=now", f"--state={ENDED}"]
+        )
+        if record.finished
+    ]
+
+
+def job(job_id: str) -> JobRecord | None:
+    """Return one job with the advisor's stamp, None when the accounting does not know it.
+
+    Where Slurm reused a job id the latest one is returned.
+    """
+    if not _JOB_ID.fullmatch(job_id):
+        raise SchedulerError(f"{job_id!r} is not a Slurm job id")
+    found = [r for r in records([f"--jobs={job_id}"]) if r.job_id == job_id]
+    if not found:
+        return None
+    latest = max(found, key=lambda r: r.submitted_at)
+    return replace(latest, stamp=stamp(job_id))
+
+
+def stamp(job_id: str) -> dict[str, str]:
+    """Return the advisor's variables in a batch job's recorded environment.
+
+    Empty where Slurm does not keep it (AccountingStoreFlags=job_env). It is the user's own word.
+    """
+    try:
+        text = run_command(["sacct", f"--jobs={job_id}", "--env-vars"])
+    except SchedulerError:
+        return {}
+    matches = (_STAMP.match(line) for line in text.splitlines())
+    return {m[1]: m[2] for m in matches if m}
+
+
+def parse(text: str) -> list[JobRecord]:
+    """Return the jobs in sacct's output, steps attached. Rows that make no sense are dropped.
+
+    Fields end with :data:`SEPARATOR`, so a field may hold line breaks and ``|``.
+    """
+    jobs: list[JobRecord] = []
+    latest: dict[str, int] = {}
+    steps: dict[int, list[StepRecord]] = {}
+    tokens = text.split(SEPARATOR)
+    for at in range(0, len(tokens) - len(FIELDS) + 1, len(FIELDS)):
+        row = dict(zip(FIELDS, tokens[at : at + len(FIELDS)], strict=True))
+        name = row["JobID"].strip()
+        if _JOB_ID.fullmatch(name):
+            latest[name] = len(jobs)
+            jobs.append(_job(name, row))
+            continue
+        step = _STEP_ID.fullmatch(name)
+        if step and step[1] in latest:
+            steps.setdefault(latest[step[1]], []).append(_step(step[2], row))
+    return [_with_steps(record, steps.get(i, [])) for i, record in enumerate(jobs)]
+
+
+def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
+    return JobRecord(
+        job_id=job_id,
+        name=row["JobName"],
+        user=row["User"],
+        account=row["Account"],
+        state=_state(row["State"]),
+        submitted_at=_time(row["Submit"]),
+        ended_at=_time(row["End"]),
+        elapsed_s=_number(row["ElapsedRaw"]),
+        nodes=int(_number(row["NNodes"]) or 0),
+        node_list="" if row["NodeList"] == "None assigned" else row["NodeList"],
+        constraint=row["Constraints"],
+        comment=row["Comment"],
+        admin_comment=row["AdminComment"],
+        submit_line=row["SubmitLine"],
+        partition=row["Partition"],
+        cpus=int(_number(row["NCPUS"]) or 0),
+        freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
+    )
+
+
+def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
+    return StepRecord(
+        step_id=step_id,
+        name=row["JobName"],
+        state=_state(row["State"]),
+        elapsed_s=_number(row["ElapsedRaw"]),
+        nodes=int(_number(row["NNodes"]) or 0),
+        tasks=int(_number(row["NTasks"]) or 0),
+        energy_j=energy_j(row["ConsumedEnergyRaw"]),
+        freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
+        freq_observed_khz=freq_khz(row["AveCPUFreq"]),
+    )
+
+
+def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
+    """Sum up the numbered steps: the job's own row counts the batch step or nothing at all."""
+    numbered = [s for s in steps if s.numbered]
+    weights = [(s, max(s.elapsed_s or 0.0, 1.0)) for s in numbered]
+    longest = max(weights, key=lambda pair: pair[1], default=None)
+    observed = [(s.freq_observed_khz, w) for s, w in weights if s.freq_observed_khz]
+    mean = sum(f * w for f, w in observed) / sum(w for _, w in observed) if observed else None
+    return replace(
+        record,
+        steps=tuple(steps),
+        energy_j=total_energy_j(numbered),
+        freq_requested_khz=(longest[0].freq_requested_khz if longest else None)
+        or record.freq_requested_khz,
+        freq_observed_khz=None if mean is None else round(mean),
+    )
+
+
+def total_energy_j(steps: Sequence[StepRecord]) -> float | None:
+    """Return the energy of numbered steps together, None when it is not known.
+
+    A step without energy makes the sum unknown, unless it was too short to be metered.
+    """
+    total = 0.0
+    for step in steps:
+        if step.energy_j is not None:
+            total += step.energy_j
+        elif (step.elapsed_s or 0.0) >= BRIEF_S:
+            return None
+    return total or None
+
+
+def energy_j(text: str) -> float | None:
+    """Return ConsumedEnergyRaw in joules; None for blank, 0 and Slurm's "no value"."""
+    value = _number(text)
+    return value if value is not None and 0 < value < _NO_VALUE else None
+
+
+def freq_khz(text: str) -> int | None:
+    """Return ``1.20G``, ``2200M`` or ``1200000K`` in kHz; None for blank, 0, Unknown and names."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)([KMGT]?)\s*", text)
+    value = round(float(match[1]) * _FREQ_KHZ[match[2]]) if match else 0
+    return value or None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text) if text.strip() else None
+    except ValueError:
+        return None
+
+
+def _state(text: str) -> str:
+    """Return a state without its tail: ``CANCELLED by 1000`` is CANCELLED."""
+    words = text.split()
+    return words[0].rstrip("+") if words else ""
+
+
+def _time(text: str) -> str:
+    return "" if text in ("Unknown", "None") else text.strip()
+
+
+def _local(since: str) -> str:
+    """Return an ISO 8601 time as sacct takes it: local, without a zone."""
+    try:
+        moment = datetime.fromisoformat(since)
+    except ValueError as error:
+        raise SchedulerError(f"{since!r} is not a time like 2026-01-31T12:00") from error
+    if moment.tzinfo is not None:
+        moment = moment.astimezone().replace(tzinfo=None)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,0 +1,129 @@
+"""Options straight from what was measured, where a machine has too few for a model.
+
+A laptop with two cores and no frequency control has two configurations: no curve can be fitted
+through them, and none is needed, since every one was run several times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import NormalDist, fmean
+from typing import Any
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Observation, Quality
+from advisor.core.option import Option
+from advisor.core.pareto import Limits, trade_off
+from advisor.errors import InputError
+from advisor.models.fit import FitResult
+
+NAME = "measured"
+LEAST_SIGMA = 0.02
+"""Standard deviation of one run's log response that is assumed at least."""
+_Z90 = NormalDist().inv_cdf(0.95)
+
+
+def too_few_for_a_model(configurations: Iterable[Configuration], needed: int = 4) -> bool:
+    """Tell whether there are fewer distinct configurations than a model needs."""
+    return len(set(configurations)) < needed
+
+
+def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> FitResult:
+    """Return one option per measured configuration: mean and 90 % interval of its runs.
+
+    A configuration is confirmed when the mean of its confirming runs (source ``confirm``) lies
+    within the 90 % interval that its other runs predict for them. The spread is pooled over all
+    repeats, at least 2 %. Energies of one quality only are used, measured before estimated.
+    Raises InputError without runs.
+    """
+    if not observations:
+        raise InputError("no run was good")
+    quality = _quality(observations)
+    times = _logs(observations, lambda o: o.time_s)
+    energies = _logs(
+        observations,
+        lambda o: o.energy_j if quality != "missing" and o.energy_quality == quality else None,
+    )
+    if set(energies) != set(times):
+        quality, energies = "missing", {}
+    time_sigma, energy_sigma = _sigma(times), _sigma(energies)
+    options = []
+    for c in times:
+        t = _interval(times[c], time_sigma)
+        e = _interval(energies[c], energy_sigma) if energies else (math.nan,) * 3
+        option = Option(c, *t, *e, measured=True)
+        holds = _confirms(observations, c, "time_s", time_sigma) and (
+            not energies or _confirms(observations, c, "energy_j", energy_sigma)
+        )
+        options.append(replace(option, confirmed=holds))
+    placed = _place(options, error)
+    notes = [
+        f"only {len(placed)} configurations here: the options are the runs themselves, no model"
+    ]
+    stats: dict[str, Any] = {
+        "time": {"sigma_pct": 100 * time_sigma},
+        "energy": {"sigma_pct": 100 * energy_sigma} if energies else None,
+        "error": error,
+        "options": len(placed),
+        "measured": len(placed),
+        "confirmed": sum(o.confirmed for o in placed),
+        "zone": sum(o.in_zone for o in placed),
+        "front": sum(o.on_front for o in placed),
+        "runs": len(observations),
+        "notes": notes,
+    }
+    return FitResult(placed, stats, len(placed), quality, NAME, notes, placed)
+
+
+def _quality(observations: Sequence[Observation]) -> Quality:
+    """Return the best quality that every configuration has an energy of."""
+    wanted = {o.configuration for o in observations}
+    for quality in ("measured", "estimated"):
+        have = {o.configuration for o in observations if o.energy_quality == quality}
+        if have == wanted:
+            return "measured" if quality == "measured" else "estimated"
+    return "missing"
+
+
+def _logs(observations: Sequence[Observation], value: Any) -> dict[Configuration, list[float]]:
+    groups: dict[Configuration, list[float]] = {}
+    for o in observations:
+        response = value(o)
+        if response is not None:
+            groups.setdefault(o.configuration, []).append(math.log(response))
+    return dict(sorted(groups.items()))
+
+
+def _sigma(groups: dict[Configuration, list[float]]) -> float:
+    squares = sum((v - fmean(group)) ** 2 for group in groups.values() for v in group)
+    free = sum(len(group) - 1 for group in groups.values())
+    return max(LEAST_SIGMA, math.sqrt(squares / free) if free else 0.0)
+
+
+def _interval(logs: Sequence[float], sigma: float) -> tuple[float, float, float]:
+    mean, half = fmean(logs), _Z90 * sigma / math.sqrt(len(logs))
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
+def _confirms(
+    observations: Sequence[Observation], c: Configuration, name: str, sigma: float
+) -> bool:
+    here = [o for o in observations if o.configuration == c and getattr(o, name) is not None]
+    later = [math.log(getattr(o, name)) for o in here if o.source == "confirm"]
+    first = [math.log(getattr(o, name)) for o in here if o.source != "confirm"]
+    if not later or not first:
+        return False
+    half = _Z90 * sigma * math.sqrt(1 / len(later) + 1 / len(first))
+    return abs(fmean(later) - fmean(first)) <= half
+
+
+def _place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
+    """Mark front and zone of least energy and least time (algorithms 5.1 to 5.4)."""
+    times = [o.time_s for o in options]
+    energies = [1.0 if math.isnan(o.energy_j) else o.energy_j for o in options]
+    limits = Limits(error)
+    found = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
+    front, zone = set(found.front), set(found.zone)
+    return tuple(replace(o, in_zone=i in zone, on_front=i in front) for i, o in enumerate(options))

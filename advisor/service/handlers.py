@@ -68,10 +68,11 @@ class Handlers:
             if self.source.error:
                 log.info("event=store-back")
             self.source.error = ""
-        except AdvisorError as error:
-            if str(error) != self.source.error:
-                log.error("event=store-unreadable error=%r", str(error))
-            self.source.error = str(error)
+        except Exception as error:  # whatever is wrong with it, the daemon goes on answering
+            text = str(error) if isinstance(error, AdvisorError) else repr(error)
+            if text != self.source.error:
+                log.error("event=store-unreadable error=%r", text)
+            self.source.error = text
 
     def mark_enforce(self, socket_path: Path, *, on: bool | None = None) -> None:
         """Keep the marker file beside the socket that tells job_submit to ask us."""
@@ -153,6 +154,8 @@ class Handlers:
         except ValueError as error:
             empty = JobRequest(scheduler, str(payload["hook"]), user, uid)
             return unchanged(empty, snapshot, reason("bad-request", error))
+        if self.source.error and not self.source.loaded:
+            return unchanged(job, snapshot, reason("store-unreadable"))
         decision = decide(job, snapshot)
         if problem:
             log.warning("event=choices-bad user=%s error=%r", user, problem)

@@ -79,6 +79,7 @@ class Source:
         self.path = path
         self.snapshot = Snapshot()
         self.error = ""
+        self.loaded = False
         self._reader: Reader | None = None
         self._lock = threading.Lock()
 
@@ -95,6 +96,7 @@ class Source:
                 if not (first or force or self._reader.changed()):
                     return False
                 self.snapshot = self._load(self._reader)
+                self.loaded = True
             except Exception:
                 self._reader.close()
                 self._reader = None

@@ -1,0 +1,332 @@
+"""The daemon as a real process: protocol, identity, faults, reload, shutdown."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import NodeType
+from advisor.core.option import Option
+from advisor.service.protocol import MAX_REQUEST
+from advisor.store.publish import publish
+from advisor.store.writer import Writer
+
+Start = Callable[..., subprocess.Popen[str]]
+DECIDE = {
+    "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
+    "options": {"nodes": "1", "exclusive": "exclusive"}, "argv": ["/home/job.sh"],
+    "script": "srun ./stencil\n", "script_path": "/home/job.sh",
+}  # fmt: skip
+
+
+def fill(path: Path, threads: int = 8) -> None:
+    """A store with one model that says: ``threads`` of 16 cores are best."""
+    node = NodeType(
+        "bdw", feature="broadwell", partitions=("batch",), cores=16, nodes=("bdw1",),
+        default_partition="batch",
+    )  # fmt: skip
+    options = [
+        Option(
+            Configuration("bdw", 1, 1, t, 0), 10, 9.99, 10.01, e, e * 0.999, e * 1.001,
+            True, True, True, True,
+        )
+        for t, e in ((16, 1000.0), (threads, 800.0))
+    ]  # fmt: skip
+    with Writer(path) as writer:
+        writer.save_node_types([node], source="test")
+        base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0}
+        writer.apply_config(
+            "policy", path="p", text=str(threads), compiled={"base": base, "rules": []}, by="test"
+        )
+        writer.save_model(
+            "stencil", "default", "bdw", scope="all", owner="", name="bspline",
+            energy_quality="measured", n_train=12, stats={}, options=options,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a path short enough for a socket."""
+    folder = Path(f"/tmp/adv-{os.getpid()}-{time.monotonic_ns() % 10**9}")
+    folder.mkdir(mode=0o755)
+    return folder
+
+
+@pytest.fixture
+def start(place: Path) -> Iterator[Start]:
+    processes: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str, db: Path | None = None, wait: bool = True) -> subprocess.Popen[str]:
+        command = [
+            sys.executable, "-m", "advisor", "serve", "--socket", str(place / "s"),
+            "--db", str(db or place / "a.db"), "--refresh", "0.05", *arguments,
+        ]  # fmt: skip
+        process = subprocess.Popen(command, stderr=(place / "log").open("w"), text=True)
+        processes.append(process)
+        if wait:
+            wait_for(lambda: ask(place, {"v": 1, "op": "ping"}).get("pong") is True)
+        return process
+
+    yield run
+    for process in processes:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        process.wait(10)
+    subprocess.run(["rm", "-rf", str(place)], check=True)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if condition():
+                return
+        except (OSError, ValueError):
+            pass
+        time.sleep(0.03)
+    raise AssertionError("it never came true")
+
+
+def exchange(place: Path, data: bytes) -> dict[str, Any]:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(place / "s"))
+        client.sendall(data)
+        with client.makefile("rb") as lines:
+            answer: dict[str, Any] = json.loads(lines.readline())
+            return answer
+
+
+def ask(place: Path, request: dict[str, Any]) -> dict[str, Any]:
+    return exchange(place, json.dumps(request).encode() + b"\n")
+
+
+def test_it_answers_records_and_stops_cleanly(place: Path, start: Start) -> None:
+    fill(place / "a.db")
+    daemon = start()
+    answer = ask(place, DECIDE)
+    assert answer["v"] == 1
+    assert answer["rewrite"] == {"cpus-per-task": "8"}
+    assert answer["stamp"].startswith('advisor:{"v":1,"id":"' + answer["decision"])
+    status = ask(place, {"v": 1, "op": "status"})
+    assert (status["models"], status["decisions"], status["changed"]) == (1, 1, 1)
+    daemon.terminate()
+    assert daemon.wait(10) == 0
+    assert not (place / "s").exists()
+    with Writer(place / "a.db") as store:
+        record = store.decision(answer["decision"])
+    assert record is not None
+    assert record["rewrite"] == answer["rewrite"]
+    assert record["user"] == pwd.getpwuid(os.getuid()).pw_name
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (b"\n", "not JSON"),
+        (b"hello\n", "not JSON"),
+        (b"[1]\n", "not a JSON object"),
+        (b'{"v":2,"op":"ping"}\n', "version"),
+        (b'{"v":1}\n', "no op"),
+        (b'{"v":1,"op":"dance"}\n', "unknown op"),
+        (b'{"v":1,"op":"decide","scheduler":"lsf"}\n', "unknown scheduler"),
+        (b"[" * 100_000 + b"\n", "not JSON"),
+        (b"x" * (MAX_REQUEST + 10), "bytes"),
+        (b'{"v":1,"op":"submitted","decision":"0","job":"1"}\n', "not made for you"),
+        (b'{"v":1,"op":"observe","observations":[{"time_s":1}]}\n', "configuration"),
+    ],
+)
+def test_nonsense_is_answered_with_an_error(
+    place: Path, start: Start, line: bytes, error: str
+) -> None:
+    fill(place / "a.db")
+    start()
+    assert error in exchange(place, line)["error"]
+    assert ask(place, DECIDE)["rewrite"]
+
+
+def test_half_a_line_and_silence_block_nobody(place: Path, start: Start) -> None:
+    fill(place / "a.db")
+    start()
+    silent = []
+    for _ in range(200):
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(str(place / "s"))
+        client.sendall(b'{"v":1,')
+        silent.append(client)
+    assert ask(place, DECIDE)["rewrite"]
+    for client in silent:
+        client.close()
+
+
+def test_several_lines_on_one_connection_come_back_in_order(place: Path, start: Start) -> None:
+    fill(place / "a.db")
+    start()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(place / "s"))
+        client.sendall(b'{"v":1,"op":"ping"}\n' + json.dumps(DECIDE).encode() + b'\n{"v":')
+        client.sendall(b'1,"op":"status"}\n')
+        with client.makefile("rb") as lines:
+            answers = [json.loads(lines.readline()) for _ in range(3)]
+    assert "pong" in answers[0] and "rewrite" in answers[1] and "models" in answers[2]
+
+
+def test_a_new_model_and_policy_are_noticed(place: Path, start: Start) -> None:
+    fill(place / "a.db", threads=8)
+    start()
+    assert ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "8"}
+    fill(place / "a.db", threads=4)
+    wait_for(lambda: ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "4"})
+    with Writer(place / "a.db") as store:
+        store.apply_config(
+            "policy", path="p", text="off", compiled={"base": {"mode": "off"}, "rules": []}, by="t"
+        )
+    wait_for(lambda: ask(place, DECIDE)["rewrite"] == {})
+
+
+def test_a_replaced_published_copy_is_noticed(place: Path, start: Start) -> None:
+    fill(place / "a.db", threads=8)
+    publish(place / "a.db", place / "copy.db")
+    start("--read-only", db=place / "copy.db")
+    assert ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "8"}
+    fill(place / "a.db", threads=4)
+    publish(place / "a.db", place / "copy.db")
+    wait_for(lambda: ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "4"})
+    run = {"configuration": Configuration("bdw", 1, 1, 4, 0).to_dict(), "time_s": 1.0}
+    refused = ask(
+        place,
+        {"v": 1, "op": "observe", "application": "a", "workload": "w", "observations": [run]},
+    )
+    assert "published copy" in refused["error"]
+
+
+def test_a_store_broken_under_way_keeps_the_last_good_answers(place: Path, start: Start) -> None:
+    fill(place / "a.db")
+    daemon = start()
+    for leftover in place.glob("a.db*"):
+        leftover.unlink()
+    (place / "a.db").write_bytes(b"this is no database" * 1000)
+    daemon.send_signal(signal.SIGHUP)
+    wait_for(lambda: ask(place, {"v": 1, "op": "status"})["store_error"] != "")
+    assert ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "8"}
+    (place / "a.db").unlink()
+    fill(place / "a.db", threads=4)
+    wait_for(lambda: ask(place, {"v": 1, "op": "status"})["store_error"] == "")
+    wait_for(lambda: ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "4"})
+
+
+def test_a_store_broken_from_the_start_changes_nothing_and_says_so(
+    place: Path, start: Start
+) -> None:
+    (place / "a.db").write_bytes(b"garbage" * 5000)
+    start()
+    answer = ask(place, DECIDE)
+    assert answer["rewrite"] == {} and answer["message"] == ""
+    assert '"store-unreadable"' in answer["stamp"]
+    assert "store-unreadable" in (place / "log").read_text()
+
+
+def test_no_store_yet_is_an_empty_one(place: Path, start: Start) -> None:
+    start(db=place / "new" / "a.db")
+    assert '"no-model"' in ask(place, DECIDE)["stamp"]
+
+
+def test_two_daemons_do_not_share_a_socket(place: Path, start: Start) -> None:
+    fill(place / "a.db")
+    start()
+    second = start(wait=False)
+    assert second.wait(10) == 1
+    assert "another daemon" in (place / "log").read_text()
+    assert ask(place, DECIDE)["rewrite"]
+
+
+def test_a_socket_left_behind_is_replaced(place: Path, start: Start) -> None:
+    fill(place / "a.db")
+    first = start()
+    first.kill()
+    first.wait()
+    assert (place / "s").exists()
+    start()
+    assert ask(place, DECIDE)["rewrite"]
+
+
+def test_the_enforce_marker_follows_the_policy(place: Path, start: Start) -> None:
+    fill(place / "a.db")
+    daemon = start()
+    marker = place / "s.enforce"
+    assert not marker.exists()
+    with Writer(place / "a.db") as store:
+        base = {"mode": "apply", "enforce": True, "holdout": 0.0, "goal": "min_energy"}
+        store.apply_config(
+            "policy", path="p", text="e", compiled={"base": base, "rules": []}, by="t"
+        )
+    wait_for(marker.exists)
+    answer = ask(place, DECIDE)
+    again = {**DECIDE, "hook": "job_submit", "stamp": answer["stamp"], "uid": os.getuid()}
+    assert ask(place, again)["rewrite"] == {}
+    assert ask(place, {**again, "stamp": ""})["rewrite"] == {"cpus-per-task": "8"}
+    daemon.terminate()
+    daemon.wait(10)
+    assert not marker.exists()
+
+
+def test_a_socket_handed_over_by_systemd(place: Path) -> None:
+    fill(place / "a.db")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(place / "s"))
+    listener.listen()
+    code = (
+        "import os, sys\nos.dup2(int(sys.argv[1]), 3)\nos.set_inheritable(3, True)\n"
+        "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()))\n"
+        "os.execv(sys.executable, [sys.executable, '-m', 'advisor', 'serve', '--db', sys.argv[2]])"
+    )
+    command = [sys.executable, "-c", code, str(listener.fileno()), str(place / "a.db")]
+    with subprocess.Popen(command, pass_fds=[listener.fileno()], stderr=subprocess.PIPE) as daemon:
+        try:
+            assert ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "8"}
+        finally:
+            daemon.terminate()
+    assert (place / "s").exists()
+    listener.close()
+    subprocess.run(["rm", "-rf", str(place)], check=True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to ask as somebody else")
+def test_a_uid_is_believed_only_from_root(place: Path, start: Start) -> None:
+    fill(place / "a.db")
+    start()
+    nobody = pwd.getpwnam("nobody").pw_uid
+    assert ask(place, {**DECIDE, "op": "explain", "uid": nobody})["user"] == "nobody"
+    code = (
+        "import socket, sys\nc = socket.socket(socket.AF_UNIX)\nc.connect(sys.argv[1])\n"
+        "c.sendall(sys.argv[2].encode() + b'\\n')\nprint(c.makefile().readline())"
+    )
+
+    def as_nobody(request: dict[str, Any]) -> dict[str, Any]:
+        done = subprocess.run(
+            ["/usr/bin/env", "python3", "-c", code, str(place / "s"), json.dumps(request)],
+            capture_output=True, text=True, check=True, user=nobody, group=65534,
+            env={"PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    assert as_nobody({**DECIDE, "op": "explain", "uid": 0})["user"] == "nobody"
+    mine = ask(place, DECIDE)["decision"]
+    stolen = as_nobody({"v": 1, "op": "submitted", "decision": mine, "job": "77"})
+    assert "not made for you" in stolen["error"]
+    assert ask(place, {"v": 1, "op": "submitted", "decision": mine, "job": "77"}) == {
+        "v": 1, "ok": True,
+    }  # fmt: skip

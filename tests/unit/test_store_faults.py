@@ -18,7 +18,7 @@ import pytest
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
-from advisor.errors import StoreError
+from advisor.errors import InputError, StoreError
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.schema import load_migrations
@@ -177,6 +177,30 @@ def test_an_error_inside_a_transaction_undoes_it_and_the_next_one_works(store_pa
         with pytest.raises(KeyboardInterrupt), store._transaction() as db:
             db.execute("INSERT INTO workloads (application, created_at) VALUES ('x', '')")
             raise KeyboardInterrupt
+        assert store.workloads() == []
+        store.add_observations("app", "default", runs(1))
+
+
+def test_a_batch_is_one_transaction(store_path: Path) -> None:
+    with Writer(store_path) as store, Reader(store_path) as reader:
+        with store.batch():
+            store.add_observations("app", "default", runs(1))
+            with pytest.raises(InputError):  # undoes only its own part
+                store.add_observations("bad", "default", [*runs(1), Observation(C, 0.0)])
+            store.add_observations("app", "default", runs(1))
+            assert reader.workloads() == []  # nothing is seen before the end
+        assert [(w.application, w.observations) for w in reader.workloads()] == [("app", 2)]
+        with pytest.raises(InputError), store.batch():
+            store.add_observations("app", "default", runs(1))
+            store.add_observations("bad", "default", [Observation(C, 0.0)])
+        assert [(w.application, w.observations) for w in reader.workloads()] == [("app", 2)]
+
+
+def test_a_batch_on_a_full_disk_is_undone_as_a_whole(small_disk: Path) -> None:
+    with Writer(small_disk / "advisor.db") as store:
+        with pytest.raises(StoreError, match="no space left"), store.batch():
+            store.add_observations("app", "default", runs(1))
+            store.add_observations("app", "default", runs(5000))
         assert store.workloads() == []
         store.add_observations("app", "default", runs(1))
 
@@ -381,7 +405,7 @@ def fill(path: Path) -> None:
 def test_a_limit_on_file_sizes_is_one_clear_error_and_nothing_is_lost(store_path: Path) -> None:
     code = """
 import resource
-from advisor.errors import StoreError
+from advisor.errors import InputError, StoreError
 with Writer(path) as store:
     store.add_observations("app", "default", [Observation(C, 1.0)])
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))

@@ -62,6 +62,11 @@ def _take_over(
             writer.save_node_types(node_types, source=source, replace=source == SITE_SOURCE)
         after = list(writer.inventory().node_types.values())
     notes = doubts(site, after)
+    if after and set(found) == {SITE_SOURCE}:
+        notes.append(
+            "the inventory is from the site file alone; `advisor site discover` compares it "
+            "with Slurm"
+        )
     if waiting:
         notes.append(f"taken over by the next `advisor site discover`: {', '.join(waiting)}")
     return notes

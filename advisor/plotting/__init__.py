@@ -1,0 +1,46 @@
+"""Pictures of a trade-off: in the terminal with plain characters, in a file with matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Points of two responses and their place: what both kinds of picture show.
+
+    ``front``, ``zone`` and ``baseline`` are indices into ``points``; ``front`` in the order of
+    the line, ``polygon`` the zone's outline (empty: not drawn).
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    points: Sequence[Point]
+    front: Sequence[int] = ()
+    zone: Sequence[int] = ()
+    baseline: int | None = None
+    polygon: Sequence[Point] = ()
+
+    def window(self) -> tuple[Point, Point]:
+        """Return (low, high) of each axis around what matters: front, zone and baseline.
+
+        Points far away from these would press the zone into a corner.
+        """
+        shown = {*self.front, *self.zone}
+        if self.baseline is not None:
+            shown.add(self.baseline)
+        chosen = [self.points[i] for i in sorted(shown)] or list(self.points)
+        edges = []
+        for axis in (0, 1):
+            everything = [p[axis] for p in self.points]
+            focus = [p[axis] for p in chosen]
+            span = max(focus) - min(focus)
+            margin = 0.8 * span or 0.05 * max(map(abs, focus)) or 1.0
+            low = max(min(everything), min(focus) - margin)
+            high = min(max(everything), max(focus) + margin)
+            edges.append((low, high) if high > low else (low - margin, high + margin))
+        return edges[0], edges[1]

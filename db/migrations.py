@@ -78,7 +78,7 @@ CREATE TABLE observations (
 );
 CREATE INDEX observations_by_workload ON observations (workload_id, node_type);
 
--- One fitted model version. options: 68-byte records, see advisor/core/option.py; the last
+-- One fitted model version. options: 100-byte records, see advisor/core/option.py; the last
 -- column, so that nothing else has to be read past it.
 CREATE TABLE models (
     id             INTEGER PRIMARY KEY,

@@ -19,8 +19,6 @@ from advisor.core.settings import Pin
 from advisor.service.snapshot import Snapshot
 from advisor.store.records import StoredModel
 
-_REMEMBERED = 20_000
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -57,12 +55,9 @@ def choose(
         request.exclusive,
         pin,
     )
-    choice = snapshot.choices.get(key)
-    if choice is None:
-        choice = _choose(snapshot, models, model, baseline, constraints, pin)
-        if len(snapshot.choices) >= _REMEMBERED:
-            snapshot.choices.clear()
-        snapshot.choices[key] = choice
+    choice: Choice = snapshot.choice(
+        key, lambda: _choose(snapshot, models, model, baseline, constraints, pin)
+    )
     return choice
 
 

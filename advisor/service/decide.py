@@ -19,7 +19,6 @@ from advisor.core.reasons import Reason, reason
 from advisor.core.recognise import Recognised, recognise
 from advisor.core.request import JobRequest
 from advisor.core.script import advisor_lines, threads_of
-from advisor.core.select import find_row
 from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices
 from advisor.schedulers.slurm_options import default_freq, render, shape
 from advisor.service.choice import Choice, choose
@@ -188,12 +187,9 @@ def _locate_baseline(case: _Case) -> None:
     case.model = model
     case.asked = _asked(case, node_type)
     a = case.asked
-    freq = a.freq_khz if request.freq_khz else 0
-    rows = snapshot.rows(model)
-    default = default_freq(node_type)
-    if not freq and any(r.freq_khz == default for r in rows):
-        freq = default
-    row, exact = find_row(rows, a.nodes, a.ranks_per_node, a.threads_per_node, freq)
+    row, exact = snapshot.baseline(
+        model, a.nodes, a.ranks_per_node, a.threads_per_node, a.freq_khz, not request.freq_khz
+    )
     if row is None:
         raise _stop(case, "baseline-outside-model", _describe(a))
     if not exact:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,14 @@ from advisor.core.inventory import Inventory
 from advisor.core.option import Row, unpack_rows
 from advisor.core.policy import PolicySet
 from advisor.core.recognise import ApplicationRule
+from advisor.core.select import find_row
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 
 _DECODED = 1024
 """Models whose options are kept decoded; the others stay packed (100 bytes an option)."""
+_REMEMBERED = 20_000
+"""Choices and baselines kept; the same jobs are submitted again and again."""
 
 
 @dataclass(slots=True)
@@ -31,7 +34,7 @@ class Snapshot:
     models: dict[int, StoredModel] = field(default_factory=dict)
     training: frozenset[tuple[str, str]] = frozenset()
     choices: dict[object, Any] = field(default_factory=dict)
-    """Choices already made from this snapshot; see choice.py."""
+    baselines: dict[object, tuple[Row | None, bool]] = field(default_factory=dict)
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
     _decoded: OrderedDict[int, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
 
@@ -70,6 +73,35 @@ class Snapshot:
         if len(self._decoded) > _DECODED:
             self._decoded.popitem(last=False)
         return rows
+
+    def baseline(
+        self, model: StoredModel, nodes: int, ranks: int, threads: int, freq_khz: int, default: bool
+    ) -> tuple[Row | None, bool]:
+        """Return the row that stands for what a job asks for; see :func:`find_row`.
+
+        ``default``: the frequency is the node type's default, and where the model does not hold
+        it, its highest stands for it.
+        """
+        key = (model.id, nodes, ranks, threads, freq_khz, default)
+        found = self.baselines.get(key)
+        if found is None:
+            rows = self.rows(model)
+            if default and not any(r.freq_khz == freq_khz for r in rows):
+                freq_khz = 0
+            found = find_row(rows, nodes, ranks, threads, freq_khz)
+            if len(self.baselines) >= _REMEMBERED:
+                self.baselines.clear()
+            self.baselines[key] = found
+        return found
+
+    def choice(self, key: object, make: Callable[[], Any]) -> Any:
+        """Return what was chosen for ``key`` before, else make and remember it."""
+        choice = self.choices.get(key)
+        if choice is None:
+            if len(self.choices) >= _REMEMBERED:
+                self.choices.clear()
+            choice = self.choices[key] = make()
+        return choice
 
 
 class Source:

@@ -126,7 +126,7 @@ class Spool:
         if "SLURM_CONF" in os.environ:
             environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
         command = [sys.executable, "-m", "advisor", "train", str(script), "--yes"]
-        command += ["--scheduler", "slurm", "--workdir", str(job["cwd"])]
+        command += ["--scheduler", "slurm"]
         as_user: dict[str, object] = {}
         if os.geteuid() == 0:
             as_user = {"user": uid, "group": gid, "extra_groups": groups}
@@ -134,7 +134,7 @@ class Spool:
             process = subprocess.Popen(  # type: ignore[call-overload]
                 command,
                 env=environment,
-                cwd="/",
+                cwd=str(job["cwd"]),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,213 @@
+"""How fast the daemon decides, and whether that depends on how much it knows.
+
+Prints, side by side for growing stores: time and memory to load all models, the daemon's own
+time per decision (first time a job is seen, and again), and the round trip over the socket.
+
+    python benchmarks/decide.py [--models 10,1000,10000] [--requests 3000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import NodeType
+from advisor.core.option import Option
+from advisor.store.writer import Writer
+
+FREQS = tuple(range(1_200_000, 2_300_000, 100_000))
+NODE = NodeType(
+    "bdw", feature="broadwell", partitions=("batch",), sockets=2, cores=44, memory_mb=64_000,
+    freq_khz=FREQS, default_freq_khz=2_200_000, nodes=("bdw1",), default_partition="batch",
+)  # fmt: skip
+
+
+def options() -> list[Option]:
+    """121 options, 11 thread counts by 11 frequencies, as in the thesis."""
+    found = []
+    for threads in range(4, 45, 4):
+        for freq in FREQS:
+            t = 100 * (24 / min(threads, 24)) * (2.2e6 / freq) ** 0.2
+            e = t * (90 + threads * (1.5 + 3 * (freq / 2.2e6) ** 3))
+            c = Configuration("bdw", 1, 1, threads, freq)
+            found.append(
+                Option(
+                    c, t, t * 0.99, t * 1.01, e, e * 0.99, e * 1.01, measured=True,
+                    confirmed=True, in_zone=True,
+                )
+            )  # fmt: skip
+    return found
+
+
+def fill(path: Path, models: int) -> None:
+    """Write ``models`` models of 121 options each, every one of another application."""
+    table = options()
+    with Writer(path) as store:
+        store.save_node_types([NODE], source="benchmark")
+        base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0}
+        store.apply_config(
+            "policy", path="-", text="-", compiled={"base": base, "rules": []}, by="benchmark"
+        )
+        store.save_model(
+            "app0", "default", "bdw", scope="all", owner="", name="bspline",
+            energy_quality="measured", n_train=12, stats={}, options=table,
+        )  # fmt: skip
+    copy_models(path, models)
+
+
+def copy_models(path: Path, models: int) -> None:
+    """Make copies of the first model under other names; one by one would take minutes."""
+    import sqlite3
+
+    with sqlite3.connect(path) as db:
+        db.executemany(
+            "INSERT INTO workloads (application, name, created_at) VALUES (?, 'default', 'now')",
+            [(f"app{i}",) for i in range(1, models)],
+        )
+        columns = [r[1] for r in db.execute("PRAGMA table_info(models)")]
+        copied = [c for c in columns if c not in ("id", "workload_id")]
+        kept, values = ", ".join(copied), ", ".join(f"m.{c}" for c in copied)
+        db.execute(
+            f"INSERT INTO models (workload_id, {kept}) SELECT w.id, {values} FROM workloads AS w, "
+            "models AS m WHERE w.application <> 'app0'"
+        )
+
+
+def request(application: int) -> bytes:
+    """Return a submission as the filter sends it."""
+    script = (
+        f"#!/bin/bash\n#SBATCH -N 1\n#SBATCH --exclusive\n#SBATCH -t 60\nmodule load gcc\n"
+        f"cd $SLURM_SUBMIT_DIR\nsrun ./app{application} input.dat > out.txt\n"
+    )
+    body = {
+        "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
+        "options": {"nodes": "1", "exclusive": "exclusive", "time": "01:00:00"},
+        "argv": ["/home/u/job.sh"], "script": script, "script_path": "/home/u/job.sh",
+        "truncated": False, "env": {}, "choices": "", "cwd": "/home/u", "het": False,
+    }  # fmt: skip
+    return json.dumps(body).encode() + b"\n"
+
+
+def quantiles(values: list[float]) -> tuple[float, float]:
+    """Median and 99th percentile in microseconds."""
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2] * 1e6, ordered[int(len(ordered) * 0.99)] * 1e6
+
+
+def in_process(path: Path, models: int, requests: int) -> dict[str, float]:
+    """Load and decide in a process of its own, so that memory can be told."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import decide, json, pathlib\n"
+        "print(json.dumps(decide.measure(pathlib.Path(sys.argv[2]), int(sys.argv[3]), "
+        "int(sys.argv[4]))))"
+    )
+    here = str(Path(__file__).parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code, here, str(path), str(models), str(requests)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def measure(path: Path, models: int, requests: int) -> dict[str, float]:
+    """Time loading and deciding inside this process."""
+    import gc
+
+    from advisor.service.handlers import Handlers
+    from advisor.service.peer import Peer
+    from advisor.service.protocol import parse_request_line
+    from advisor.service.snapshot import Source
+
+    peer = Peer(os.getpid(), os.getuid(), os.getgid())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    handlers = Handlers(Source(path))
+    handlers.refresh()
+    load_s = time.perf_counter() - start
+    memory_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert len(handlers.source.snapshot.models) == models
+    gc.collect()
+    gc.freeze()
+    draw = random.Random(7)
+    order = [draw.randrange(models) for _ in range(requests)]
+    lines = {i: request(i) for i in set(order)}
+    times: dict[str, list[float]] = {"first": [], "again": []}
+    seen: set[int] = set()
+    for i in order:
+        start = time.perf_counter()
+        answer = handlers.handle(parse_request_line(lines[i]), peer)
+        times["again" if i in seen else "first"].append(time.perf_counter() - start)
+        seen.add(i)
+        assert answer["rewrite"], answer
+    for i in order[: requests // 3]:
+        start = time.perf_counter()
+        handlers.handle(parse_request_line(lines[i]), peer)
+        times["again"].append(time.perf_counter() - start)
+    first, again = quantiles(times["first"]), quantiles(times["again"])
+    return {
+        "load_s": load_s, "memory_mb": memory_mb, "first_p50": first[0], "first_p99": first[1],
+        "again_p50": again[0], "again_p99": again[1],
+    }  # fmt: skip
+
+
+def round_trip(path: Path, requests: int) -> tuple[float, float]:
+    """Time whole exchanges with a real daemon, a new connection each."""
+    folder = path.parent
+    command = [sys.executable, "-m", "advisor", "serve", "--db", str(path)]
+    command += ["--socket", str(folder / "s"), "--log-level", "warning"]
+    daemon = subprocess.Popen(command)
+    try:
+        while not (folder / "s").exists():
+            time.sleep(0.05)
+        line, times = request(1), []
+        for _ in range(requests):
+            start = time.perf_counter()
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(folder / "s"))
+                client.sendall(line)
+                while not client.recv(65536).endswith(b"\n"):
+                    pass
+            times.append(time.perf_counter() - start)
+    finally:
+        daemon.terminate()
+        daemon.wait()
+    return quantiles(times)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", default="10,1000,10000")
+    parser.add_argument("--requests", type=int, default=3000)
+    args = parser.parse_args()
+    print("models  load s  memory MB  decide again p50/p99 us  first time p50/p99 us  "
+          "socket p50/p99 us")  # fmt: skip
+    base: dict[str, float] | None = None
+    with tempfile.TemporaryDirectory(prefix="advisor-bench-") as folder:
+        for models in (int(n) for n in args.models.split(",")):
+            path = Path(folder) / f"m{models}.db"
+            fill(path, models)
+            r = in_process(path, models, args.requests)
+            trip = round_trip(path, args.requests)
+            base = base or r
+            print(
+                f"{models:6d}  {r['load_s']:6.2f}  {r['memory_mb']:9.0f}  "
+                f"{r['again_p50']:10.0f} /{r['again_p99']:8.0f}   "
+                f"{r['first_p50']:9.0f} /{r['first_p99']:8.0f}    {trip[0]:6.0f} /{trip[1]:6.0f}"
+                f"   (x{r['again_p50'] / base['again_p50']:.2f} of the smallest)"
+            )
+
+
+if __name__ == "__main__":
+    main()

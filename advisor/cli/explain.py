@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from advisor.cli.output import print_json
+from advisor.cli.tail import take_tail
 from advisor.errors import InputError, StoreError
 from advisor.paths import choices_path, socket_path, store_path
 
@@ -22,10 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scheduler", default="slurm", choices=["slurm"])
     parser.add_argument("--socket", help="ask this daemon (default: read the store if one can)")
     parser.add_argument("--diff", action="store_true", help="show the script as it would be")
-    parser.add_argument(
-        "options", nargs="*", metavar="-- OPTIONS",
-        help="sbatch options as on the command line, after --",
-    )  # fmt: skip
+    parser.usage = "advisor explain SCRIPT [options] [-- SBATCH OPTIONS]"
+    take_tail(parser, "options")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,6 +48,7 @@ def _decide(args: argparse.Namespace, path: Path) -> dict[str, object]:
     script = raw[:MAX_SCRIPT].decode("utf-8", "replace")
     options = read_directives(script) | _sbatch_environment() | read_arguments(args.options)
     options.setdefault("job-name", path.name)
+    uid, user = _identity(args.user)
     payload: dict[str, object] = {
         "v": 1,
         "op": "explain",
@@ -62,7 +62,6 @@ def _decide(args: argparse.Namespace, path: Path) -> dict[str, object]:
         "env": _own_environment(),
         "choices": _choices(args.user),
     }
-    uid, user = _identity(args.user)
     payload["uid"] = uid
     store = store_path(args.db)
     if args.socket is None and os.access(store, os.R_OK):

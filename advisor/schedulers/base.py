@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
@@ -107,6 +107,8 @@ class RunResult:
     job_id: str = ""
     account: str = ""
     detail: str = ""
+    final: bool = False
+    """A further attempt makes no sense (the run exceeds its limit)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,18 @@ class SweepJob:
     partition: str = ""
     meter: str = "auto"
 
+    def given_up(self, run: PlannedRun, results: Sequence[RunResult]) -> bool:
+        """Tell whether a run has failed for good."""
+        tries = [r for r in results if r.seq == run.seq]
+        if any(r.ok for r in tries):
+            return False
+        return len(tries) >= self.attempts or any(r.final for r in tries)
+
+    def open_runs(self, results: Sequence[RunResult]) -> list[PlannedRun]:
+        """Return the runs that are neither done nor given up."""
+        done = {r.seq for r in results if r.ok}
+        return [r for r in self.runs if r.seq not in done and not self.given_up(r, results)]
+
 
 @dataclass(frozen=True, slots=True)
 class SweepStatus:
@@ -151,6 +165,17 @@ class SweepStatus:
     def done(self) -> dict[int, RunResult]:
         """Return the good result of each run that has one, by seq."""
         return {r.seq: r for r in self.results if r.ok}
+
+
+def slowdown_bound(configuration: Configuration, baseline: Configuration) -> float:
+    """Return how many times longer than the baseline a run takes at worst: perfect scaling.
+
+    Time goes at worst with 1 / (cores x frequency); a larger configuration counts as no faster.
+    """
+    ratio = baseline.cores / configuration.cores
+    if baseline.freq_khz and configuration.freq_khz:
+        ratio *= baseline.freq_khz / configuration.freq_khz
+    return max(1.0, ratio)
 
 
 class Scheduler(Protocol):

@@ -7,17 +7,17 @@ import json
 import os
 import signal
 import socket
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import ClassVar
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
-from advisor.errors import AdvisorError, MeterError, SchedulerError
+from advisor.errors import MeterError, SchedulerError
 from advisor.meters.choose import Choice, best_meter
 from advisor.meters.process import exit_text, measure, start_ticks, usable_cpus
 from advisor.schedulers.base import JobRecord, PlannedRun, RunResult, SweepJob, SweepStatus
 from advisor.schedulers.cpufreq import Cpufreq
+from advisor.schedulers.results import append_result, read_results
 
 NODE_TYPE = "local"
 _SRUN = r"""#!/bin/bash
@@ -170,15 +170,16 @@ class Local:
     def poll(self, job: SweepJob, handle: str) -> SweepStatus:
         """Make the next attempt that is due and return all results so far."""
         results = read_results(job.folder / "results.jsonl")
-        run = next_run(job, results)
-        if run is not None:
+        due = job.open_runs(results)
+        if due:
+            run = due[0]
             self._clean_up(job)
             attempt = 1 + sum(r.seq == run.seq for r in results)
             result = self._attempt(job, run, attempt)
             append_result(job.folder / "results.jsonl", result)
             results.append(result)
-            run = next_run(job, results)
-        return SweepStatus("ended" if run is None else "running", tuple(results))
+            due = job.open_runs(results)
+        return SweepStatus("running" if due else "ended", tuple(results))
 
     def _attempt(self, job: SweepJob, run: PlannedRun, attempt: int) -> RunResult:
         bin_folder = self._prepare(job)
@@ -205,7 +206,7 @@ class Local:
             return RunResult(run.seq, attempt, False, detail=str(error))
         if measured.timed_out:
             detail = f"stopped after {job.run_limit_s:g} s; output in {output}"
-            return RunResult(run.seq, attempt, False, measured.time_s, detail=detail)
+            return RunResult(run.seq, attempt, False, measured.time_s, detail=detail, final=True)
         if measured.exit_code != 0:
             detail = f"{exit_text(measured.exit_code)}; output in {output}"
             return RunResult(run.seq, attempt, False, measured.time_s, detail=detail)
@@ -246,40 +247,3 @@ class Local:
     def job(self, job_id: str) -> JobRecord | None:
         """There is no accounting here: always None."""
         return None
-
-
-def next_run(job: SweepJob, results: list[RunResult]) -> PlannedRun | None:
-    """Return the first planned run that is neither done nor out of attempts."""
-    done = {r.seq for r in results if r.ok}
-    for run in job.runs:
-        tries = sum(r.seq == run.seq for r in results)
-        if run.seq not in done and tries < job.attempts:
-            return run
-    return None
-
-
-def append_result(path: Path, result: RunResult) -> None:
-    """Append one result as a line and see it to the disk."""
-    with path.open("a") as file:
-        file.write(json.dumps(asdict(result)) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read_results(path: Path) -> list[RunResult]:
-    """Return the results in a file; a line torn by a crash is dropped."""
-    try:
-        lines = path.read_text().splitlines()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise AdvisorError(f"cannot read {path}: {error.strerror}") from error
-    known = {f.name for f in fields(RunResult)}
-    results = []
-    for line in lines:
-        try:
-            data = json.loads(line)
-            results.append(RunResult(**{k: v for k, v in data.items() if k in known}))
-        except (ValueError, TypeError, AttributeError):
-            continue
-    return results

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import NodeType
 from advisor.errors import InputError
-from advisor.schedulers.base import PlannedRun
+from advisor.schedulers.base import PlannedRun, slowdown_bound
 from advisor.training.subject import Subject
 from advisor.training.table import too_few_for_a_model
 
@@ -152,17 +152,6 @@ def planned(
         PlannedRun(seq, "baseline" if role == "baseline" else "design", configuration)
         for seq, (role, configuration) in enumerate(roles)
     )
-
-
-def slowdown_bound(configuration: Configuration, baseline: Configuration) -> float:
-    """Return how many times longer than the baseline a run takes at worst: perfect scaling.
-
-    Time goes at worst with 1 / (cores x frequency); a larger configuration counts as no faster.
-    """
-    ratio = baseline.cores / configuration.cores
-    if baseline.freq_khz and configuration.freq_khz:
-        ratio *= baseline.freq_khz / configuration.freq_khz
-    return max(1.0, ratio)
 
 
 @dataclass(frozen=True, slots=True)

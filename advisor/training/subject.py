@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import pwd
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from advisor.schedulers.slurm_options import (
 )
 
 MAX_SCRIPT = 4 * 1024 * 1024
+_SRUN = re.compile(r"^[^#\n]*\bsrun\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,8 @@ def understand(
     threads = threads_of(text or "", arguments)
     baseline = _baseline(request, chosen, threads.count, local=scheduler == "local")
     launcher = found.command.launcher if found.command else ""
+    if not launcher and text is not None and _SRUN.search(text):
+        launcher = "srun"  # called in a way that reading alone does not follow
     freq_kept = ""
     launcher_options = found.command.launcher_options if found.command else ()
     if any(option.startswith("--cpu-freq") for option in launcher_options):

@@ -126,7 +126,7 @@ class Sweep:
             state.save()
         elif not stage.ended:
             status = scheduler.poll(job, stage.handles[-1])
-            if status.state == "ended" and self._open_runs(name, status):
+            if status.state == "ended" and job.open_runs(status.results):
                 stage.handles.append(scheduler.submit_sweep(job))
                 state.save()
         seen = 0
@@ -148,7 +148,7 @@ class Sweep:
                 break
             if scheduler.POLL_S:
                 time.sleep(scheduler.POLL_S)
-        missing = self._open_runs(name, status)
+        missing = len(job.open_runs(status.results))
         if missing and not (name == "design" and self._baseline_failed(status)):
             raise SchedulerError(
                 f"the sweep ended with {missing} of {len(stage.runs)} runs not made"
@@ -161,14 +161,15 @@ class Sweep:
     def _show_new(self, name: str, status: SweepStatus, seen: int) -> int:
         """Report results nobody has seen yet and note them in the store."""
         self.results[name] = status.results
-        stage = self.state.stages[name]
-        runs = {r.seq: r for r in stage.runs}
+        job = self.state.job(name)
+        runs = {r.seq: r for r in job.runs}
         done = 0
         for number, result in enumerate(status.results):
             if result.seq not in runs:
                 continue
-            tries = sum(r.seq == result.seq for r in status.results[: number + 1])
-            final = result.ok or tries >= self.state.settings.attempts
+            so_far = status.results[: number + 1]
+            tries = sum(r.seq == result.seq for r in so_far)
+            final = result.ok or job.given_up(runs[result.seq], so_far)
             done += final
             if number < seen:
                 continue
@@ -195,18 +196,9 @@ class Sweep:
                 )
         return len(status.results)
 
-    def _open_runs(self, name: str, status: SweepStatus) -> int:
-        """Return how many runs of a stage are neither done nor out of attempts."""
-        done, count = status.done(), 0
-        for run in self.state.stages[name].runs:
-            tries = sum(r.seq == run.seq for r in status.results)
-            count += run.seq not in done and tries < self.state.settings.attempts
-        return count
-
     def _baseline_failed(self, status: SweepStatus) -> bool:
-        first = self.state.stages["design"].runs[0].seq
-        tries = sum(r.seq == first for r in status.results)
-        return first not in status.done() and tries >= self.state.settings.attempts
+        job = self.state.job("design")
+        return job.given_up(job.runs[0], status.results)
 
     def _failures(self, name: str, good: dict[int, RunResult]) -> tuple[str, ...]:
         failed = []

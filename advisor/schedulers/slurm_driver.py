@@ -1,0 +1,292 @@
+"""The files a sweep takes into its Slurm allocation: a driver, a timing srun, and their logs.
+
+The driver runs the user's own script once per configuration. A wrapper named ``srun`` in front of
+PATH (and as an exported function, for scripts that change PATH) passes the configuration on as
+options *before* the script's own, which therefore win, times the real srun, and notes which step
+it was. Everything is logged to files by appending whole lines.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from advisor.core.configuration import Configuration
+from advisor.schedulers.base import PlannedRun, SweepJob
+from advisor.schedulers.local import interpreter
+
+Mode = Literal["steps", "wrap", "whole"]
+"""``steps``: the script's sruns are timed; ``wrap``: the whole script is put into one step;
+``whole``: the script is timed as it is, without step, cap or metered energy."""
+
+_DRIVER = r"""
+now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
+log() { local IFS=$'\t'; printf '%s\n' "$*" >> "$folder/events"; }
+
+configure() {  # nodes, ranks per node, threads per rank, cap in kHz
+  local nodes=$1 ranks=$2 threads=$3 cap=$4 each=
+  [ "$nodes" -gt 1 ] && each="(x$nodes)"
+  export SLURM_NNODES=$nodes SLURM_JOB_NUM_NODES=$nodes
+  export SLURM_NTASKS=$((nodes * ranks)) SLURM_NPROCS=$((nodes * ranks))
+  export SLURM_NTASKS_PER_NODE=$ranks SLURM_TASKS_PER_NODE="$ranks$each"
+  export SLURM_CPUS_PER_TASK=$threads SRUN_CPUS_PER_TASK=$threads
+  export SLURM_CPUS_ON_NODE=$((ranks * threads)) SLURM_JOB_CPUS_PER_NODE="$((ranks * threads))$each"
+  export OMP_NUM_THREADS=$threads
+  if [ "$nodes" -lt "$allocated" ] && [ -n "${hosts[$((nodes - 1))]:-}" ]; then
+    local first=("${hosts[@]:0:nodes}") IFS=,
+    export SLURM_JOB_NODELIST="${first[*]}" SLURM_NODELIST="${first[*]}"
+  fi
+  unset SLURM_CPU_FREQ_REQ
+  [ "$cap" -gt 0 ] && export SLURM_CPU_FREQ_REQ="$lowest-$cap"
+  export ADV_SWEEP_SRUN=$real ADV_SWEEP_EPILOG="$folder/bin/epilog" ADV_SWEEP_EXACT=$exact
+  export ADV_SWEEP_NODES=$nodes ADV_SWEEP_TASKS=$((nodes * ranks)) ADV_SWEEP_THREADS=$threads
+  export ADV_SWEEP_FREQ=${SLURM_CPU_FREQ_REQ:-}
+}
+
+attempt() {  # seq, attempt, nodes, ranks, threads, cap; sets verdict: ok, failed or late
+  local seq=$1 try=$2 steps="$folder/steps/$1-$2" begin code good=1 lines=0 line
+  : > "$steps"; : > "$steps.ids"
+  now; begin=$t
+  log begin "$seq" "$try" "$begin"
+  (
+    configure "$3" "$4" "$5" "$6"
+    export ADV_SWEEP_STEPS=$steps ADV_SWEEP_NAME="$name-$seq-$try"
+    if [ "$mode" != whole ]; then
+      export PATH="$folder/bin:$PATH"
+      srun() { "$ADV_SWEEP_SHIM" "$@"; }
+      export ADV_SWEEP_SHIM="$folder/bin/srun"
+      export -f srun
+    fi
+    [ "$mode" = wrap ] && job=("$folder/bin/srun" "${job[@]}")
+    [ -n "$limit" ] && job=(timeout --kill-after=30 "$limit" "${job[@]}")
+    exec "${job[@]}"
+  ) > "$folder/output/run-$seq-$try.log" 2>&1 < /dev/null
+  code=$?
+  now
+  if [ "$mode" != whole ]; then
+    while IFS=$'\t' read -r _ _ line _; do
+      lines=$((lines + 1))
+      [ "$line" = 0 ] || good=0
+    done < "$steps"
+    [ "$lines" -gt 0 ] || good=0
+  fi
+  if [ "$code" = 0 ] && [ "$good" = 1 ]; then verdict=ok
+  elif [ -n "$limit" ] && { [ "$code" = 124 ] || [ "$code" = 137 ]; }; then verdict=late
+  else verdict=failed; fi
+  log end "$seq" "$try" "$begin" "$t" "$code" "$verdict"
+}
+
+run() {  # seq, first attempt, nodes, ranks, threads, cap
+  local seq=$1 try=$2
+  shift 2
+  while [ "$try" -le "$attempts" ]; do
+    attempt "$seq" "$try" "$@"
+    [ "$verdict" = ok ] && return 0
+    [ "$verdict" = late ] && return 1
+    try=$((try + 1))
+  done
+  return 1
+}
+
+cd -- "$working" || { log failed "cannot enter $working"; exit 1; }
+real=$(type -P srun) || { log failed "there is no srun on the node"; exit 1; }
+allocated=${SLURM_JOB_NUM_NODES:-1}
+hosts=()
+if [ "$allocated" -gt 1 ]; then
+  while IFS= read -r host; do hosts+=("$host"); done < <(scontrol show hostnames 2>/dev/null)
+fi
+exact=
+"$real" --help 2>/dev/null | grep -q -e --exact && exact=--exact
+log job "$SLURM_JOB_ID" "${SLURM_JOB_ACCOUNT:-}"
+"""
+
+_SHIM = r"""#!/bin/bash
+# Stands before srun during a sweep: adds the configuration, times the step, notes its id.
+unset -f srun
+if [ -z "${ADV_SWEEP_STEPS:-}" ]; then exec srun "$@"; fi
+now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
+options=(--nodes="$ADV_SWEEP_NODES" --ntasks="$ADV_SWEEP_TASKS")
+options+=(--cpus-per-task="$ADV_SWEEP_THREADS" --job-name="$ADV_SWEEP_NAME")
+[ -n "$ADV_SWEEP_EXACT" ] && options+=("$ADV_SWEEP_EXACT")
+[ -n "$ADV_SWEEP_FREQ" ] && options+=(--cpu-freq="$ADV_SWEEP_FREQ")
+now
+begin=$t
+export ADV_SWEEP_TICKET=$$-$begin
+SLURM_EPILOG=$ADV_SWEEP_EPILOG "$ADV_SWEEP_SRUN" "${options[@]}" "$@"
+code=$?
+now
+printf '%s\t%s\t%s\t%s\n' "$begin" "$t" "$code" "$ADV_SWEEP_TICKET" >> "$ADV_SWEEP_STEPS"
+exit "$code"
+"""
+
+_EPILOG = r"""#!/bin/bash
+# Run by srun after a step: the one place that knows the step's number.
+[ -n "${ADV_SWEEP_STEPS:-}" ] && [ -n "${SLURM_STEP_ID:-}" ] &&
+  printf '%s\t%s\n' "$ADV_SWEEP_TICKET" "$SLURM_STEP_ID" >> "$ADV_SWEEP_STEPS.ids"
+exit 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedStep:
+    """One srun of an attempt: seconds since the epoch, exit code, step number if known."""
+
+    begin: float
+    end: float
+    code: int
+    step_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt the driver has ended."""
+
+    seq: int
+    number: int
+    job_id: str
+    account: str
+    begin: float
+    end: float
+    code: int
+    verdict: str
+    steps: tuple[TimedStep, ...] = ()
+
+    def time_s(self, mode: Mode) -> float:
+        """Return the run's time: of its sruns (overlaps once), or of the whole script."""
+        if mode == "whole" or not self.steps:
+            return self.end - self.begin
+        total, reached = 0.0, 0.0
+        for step in sorted(self.steps, key=lambda s: s.begin):
+            total += max(0.0, step.end - max(step.begin, reached))
+            reached = max(reached, step.end)
+        return total
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether sruns ran at the same time: their energies then count a node twice."""
+        ordered = sorted(self.steps, key=lambda s: s.begin)
+        return any(b.begin < a.end - 0.05 for a, b in pairwise(ordered))
+
+
+@dataclass(slots=True)
+class Log:
+    """What the driver has written so far."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    job_ids: list[str] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
+    failure: str = ""
+
+
+def mode_of(job: SweepJob) -> Mode:
+    """Return how a sweep's script is timed."""
+    if job.launcher == "srun":
+        return "steps"
+    one_node = all(run.configuration.nodes == 1 for run in job.runs)
+    return "wrap" if not job.launcher and one_node else "whole"
+
+
+def step_name(job: SweepJob, seq: int, attempt: int) -> str:
+    """Return the job name its steps carry in the accounting."""
+    return f"{job_name(job)}-{seq}-{attempt}"
+
+
+def job_name(job: SweepJob) -> str:
+    """Return the name of a sweep's allocation."""
+    return f"adv-{job.id}-{job.stage}"
+
+
+def write_files(job: SweepJob, due: Iterable[tuple[PlannedRun, int]]) -> Path:
+    """Write driver, wrapper and epilog for the runs due (each with its next attempt's number).
+
+    Returns the driver. Every text from outside is quoted by shlex; nothing is evaluated.
+    """
+    for name in ("bin", "output", "steps"):
+        (job.folder / name).mkdir(parents=True, exist_ok=True)
+    _write(job.folder / "bin" / "srun", _SHIM)
+    _write(job.folder / "bin" / "epilog", _EPILOG)
+    driver = job.folder / "driver.sh"
+    _write(driver, driver_text(job, due))
+    return driver
+
+
+def driver_text(job: SweepJob, due: Iterable[tuple[PlannedRun, int]]) -> str:
+    """Return the driver script for the runs due."""
+    argv: Sequence[str] = job.command
+    if job.script is not None:
+        argv = [*interpreter(job.script), str(job.script), *job.arguments]
+    steps = job.node_type.freq_khz
+    limit = "" if job.run_limit_s is None else str(max(1, round(job.run_limit_s)))
+    head = [
+        "#!/bin/bash",
+        "# Runs the configurations of one sweep one after the other. Made by advisor train.",
+        f"folder={shlex.quote(str(job.folder))}",
+        f"working={shlex.quote(str(job.working_folder))}",
+        f"job=({shlex.join(argv)})",
+        f"name={shlex.quote(job_name(job))}",
+        f"mode={mode_of(job)} attempts={job.attempts:d} limit={limit}",
+        f"lowest={steps[0] if steps else 0:d}",
+    ]
+    calls = []
+    for run, attempt in due:
+        call = f"run {run.seq:d} {attempt:d} {_numbers(run.configuration)}"
+        # without the job as it is, the others are worth nothing
+        needed = run == job.runs[0] and run.role == "baseline"
+        calls.append(f'{call} || {{ log done "$SLURM_JOB_ID"; exit 1; }}' if needed else call)
+    return "\n".join([*head, _DRIVER, *calls, 'log done "$SLURM_JOB_ID"', "exit 0", ""])
+
+
+def _numbers(c: Configuration) -> str:
+    return f"{c.nodes:d} {c.ranks_per_node:d} {c.threads_per_rank:d} {c.freq_khz:d}"
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}")
+    partial.write_text(text)
+    partial.chmod(0o700)
+    partial.replace(path)
+
+
+def read_log(folder: Path) -> Log:
+    """Return what the drivers of a stage have logged; lines still being written are left."""
+    log = Log()
+    job_id = account = ""
+    for words in _rows(folder / "events"):
+        match words:
+            case ["job", job_id, account]:
+                log.job_ids.append(job_id)
+            case ["end", seq, number, begin, end, code, verdict]:
+                try:
+                    attempt = Attempt(
+                        int(seq), int(number), job_id, account, float(begin), float(end),
+                        int(code), verdict, _steps(folder / "steps" / f"{int(seq)}-{int(number)}"),
+                    )  # fmt: skip
+                except ValueError:
+                    continue
+                log.attempts.append(attempt)
+            case ["done", ended]:
+                log.ended.add(ended)
+            case ["failed", why]:
+                log.failure = why
+    return log
+
+
+def _steps(path: Path) -> tuple[TimedStep, ...]:
+    ids = {words[0]: words[1] for words in _rows(Path(f"{path}.ids")) if len(words) == 2}
+    return tuple(
+        TimedStep(float(begin), float(end), int(code), ids.get(ticket, ""))
+        for begin, end, code, ticket in (words for words in _rows(path) if len(words) == 4)
+    )
+
+
+def _rows(path: Path) -> list[list[str]]:
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return []
+    complete, _, _ = text.rpartition("\n")
+    return [line.split("\t") for line in complete.splitlines()]

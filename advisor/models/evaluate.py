@@ -38,7 +38,7 @@ class ResponseScore:
     """
 
     n_train: int
-    r2: float
+    r2: float | None
     total_rmse_pct: float
     pareto_rmse_pct: float
     interval_coverage: float

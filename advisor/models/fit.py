@@ -35,9 +35,10 @@ _NAMED = 5
 class FitResult:
     """A fitted model's options and what is known about the fit.
 
-    ``stats`` is plain JSON: per response n_train, r2, loo_rmse_pct, sigma_pct, repeats; counts of
-    options, confirmed, zone and front; the error limit. ``predicted`` holds the options as the
-    model alone sees them, for judging it: no measured value has replaced a prediction there.
+    ``stats`` is plain JSON: per response n_train, r2 (None: undefined), loo_rmse_pct, sigma_pct,
+    repeats; counts of options, confirmed, zone and front; the error limit. ``predicted`` holds the
+    options as the model alone sees them, for judging it: nothing measured has replaced a
+    prediction there.
     """
 
     options: tuple[Option, ...]
@@ -162,10 +163,11 @@ def _predict(
     left_out = ~keep
     for i in np.flatnonzero(odd | left_out)[:_NAMED]:
         c = trained[i]
-        place = f"{c.nodes} nodes, {c.threads_per_node} threads, {format_freq(c.freq_khz)}"
+        nodes = "1 node" if c.nodes == 1 else f"{c.nodes} nodes"
+        where = f"{nodes}, {c.threads_per_node} cores, {format_freq(c.freq_khz)}"
         off = format_change(math.expm1(log_y[i] - prediction.held_out[i]))
         end = ", left out of the fit" if left_out[i] else ""
-        notes.append(f"{name} at {place} does not fit the other runs ({off}){end}")
+        notes.append(f"{name} at {where} does not fit the other runs ({off}){end}")
     if left_out.sum() > _NAMED:
         notes.append(f"{name}: {left_out.sum()} runs are left out of the fit in all")
     return prediction
@@ -229,7 +231,7 @@ def place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
 def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:
     return {
         "n_train": prediction.n_train,
-        "r2": prediction.r2,
+        "r2": None if math.isnan(prediction.r2) else prediction.r2,
         "loo_rmse_pct": 100.0 * prediction.cv_rmse,
         "sigma_pct": 100.0 * response.sigma,
         "repeats": response.repeats,

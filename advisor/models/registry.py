@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import Any, cast
 
 from advisor.errors import InputError
 from advisor.models.base import Matrix, Model, parse_options
@@ -43,7 +43,7 @@ def _load(entry: EntryPoint) -> type[Model]:
         ) from error
 
 
-def create(name: str, *, bounds: Matrix | None = None, **options: object) -> Model:
+def create(name: str, *, bounds: Matrix | None = None, **options: Any) -> Model:
     """Make a model; InputError for an unknown name or option, or a value out of range."""
     found = find(name)
     return found(bounds=bounds, **parse_options(name, found.OPTIONS, options))

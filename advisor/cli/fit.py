@@ -1,0 +1,255 @@
+"""``advisor fit``: fit and store a model per node type and per group of jobs it may advise."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from advisor import paths
+from advisor.cli.output import print_json, print_table
+from advisor.cli.pictures import percent
+from advisor.errors import InputError, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from advisor.models.scopes import Group
+    from advisor.store.records import StoredModel
+    from advisor.store.writer import Writer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor fit`` takes."""
+    parser.description = (
+        "Fit an application's measured runs, evaluate every option and store them for the "
+        "daemon: one model per workload, node type and group of jobs it may advise."
+    )
+    parser.add_argument("application", metavar="A", nargs="?", help="what was measured")
+    parser.add_argument("--workload", metavar="W", help="only this input or problem class")
+    parser.add_argument("--node-type", metavar="T", help="only this node type")
+    add_model_arguments(parser)
+    parser.add_argument(
+        "--error", type=percent, default=0.05, metavar="PCT", help="the trade-off zone's, in %% (5)"
+    )
+    parser.add_argument(
+        "--measurement-error",
+        type=percent,
+        default=0.02,
+        metavar="PCT",
+        help="95 %% half width of one run where nothing was repeated, in %% (2)",
+    )
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--model``, ``--model-option`` and ``--list-models``."""
+    parser.add_argument("--model", default="bspline", metavar="NAME", help="the model (bspline)")
+    parser.add_argument(
+        "--model-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the model; --list-models names them",
+    )
+    parser.add_argument("--list-models", action="store_true", help="list the models and stop")
+
+
+def model_options(given: Iterable[str]) -> dict[str, str]:
+    """Return ``NAME=VALUE`` pairs; the model checks names and values."""
+    options: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--model-option {text!r}: write NAME=VALUE")
+        options[name] = value
+    return options
+
+
+def list_models(args: argparse.Namespace) -> int:
+    """Print the models and their settings."""
+    from advisor.models.registry import find, names
+
+    found = [(name, find(name)) for name in names()]
+    if args.json:
+        print_json(
+            "models",
+            {
+                "models": [
+                    {
+                        "name": name,
+                        "description": model.DESCRIPTION,
+                        "options": [
+                            {"name": o.name, "default": o.default, "help": o.help,
+                             "minimum": o.minimum, "maximum": o.maximum}
+                            for o in model.OPTIONS
+                        ],
+                    }
+                    for name, model in found
+                ]
+            },
+        )  # fmt: skip
+        return 0
+    for name, model in found:
+        print(f"{name}: {model.DESCRIPTION}")
+        for o in model.OPTIONS:
+            print(f"    {o.name}={o.default}  {o.help} ({o.minimum:g} to {o.maximum:g})")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    workload: str
+    node_type: str
+    group: Group
+    model: StoredModel | None
+    problem: str = ""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit and store; InputError when there are too few runs, RefusedError when there are none."""
+    if args.list_models:
+        return list_models(args)
+    if not args.application:
+        raise UsageError("which application?", hint="advisor fit A")
+    from advisor.models.base import parse_options
+    from advisor.models.registry import find
+    from advisor.store.writer import Writer
+
+    options = model_options(args.model_option)
+    parse_options(args.model, find(args.model).OPTIONS, options)
+    path = paths.store_path(args.db)
+    if not path.exists():
+        raise RefusedError(
+            f"{path}: there is no store, so nothing was measured yet",
+            hint="advisor import or advisor train fills it",
+        )
+    with Writer(path) as store:
+        runs = store.observations(args.application, args.workload, args.node_type)
+        if not runs:
+            raise RefusedError(_nothing(args, store), hint="advisor import or advisor train")
+        by_place: dict[tuple[str, str], list[Any]] = {}
+        for r in runs:
+            place = (r.workload, r.observation.configuration.node_type)
+            by_place.setdefault(place, []).append(r.observation)
+        fitted = [
+            f for place, found in by_place.items()
+            for f in _fit_place(args, store, *place, found, options)
+        ]  # fmt: skip
+    if not any(f.model for f in fitted):
+        raise InputError(f"{args.application}: {fitted[0].problem}")
+    if args.json:
+        print_json("fit", {"application": args.application, "models": [_json(f) for f in fitted]})
+    else:
+        _print(fitted)
+    return 0
+
+
+def _nothing(args: argparse.Namespace, store: Writer) -> str:
+    known = sorted({w.name for w in store.workloads(args.application)})
+    text = f"nothing is stored of {args.application}"
+    if args.workload:
+        text += f", workload {args.workload}"
+    if args.node_type:
+        text += f", on {args.node_type}"
+    return f"{text}; its workloads are {', '.join(known)}" if known else text
+
+
+def _fit_place(
+    args: argparse.Namespace,
+    store: Writer,
+    workload: str,
+    node_type: str,
+    observations: list[Any],
+    options: dict[str, str],
+) -> list[_Fitted]:
+    """Fit every group of one workload and node type; a group with too few runs is told so."""
+    from advisor.models.fit import fit_options
+    from advisor.models.scopes import groups
+
+    found = []
+    for group in groups(observations):
+        try:
+            fit = fit_options(
+                group.observations,
+                model=args.model,
+                error=args.error,
+                measurement_error=args.measurement_error,
+                model_options=options,
+            )
+        except InputError as error:
+            found.append(_Fitted(workload, node_type, group, None, str(error)))
+            continue
+        model = store.save_model(
+            args.application,
+            workload,
+            node_type,
+            scope=group.scope,
+            owner=group.owner,
+            name=fit.model,
+            energy_quality=fit.energy_quality,
+            n_train=fit.n_train,
+            stats=fit.stats,
+            options=fit.options,
+        )
+        found.append(_Fitted(workload, node_type, group, model))
+    current = {(f.group.scope, f.group.owner) for f in found}
+    for old in store.find_models(args.application, workload, node_type):
+        if (old.scope, old.owner) not in current:
+            store.set_model_state(old.id, "replaced", "its runs count for others now, or are gone")
+    return found
+
+
+def _json(fitted: _Fitted) -> dict[str, object]:
+    place: dict[str, object] = {
+        "workload": fitted.workload,
+        "node_type": fitted.node_type,
+        "scope": fitted.group.scope,
+        "owner": fitted.group.owner,
+        "runs": len(fitted.group.observations),
+    }
+    model = fitted.model
+    if model is None:
+        return {**place, "id": None, "problem": fitted.problem}
+    return {
+        **place,
+        "id": model.id,
+        "model": model.name,
+        "version": model.version,
+        "energy_quality": model.energy_quality,
+        "n_train": model.n_train,
+        "stats": model.stats,
+        "problem": "",
+    }
+
+
+def _print(fitted: list[_Fitted]) -> None:
+    rows, notes = [], []
+    for f in fitted:
+        whose = f.group.scope if f.group.scope == "all" else f"{f.group.scope} {f.group.owner}"
+        name = f"{f.workload} on {f.node_type}, {whose}"
+        if f.model is None:
+            notes.append(f"{name}: no model: {f.problem}")
+            continue
+        stats = f.model.stats
+        rows.append(
+            [f.workload, f.node_type, whose, stats["runs"], *_errors(stats), stats["options"],
+             stats["measured"], stats["confirmed"], stats["zone"], f.model.energy_quality]
+        )  # fmt: skip
+        notes += [f"{name}: {note}" for note in stats["notes"]]
+    if rows:
+        print_table(
+            ["workload", "node type", "for", "runs", "R2 time", "R2 energy", "LOO time",
+             "LOO energy", "options", "measured", "confirmed", "in zone", "energy"],
+            rows,
+        )  # fmt: skip
+    for note in notes:
+        print(note)
+
+
+def _errors(stats: dict[str, Any]) -> list[str]:
+    """R2 and leave-one-out error of time and energy, as shown."""
+    cells = []
+    for key, form in (("r2", "{:.3f}"), ("loo_rmse_pct", "{:.1f} %")):
+        for name in ("time", "energy"):
+            value = stats[name] and stats[name][key]
+            cells.append("-" if value is None else form.format(value))
+    return cells

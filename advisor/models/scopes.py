@@ -1,0 +1,45 @@
+"""Whose runs a model may rest on: one fit per group of jobs that may see the same runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.core.observation import Observation, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The runs of one model, and whose jobs it advises.
+
+    ``owner`` is empty for scope ``all``, the account for ``account``, the user for ``own``.
+    """
+
+    scope: Scope
+    owner: str
+    observations: tuple[Observation, ...]
+
+
+def groups(observations: Sequence[Observation]) -> list[Group]:
+    """Return the groups of one workload's runs on one node type, widest scope first.
+
+    Everybody's model rests on runs of scope ``all`` only; an account's also on its own of scope
+    ``account``; a user's also on what only they may use, and on the account's when all of these
+    were made for one account. So nobody's private run reaches another's jobs.
+    """
+    everybody = [o for o in observations if o.scope == "all"]
+    found = [Group("all", "", tuple(everybody))] if everybody else []
+    accounts: dict[str, list[Observation]] = {}
+    own: dict[str, list[Observation]] = {}
+    for o in observations:
+        if o.scope == "account" and o.account:
+            accounts.setdefault(o.account, []).append(o)
+        elif o.scope != "all":
+            own.setdefault(o.contributor, []).append(o)
+    for account, runs in sorted(accounts.items()):
+        found.append(Group("account", account, (*everybody, *runs)))
+    for user, runs in sorted(own.items()):
+        of_account = {o.account for o in runs}
+        shared = accounts.get(of_account.pop(), []) if len(of_account) == 1 else []
+        found.append(Group("own", user, (*everybody, *shared, *runs)))
+    return found

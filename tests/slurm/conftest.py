@@ -1,0 +1,41 @@
+"""Fixtures of the tests that need a real Slurm: one shared cluster per session."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from testbed import Testbed, requirements
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker which every test on the cluster carries."""
+    config.addinivalue_line("markers", "slurm: runs on a real Slurm cluster (root only)")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test which uses the cluster with `slurm`."""
+    for item in items:
+        if "testbed" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slurm)
+
+
+@pytest.fixture(scope="session")
+def testbed() -> Iterator[Testbed]:
+    """The shared cluster, with Lua hooks on that do nothing; skips where it cannot run."""
+    if reason := requirements():
+        pytest.skip(reason)
+    with Testbed() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def clean_testbed(testbed: Testbed) -> Iterator[Testbed]:
+    """The shared cluster; afterwards its jobs are cancelled and its hooks do nothing again."""
+    yield testbed
+    testbed.reset()

@@ -1,0 +1,78 @@
+"""The posed meters: integrates each node's watts into its pm_counters files.
+
+One process serves every node: `silicon TESTBED_DIR`. A node's power is its idle watts
+plus its active loads; a load is a file `<pid>.load` with `watts start end pid` in the node's
+`loads` folder (monotonic seconds), and counts exactly from start to end, or until its process has
+gone. Files are replaced by rename, so a reader never sees an empty one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from . import law
+
+TICK_S = 0.02
+#: Joules on the meter at start: Slurm takes 0 for "no meter".
+START_J = 1000.0
+
+
+class Meter:
+    """The energy and power counters of one posed node."""
+
+    def __init__(self, root: Path, node: str) -> None:
+        self.idle_w = law.node_type_of(node).idle_w
+        self.loads = root / "nodes" / node / "loads"
+        self.counters = root / "nodes" / node / "sys" / "cray" / "pm_counters"
+        self.energy_j = START_J
+        self.last = time.monotonic()
+        self._counted: dict[Path, float] = {}
+        self._shown: dict[str, str] = {}
+
+    def tick(self) -> None:
+        """Integrate from the last tick until now and show the result."""
+        now = time.monotonic()
+        self.energy_j += self.idle_w * (now - self.last)
+        power_w = self.idle_w
+        for path in self.loads.glob("[0-9]*.load"):
+            try:
+                watts, start, end, pid = (float(word) for word in path.read_text().split())
+            except (OSError, ValueError):
+                path.unlink(missing_ok=True)
+                continue
+            counted = self._counted.get(path, start)
+            until = min(end, now)
+            self.energy_j += watts * max(0.0, until - counted)
+            self._counted[path] = until
+            if end <= now or not Path(f"/proc/{int(pid)}").exists():
+                path.unlink(missing_ok=True)
+                self._counted.pop(path, None)
+            else:
+                power_w += watts
+        self.last = now
+        self._show("energy", f"{int(self.energy_j)} J\n")
+        self._show("power", f"{round(power_w)} W\n")
+
+    def _show(self, name: str, text: str) -> None:
+        if self._shown.get(name) != text:
+            partial = self.counters / f".{name}"
+            partial.write_text(text)
+            partial.rename(self.counters / name)
+            self._shown[name] = text
+
+
+def main(argv: list[str]) -> int:
+    """Serve all nodes of the testbed in directory `argv[0]` until killed."""
+    root = Path(argv[0])
+    meters = [Meter(root, node) for t in law.NODE_TYPES.values() for node in t.nodes]
+    while (root / "nodes").is_dir():
+        for meter in meters:
+            meter.tick()
+        time.sleep(TICK_S)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

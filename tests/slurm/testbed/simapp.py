@@ -1,0 +1,122 @@
+"""The simulated application: stands in for silicon only.
+
+`srun simapp --kernel stencil [--scale S]` sleeps for as long as the response law (`law.py`) says
+and registers its watts as a load of its node, so that the node's meter integrates them.
+
+What it takes for the law is what a real OpenMP program would have got:
+
+- nodes: of the step (1 when started without srun);
+- threads per rank: OMP_NUM_THREADS, else every CPU the rank is bound to; never more than those,
+  since threads beyond them share a core. Threads per node are the sum over the node's ranks;
+- frequency: the cap in force in /sys for the first CPU it is bound to (the set speed under the
+  userspace governor, the lowest frequency under powersave), else the node type's highest.
+
+Local rank 0 of each node registers the load of its node. Outside of a posed node it runs as on
+the node type `--node-type` (default bdw) and registers nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from . import law
+
+CPU_ROOT = Path("/sys/devices/system/cpu")
+
+
+def bound_cpus(environ: dict[str, str], local_id: int) -> list[int]:
+    """Return the posed CPUs which Slurm bound this rank to; empty when it did not say."""
+    masks = [m for m in environ.get("SLURM_CPU_BIND_LIST", "").split(",") if m.startswith("0x")]
+    if not masks:
+        return []
+    bits = int(masks[local_id % len(masks)], 16)
+    return [cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1]
+
+
+def frequency_khz(cpu: int, node_type: law.NodeType) -> int:
+    """Return the frequency which this CPU may reach now, as its cpufreq files say."""
+    cpufreq = CPU_ROOT / f"cpu{cpu}" / "cpufreq"
+    try:
+        governor = (cpufreq / "scaling_governor").read_text().strip()
+        name = {"userspace": "scaling_setspeed", "powersave": "scaling_min_freq"}.get(
+            governor, "scaling_max_freq"
+        )
+        return int((cpufreq / name).read_text())
+    except (OSError, ValueError):
+        return node_type.max_khz
+
+
+def threads_per_node(environ: dict[str, str], cpus: int, ranks: int) -> int:
+    """Return busy cores of the node: ranks times threads, no rank using more than its CPUs."""
+    if not cpus:
+        cpus = max(1, int(environ.get("SLURM_CPUS_ON_NODE", "1")) // ranks)
+    wanted = environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    threads = min(int(wanted), cpus) if wanted.isdigit() and int(wanted) > 0 else cpus
+    shared = environ.get("SLURM_CPUS_ON_NODE", "")
+    total = threads * ranks
+    return min(total, int(shared)) if shared.isdigit() else total
+
+
+def ranks_on_node(environ: dict[str, str]) -> int:
+    """Return how many ranks of the step run on this node."""
+    text = environ.get("SLURM_STEP_TASKS_PER_NODE", "1")
+    counts: list[int] = []
+    for part in text.split(","):
+        count, _, times = part.rstrip(")").partition("(x")
+        counts += [int(count)] * int(times or 1)
+    node = int(environ.get("SLURM_NODEID", "0"))
+    return counts[min(node, len(counts) - 1)]
+
+
+def register(loads: Path, watts: float, start: float, end: float) -> None:
+    """Tell the node's meter about `watts` on top of idle from `start` to `end` (monotonic)."""
+    name = f"{os.getpid()}.load"
+    partial = loads / f".{name}"
+    partial.write_text(f"{watts:.3f} {start:.6f} {end:.6f} {os.getpid()}\n")
+    partial.rename(loads / name)
+
+
+def main(argv: list[str]) -> int:
+    """Run one rank."""
+    start = time.monotonic()
+    parser = argparse.ArgumentParser(prog="simapp", description="Simulated application.")
+    parser.add_argument("--kernel", choices=sorted(law.KERNELS), default="stencil")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the time")
+    parser.add_argument("--node-type", choices=sorted(law.NODE_TYPES), default="bdw")
+    args = parser.parse_args(argv)
+    environ = dict(os.environ)
+    node = environ.get("SLURMD_NODENAME", "")
+    try:
+        node_type = law.node_type_of(node)
+    except KeyError:
+        node, node_type = "", law.NODE_TYPES[args.node_type]
+    in_step = "SLURM_STEP_NUM_NODES" in environ
+    nodes = int(environ["SLURM_STEP_NUM_NODES"]) if in_step else 1
+    ranks = ranks_on_node(environ) if in_step else 1
+    local_id = int(environ.get("SLURM_LOCALID", "0"))
+    cpus = bound_cpus(environ, local_id)
+    threads = threads_per_node(environ, len(cpus), ranks)
+    if not node and "OMP_NUM_THREADS" not in environ:
+        threads = node_type.cores
+    freq = frequency_khz(cpus[0] if cpus else 0, node_type) if node else node_type.max_khz
+    time_s, watts = law.predict(args.kernel, node_type, nodes, threads, freq, args.scale)
+    if node and local_id == 0:
+        loads = Path(__file__).resolve().parents[2] / "nodes" / node / "loads"
+        register(loads, watts - node_type.idle_w, start, start + time_s)
+    time.sleep(max(0.0, start + time_s - time.monotonic()))
+    if int(environ.get("SLURM_PROCID", "0")) == 0:
+        print(
+            f"simapp kernel={args.kernel} node={node or node_type.name} nodes={nodes}"
+            f" ranks_per_node={ranks} threads_per_node={threads} freq_khz={freq}"
+            f" time_s={time_s:.3f} watts={watts:.1f}",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -18,10 +18,12 @@ from advisor.paths import config_dir, store_path
 if TYPE_CHECKING:
     from advisor.policy.problems import Problem
     from advisor.store.records import ConfigVersion
+    from advisor.store.writer import Writer
 
 Kind = Literal["policy", "site"]
-Applied = Callable[[argparse.Namespace, Mapping[str, object], Mapping[str, object]], list[str]]
-"""Called after a version took effect with its and the former settings; returns what to tell."""
+Applied = Callable[["Writer", Mapping[str, object], Mapping[str, object]], list[str]]
+"""Called in the transaction that puts a version into effect, with its settings and the former
+ones; returns what to tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +189,8 @@ def _apply(args: argparse.Namespace, kind: Kind, after: Applied | None) -> int:
     former = current.compiled if current else {}
     same = current is not None and current.text == checked.text
     same = same and current.compiled == checked.compiled
-    version = current.version if same else _store(args, kind, checked)
     changed = _changes(kind, former, checked.compiled)
-    notes = [] if same or after is None else after(args, checked.compiled, former)
+    version, notes = (current.version, []) if same else _store(args, kind, checked, after)
     if args.json:
         print_json(
             kind,
@@ -214,14 +215,21 @@ def _apply(args: argparse.Namespace, kind: Kind, after: Applied | None) -> int:
     return 0
 
 
-def _store(args: argparse.Namespace, kind: Kind, checked: Checked) -> int:
+def _store(
+    args: argparse.Namespace, kind: Kind, checked: Checked, after: Applied | None
+) -> tuple[int, list[str]]:
+    """Put a checked file into effect; return its version and what to tell."""
     from advisor.store.writer import Writer
 
     path = checked.name if checked.name == "<stdin>" else str(Path(checked.name).resolve())
-    with Writer(store_path(args.db)) as writer:
-        return writer.apply_config(
-            kind, path=path, text=checked.text, compiled=checked.compiled or {}, by=who()
+    compiled = checked.compiled or {}
+    with Writer(store_path(args.db)) as writer, writer.batch():
+        before = writer.config(kind)
+        version = writer.apply_config(
+            kind, path=path, text=checked.text, compiled=compiled, by=who()
         )
+        former = before.compiled if before else {}
+        return version, after(writer, compiled, former) if after else []
 
 
 def _changes(
@@ -311,9 +319,9 @@ def _rollback(args: argparse.Namespace, kind: Kind, after: Applied | None) -> in
                 f"{kind} version {target.version} does not fit this release of the advisor",
                 hint="write it to a file, mend it and apply that",
             )
-        with Writer(store_path(args.db)) as writer:
+        with Writer(store_path(args.db)) as writer, writer.batch():
             writer.activate_config(kind, target.version, who())
-        notes = after(args, target.compiled, current.compiled) if after else []
+            notes = after(writer, target.compiled, current.compiled) if after else []
     changed = _changes(kind, current.compiled, target.compiled)
     if args.json:
         data = {"action": "rollback", "version": target.version, "from": current.version}

@@ -14,6 +14,7 @@ from advisor.paths import config_dir, store_path
 if TYPE_CHECKING:
     from advisor.core.inventory import NodeType
     from advisor.policy.inventory import Missing
+    from advisor.store.writer import Writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,18 +50,16 @@ class _Found:
 
 
 def _take_over(
-    args: argparse.Namespace, site: Mapping[str, object], former: Mapping[str, object]
+    writer: Writer, site: Mapping[str, object], former: Mapping[str, object]
 ) -> list[str]:
     """Bring the inventory in line with a site file that just took effect."""
     from advisor.policy.inventory import SITE_SOURCE, doubts, merge_applied
-    from advisor.store.writer import Writer
 
-    with Writer(store_path(args.db)) as writer:
-        inventory = list(writer.inventory().node_types.values())
-        found, waiting = merge_applied(inventory, writer.inventory_sources(), site, former)
-        for source, node_types in found.items():
-            writer.save_node_types(node_types, source=source, replace=source == SITE_SOURCE)
-        after = list(writer.inventory().node_types.values())
+    inventory = list(writer.inventory().node_types.values())
+    found, waiting = merge_applied(inventory, writer.inventory_sources(), site, former)
+    for source, node_types in found.items():
+        writer.save_node_types(node_types, source=source, replace=source == SITE_SOURCE)
+    after = list(writer.inventory().node_types.values())
     notes = doubts(site, after)
     if after and set(found) == {SITE_SOURCE}:
         notes.append(
@@ -103,7 +102,7 @@ def _discover(args: argparse.Namespace) -> int:
     names = {t.name for t in after}
     gone = [name for name in inventory if name not in names and name not in others]
     if not args.dry_run:
-        with Writer(store_path(args.db)) as writer:
+        with Writer(store_path(args.db)) as writer, writer.batch():
             writer.save_node_types(merged.known, source=args.scheduler, replace=True)
             writer.save_node_types(merged.extra, source=SITE_SOURCE, replace=True)
     whole = [*after, *(t for name, t in others.items() if name not in names)]

@@ -77,7 +77,22 @@ def merge_discovered(
             extra.append(replace(made, feature=""))
         else:
             extra.append(made)
-    return Merged(tuple(known), tuple(extra), tuple(notes))
+    everyone = [*known, *extra]
+    return Merged(
+        _in_default(known, site, everyone), _in_default(extra, site, everyone), tuple(notes)
+    )
+
+
+def _in_default(
+    node_types: Sequence[NodeType], site: Mapping[str, object], everyone: Iterable[NodeType]
+) -> tuple[NodeType, ...]:
+    """Note in node types the partition the site file names as default, if there is such a one."""
+    default = str(site.get("default_partition") or "")
+    if not any(default in t.partitions for t in everyone):
+        return tuple(node_types)
+    return tuple(
+        replace(t, default_partition=default if default in t.partitions else "") for t in node_types
+    )
 
 
 def hand_written(name: str, given: Mapping[str, object]) -> NodeType | None:
@@ -110,7 +125,8 @@ def merge_applied(
                 waiting.append(name)
             else:
                 found[SITE_SOURCE].append(made)
-        return found, waiting
+        alone = found[SITE_SOURCE]
+        return {SITE_SOURCE: list(_in_default(alone, site, alone))}, waiting
     for node_type in inventory:
         source = sources.get(node_type.name, "")
         if source == SITE_SOURCE and node_type.name not in given:
@@ -126,7 +142,12 @@ def merge_applied(
             if not taken_over and new.get(key) != old.get(key):
                 waiting.append(f"{node_type.name}.{key}")
     names = {t.name for t in inventory}
-    return found, waiting + [name for name in given if name not in names]
+    waiting += [name for name in given if name not in names]
+    if former.get("default_partition") and not site.get("default_partition"):
+        waiting.append("default_partition")
+    everyone = [t for types in found.values() for t in types]
+    after = {source: list(_in_default(types, site, everyone)) for source, types in found.items()}
+    return after, waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +190,7 @@ def doubts(site: Mapping[str, object], inventory: Iterable[NodeType]) -> list[st
     notes = []
     default = site.get("default_partition")
     if default and default not in partitions:
-        notes.append(f"default_partition: no node type is in a partition {default!r}")
+        notes.append(f"default_partition is ignored: no node type is in {default!r}")
     wanted = site.get("default_node_types")
     for partition, name in (wanted if isinstance(wanted, Mapping) else {}).items():
         where = f"default_node_types.{partition}"

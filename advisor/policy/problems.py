@@ -49,13 +49,14 @@ class Problem:
 
 
 def key_text(path: Sequence[str | int]) -> str:
-    """Return a path as people write it: ``rules[1].match.partition``."""
+    """Return a path as people write it, ``rules[1].match.partition``, in one printable line."""
     text = ""
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += f".{part}" if text else part
+            shown = part if part.isprintable() else part.encode("unicode_escape").decode()
+            text += f".{shown}" if text else shown
     return text
 
 

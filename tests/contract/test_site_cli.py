@@ -159,7 +159,7 @@ def test_without_a_scheduler_the_site_file_is_the_inventory(
         "default_partition: nowhere\n"
     )
     done = advisor("site", "apply")
-    assert done.code == 0 and "in a partition 'nowhere'" in done.out
+    assert done.code == 0 and "no node type is in 'nowhere'" in done.out
     found = inventory(store_path)
     assert set(found.node_types) == {"epyc"}
     assert found.node_types["epyc"].nodes == ("n1", "n2", "n3", "n4")

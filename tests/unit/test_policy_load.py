@@ -322,6 +322,12 @@ def test_keys_that_are_no_text() -> None:
     assert [(p.line, "plain text" in p.message) for p in problems] == [(2, True), (3, True)]
 
 
+def test_keys_cannot_write_to_the_terminal() -> None:
+    compiled, problems = check('version: 1\n"mo\\e[31m\\nde": off\n')
+    assert compiled is None
+    assert problems[0].key == r"mo\x1b[31m\nde" and str(problems[0]).isprintable()
+
+
 def test_a_key_twice_names_both_lines() -> None:
     found = problem("version: 1\nmode: off\ngoal: edp\nmode: apply\n", "mode")
     assert found.line == 4 and "line 2" in found.message

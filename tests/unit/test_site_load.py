@@ -267,7 +267,7 @@ def test_fold() -> None:
 
 
 @given(st.lists(st.from_regex(r"[a-c]{0,2}[0-9]{0,4}[xy]?", fullmatch=True).filter(bool)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_folding_loses_no_name(names: list[str]) -> None:
     assert set(expand(fold(names))) == set(names)
 
@@ -360,6 +360,19 @@ def test_steps_no_longer_written_are_gone_until_the_next_discovery() -> None:
     found, waiting = merge_applied(inventory, {"bdw": "slurm"}, {}, site(bdw={"freq_khz": [1, 2]}))
     assert found["slurm"] == [BDW]
     assert waiting == ["bdw.freq_khz"]
+
+
+def test_a_default_partition_by_hand_wins() -> None:
+    told = replace(BDW, partitions=("work", "big"), default_partition="work")
+    chosen = {"default_partition": "big"}
+    merged = merge_discovered([told, SKL], chosen)
+    assert [t.default_partition for t in merged.known] == ["big", ""]
+    merged = merge_discovered([told, SKL], {"default_partition": "nowhere"})
+    assert merged.known == (told, SKL)
+    found, waiting = merge_applied([told], {"bdw": "slurm"}, chosen, {})
+    assert found["slurm"][0].default_partition == "big" and not waiting
+    found, waiting = merge_applied(found["slurm"], {"bdw": "slurm"}, {}, chosen)
+    assert found["slurm"][0].default_partition == "big" and waiting == ["default_partition"]
 
 
 def test_what_is_missing_and_doubtful_is_told() -> None:

@@ -28,6 +28,8 @@ class StepRecord:
     energy_j: float | None = None
     freq_requested_khz: int | None = None
     freq_observed_khz: int | None = None
+    cpus: int = 0
+    """CPUs of all its nodes together, 0 when the accounting does not tell."""
 
     @property
     def numbered(self) -> bool:

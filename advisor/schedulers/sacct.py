@@ -155,6 +155,7 @@ def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
         energy_j=energy_j(row["ConsumedEnergyRaw"]),
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
         freq_observed_khz=freq_khz(row["AveCPUFreq"]),
+        cpus=int(_number(row["NCPUS"]) or 0),
     )
 
 

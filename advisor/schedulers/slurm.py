@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from advisor.core.inventory import NodeType
@@ -27,7 +28,7 @@ from advisor.schedulers.base import (
     slowdown_bound,
 )
 from advisor.schedulers.results import append_result, read_results
-from advisor.schedulers.slurm_control import config_value, partition_minutes
+from advisor.schedulers.slurm_control import config_value, partition_minutes, queued_job
 from advisor.schedulers.slurm_driver import (
     Attempt,
     job_name,
@@ -246,7 +247,8 @@ class Slurm:
         word, _, reason = text.partition(" ")
         phase: tuple[SweepState, str]
         if word == "PENDING":
-            phase = ("queued", f"job {handle} waits in the queue: {reason}")
+            why = "" if reason in ("", "None") else f": {reason}"
+            phase = ("queued", f"job {handle} is queued{why}")
         elif word in UNFINISHED:
             phase = ("running", "")
         else:
@@ -343,8 +345,23 @@ class Slurm:
         return sacct.finished_jobs(since)
 
     def job(self, job_id: str) -> JobRecord | None:
-        """Return one job's record with the advisor's stamp, None when unknown."""
-        return sacct.job(job_id)
+        """Return one job's record with the advisor's stamp, None when unknown.
+
+        Of a job that has not ended the controller knows more than the accounting.
+        """
+        try:
+            record = sacct.job(job_id)
+        except SchedulerError:
+            record = queued_job(job_id)
+            if record is None:
+                raise
+            return record
+        if record is not None and record.finished:
+            return record
+        queued = queued_job(job_id)
+        if queued is None or record is None:
+            return queued or record
+        return replace(record, state=queued.state, admin_comment=queued.admin_comment)
 
 
 def _steps_of(job: SweepJob, attempt: Attempt, record: JobRecord | None) -> list[StepRecord] | None:

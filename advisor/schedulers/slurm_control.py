@@ -6,6 +6,7 @@ import re
 
 from advisor.core.units import parse_slurm_time
 from advisor.errors import SchedulerError
+from advisor.schedulers.base import JobRecord
 from advisor.schedulers.sacct import run_command
 
 
@@ -33,3 +34,36 @@ def partition_minutes(partition: str) -> int | None:
     except ValueError:
         return None
     return None if seconds is None else seconds // 60
+
+
+def queued_job(job_id: str) -> JobRecord | None:
+    """Return a job as the controller has it now, None when it has none such.
+
+    The accounting learns the admin comment only when a job ends; the controller knows it before.
+    """
+    try:
+        text = run_command(["scontrol", "show", "job", job_id])
+    except SchedulerError:
+        return None
+
+    def value(key: str) -> str:
+        match = re.search(rf"^(?:.*\s)?{key}=(\S*)", text, re.MULTILINE)
+        return "" if match is None or match[1] in ("(null)", "Unknown", "N/A") else match[1]
+
+    comment = re.search(r"^ +AdminComment=(.*)$", text, re.MULTILINE)
+    first = text.splitlines()[0] if text else ""
+    if not first.startswith("JobId="):
+        return None
+    nodes = value("NumNodes").split("-")[0]
+    return JobRecord(
+        job_id=job_id,
+        name=first.partition("JobName=")[2].strip(),
+        user=value("UserId").partition("(")[0],
+        account=value("Account"),
+        state=value("JobState"),
+        submitted_at=value("SubmitTime"),
+        nodes=int(nodes) if nodes.isdigit() else 0,
+        node_list=value("NodeList"),
+        partition=value("Partition"),
+        admin_comment=comment[1].strip() if comment else "",
+    )

@@ -1,0 +1,141 @@
+"""``advisor collect``: join decisions with the scheduler's accounting, take over users' runs."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from advisor import paths
+from advisor.cli.output import print_json
+
+if TYPE_CHECKING:
+    from advisor.loop.collect import Collected
+    from advisor.loop.spool import Spooled
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor collect`` takes."""
+    parser.description = (
+        "Read how jobs came out from the scheduler's accounting, hold them against what was "
+        "promised, and suspend models whose jobs came out worse. Also takes runs that users left "
+        "with the daemon into the store. Doing so again changes nothing; run it from a timer."
+    )
+    parser.add_argument("--scheduler", help="whose accounting to read (default: slurm if it is)")
+    parser.add_argument(
+        "--since", metavar="TIME",
+        help="read from here, like 7d or 2026-01-31 (default: since the last collection, at most "
+        "7 days)",
+    )  # fmt: skip
+    parser.add_argument("--spool", action="store_true", help="only take over users' runs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Collect. Returns 0, also when there was nothing new."""
+    from advisor.loop import clock
+    from advisor.loop.collect import collect, watermark
+    from advisor.loop.refit import refit
+    from advisor.loop.spool import held, spool_folder, take_spool
+    from advisor.schedulers.registry import create, default_name
+    from advisor.store.writer import Writer
+
+    logging.basicConfig(
+        stream=sys.stderr, level="WARNING", format="level=%(levelname)s %(message)s"
+    )
+    store = paths.store_path(args.db)
+    since = clock.since(args.since or "7d")
+    collected = None
+    with Writer(store) as writer:
+        spooled = take_spool(writer, spool_folder(store), refit)
+        if not args.spool:
+            scheduler = create(args.scheduler or default_name())
+            with held(store.parent, ".collect.lock"):
+                if args.since is None:
+                    since = watermark(writer, scheduler.NAME, since)
+                collected = collect(writer, scheduler, since)
+            name = scheduler.NAME
+    if args.json:
+        print_json("collect", _json(collected, spooled))
+        return 0
+    if collected is not None:
+        _print(collected, name)
+    _print_spool(spooled, alone=args.spool)
+    return 0
+
+
+def _print(collected: Collected, name: str) -> None:
+    new = collected.outcomes
+    print(
+        f"{name}: {collected.jobs} jobs ended since {collected.since}: {len(new)} new, "
+        f"{collected.known} known, {collected.without} without a decision"
+    )
+    for verdict in ("as-promised", "better", "worse", "unknown", "left-alone"):
+        count = collected.verdicts[verdict]
+        if count:
+            print(f"  {verdict:<12} {count}")
+    if collected.observations:
+        print(f"  {collected.observations} jobs kept as measured runs")
+    if collected.decisions:
+        print(f"  {collected.decisions} decisions taken over from stamps")
+    for s in collected.suspended:
+        m = s.model
+        print(f"suspended: model {m.id} of {m.application} ({m.workload}) on {m.node_type}: "
+              f"{s.reason}")  # fmt: skip
+    for c in collected.complaints:
+        m = c.model
+        print(f"note: {m.application} ({m.workload}) on {m.node_type} is kept, others' jobs come "
+              f"out as promised, but {c.user}'s are {c.reason}")  # fmt: skip
+    for line in collected.failed:
+        print(f"advisor: skipped {line}", file=sys.stderr)
+
+
+def _print_spool(spooled: Spooled, *, alone: bool) -> None:
+    if spooled.files or alone:
+        print(f"spool: {spooled.observations} runs from {spooled.files} files")
+    for line in spooled.fits:
+        print(f"  {line}")
+    for line in spooled.bad:
+        print(f"advisor: set aside in spool/bad: {line}", file=sys.stderr)
+
+
+def _json(collected: Collected | None, spooled: Spooled) -> dict[str, object]:
+    data: dict[str, object] = {
+        "spool": {
+            "files": spooled.files,
+            "observations": spooled.observations,
+            "fits": spooled.fits,
+            "bad": spooled.bad,
+        }
+    }
+    if collected is None:
+        return data
+    return {
+        "since": collected.since,
+        "jobs": collected.jobs,
+        "new": len(collected.outcomes),
+        "known": collected.known,
+        "without_decision": collected.without,
+        "verdicts": dict(collected.verdicts),
+        "observations": collected.observations,
+        "decisions_from_stamps": collected.decisions,
+        "outcomes": [
+            {"job": o.job_id, "user": o.user, "state": o.state, "verdict": o.verdict}
+            for o in collected.outcomes
+        ],
+        "suspended": [
+            {
+                "model": s.model.id,
+                "application": s.model.application,
+                "workload": s.model.workload,
+                "node_type": s.model.node_type,
+                "reason": s.reason,
+            }
+            for s in collected.suspended
+        ],
+        "complaints": [
+            {"model": c.model.id, "user": c.user, "reason": c.reason} for c in collected.complaints
+        ],
+        "skipped": collected.failed,
+        **data,
+    }

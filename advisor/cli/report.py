@@ -1,0 +1,258 @@
+"""``advisor report``: promised and measured savings, and what to do about what is missing."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from advisor import paths
+from advisor.cli.output import print_json, print_table
+from advisor.core.reasons import TEXTS
+from advisor.core.units import format_change
+
+if TYPE_CHECKING:
+    from advisor.loop.compare import Change
+    from advisor.loop.report import Calibration, Comparison, Report
+
+_BAR = 24
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor report`` takes."""
+    parser.description = (
+        "Sum up what was decided and how it came out: promised against measured savings, where "
+        "measured means jobs that were rewritten against jobs left alone at random."
+    )
+    parser.add_argument(
+        "--since", default="30d", metavar="TIME", help="from when, like 30d or 2026-01-31 (30d)"
+    )
+    parser.add_argument("--application", metavar="A", default="", help="only this application")
+    parser.add_argument("--user", metavar="U", default="", help="only this user's jobs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sum up and print."""
+    from advisor.loop import clock
+    from advisor.loop.notes import notes
+    from advisor.loop.report import report
+    from advisor.store.reader import Reader
+
+    since = clock.form(clock.since(args.since))
+    with Reader(paths.store_path(args.db)) as reader:
+        result = report(reader, since=since, application=args.application, user=args.user)
+        remarks = notes(result, reader)
+    if args.json:
+        print_json("report", _json(result, remarks))
+    else:
+        _print(result, remarks)
+    return 0
+
+
+# -- for people ----------------------------------------------------------------------------------
+
+
+def _print(r: Report, remarks: list[str]) -> None:
+    about = f" of {r.application}" if r.application else ""
+    whose = f" of user {r.user}" if r.user else ""
+    print(f"jobs{about}{whose} submitted since {r.since}")
+    if not r.jobs:
+        print("  none that the advisor knows of")
+        _print_notes(remarks)
+        return
+    print(f"  {r.jobs} jobs seen, {r.node_hours:.4g} node-hours, {r.energy_kwh:.4g} kWh metered")
+    _print_share("rewritten", r.advised, r.jobs)
+    _print_share("left alone", sum(r.left_alone.values()), r.jobs)
+    for code, count in r.left_alone.most_common(6):
+        print(f"    {count:>6}  {_reason(code)}")
+    if r.advised:
+        _print_outcomes(r)
+        _print_savings(r)
+    _print_notes(remarks)
+
+
+def _print_share(label: str, count: int, total: int) -> None:
+    print(f"  {label:<11}{bar(count / total):<{_BAR}} {count:>6}  {count / total:.0%}")
+
+
+def _reason(code: str) -> str:
+    text = TEXTS.get(code, code).removeprefix("nothing changed: ")
+    return text.replace("{0}", "…").replace("{1}", "…").replace("{2}", "…")
+
+
+def _print_outcomes(r: Report) -> None:
+    print("\nrewritten jobs came out")
+    labels = {
+        "as-promised": "as promised",
+        "better": "better",
+        "worse": "worse",
+        "unknown": "not known",
+    }
+    for verdict, label in labels.items():
+        if r.verdicts[verdict]:
+            _print_share(label, r.verdicts[verdict], r.advised)
+    for why, count in r.unknown_why.most_common(3):
+        print(f"    {count:>6}  not known: {why}")
+    for name, c in (("time", r.time_calibration), ("energy", r.energy_calibration)):
+        if c.total:
+            print(f"  {name:<7} {_inside(c)}")
+
+
+def _inside(c: Calibration) -> str:
+    said = f"{c.inside} of {c.total} inside the promised interval ({c.inside / c.total:.0%}"
+    return f"{said}, 90 % expected)"
+
+
+def _print_savings(r: Report) -> None:
+    print("\npromised and measured, against the jobs as they were written")
+    scale = max(
+        (abs(v) for v in (r.promised_energy, r.promised_time, *_ends(r.energy), *_ends(r.time))
+         if v is not None),
+        default=0.0,
+    )  # fmt: skip
+    for name, promise, change in (
+        ("energy", r.promised_energy, r.energy), ("time", r.promised_time, r.time),
+    ):  # fmt: skip
+        if promise is not None:
+            print(f"  {name:<7} promised  {_signed_bar(promise, scale)}  {format_change(promise)}")
+        if change is not None:
+            print(f"  {name:<7} measured  {_signed_bar(change.change, scale)}  {_change(change)}")
+        elif promise is not None:
+            print(f"  {name:<7} measured  nothing to compare")
+    if r.saved_kwh is not None:
+        value, low, high = r.saved_kwh
+        span = "" if low is None or high is None else f" ({low:.3g} to {high:.3g})"
+        print(f"  saved   {value:.3g} kWh{span} of {r.promised_kwh:.3g} kWh promised")
+    if r.comparisons:
+        print()
+        rows = [_row(c) for c in r.comparisons]
+        print_table(
+            ["application", "workload", "promised", "energy", "time", "jobs", "against"], rows
+        )
+
+
+def _ends(change: Change | None) -> tuple[float | None, ...]:
+    return () if change is None else (change.change,)
+
+
+def _change(c: Change) -> str:
+    text = format_change(c.change)
+    if c.lo is None or c.hi is None:
+        fewest = c.advised if c.basis == "prediction" else min(c.advised, c.left)
+        text += f"  too few jobs for an interval (n={fewest})"
+    else:
+        text += f" ({format_change(c.lo)} to {format_change(c.hi)}, 90 %)"
+    return f"{text}, {_against(c)}"
+
+
+def _against(c: Change) -> str:
+    if c.basis == "prediction":
+        return f"{c.advised} jobs against the predicted baseline"
+    return f"{c.advised} jobs against {c.left} left alone at random"
+
+
+def _row(c: Comparison) -> list[str]:
+    main = c.energy or c.time
+    against = ""
+    if main is not None:
+        against = f"{main.left} left alone" if main.basis == "holdout" else "predicted baseline"
+    return [
+        c.application,
+        c.workload if len(c.workload) <= 32 else c.workload[:31] + "…",
+        "-" if c.promised_energy is None else format_change(c.promised_energy),
+        _short(c.energy),
+        _short(c.time),
+        str(main.advised if main else 0),
+        against,
+    ]
+
+
+def _short(c: Change | None) -> str:
+    if c is None:
+        return "-"
+    if c.lo is None or c.hi is None:
+        return f"{format_change(c.change)} (too few)"
+    return f"{format_change(c.change)} ({format_change(c.lo)} to {format_change(c.hi)})"
+
+
+def bar(share: float, width: int = _BAR) -> str:
+    """Return a bar of a share between 0 and 1, in eighths of a character."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    if share > 0:
+        eighths = max(1, eighths)
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def _signed_bar(value: float, scale: float) -> str:
+    """Return a bar for a change; what is worse than before is drawn with another stroke."""
+    drawn = bar(abs(value) / scale if scale else 0.0)
+    if value > 0:
+        drawn = "░" * max(1, len(drawn)) if drawn else ""
+    return f"{drawn:<{_BAR}}"
+
+
+def _print_notes(remarks: list[str]) -> None:
+    if remarks:
+        print("\nnotes")
+    for remark in remarks:
+        print(f"  * {remark}")
+
+
+# -- for programs --------------------------------------------------------------------------------
+
+
+def _json(r: Report, remarks: list[str]) -> dict[str, object]:
+    return {
+        "since": r.since,
+        "application": r.application or None,
+        "user": r.user or None,
+        "jobs": r.jobs,
+        "advised": r.advised,
+        "left_alone": dict(r.left_alone.most_common()),
+        "holdout": r.holdout,
+        "stamped": r.stamped,
+        "unverified": r.unverified,
+        "verdicts": dict(r.verdicts),
+        "unknown": dict(r.unknown_why),
+        "node_hours": r.node_hours,
+        "energy_kwh": r.energy_kwh,
+        "promised": {
+            "energy": r.promised_energy,
+            "time": r.promised_time,
+            "saved_kwh": r.promised_kwh,
+        },
+        "measured": {
+            "energy": r.energy.to_dict() if r.energy else None,
+            "time": r.time.to_dict() if r.time else None,
+            "saved_kwh": None
+            if r.saved_kwh is None
+            else dict(zip(("value", "lo", "hi"), r.saved_kwh, strict=True)),
+        },
+        "calibration": {
+            "time": r.time_calibration.to_dict(),
+            "energy": r.energy_calibration.to_dict(),
+        },
+        "workloads": [
+            {
+                "application": c.application,
+                "workload": c.workload,
+                "promised_energy": c.promised_energy,
+                "promised_time": c.promised_time,
+                "energy": c.energy.to_dict() if c.energy else None,
+                "time": c.time.to_dict() if c.time else None,
+                "energy_kwh": c.energy_kwh,
+            }
+            for c in r.comparisons
+        ],
+        "suspended": [
+            {
+                "model": m.id,
+                "application": m.application,
+                "workload": m.workload,
+                "node_type": m.node_type,
+                "reason": m.state_reason,
+            }
+            for m in r.suspended
+        ],
+        "notes": remarks,
+    }

@@ -1,0 +1,266 @@
+"""Join the scheduler's accounting with the decisions: outcomes, measured runs, suspensions."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import Inventory
+from advisor.core.observation import Observation, Scope
+from advisor.core.policy import PolicySet, Trust
+from advisor.errors import InputError
+from advisor.loop import clock
+from advisor.loop.match import Match, base_id, changed, find
+from advisor.loop.outcomes import make_outcome, policy_of
+from advisor.loop.ran import Ran, differs, ran
+from advisor.loop.suspend import Complaint, Suspension, review
+from advisor.schedulers.base import JobRecord, Scheduler
+from advisor.store.records import Outcome
+from advisor.store.writer import Writer
+
+log = logging.getLogger("advisor.collect")
+
+OVERLAP = timedelta(hours=6)
+"""The accounting is read again from this long before the last job known: records come late."""
+METER = "slurm"
+BATCH = 200
+"""Jobs stored in one transaction."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """What one collection found. ``jobs`` ended; ``known`` of them are as they were."""
+
+    since: str = ""
+    jobs: int = 0
+    without: int = 0
+    known: int = 0
+    outcomes: list[Outcome] = field(default_factory=list)
+    observations: int = 0
+    decisions: int = 0
+    suspended: list[Suspension] = field(default_factory=list)
+    complaints: list[Complaint] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """How many new outcomes have which verdict."""
+        return Counter(o.verdict for o in self.outcomes)
+
+
+def watermark(writer: Writer, scheduler: str, default: datetime) -> datetime:
+    """Return from when the accounting has to be read: the last job known, less the overlap."""
+    rows = writer.rows(
+        "SELECT max(json_extract(record, '$.ended_at')) FROM outcomes WHERE scheduler = ?",
+        (scheduler,),
+    )
+    last = clock.moment(str(rows[0][0] or ""))
+    return default if last is None else max(default, last - OVERLAP)
+
+
+def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
+    """Take over what ended since a moment; doing so again changes nothing.
+
+    Raises SchedulerError when the accounting cannot be read and StoreError when the store cannot
+    be written. A single job's record that makes no sense is named in ``failed`` and skipped.
+    """
+    result = Collected(since=clock.form(since))
+    jobs = [j for j in scheduler.finished_jobs(clock.form(since)) if j.finished]
+    jobs.sort(key=lambda j: (j.submitted_at, j.job_id))
+    result.jobs = len(jobs)
+    collection = _Collection(writer, scheduler.NAME, result)
+    for start in range(0, len(jobs), BATCH):
+        with writer.batch():
+            for job in jobs[start : start + BATCH]:
+                collection.take(job)
+    result.suspended, result.complaints = review(writer, collection.to_review)
+    for s in result.suspended:
+        log.warning(
+            "event=suspended model=%d application=%r workload=%r node_type=%s reason=%r",
+            s.model.id, s.model.application, s.model.workload, s.model.node_type, s.reason,
+        )  # fmt: skip
+    for c in result.complaints:
+        log.warning(
+            "event=complaint model=%d application=%r user=%s reason=%r",
+            c.model.id, c.model.application, c.user, c.reason,
+        )  # fmt: skip
+    return result
+
+
+class _Collection:
+    """One collection at work; ``to_review`` are the models some job of which came out worse."""
+
+    def __init__(self, writer: Writer, scheduler: str, result: Collected) -> None:
+        self._writer = writer
+        self._scheduler = scheduler
+        self._result = result
+        self._inventory = writer.inventory()
+        self._policies = writer.policy()
+        self._runs = _Runs(writer)
+        self.to_review: set[int] = set()
+
+    def take(self, job: JobRecord) -> None:
+        """Take one ended job."""
+        match = find(job, self._writer)
+        if match is None:
+            self._result.without += 1
+            return
+        try:
+            with self._writer.batch():
+                self._take(job, match)
+        except InputError as error:
+            self._result.failed.append(f"job {job.job_id}: {error}")
+            log.error("event=job-skipped job=%s error=%r", job.job_id, str(error))
+
+    def _take(self, job: JobRecord, match: Match) -> None:
+        writer, result = self._writer, self._result
+        outcome = make_outcome(
+            job,
+            match,
+            scheduler=self._scheduler,
+            inventory=self._inventory,
+            policies=self._policies,
+            reader=writer,
+        )
+        decisions = _keep_decision(writer, self._scheduler, job, match)
+        observations = self._runs.take(job, match, self._inventory, self._policies)
+        before = _stored(writer, outcome)
+        if before is not None and _same(before, outcome):
+            result.known += 1
+            outcome = before
+        else:
+            writer.save_outcome(outcome)
+            result.outcomes.append(outcome)
+        result.decisions += decisions
+        result.observations += observations
+        number = outcome.record.get("judged_model")
+        if outcome.verdict == "worse" and isinstance(number, int):
+            self.to_review.add(number)
+
+
+def _keep_decision(writer: Writer, scheduler: str, job: JobRecord, match: Match) -> int:
+    """Link a decision to its job; take over one that came with the job. Returns 1 if taken."""
+    if match.trust == "unverified":
+        return 0
+    stored = writer.decision(match.id)
+    if stored is None:
+        record = {**match.record, "scheduler": scheduler}
+        writer.save_decision(record, job_id=base_id(job.job_id))
+        return 1
+    if not stored.get("job_id"):
+        writer.link_job(match.id, base_id(job.job_id))
+    return 0
+
+
+def _stored(writer: Writer, outcome: Outcome) -> Outcome | None:
+    from advisor.store.rows import outcome as read
+
+    rows = writer.rows(
+        "SELECT * FROM outcomes WHERE job_id = ? AND scheduler = ? AND submitted_at = ?",
+        (outcome.job_id, outcome.scheduler, outcome.submitted_at),
+    )
+    return read(rows[0]) if rows else None
+
+
+def _same(old: Outcome, new: Outcome) -> bool:
+    """Tell whether the accounting says nothing new; a verdict given stands.
+
+    Policy and inventory may have changed since, but a job is judged once, by what held then.
+    """
+    told = (
+        "decision_id", "user", "account", "state", "nodes", "node_list", "time_s", "energy_j",
+        "freq_requested_khz", "freq_observed_khz",
+    )  # fmt: skip
+    return all(getattr(old, name) == getattr(new, name) for name in told)
+
+
+class _Runs:
+    """Turns jobs into measured runs, each job once."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._taken: set[tuple[str, str]] | None = None
+
+    def take(self, job: JobRecord, match: Match, inventory: Inventory, policies: PolicySet) -> int:
+        """Store a job's run if it is one to learn from; return how many were stored."""
+        run = self._observation(job, match, inventory, policies)
+        if run is None:
+            return 0
+        key = (run.job_id, str(run.extra["submitted_at"]))
+        if self._taken is None:
+            self._taken = self._known()
+        if key in self._taken:
+            return 0
+        record = match.record
+        self._writer.add_observations(str(record["application"]), str(record["workload"]), [run])
+        self._taken.add(key)
+        return 1
+
+    def _known(self) -> set[tuple[str, str]]:
+        rows = self._writer.rows("SELECT job_id, extra FROM observations WHERE source = 'job'")
+        return {(r["job_id"], str(_object(r["extra"]).get("submitted_at", ""))) for r in rows}
+
+    def _observation(
+        self, job: JobRecord, match: Match, inventory: Inventory, policies: PolicySet
+    ) -> Observation | None:
+        record = match.record
+        seen = ran(job, inventory)
+        configuration = really_ran(record, match, seen, inventory)
+        if configuration is None or job.state.split()[:1] != ["COMPLETED"]:
+            return None
+        if seen.whole_nodes is not True or seen.step_failed or not seen.time_s:
+            return None
+        if not self._writer.find_models(str(record["application"]), str(record["workload"])):
+            return None
+        trust = policy_of(record, job, policies).training.trust
+        return Observation(
+            configuration,
+            seen.time_s,
+            seen.energy_j,
+            energy_quality="missing" if seen.energy_j is None else "measured",
+            meter="" if seen.energy_j is None else METER,
+            source="job",
+            contributor=job.user,
+            account=job.account,
+            scope=scope_of(trust, job.account),
+            job_id=job.job_id,
+            extra={"submitted_at": clock.utc(job.submitted_at), "decision": match.id},
+        )
+
+
+def really_ran(record: Any, match: Match, seen: Ran, inventory: Inventory) -> Configuration | None:
+    """Return the configuration a job ran, None when accounting and decision leave it open.
+
+    Cores and ranks are the decision's where the accounting does not tell them; so a decision that
+    was made for a neighbouring point, or for another workload's model, does not count.
+    """
+    if match.trust == "unverified" or not record.get("application"):
+        return None
+    codes = set(record.get("reasons") or ())
+    if codes & {"baseline-nearest", "workload-fallback"}:
+        return None
+    wanted = record.get("chosen") if changed(record) else record.get("baseline")
+    if not isinstance(wanted, dict) or differs(wanted, seen, inventory):
+        return None
+    try:
+        return Configuration.from_dict(wanted)
+    except (KeyError, ValueError):
+        return None
+
+
+def scope_of(trust: Trust, account: str) -> Scope:
+    """Return whose jobs a run may advise by the policy; ``account`` needs one to be known."""
+    return "own" if trust == "account" and not account else trust
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

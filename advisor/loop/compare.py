@@ -1,0 +1,149 @@
+"""What the advisor really saved: jobs it rewrote against jobs it left alone at random.
+
+Every job's measured value is taken relative to what the model predicted for the job as it was
+asked for, in log space: so jobs of different sizes can be compared, and whatever the model gets
+wrong is wrong on both sides and drops out. Intervals are two-sided 90 %: Welch's t for one
+workload (Welch 1947), a pooled within-workload estimate for several together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+from typing import Literal
+
+Basis = Literal["holdout", "prediction"]
+"""Against what: jobs left alone at random, or the model's own prediction of the baseline."""
+
+CONFIDENCE = 0.90
+MIN_JOBS = 4
+"""Fewer jobs than this on either side give no interval worth printing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A measured change as a fraction, with its interval (None: too few jobs for one).
+
+    ``advised`` and ``left`` are the numbers of jobs on either side; ``left`` is 0 for a
+    comparison with the prediction.
+    """
+
+    change: float
+    lo: float | None
+    hi: float | None
+    advised: int
+    left: int
+    basis: Basis
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form: fractions."""
+        return {
+            "change": self.change,
+            "lo": self.lo,
+            "hi": self.hi,
+            "advised": self.advised,
+            "left_alone": self.left,
+            "basis": self.basis,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Log ratios to the predicted baseline of one workload's jobs, rewritten and left alone."""
+
+    advised: tuple[float, ...]
+    left: tuple[float, ...] = ()
+
+
+def welch(group: Group) -> Change | None:
+    """Compare one workload's jobs; None when a side is empty."""
+    a, b = group.advised, group.left
+    if not a or not b:
+        return None
+    difference = fmean(a) - fmean(b)
+    if min(len(a), len(b)) < MIN_JOBS:
+        return _change(difference, None, len(a), len(b), "holdout")
+    va, vb = variance(a) / len(a), variance(b) / len(b)
+    if va + vb == 0:
+        return _change(difference, 0.0, len(a), len(b), "holdout")
+    freedom = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
+    half = _t(freedom) * math.sqrt(va + vb)
+    return _change(difference, half, len(a), len(b), "holdout")
+
+
+def against_prediction(group: Group) -> Change | None:
+    """Compare rewritten jobs with the predicted baseline; None when there are none."""
+    a = group.advised
+    if not a:
+        return None
+    half = None
+    if len(a) >= MIN_JOBS:
+        half = _t(len(a) - 1) * math.sqrt(variance(a) / len(a))
+    return _change(fmean(a), half, len(a), 0, "prediction")
+
+
+def pooled(groups: Iterable[Group]) -> Change | None:
+    """Return the common change over all workloads that have jobs on both sides.
+
+    The within-group least-squares estimate of one effect, with one variance for all: each
+    workload weighs by ``n m / (n + m)``. Without any job left alone, the mean against the
+    prediction.
+    """
+    every = [g for g in groups if g.advised]
+    both = [g for g in every if g.left]
+    if not both:
+        return against_prediction(Group(tuple(x for g in every for x in g.advised)))
+    weights = [len(g.advised) * len(g.left) / (len(g.advised) + len(g.left)) for g in both]
+    differences = [fmean(g.advised) - fmean(g.left) for g in both]
+    mean = sum(w * d for w, d in zip(weights, differences, strict=True)) / sum(weights)
+    advised, left = (sum(len(s) for s in side) for side in zip(
+        *((g.advised, g.left) for g in both), strict=True
+    ))  # fmt: skip
+    freedom = advised + left - len(both) - 1
+    if left < MIN_JOBS or advised < MIN_JOBS or freedom < 1:
+        return _change(mean, None, advised, left, "holdout")
+    residual = sum(
+        _squares(g, weight, difference - mean)
+        for g, weight, difference in zip(both, weights, differences, strict=True)
+    )
+    half = _t(freedom) * math.sqrt(residual / freedom / sum(weights))
+    return _change(mean, half, advised, left, "holdout")
+
+
+def _squares(group: Group, weight: float, off: float) -> float:
+    """Return the residual squares of one workload under the common effect."""
+    inside = sum((x - fmean(side)) ** 2 for side in (group.advised, group.left) for x in side)
+    return inside + weight * off**2
+
+
+def share_interval(inside: int, total: int) -> tuple[float, float] | None:
+    """Return Wilson's 90 % interval of a share (Wilson 1927); None without any case."""
+    if not total:
+        return None
+    z = 1.6448536269514722
+    p = inside / total
+    middle = (p + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _change(mean: float, half: float | None, advised: int, left: int, basis: Basis) -> Change:
+    if half is None:
+        return Change(math.expm1(mean), None, None, advised, left, basis)
+    return Change(
+        math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half), advised, left, basis
+    )
+
+
+def _t(freedom: float) -> float:
+    """Return Student's two-sided quantile."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+
+
+def log_ratios(values: Sequence[tuple[float, float]]) -> tuple[float, ...]:
+    """Return ln(measured / predicted) of pairs that are both positive."""
+    return tuple(math.log(a / b) for a, b in values if a > 0 and b > 0)

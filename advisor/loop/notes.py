@@ -1,0 +1,117 @@
+"""What a report makes worth doing, each as one sentence that names the line to change."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from advisor.loop.backlog import backlog
+from advisor.loop.clock import form
+from advisor.loop.report import Report
+from advisor.store.reader import Reader
+
+_SHARE = 0.10
+"""A reason that explains less than this share of the jobs is not worth a note."""
+
+
+def notes(report: Report, reader: Reader) -> list[str]:
+    """Return the notes of a report."""
+    found: list[str] = []
+    left = report.left_alone
+
+    def share(code: str) -> float:
+        return left[code] / report.jobs if report.jobs else 0.0
+
+    if share("unrecognised") >= _SHARE:
+        found.append(
+            f"{share('unrecognised'):.0%} of jobs unrecognised: add a rule under "
+            f"{_where(reader, 'site', 'applications')}"
+        )
+    if share("no-model") >= _SHARE:
+        names = ", ".join(
+            f"{name} ({count} jobs)" for name, count in report.missing_models.most_common(3)
+        )
+        found.append(
+            f"{share('no-model'):.0%} of jobs have no model: advisor train their scripts, most "
+            f"used: {names}; or set training: {{mode: auto}} at "
+            f"{_where(reader, 'policy', 'training')}"
+        )
+    if report.possible_jobs:
+        found.append(
+            f"{report.possible_jobs} jobs were only advised; applied, they would have saved "
+            f"{report.possible_kwh:.3g} kWh by prediction: set mode: apply at "
+            f"{_where(reader, 'policy', 'mode')}"
+        )
+    if share("no-baseline") >= _SHARE:
+        found.append(
+            f"{share('no-baseline'):.0%} of jobs on nodes that are not in the inventory: "
+            "run advisor site discover"
+        )
+    if share("baseline-outside-model") >= _SHARE:
+        found.append(
+            f"{share('baseline-outside-model'):.0%} of jobs ask for what was never measured: train "
+            "with their own job script (advisor train SCRIPT)"
+        )
+    found += _energy(report)
+    if report.advised and not report.holdout:
+        found.append(
+            "no job was left alone at random, so savings are measured against a prediction only: "
+            f"set holdout: 2% at {_where(reader, 'policy', 'holdout')}"
+        )
+    for model in report.suspended:
+        workload = "" if model.workload == "default" else f" --workload {model.workload}"
+        found.append(
+            f"model {model.id} of {model.application} on {model.node_type} is suspended "
+            f"({model.state_reason}): train it again, or advisor fit {model.application}{workload}"
+        )
+    for name, calibration in (
+        ("time", report.time_calibration), ("energy", report.energy_calibration),
+    ):  # fmt: skip
+        interval = calibration.to_dict()
+        high = interval["share_hi"]
+        if calibration.total >= 10 and isinstance(high, float) and high < 0.9:
+            found.append(
+                f"promised {name} intervals are too narrow: {calibration.inside} of "
+                f"{calibration.total} jobs inside, 90 % expected; advisor fit takes the jobs' own "
+                "runs into the models"
+            )
+    if report.unverified:
+        found.append(
+            f"{report.unverified} jobs carry a stamp that is not theirs; they are left out"
+        )
+    if report.stamped:
+        found.append(
+            f"{report.stamped} jobs are known by their stamp alone (decided on login nodes): "
+            "their users could have written it"
+        )
+    waiting = backlog(reader)
+    if waiting.late:
+        last = f"since {form(waiting.last)}" if waiting.last else "ever"
+        found.append(
+            f"nothing was collected {last}, and {waiting.decisions} decisions wait: "
+            "systemctl enable --now advisor-collect.timer"
+        )
+    return found
+
+
+def _energy(report: Report) -> list[str]:
+    found = []
+    for partition, count in report.without_energy.most_common(3):
+        found.append(
+            f"no energy for {count} completed jobs in partition {partition}: jobs need whole nodes "
+            "and srun, and slurm.conf needs AcctGatherEnergyType= set to a meter these nodes have "
+            "(advisor doctor says more)"
+        )
+    return found
+
+
+def _where(reader: Reader, kind: str, key: str) -> str:
+    """Return file and line of a key in the applied policy or site file, as well as is known."""
+    config = reader.config("policy" if kind == "policy" else "site")
+    if config is None:
+        return f"{key}: in {kind}.yaml (none is applied: advisor {kind} apply)"
+    name = Path(config.path).name if config.path else f"{kind}.yaml"
+    for number, line in enumerate(config.text.splitlines(), start=1):
+        if re.match(rf"{re.escape(key)}\s*:", line):
+            return f"{config.path or name}:{number} ({line.strip()[:60]})"
+    return f"{key}: in {config.path or name} (not set there)"

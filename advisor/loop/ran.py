@@ -1,0 +1,153 @@
+"""What a job really ran on and used, as far as the scheduler's accounting tells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import Inventory, NodeType
+from advisor.core.nodelist import expand
+from advisor.core.units import format_freq
+from advisor.schedulers.base import JobRecord, StepRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A finished job's own facts.
+
+    ``time_s`` is comparable with what a sweep measures: the numbered steps one after the other,
+    else the whole job; ``resolution_s`` is how finely the accounting tells it. ``energy_j`` is
+    None when it was not metered or means nothing; ``energy_note`` says why. ``whole_nodes`` is
+    None when it cannot be told. ``ranks_per_node`` and ``threads_per_node`` are 0 when the
+    accounting does not say, ``freq_khz`` when no cap was requested.
+    """
+
+    node_type: str
+    nodes: int
+    ranks_per_node: int
+    threads_per_node: int
+    freq_khz: int
+    whole_nodes: bool | None
+    time_s: float | None
+    resolution_s: float
+    energy_j: float | None
+    energy_note: str = ""
+    step_failed: bool = False
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+def ran(job: JobRecord, inventory: Inventory) -> Ran:
+    """Read a job's accounting against the inventory."""
+    numbered = [s for s in job.steps if s.numbered]
+    node_type = node_type_of(job.node_list, inventory)
+    time_s, resolution_s, overlap = _time(job, numbered)
+    energy_j, note = job.energy_j, ""
+    whole = _whole(job, node_type)
+    if energy_j is not None and not (math.isfinite(energy_j) and energy_j > 0):
+        energy_j = None
+    if energy_j is None:
+        note = "no step was started with srun" if not numbered else "the nodes' energy is not known"
+    elif overlap:
+        energy_j, note = None, "steps overlapped, so their energies count twice"
+    elif whole is False:
+        energy_j, note = None, "other jobs may have run on its nodes"
+    main = max(numbered, key=lambda s: s.elapsed_s or 0.0, default=None)
+    ranks = threads = 0
+    if main is not None and main.nodes:
+        ranks = main.tasks // main.nodes if main.tasks % main.nodes == 0 else 0
+        threads = _step_threads(main)
+    return Ran(
+        node_type.name if node_type else "",
+        job.nodes,
+        ranks,
+        threads,
+        _freq(job, numbered),
+        whole,
+        time_s,
+        resolution_s,
+        energy_j,
+        note,
+        any(s.state and s.state.split()[0] != "COMPLETED" for s in numbered),
+    )
+
+
+def node_type_of(node_list: str, inventory: Inventory) -> NodeType | None:
+    """Return the one node type that a job's nodes are of, None when there is no such."""
+    try:
+        names = expand(node_list) if node_list else ()
+    except ValueError:
+        return None
+    types = {
+        next((t.name for t in inventory.node_types.values() if name in t.nodes), "")
+        for name in names
+    }
+    if len(types) != 1:
+        return None
+    return inventory.node_types.get(types.pop())
+
+
+def _time(job: JobRecord, numbered: Sequence[StepRecord]) -> tuple[float | None, float, bool]:
+    """Return (comparable time, its resolution, whether steps overlapped)."""
+    parts = [s.elapsed_s for s in numbered if s.elapsed_s is not None]
+    if not parts or len(parts) < len(numbered):
+        return job.elapsed_s, 1.0, False
+    total = sum(parts)
+    slack = max(1.0, math.sqrt(len(parts)))
+    if job.elapsed_s is not None and total > job.elapsed_s + slack:
+        return job.elapsed_s, 1.0, True
+    return total, slack, False
+
+
+def _whole(job: JobRecord, node_type: NodeType | None) -> bool | None:
+    if node_type is None or not job.cpus or not job.nodes:
+        return None
+    return job.cpus >= job.nodes * node_type.cores * node_type.threads_per_core
+
+
+def _freq(job: JobRecord, numbered: Sequence[StepRecord]) -> int:
+    if job.freq_requested_khz:
+        return job.freq_requested_khz
+    caps = {s.freq_requested_khz or 0 for s in numbered}
+    return caps.pop() if len(caps) == 1 else 0
+
+
+def _step_threads(step: StepRecord) -> int:
+    """Return the cores of a step on each node, 0 where they are not told or differ."""
+    return step.cpus // step.nodes if step.cpus % step.nodes == 0 else 0
+
+
+def differs(expected: Mapping[str, object], seen: Ran, inventory: Inventory) -> str:
+    """Return in words how a job differs from the configuration it was meant to run, "" if not.
+
+    What the accounting does not tell cannot differ.
+    """
+    try:
+        wanted = Configuration.from_dict(expected)
+    except (KeyError, ValueError):
+        return "the configuration that was decided is not known"
+    if inventory.node_types and not seen.node_type:
+        return "its nodes are of no single known node type"
+    if seen.node_type and seen.node_type != wanted.node_type:
+        return f"it ran on {seen.node_type}, not {wanted.node_type}"
+    if seen.nodes != wanted.nodes:
+        return f"it ran on {seen.nodes} nodes, not {wanted.nodes}"
+    if seen.ranks_per_node and seen.ranks_per_node != wanted.ranks_per_node:
+        return f"it ran {seen.ranks_per_node} ranks a node, not {wanted.ranks_per_node}"
+    if 0 < seen.threads_per_node < wanted.threads_per_node:
+        return f"it had {seen.threads_per_node} cores a node, not {wanted.threads_per_node}"
+    cap = seen.freq_khz or _default_freq(inventory.node_types.get(seen.node_type))
+    if wanted.freq_khz and cap and cap != wanted.freq_khz:
+        return f"its cap was {format_freq(cap)}, not {format_freq(wanted.freq_khz)}"
+    return ""
+
+
+def _default_freq(node_type: NodeType | None) -> int:
+    """Return the cap of a job that asks for none, 0 when it is not known."""
+    if node_type is None:
+        return 0
+    return node_type.default_freq_khz or (node_type.freq_khz[-1] if node_type.freq_khz else 0)

@@ -1,0 +1,286 @@
+"""Take runs that users left with the daemon into the store.
+
+The files are the daemon's own (``advisor/service/spool.py``): whose runs they hold was told by
+the socket's peer and is believed; everything else in them is the user's word and is checked. A
+file goes when its runs are in the store, and running this twice stores nothing twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Observation, Quality, Scope, Source
+from advisor.core.policy import PolicySet
+from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.loop.collect import scope_of
+from advisor.store.rows import check_name
+from advisor.store.writer import Writer
+
+log = logging.getLogger("advisor.collect")
+
+Fit = Callable[[Writer, str, str, str, Scope, str], str]
+"""Fits one model (application, workload, node type, scope, owner) and says so in one line."""
+
+WAIT_S = 60.0
+MAX_FILE = 8 << 20
+_USERS_SOURCES: tuple[Source, ...] = ("sweep", "confirm", "run")
+"""What a user may call a run; imports and jobs are taken over in other ways."""
+
+
+@dataclass(slots=True)
+class Spooled:
+    """What was taken from the spool: files, runs, lines about fits, and files set aside."""
+
+    files: int = 0
+    observations: int = 0
+    fits: list[str] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """One file's content, checked."""
+
+    application: str
+    workload: str
+    contributor: str
+    account: str
+    fit: bool
+    runs: tuple[Observation, ...]
+
+
+@contextmanager
+def held(folder: Path, name: str, wait_s: float = WAIT_S) -> Iterator[None]:
+    """Hold a lock in a folder for this process. Raises AdvisorError when another keeps it."""
+    try:
+        file = (folder / name).open("a")
+    except OSError as error:
+        raise StoreError(f"{folder / name}: {error.strerror}") from None
+    deadline = time.monotonic() + wait_s
+    with file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise AdvisorError(
+                        "another collection is at work", hint="it does the same; wait for it"
+                    ) from None
+            time.sleep(0.1)
+        yield
+
+
+def spool_folder(store: Path) -> Path:
+    """Return where the daemon of a store leaves users' runs."""
+    return store.with_name("spool")
+
+
+def take_spool(writer: Writer, folder: Path, fit: Fit) -> Spooled:
+    """Take every file of the folder into the store, oldest first.
+
+    A file that makes no sense is moved to ``bad`` in the folder and named; what the store refuses
+    for reasons of its own (StoreError) leaves the file where it is.
+    """
+    result = Spooled()
+    if not folder.is_dir():
+        return result
+    with held(folder, ".lock"):
+        policies = writer.policy()
+        for path in sorted(folder.glob("runs-*.json")):
+            try:
+                delivery = _read(path, folder)
+                runs, new = _store(writer, delivery, policies)
+            except InputError as error:
+                result.bad.append(_set_aside(path, str(error)))
+                continue
+            result.files += 1
+            result.observations += new
+            if delivery.fit:
+                result.fits += _fits(writer, delivery, runs, fit)
+            path.unlink(missing_ok=True)
+    return result
+
+
+def waiting_files(folder: Path) -> tuple[int, int]:
+    """Return how many files wait in a spool folder and how many were set aside."""
+    return len(list(folder.glob("runs-*.json"))), len(list((folder / "bad").glob("*")))
+
+
+def _read(path: Path, folder: Path) -> _Delivery:
+    status = path.lstat()
+    if not path.is_file() or path.is_symlink():
+        raise InputError("it is no ordinary file")
+    if status.st_uid not in (0, folder.stat().st_uid):
+        raise InputError("it is not the daemon's")
+    if status.st_size > MAX_FILE:
+        raise InputError(f"it is larger than {MAX_FILE >> 20} MB")
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"it cannot be read: {error}") from None
+    if not isinstance(data, Mapping) or not isinstance(data.get("observations"), list):
+        raise InputError("it holds no observations")
+    application, workload, contributor = (
+        _text(data, key) for key in ("application", "workload", "contributor")
+    )
+    account = str(data.get("account") or "")[:200]
+    runs = tuple(
+        _run(number, run, contributor, path.name) for number, run in enumerate(data["observations"])
+    )
+    if not runs:
+        raise InputError("it holds no observations")
+    return _Delivery(application, workload, contributor, account, bool(data.get("fit")), runs)
+
+
+def _text(data: Mapping[str, Any], key: str) -> str:
+    value = data.get(key)
+    if not isinstance(value, str):
+        raise InputError(f"{key} is missing")
+    check_name(key, value)
+    return value
+
+
+def _run(number: int, run: object, contributor: str, file: str) -> Observation:
+    """Return one run; its configuration may stand in a mapping of its own or beside the rest."""
+    if not isinstance(run, Mapping):
+        raise InputError(f"run {number} is not a mapping")
+    place = run.get("configuration")
+    try:
+        configuration = Configuration.from_dict(place if isinstance(place, Mapping) else run)
+        time_s = _positive(run.get("time_s"))
+        energy_j = _positive(run.get("energy_j"))
+        fom = _positive(run.get("fom"))
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"run {number}: {error}") from None
+    if time_s is None:
+        raise InputError(f"run {number}: time_s must be above 0")
+    quality, source = run.get("energy_quality"), run.get("source")
+    if quality not in get_args(Quality) or energy_j is None:
+        quality = "estimated" if energy_j is not None else "missing"
+    if quality == "missing":
+        energy_j = None
+    extra = run.get("extra")
+    return Observation(
+        configuration,
+        time_s,
+        energy_j,
+        fom,
+        energy_quality=cast(Quality, quality),
+        meter=str(run.get("meter") or "")[:80],
+        source=cast(Source, source if source in _USERS_SOURCES else "run"),
+        contributor=contributor,
+        job_id=str(run.get("job_id") or "")[:40],
+        extra={**(extra if isinstance(extra, Mapping) else {}), "spool": f"{file}:{number}"},
+    )
+
+
+def _positive(value: object) -> float | None:
+    """Return a positive number; None for nothing, blank and 0, which all mean missing."""
+    if value is None or value == "" or isinstance(value, bool):
+        return None
+    number = float(str(value))
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"{value!r} makes no sense")
+    return number or None
+
+
+def _store(
+    writer: Writer, delivery: _Delivery, policies: PolicySet
+) -> tuple[list[Observation], int]:
+    """Add the runs that are not stored yet.
+
+    Returns all of them, with scope and account as believed, and how many were new.
+    """
+    account = delivery.account if _has_account(writer, delivery) else ""
+    known = _known(writer, delivery)
+    runs = []
+    for run in delivery.runs:
+        trust = policies.for_job(
+            {
+                "user": delivery.contributor,
+                "account": account,
+                "application": delivery.application,
+                "workload": delivery.workload,
+                "node_type": run.configuration.node_type,
+            }
+        )[0].training.trust
+        runs.append(replace(run, account=account, scope=scope_of(trust, account)))
+    new = [r for r in runs if not {_sweep_key(r.extra), ("", r.extra["spool"])} & known]
+    if new:
+        writer.add_observations(delivery.application, delivery.workload, new)
+    return runs, len(new)
+
+
+def _has_account(writer: Writer, delivery: _Delivery) -> bool:
+    """Tell whether accounting has shown a job of this user under this account.
+
+    A user may claim any account, and with it advise the jobs of people they do not work with.
+    """
+    if not delivery.account:
+        return False
+    rows = writer.rows(
+        "SELECT 1 FROM outcomes WHERE user = ? AND account = ? LIMIT 1",
+        (delivery.contributor, delivery.account),
+    )
+    return bool(rows)
+
+
+def _known(writer: Writer, delivery: _Delivery) -> set[tuple[str, object]]:
+    """Return what of this contributor is stored: by sweep and number, and by spool file."""
+    rows = writer.rows(
+        "SELECT o.extra FROM observations AS o JOIN workloads AS w ON w.id = o.workload_id"
+        " WHERE w.application = ? AND w.name = ? AND o.contributor = ? AND o.extra <> '{}'",
+        (delivery.application, delivery.workload, delivery.contributor),
+    )
+    found: set[tuple[str, object]] = set()
+    for row in rows:
+        extra = json.loads(row["extra"])
+        found.add(_sweep_key(extra))
+        found.add(("", str(extra.get("spool", ""))))
+    return found - {("", "")}
+
+
+def _sweep_key(extra: Mapping[str, object]) -> tuple[str, object]:
+    if not extra.get("sweep"):
+        return "", ""
+    return str(extra["sweep"]), str(extra.get("seq"))
+
+
+def _fits(writer: Writer, delivery: _Delivery, runs: list[Observation], fit: Fit) -> list[str]:
+    """Fit anew what the new runs advise; a fit that fails is a line, not a failure."""
+    lines = []
+    seen = dict.fromkeys((o.configuration.node_type, o.scope, o.account) for o in runs)
+    for node_type, scope, account in seen:
+        owner = {"own": delivery.contributor, "account": account, "all": ""}[scope]
+        try:
+            lines.append(
+                fit(writer, delivery.application, delivery.workload, node_type, scope, owner)
+            )
+        except InputError as error:
+            lines.append(f"{delivery.application} on {node_type} is not fitted: {error}")
+            log.warning(
+                "event=not-fitted application=%r error=%r", delivery.application, str(error)
+            )
+    return lines
+
+
+def _set_aside(path: Path, why: str) -> str:
+    line = f"{path.name}: {why}"
+    log.error("event=spool-bad file=%s error=%r", path.name, why)
+    try:
+        (path.parent / "bad").mkdir(exist_ok=True)
+        path.replace(path.parent / "bad" / path.name)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be moved aside: {error.strerror}") from None
+    return line

@@ -1,0 +1,143 @@
+"""Suspend a model whose advised jobs turn out worse than it promised.
+
+A user *complains* about a model when 2 of the last 3 of their advised jobs were worse, or when
+one was slower than promised by far: beyond the interval's upper end by more than the policy's
+``max_slowdown``. A user is *content* when they have advised jobs and none of the last 3 was
+worse. Only jobs count that ran what was decided, as decided, and whose promise can be trusted:
+
+- a user's own model is suspended when its owner complains;
+- a shared model (scope ``account`` or ``all``) only counts decisions that this site's own daemon
+  made for that very user, and is suspended when two users complain, or when one does and no
+  other user is content.
+
+So nobody suspends by wrong work a model that serves somebody else well. What is left: a user can
+suspend a shared model that nobody else has used since it was fitted, and two users together can
+suspend any; the jobs then run as their users wrote them, until ``advisor fit``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from advisor.store.reader import Reader
+from advisor.store.records import Outcome, StoredModel
+from advisor.store.writer import Writer
+
+LAST = 3
+WORSE = 2
+_COUNTED = ("as-promised", "better", "worse")
+
+
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """A model that was suspended, and the reason as it is stored with it."""
+
+    model: StoredModel
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A user whose jobs came out worse while the model stays, because others are content."""
+
+    model: StoredModel
+    user: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Party:
+    """The users of one model: who complains, with which jobs, and who is content."""
+
+    complaints: dict[str, tuple[Outcome, ...]]
+    content: tuple[str, ...]
+
+
+def review(writer: Writer, ids: Iterable[int]) -> tuple[list[Suspension], list[Complaint]]:
+    """Suspend those of the given models that deserve it; return what was done and what was not."""
+    suspended: list[Suspension] = []
+    complaints: list[Complaint] = []
+    for model in list(writer.models(ids)):
+        if model.state != "fitted":
+            continue
+        party = _party(model, judged_by(writer, model))
+        if not party.complaints:
+            continue
+        reason = _reason(party)
+        if model.scope == "own" or len(party.complaints) > 1 or not party.content:
+            writer.set_model_state(model.id, "suspended", reason)
+            suspended.append(Suspension(model, reason))
+        else:
+            user = next(iter(party.complaints))
+            complaints.append(Complaint(model, user, reason))
+    return suspended, complaints
+
+
+def judged_by(reader: Reader, model: StoredModel) -> list[Outcome]:
+    """Return the outcomes of the jobs a model advised, oldest first."""
+    from advisor.store.rows import outcome
+
+    found = reader.rows(
+        "SELECT * FROM outcomes WHERE verdict <> '' AND"
+        " json_extract(record, '$.judged_model') = ? ORDER BY submitted_at, job_id",
+        (model.id,),
+    )
+    return [outcome(row) for row in found]
+
+
+def counts(model: StoredModel, outcome: Outcome) -> bool:
+    """Tell whether a job may speak for or against a model."""
+    record = outcome.record
+    if outcome.verdict not in _COUNTED or record.get("mismatch"):
+        return False
+    if "pinned" in record.get("reasons", ()):
+        return False
+    if model.scope == "own":
+        return outcome.user == model.owner and record.get("trust") in ("verified", "stamped")
+    if model.scope == "account" and outcome.account != model.owner:
+        return False
+    return record.get("trust") == "verified"
+
+
+def _party(model: StoredModel, outcomes: Sequence[Outcome]) -> _Party:
+    by_user: defaultdict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if counts(model, outcome):
+            by_user[outcome.user].append(outcome)
+    complaints, content = {}, []
+    for user, jobs in by_user.items():
+        last = jobs[-LAST:]
+        worse = tuple(o for o in last if o.verdict == "worse")
+        far = tuple(o for o in worse if o.record.get("far"))
+        if len(worse) >= WORSE or far:
+            complaints[user] = worse
+        elif not worse:
+            content.append(user)
+    return _Party(complaints, tuple(content))
+
+
+def _reason(party: _Party) -> str:
+    parts = []
+    for jobs in party.complaints.values():
+        for o in jobs:
+            parts.append(f"{o.job_id} ({how(o)})")
+    shown = ", ".join(parts[:5]) + (f" and {len(parts) - 5} more" if len(parts) > 5 else "")
+    return f"worse than promised: job{'s' if len(parts) > 1 else ''} {shown}"
+
+
+def how(outcome: Outcome) -> str:
+    """Return in a few words what was worse: ``time +42 %, energy +3 %``, against the promise."""
+    if outcome.state == "TIMEOUT":
+        return "time limit"
+    promise = outcome.record.get("promised") or {}
+    parts = []
+    for label, value, key in (
+        ("time", outcome.time_s, "time_s"),
+        ("energy", outcome.energy_j, "energy_j"),
+    ):
+        interval = promise.get(key)
+        if value and interval:
+            parts.append(f"{label} {(value / interval[0] - 1) * 100:+.0f} %".replace("-", "−"))
+    return ", ".join(parts)

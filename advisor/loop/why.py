@@ -1,0 +1,204 @@
+"""Everything known of one job: what was decided, what was promised, what came out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from advisor.core.inventory import Inventory
+from advisor.core.policy import PolicySet
+from advisor.errors import AdvisorError, InputError, SchedulerError, StoreError, UsageError
+from advisor.loop.match import Match, find
+from advisor.loop.outcomes import make_outcome
+from advisor.loop.verdict import MEASUREMENT_ERROR, Interval, in_words
+from advisor.schedulers.base import JobRecord, Scheduler
+from advisor.store.reader import Reader
+from advisor.store.records import Outcome
+
+_JOB_ID = re.compile(r"\d+(?:_\d+)?(?:\+\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One promised value and what was measured, with the verdict in words."""
+
+    promised: Interval
+    measured: float | None
+    words: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        return {
+            "promised": self.promised.value,
+            "lo": self.promised.lo,
+            "hi": self.promised.hi,
+            "measured": self.measured,
+            "words": self.words,
+        }
+
+
+@dataclass(slots=True)
+class Answer:
+    """What is known of a job. ``decision`` None: nothing was decided for it, as far as is known.
+
+    ``outcome`` is what was collected, or, with ``collected`` False, the accounting just now; None
+    while the job has not ended. ``tasks`` are the collected tasks of an array.
+    """
+
+    job_id: str
+    state: str = ""
+    decision: Mapping[str, Any] | None = None
+    trust: str = ""
+    trust_why: str = ""
+    outcome: Outcome | None = None
+    collected: bool = False
+    notes: list[str] = field(default_factory=list)
+    tasks: list[Outcome] = field(default_factory=list)
+
+    def compared(self) -> dict[str, Compared]:
+        """Return promised against measured, by ``time`` and ``energy``."""
+        if self.outcome is None:
+            return {}
+        o, found = self.outcome, {}
+        promise = o.record.get("promised") or {}
+        seen = o.record.get("ran") or {}
+        slack = MEASUREMENT_ERROR
+        if o.time_s:
+            slack += float(seen.get("resolution_s") or 0.0) / o.time_s
+        for name, key, measured, more, less in (
+            ("time", "time_s", o.time_s, "slower", "faster"),
+            ("energy", "energy_j", o.energy_j, "more", "less"),
+        ):
+            interval = Interval.from_list(promise.get(key))
+            if interval is None or not o.record.get("changed"):
+                continue
+            if measured is None:
+                words = str(seen.get("energy_note") or "not measured") if name == "energy" else ""
+            else:
+                words = in_words(measured, interval, slack, more=more, less=less)
+            if name == "energy" and promise.get("energy_quality") == "estimated":
+                words += " (an estimate was promised)"
+            found[name] = Compared(interval, measured, words)
+        return found
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        return {
+            "job": self.job_id,
+            "state": self.state,
+            "collected": self.collected,
+            "trust": self.trust,
+            "trust_why": self.trust_why,
+            "decision": dict(self.decision) if self.decision is not None else None,
+            "outcome": asdict(self.outcome) if self.outcome is not None else None,
+            "verdict": self.outcome.verdict if self.outcome is not None else None,
+            "compared": {name: c.to_dict() for name, c in self.compared().items()},
+            "tasks": [
+                {"job": o.job_id, "state": o.state, "verdict": o.verdict} for o in self.tasks
+            ],
+            "notes": self.notes,
+        }
+
+
+def why(job_id: str, reader: Reader | None, scheduler: Scheduler | None) -> Answer:
+    """Find out about a job: from the store, else from the accounting as it is now.
+
+    Works without a store, and without a scheduler. Raises UsageError for what is no job id and
+    InputError for a job nobody knows.
+    """
+    if not _JOB_ID.fullmatch(job_id):
+        raise UsageError(f"{job_id!r} is not a job id", hint="like 4711, or 4711_3 for an array")
+    answer = Answer(job_id)
+    stored = None if reader is None else reader.outcome(job_id)
+    if stored is not None:
+        assert reader is not None
+        return _collected(answer, stored, reader)
+    job = _ask(scheduler, job_id, answer)
+    if job is not None:
+        _live(answer, job, reader, scheduler)
+    if answer.decision is None and job is None and reader is not None:
+        answer.tasks = _tasks(job_id, reader)
+        record = reader.decision_for_job(job_id)
+        if record is not None:
+            answer.decision, answer.trust = record, "verified"
+    if job is None and answer.decision is None and not answer.tasks:
+        told = f" ({answer.notes[0]})" if answer.notes else ""
+        raise InputError(
+            f"job {job_id} is not known{told}",
+            hint="for a job array name a task, like 4711_3; try it where the scheduler's commands "
+            "are, or name the store with --db",
+        )
+    return answer
+
+
+def _collected(answer: Answer, outcome: Outcome, reader: Reader) -> Answer:
+    record = outcome.record
+    answer.outcome, answer.collected, answer.state = outcome, True, outcome.state
+    answer.trust = str(record.get("trust") or "")
+    answer.trust_why = str(record.get("trust_why") or "")
+    if answer.trust != "unverified":
+        answer.decision = reader.decision(outcome.decision_id)
+    if answer.decision is None and outcome.decision_id:
+        answer.decision = _from_outcome(outcome)
+    return answer
+
+
+def _from_outcome(outcome: Outcome) -> dict[str, Any]:
+    """Return what an outcome kept of its decision, where the decision itself is not stored."""
+    record = outcome.record
+    names = (
+        "application", "workload", "mode", "goal", "policy_version", "model_id", "holdout",
+        "changed", "reasons", "baseline", "chosen",
+    )  # fmt: skip
+    kept = {name: record.get(name) for name in names}
+    return {"decision": outcome.decision_id, "user": outcome.user, "origin": "stamp", **kept}
+
+
+def _ask(scheduler: Scheduler | None, job_id: str, answer: Answer) -> JobRecord | None:
+    """Ask the accounting; that it cannot be asked is a note, the store may still know."""
+    if scheduler is None:
+        return None
+    try:
+        return scheduler.job(job_id)
+    except SchedulerError as error:
+        answer.notes.append(str(error))
+        return None
+
+
+def _live(
+    answer: Answer, job: JobRecord, reader: Reader | None, scheduler: Scheduler | None
+) -> None:
+    match = find(job, reader)
+    answer.state = job.state
+    if match is not None:
+        answer.decision, answer.trust, answer.trust_why = match.record, match.trust, match.why
+    if not job.finished:
+        return
+    answer.outcome = make_outcome(
+        job,
+        match,
+        scheduler=scheduler.NAME if scheduler else "",
+        inventory=_inventory(reader, match),
+        policies=reader.policy() if reader else PolicySet(),
+        reader=reader,
+    )
+
+
+def _inventory(reader: Reader | None, match: Match | None) -> Inventory:
+    """Return the site's inventory; without a store, nothing is known of the nodes."""
+    return reader.inventory() if reader is not None else Inventory()
+
+
+def _tasks(job_id: str, reader: Reader) -> list[Outcome]:
+    from advisor.store.rows import outcome
+
+    rows = reader.rows(
+        "SELECT * FROM outcomes WHERE job_id GLOB ? ORDER BY submitted_at DESC, job_id LIMIT 100",
+        (f"{job_id}_*",),
+    )
+    return [outcome(row) for row in rows]
+
+
+__all__ = ["AdvisorError", "Answer", "Compared", "StoreError", "why"]

@@ -7,10 +7,10 @@ daemon uses it.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from advisor.core.asked import default_freq, shape  # noqa: F401
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
@@ -187,27 +187,6 @@ def render(
     if node_type.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
         rewrite["cpu-freq"] = f"{node_type.freq_khz[0]}-{chosen.freq_khz}"
     return rewrite, environment
-
-
-def default_freq(node_type: NodeType) -> int:
-    """Return the frequency a job gets without asking, kHz; 0 when the inventory has none."""
-    return node_type.default_freq_khz or (node_type.freq_khz[-1] if node_type.freq_khz else 0)
-
-
-def shape(request: JobRequest, cores: int) -> tuple[int, int]:
-    """Return (nodes, ranks per node) of a request on nodes with ``cores`` cores."""
-    per_node = request.ntasks_per_node
-    if request.nodes is not None:
-        nodes = request.nodes
-    elif request.ntasks is not None:
-        cpus = request.cpus_per_task or 1
-        fit = per_node or max(1, cores // cpus)
-        nodes = math.ceil(request.ntasks / fit)
-    else:
-        nodes = 1
-    if per_node is None:
-        per_node = math.ceil((request.ntasks or nodes) / nodes)
-    return nodes, max(1, per_node)
 
 
 def _exports_all(value: str) -> bool:

@@ -9,6 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from advisor.core.asked import (
+    configuration_of,
+    partition_of,
+    possible_node_types,
+    threads_kept,
+)
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.feasible import Constraints
@@ -18,9 +24,9 @@ from advisor.core.policy import Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.recognise import Recognised, recognise
 from advisor.core.request import JobRequest
-from advisor.core.script import advisor_lines, threads_of
+from advisor.core.script import advisor_lines
 from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices
-from advisor.schedulers.slurm_options import default_freq, render, shape
+from advisor.schedulers.slurm_options import render
 from advisor.service.choice import Choice, choose
 from advisor.service.message import effect_line
 from advisor.service.snapshot import Snapshot
@@ -114,11 +120,13 @@ def _understand(case: _Case) -> None:
         stated(request.environment, lines), request.choices, case.application, case.workload
     )
     case.reasons += case.settings.notes
-    node_types = case.node_types = _possible_node_types(case)
+    node_types = case.node_types = possible_node_types(
+        request, snapshot.inventory, snapshot.default_node_types
+    )
     policy, _ = snapshot.policy.for_job(
         {
             "scheduler": request.scheduler,
-            "partition": _partition(case),
+            "partition": partition_of(request, snapshot.inventory),
             "qos": request.qos,
             "user": request.user,
             "account": request.account,
@@ -142,32 +150,6 @@ def _understand(case: _Case) -> None:
         raise _stop(case, "unrecognised")
 
 
-def _partition(case: _Case) -> str:
-    return case.request.partition or case.snapshot.inventory.default_partition
-
-
-def _possible_node_types(case: _Case) -> list[NodeType]:
-    """Return the node types the job may land on, the likeliest first."""
-    request, inventory = case.request, case.snapshot.inventory
-    partition = _partition(case).split(",")[0]
-    found = list(inventory.in_partition(partition)) if partition else []
-    if not partition and len(inventory.node_types) == 1:
-        found = list(inventory.node_types.values())
-    preferred = case.snapshot.default_node_types.get(partition)
-    found.sort(key=lambda t: t.name != preferred)
-    if request.constraint:
-        selected = {t.name for t in inventory.by_feature(request.constraint)}
-        found = [t for t in found if t.name in selected]
-    if request.node_list:
-        first = request.node_list.split("[")[0].split(",")[0]
-        found = [t for t in found if any(_same_host(n, first) for n in t.nodes)]
-    return found
-
-
-def _same_host(node: str, asked: str) -> bool:
-    return node == asked or (node.startswith(asked) and node[len(asked) :].isdigit())
-
-
 def _locate_baseline(case: _Case) -> None:
     """Find the models and the option that stands for what the job asked for."""
     request, snapshot = case.request, case.snapshot
@@ -176,16 +158,27 @@ def _locate_baseline(case: _Case) -> None:
         raise _no_model(case)
     types = case.node_types
     if not types:
-        asked = request.constraint or request.node_list or _partition(case) or "no partition"
+        asked = (
+            request.constraint
+            or request.node_list
+            or partition_of(case.request, case.snapshot.inventory)
+            or "no partition"
+        )
         raise _stop(case, "no-baseline", f"no known node type for {asked}")
     node_type = types[0]
     model = models.get(node_type.name)
     if model is None:
         raise _stop(case, NO_MODEL, f"{case.application} on {node_type.name}")
     if len(types) > 1:
-        case.reasons.append(reason("baseline-node-type", node_type.name, _partition(case)))
+        case.reasons.append(
+            reason(
+                "baseline-node-type",
+                node_type.name,
+                partition_of(case.request, case.snapshot.inventory),
+            )
+        )
     case.model = model
-    case.asked = _asked(case, node_type)
+    case.asked = configuration_of(request, node_type)
     a = case.asked
     row, exact = snapshot.baseline(
         model, a.nodes, a.ranks_per_node, a.threads_per_node, a.freq_khz, not request.freq_khz
@@ -228,39 +221,6 @@ def _no_model(case: _Case) -> _StopError:
     return stop
 
 
-def _asked(case: _Case, node_type: NodeType) -> Configuration:
-    """Return the configuration the job asks for, at the default frequency unless it set one."""
-    request = case.request
-    nodes, ranks = shape(request, node_type.cores)
-    threads_per_rank = request.cpus_per_task
-    script = threads_of(request.script or "", request.command[1:])
-    if script.count is not None:
-        threads_per_rank = script.count
-    elif threads_per_rank is None:
-        stated_threads = request.environment.get("OMP_NUM_THREADS", "")
-        if stated_threads.isdigit() and int(stated_threads) > 0:
-            threads_per_rank = int(stated_threads)
-        elif request.exclusive and ranks <= node_type.sockets:
-            threads_per_rank = max(1, node_type.cores // ranks)
-        else:
-            threads_per_rank = 1
-    freq = request.freq_khz or default_freq(node_type)
-    return Configuration(node_type.name, nodes, ranks, ranks * threads_per_rank, freq)
-
-
-def _threads_kept(case: _Case) -> str:
-    """Return why threads may not be written, "" if they may."""
-    request = case.request
-    script = threads_of(request.script or "", request.command[1:])
-    if script.why:
-        return script.why
-    if request.environment.get("OMP_NUM_THREADS") and not script.from_scheduler:
-        return "your environment sets OMP_NUM_THREADS"
-    if not request.environment_exported and not script.from_scheduler:
-        return "the job's environment is not exported"
-    return ""
-
-
 def _describe(c: Configuration) -> str:
     freq = f" at {c.freq_khz / 1e6:g} GHz" if c.freq_khz else ""
     return f"{c.nodes} x {c.threads_per_node} cores on {c.node_type}{freq}"
@@ -275,9 +235,9 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
         case.reference,
         policy,
         case.snapshot.inventory,
-        _partition(case),
+        partition_of(case.request, case.snapshot.inventory),
         case.recognised.ranks_free,
-        _threads_kept(case),
+        threads_kept(case.request),
         case.request.freq_khz or 0,
     )
     pin = Pin.from_dict(case.settings.pin) if case.settings.pin is not None else None

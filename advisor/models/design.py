@@ -44,10 +44,13 @@ def uniform(
     measure = _Measure.of(space)
     chosen = _by_rule(space, samples)
     low = _LOWEST * space.threads[-1][1]
+    away = {c: min(measure(c, d) for d in chosen) for c in grid}
     while len(chosen) < samples:
-        free = [c for c in grid if c not in chosen]
-        high = [c for c in free if c.threads_per_node >= low] or free
-        chosen.append(max(high, key=lambda c: min(measure(c, d) for d in chosen)))
+        free = set(grid) - set(chosen)
+        high = [c for c in grid if c in free and c.threads_per_node >= low]
+        emptiest = max(high or [c for c in grid if c in free], key=away.__getitem__)
+        chosen.append(emptiest)
+        away = {c: min(d, measure(c, emptiest)) for c, d in away.items()}
     return _sorted(_swap(chosen, must_include, measure))
 
 
@@ -76,7 +79,7 @@ def latin_hypercube(
         n = _cell(point[0], space.nodes)
         ranks, threads = _cell(point[1], space.threads)
         wanted = Configuration(space.node_type, n, ranks, threads, _cell(point[2], space.freqs_khz))
-        free = [c for c in grid if c not in chosen]
+        free = set(grid) - set(chosen)
         chosen.append(min(free, key=lambda c: (measure(c, wanted), c)))
     return _sorted(_swap(chosen, must_include, measure))
 

@@ -6,12 +6,13 @@ import math
 import random
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from advisor.core.pareto import Limits, TradeOff, front, trade_off
 from advisor.errors import InputError
 
+FAST = settings(deadline=None, max_examples=100)
 COARSE = st.integers(1, 12).map(float)
 """Many ties."""
 FINE = st.floats(0.1, 1000.0, allow_nan=False)
@@ -46,12 +47,14 @@ def beats(a: tuple[float, float], b: tuple[float, float]) -> bool:
     return a[0] >= b[0] and a[1] >= b[1] and a != b
 
 
+@FAST
 @given(TABLES)
 def test_the_front_is_what_nothing_beats(rows: list[tuple[float, float]]) -> None:
     expected = {i for i, r in enumerate(rows) if not any(beats(q, r) for q in rows)}
     assert set(solve(rows).front) == expected
 
 
+@FAST
 @given(TABLES, ERRORS, st.booleans(), st.booleans(), st.booleans(), st.booleans())
 def test_turning_an_axis_round_changes_nothing(
     rows: list[tuple[float, float]], error: float, mx: bool, my: bool, turn_x: bool, turn_y: bool
@@ -67,6 +70,7 @@ def test_turning_an_axis_round_changes_nothing(
     assert turned.polygon == tuple((sx * x, sy * y) for x, y in plain.polygon)
 
 
+@FAST
 @given(table(FINE))
 def test_the_front_of_inverted_values_is_the_front_the_other_way_round(
     rows: list[tuple[float, float]],
@@ -78,12 +82,14 @@ def test_the_front_of_inverted_values_is_the_front_the_other_way_round(
     assert solve(inverted, max_x=False, max_y=False).front == solve(rows).front
 
 
+@FAST
 @given(table(COARSE))
 def test_swapping_the_axes_reverses_the_front(rows: list[tuple[float, float]]) -> None:
     swapped = front([r[1] for r in rows], [r[0] for r in rows])
     assert set(swapped) == set(front([r[0] for r in rows], [r[1] for r in rows]))
 
 
+@FAST
 @given(TABLES, ERRORS, st.randoms(use_true_random=False), st.booleans())
 def test_order_and_duplicates_do_not_matter(
     rows: list[tuple[float, float]], error: float, rng: random.Random, minimise: bool
@@ -100,6 +106,7 @@ def test_order_and_duplicates_do_not_matter(
     assert mixed.polygon == plain.polygon
 
 
+@FAST
 @given(TABLES, ERRORS, st.booleans(), st.booleans())
 def test_the_front_is_in_the_zone(
     rows: list[tuple[float, float]], error: float, mx: bool, my: bool
@@ -109,6 +116,7 @@ def test_the_front_is_in_the_zone(
     assert {rows[i] for i in result.front} <= set(result.extended_front)
 
 
+@FAST
 @given(TABLES, ERRORS, ERRORS, st.booleans(), st.booleans())
 def test_more_error_never_takes_a_row_away(
     rows: list[tuple[float, float]], a: float, b: float, mx: bool, my: bool
@@ -119,6 +127,7 @@ def test_more_error_never_takes_a_row_away(
     )
 
 
+@FAST
 @given(TABLES, ERRORS, ERRORS)
 def test_more_error_in_one_axis_never_takes_a_row_away(
     rows: list[tuple[float, float]], a: float, b: float
@@ -131,12 +140,14 @@ def test_more_error_in_one_axis_never_takes_a_row_away(
     assert zone <= set(trade_off(x, y, x_limits=near, y_limits=Limits(large)).zone)
 
 
+@FAST
 @given(table(COARSE))
 def test_without_error_the_zone_is_the_front(rows: list[tuple[float, float]]) -> None:
     result = solve(rows, 0.0)
     assert set(result.zone) == set(result.front)
 
 
+@FAST
 @given(table(FINE), st.floats(0.01, 0.2))
 def test_what_is_farther_than_error_from_every_front_point_in_both_is_out(
     rows: list[tuple[float, float]], error: float

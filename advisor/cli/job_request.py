@@ -1,0 +1,107 @@
+"""Read a job script from the command line as a hook would see it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.errors import InputError
+from advisor.paths import choices_path
+
+if TYPE_CHECKING:
+    from advisor.core.request import JobRequest
+
+MAX_SCRIPT = 256 * 1024
+"""Bytes of a script that are read; what follows is not looked at."""
+
+_OWN_PLACES = ("ADVISOR_DB", "ADVISOR_CONFIG_DIR", "ADVISOR_SOCKET", "ADVISOR_STAMP")
+
+
+def payload_of(
+    path: Path, options: Sequence[str] = (), user: str | None = None
+) -> dict[str, object]:
+    """Return what the filter would send for ``sbatch OPTIONS SCRIPT``.
+
+    ``user`` None is the caller, with the caller's environment. Raises InputError when the script
+    cannot be read or there is no such user.
+    """
+    from advisor.schedulers.slurm_options import read_arguments, read_directives
+
+    uid, name = identity(user)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_SCRIPT + 1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", hint="name a readable job script") from None
+    script = raw[:MAX_SCRIPT].decode("utf-8", "replace")
+    given = read_directives(script) | _sbatch_environment() | read_arguments(options)
+    given.setdefault("job-name", path.name)
+    return {
+        "type": "sbatch",
+        "options": given,
+        "script": script,
+        "script_path": str(path),
+        "truncated": len(raw) > MAX_SCRIPT,
+        "argv": [str(path)],
+        "env": _own_environment(),
+        "choices": _choices(name if user is not None else None),
+        "uid": uid,
+    }
+
+
+def read_job(path: Path, *, scheduler: str, hook: str) -> JobRequest:
+    """Return the caller's request for a script. Raises InputError for what makes no sense."""
+    from advisor.core.settings import parse_choices
+    from advisor.schedulers.slurm_options import parse_request
+
+    payload = {**payload_of(path), "hook": hook}
+    uid, user = identity(None)
+    choices, _ = parse_choices(str(payload["choices"]))
+    try:
+        request = parse_request(payload, user=user, uid=uid, choices=choices)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
+    return replace(request, scheduler=scheduler)
+
+
+def identity(user: str | None) -> tuple[int, str]:
+    """Return uid and name of a user, of the caller by default. Raises InputError."""
+    if user is None:
+        uid = os.getuid()
+        try:
+            return uid, pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return uid, str(uid)
+    try:
+        return pwd.getpwnam(user).pw_uid, user
+    except KeyError:
+        raise InputError(f"--user {user}: no such user") from None
+
+
+def _own_environment() -> dict[str, str]:
+    wanted = {
+        k: v for k, v in os.environ.items() if k.startswith("ADVISOR") and k not in _OWN_PLACES
+    }
+    if "OMP_NUM_THREADS" in os.environ:
+        wanted["OMP_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
+    return wanted
+
+
+def _sbatch_environment() -> dict[str, str]:
+    names = {"timelimit": "time"}
+    found = {k[7:].lower(): v for k, v in os.environ.items() if k.startswith("SBATCH_")}
+    return {names.get(k, k.replace("_", "-")): v for k, v in found.items()}
+
+
+def _choices(user: str | None) -> str:
+    path = choices_path()
+    if user is not None and user != identity(None)[1]:
+        path = Path(pwd.getpwnam(user).pw_dir) / ".config" / "advisor" / "choices.json"
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the verb's arguments."""
-    parser.usage = "advisor run [options] -- COMMAND [ARG ...]"
+    parser.usage = "advisor run [options] -- COMMAND [ARG ...]\n       advisor run SCRIPT [options]"
+    parser.add_argument("script", nargs="?", help="a job script, run here as the advisor would")
     parser.add_argument("--application", metavar="A", help="what it is (default: recognised)")
     parser.add_argument("--workload", metavar="W", help="its input or problem class")
     parser.add_argument("--node-type", metavar="T", help="the node type this machine is")
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure the command. A non-zero exit of the command is exit code 1, nothing recorded."""
+    """Measure the command (a non-zero exit is exit code 1, nothing recorded) or run a script."""
     from pathlib import Path
 
     from advisor import paths
@@ -46,6 +47,12 @@ def run(args: argparse.Namespace) -> int:
     from advisor.training.known import load_known
     from advisor.training.subject import understand
 
+    if args.script:
+        from advisor.cli.run_job import run_job
+
+        if args.command:
+            raise UsageError("give a script or, after --, a command, not both")
+        return run_job(args)
     if not args.command:
         raise UsageError("nothing to run", hint="advisor run [options] -- COMMAND")
     if args.repeat < 1 or (args.threads is not None and args.threads < 1):

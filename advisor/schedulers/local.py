@@ -115,6 +115,16 @@ def job_environment(configuration: Configuration, bin_folder: Path) -> dict[str,
     }
 
 
+def write_launcher(folder: Path) -> None:
+    """Put an ``srun`` into a folder that drops srun's options and runs the command as it is."""
+    shim = folder / "srun"
+    if not shim.exists():
+        partial = folder / ".srun"
+        partial.write_text(_SRUN)
+        partial.chmod(0o755)
+        partial.replace(shim)
+
+
 class Local:
     """Runs a sweep on this machine; ``poll`` makes one attempt and returns.
 
@@ -158,12 +168,7 @@ class Local:
     def _prepare(self, job: SweepJob) -> Path:
         bin_folder = job.folder / "bin"
         bin_folder.mkdir(parents=True, exist_ok=True)
-        shim = bin_folder / "srun"
-        if not shim.exists():
-            partial = bin_folder / ".srun"
-            partial.write_text(_SRUN)
-            partial.chmod(0o755)
-            partial.replace(shim)
+        write_launcher(bin_folder)
         (job.folder / "output").mkdir(exist_ok=True)
         return bin_folder
 

@@ -7,6 +7,7 @@ that nothing was metered.
 from __future__ import annotations
 
 import re
+import secrets
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,8 +21,6 @@ FIELDS = (
     "NNodes", "NCPUS", "NTasks", "NodeList", "ConsumedEnergyRaw", "ReqCPUFreqMin",
     "ReqCPUFreqMax", "AveCPUFreq", "Constraints", "Comment", "AdminComment", "SubmitLine",
 )  # fmt: skip
-SEPARATOR = "\x1f"
-"""Stands between fields and after the last: names and comments may hold anything printable."""
 ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RV,TO"
 BRIEF_S = 2.0
 """A step shorter than this may end between two readings of its meter."""
@@ -55,11 +54,12 @@ def run_command(argv: Sequence[str], *, timeout_s: float = 60.0) -> str:
 
 def records(arguments: Sequence[str]) -> list[JobRecord]:
     """Ask sacct with further arguments and return the jobs. Raises SchedulerError."""
+    separator = f"\x1f{secrets.token_hex(8)}\x1f"
     text = run_command(
-        ["sacct", "--parsable", f"--delimiter={SEPARATOR}", "--noheader",
+        ["sacct", "--parsable", f"--delimiter={separator}", "--noheader",
          f"--format={','.join(FIELDS)}", *arguments]
     )  # fmt: skip
-    return parse(text)
+    return parse(text, separator)
 
 
 def finished_jobs(since: str) -> list[JobRecord]:
@@ -100,15 +100,16 @@ def stamp(job_id: str) -> dict[str, str]:
     return {m[1]: m[2] for m in matches if m}
 
 
-def parse(text: str) -> list[JobRecord]:
+def parse(text: str, separator: str) -> list[JobRecord]:
     """Return the jobs in sacct's output, steps attached. Rows that make no sense are dropped.
 
-    Fields end with :data:`SEPARATOR`, so a field may hold line breaks and ``|``.
+    Each field ends with ``separator``, which nobody who names a job can foresee: names and
+    comments may hold anything, line breaks included, and still forge no row.
     """
     jobs: list[JobRecord] = []
     latest: dict[str, int] = {}
     steps: dict[int, list[StepRecord]] = {}
-    tokens = text.split(SEPARATOR)
+    tokens = text.split(separator)
     for at in range(0, len(tokens) - len(FIELDS) + 1, len(FIELDS)):
         row = dict(zip(FIELDS, tokens[at : at + len(FIELDS)], strict=True))
         name = row["JobID"].strip()

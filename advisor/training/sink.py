@@ -168,6 +168,7 @@ class SocketSink:
                 "op": "observe",
                 "application": application,
                 "workload": workload,
+                "account": next((o.account for o in observations if o.account), ""),
                 "observations": [observation_json(o) for o in observations],
                 "fit": fit,
             }

@@ -10,22 +10,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from advisor.core.asked import configuration_of, partition_of, possible_node_types, threads_kept
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
 from advisor.core.request import JobRequest
-from advisor.core.script import advisor_lines, threads_of
+from advisor.core.script import advisor_lines
 from advisor.core.settings import stated
 from advisor.errors import InputError, UsageError
-from advisor.schedulers.slurm_options import (
-    default_freq,
-    parse_request,
-    read_arguments,
-    read_directives,
-    shape,
-)
+from advisor.schedulers.slurm_options import parse_request, read_arguments, read_directives
 
 MAX_SCRIPT = 4 * 1024 * 1024
+_SBATCH_VARIABLES = {
+    "SBATCH_ACCOUNT": "account",
+    "SBATCH_CONSTRAINT": "constraint",
+    "SBATCH_PARTITION": "partition",
+    "SBATCH_QOS": "qos",
+    "SBATCH_TIMELIMIT": "time",
+}
 _SRUN = re.compile(r"^[^#\n]*\bsrun\b", re.MULTILINE)
 
 
@@ -36,7 +38,6 @@ class Site:
     inventory: Inventory = field(default_factory=Inventory)
     rules: tuple[ApplicationRule, ...] = ()
     default_node_types: Mapping[str, str] = field(default_factory=dict)
-    default_partition: str = ""
 
     @classmethod
     def from_store(cls, inventory: Inventory, site: Mapping[str, object]) -> Site:
@@ -46,7 +47,6 @@ class Site:
             inventory,
             tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
             {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, Mapping) else {},
-            str(site.get("default_partition") or ""),
         )
 
 
@@ -122,7 +122,11 @@ def understand(
     """
     arguments, command = tuple(arguments), tuple(command)
     text = read_script(script) if script is not None else None
-    options = {**(read_directives(text) if text else {}), **read_arguments(extra_options)}
+    options = {
+        **(read_directives(text) if text else {}),
+        **(_from_environment() if scheduler == "slurm" else {}),
+        **read_arguments(extra_options),
+    }
     request = _request(scheduler, options, text, script, arguments, command)
     said = dict(stated(os.environ, advisor_lines(text) if text else {}).values)
     for key, value in (("application", application), ("workload", workload)):
@@ -143,8 +147,7 @@ def understand(
             hint="name it with --application",
         )
     chosen = _node_type(node_type, request, site, this_machine)
-    threads = threads_of(text or "", arguments)
-    baseline = _baseline(request, chosen, threads.count, local=scheduler == "local")
+    baseline = _baseline(request, chosen, local=scheduler == "local")
     launcher = found.command.launcher if found.command else ""
     if not launcher and text is not None and _SRUN.search(text):
         launcher = "srun"  # called in a way that reading alone does not follow
@@ -163,10 +166,10 @@ def understand(
         command=command,
         options=options,
         launcher=launcher,
-        threads_kept=threads.why,
+        threads_kept=threads_kept(request),
         freq_kept=freq_kept,
         ranks_free=found.ranks_free,
-        partition=_partition(request, chosen, site),
+        partition=_partition(request, chosen, site.inventory),
         how="; ".join(r.text for r in found.how),
     )
 
@@ -199,7 +202,17 @@ def _request(
         raise InputError(f"{script or 'the job'}: {error}") from error
     if scheduler == "slurm":
         return request
-    return replace(request, scheduler=scheduler)
+    # whatever the script says of partitions, a machine without a scheduler is its user's own
+    return replace(request, scheduler=scheduler, partition="", constraint="", exclusive=True)
+
+
+def _from_environment() -> dict[str, str]:
+    """Return the options that sbatch takes from its environment; they win over the script's."""
+    return {
+        option: os.environ[variable]
+        for variable, option in _SBATCH_VARIABLES.items()
+        if os.environ.get(variable)
+    }
 
 
 def _node_type(
@@ -218,16 +231,8 @@ def _node_type(
         )
     if this_machine is not None:
         return known.get(this_machine.name, this_machine)
-    partition = (request.partition or site.default_partition).split(",")[0]
-    found = list(site.inventory.in_partition(partition)) if partition else []
-    if not partition:
-        found = list(known.values())
-    preferred = site.default_node_types.get(partition)
-    found.sort(key=lambda t: t.name != preferred)
-    if request.constraint:
-        selected = {t.name for t in site.inventory.by_feature(request.constraint)}
-        found = [t for t in found if t.name in selected]
-    if not found or (not partition and len(found) > 1):
+    found = possible_node_types(request, site.inventory, site.default_node_types)
+    if not found:
         raise InputError(
             "it is not clear which node type the job runs on",
             hint=f"give --node-type, one of: {', '.join(sorted(known))}"
@@ -237,40 +242,28 @@ def _node_type(
     return found[0]
 
 
-def _partition(request: JobRequest, node_type: NodeType, site: Site) -> str:
+def _partition(request: JobRequest, node_type: NodeType, inventory: Inventory) -> str:
     """Return the partition to submit to: the job's own if it has the node type."""
-    asked = (request.partition or site.default_partition).split(",")
-    for partition in asked:
-        if partition in node_type.partitions:
-            return partition
-    return node_type.partitions[0] if node_type.partitions else request.partition
+    asked = partition_of(request, inventory)
+    if asked in node_type.partitions or not node_type.partitions:
+        return asked
+    return node_type.partitions[0]
 
 
-def _baseline(
-    request: JobRequest, node_type: NodeType, own_threads: int | None, *, local: bool
-) -> Configuration:
-    """Return what the job asks for; a job that says nothing of cores gets what Slurm gives it.
+def _baseline(request: JobRequest, node_type: NodeType, *, local: bool) -> Configuration:
+    """Return what the job asks for. A machine without a scheduler is its user's own: all of it.
 
-    Locally a job that asks for no cores has the whole machine.
+    Raises InputError when the node type has fewer cores.
     """
-    nodes, ranks = shape(request, node_type.cores)
-    threads = own_threads or request.cpus_per_task
-    if threads is None:
-        environment = request.environment.get("OMP_NUM_THREADS", "")
-        if environment.isdigit() and int(environment) > 0:
-            threads = int(environment)
-        elif local or (request.exclusive and ranks <= node_type.sockets):
-            threads = max(1, node_type.cores // ranks)
-        else:
-            threads = 1
+    base = configuration_of(request, node_type)
     limit = node_type.cores * node_type.threads_per_core
-    if ranks * threads > limit:
+    if base.threads_per_node > limit:
         raise InputError(
-            f"the job asks for {ranks} x {threads} cores per node, {node_type.name} has {limit}",
+            f"the job asks for {base.threads_per_node} cores per node, "
+            f"{node_type.name} has {limit}",
             hint="choose another --node-type",
         )
-    freq = request.freq_khz or default_freq(node_type)
-    return Configuration(node_type.name, 1 if local else nodes, ranks, ranks * threads, freq)
+    return replace(base, nodes=1) if local else base
 
 
 def named(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from advisor.core.feasible import Constraints, feasible
+from advisor.core.inventory import Inventory
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.policy import Policy
@@ -120,6 +121,7 @@ class Sweep:
         stage = state.stages[name]
         job = state.job(name)
         job.folder.mkdir(parents=True, exist_ok=True)
+        seen = 0
         self.show(Event("stage", name, total=len(stage.runs), spent=self.spent()))
         if not stage.handles:
             stage.handles.append(scheduler.submit_sweep(job))
@@ -129,7 +131,11 @@ class Sweep:
             if status.state == "ended" and job.open_runs(status.results):
                 stage.handles.append(scheduler.submit_sweep(job))
                 state.save()
-        seen = 0
+            made = len(status.done())
+            if made:
+                self.results[name] = status.results
+                self.show(Event("note", name, f"{made} of {len(job.runs)} runs were made before"))
+                seen = len(status.results)
         checked = False
         said = ""
         while True:
@@ -341,13 +347,14 @@ class Sweep:
         state, subject = self.state, self.state.subject
         if state.recommended is not None:
             return option_at(fit.options, state.recommended)
+        known = {subject.node_type.name: subject.node_type, **self.site.inventory.node_types}
         kept, reasons = feasible(
             fit.options,
             Constraints(
                 request=subject.request,
                 baseline=subject.baseline,
                 policy=self.policy,
-                inventory=self.site.inventory,
+                inventory=Inventory(known),
                 partition=subject.partition,
                 ranks_free=subject.ranks_free,
                 threads_kept=subject.threads_kept,
@@ -357,7 +364,7 @@ class Sweep:
         best = recommend(kept, baseline, self.policy)
         if best is None:
             for why in reasons:
-                self.show(Event("note", text=why.text))
+                self.show(Event("note", text=f"note: {why.text}"))
         return best
 
     # -- end -----------------------------------------------------------------------------------

@@ -18,16 +18,10 @@ from advisor.core.units import format_change, format_freq
 from advisor.models.base import Model, matrix
 from advisor.models.intervals import Prediction, predict_with_intervals
 from advisor.models.registry import create
-from advisor.models.runs import Response, gather
+from advisor.models.runs import Response, broken, gather
 
 _MOST_OPTIONS = 20_000
 """A grid beyond this is the sum of unrelated runs: then only what was run becomes an option."""
-_ODD = 5.0
-"""A run is odd when its held-out error is this many times the usual one, and not small."""
-_ODD_AT_LEAST = 0.10
-_ENOUGH_WITHOUT = 24
-"""Odd runs are left out of the fit only when this many remain to show that they are odd."""
-_ROUNDS = 3
 _NAMED = 5
 
 
@@ -138,38 +132,28 @@ def _predict(
     wanted: Sequence[Configuration],
     notes: list[str],
 ) -> Prediction:
-    """Predict a response; runs far off what all others say are named and, if many, left out.
+    """Predict a response; broken runs are named and do not bend the model.
 
-    Left out means: they no longer bend the model, and are compared with what it says without them.
+    They are compared with what the model says without them.
     """
     trained = list(response.log_mean)
     log_y = np.array(list(response.log_mean.values()))
-    keep = np.ones(len(trained), dtype=bool)
-    for _ in range(_ROUNDS):
-        rows = np.flatnonzero(keep)
-        prediction = predict_with_intervals(
-            make,
-            [trained[i] for i in rows],
-            log_y[rows],
-            [*wanted, *(trained[i] for i in np.flatnonzero(~keep))],
-            response.sigma,
-        ).with_outsiders(keep)
-        errors = np.abs(log_y - prediction.held_out)
-        usual = 1.4826 * float(np.median(errors))
-        odd = (errors > max(_ODD * usual, _ODD_AT_LEAST)) & keep
-        if not odd.any() or keep.sum() - odd.sum() < _ENOUGH_WITHOUT:
-            break
-        keep &= ~odd
-    left_out = ~keep
-    for i in np.flatnonzero(odd | left_out)[:_NAMED]:
-        c = trained[i]
+    odd = broken(response.log_mean)
+    keep = np.array([c not in odd for c in trained])
+    prediction = predict_with_intervals(
+        make,
+        [c for c in trained if c not in odd],
+        log_y[keep],
+        [*wanted, *(c for c in trained if c in odd)],
+        response.sigma,
+    ).with_outsiders(keep)
+    for c, error in list(odd.items())[:_NAMED]:
         nodes = "1 node" if c.nodes == 1 else f"{c.nodes} nodes"
         where = f"{nodes}, {c.threads_per_node} cores, {format_freq(c.freq_khz)}"
-        off = format_change(math.expm1(log_y[i] - prediction.held_out[i]))
-        end = ", left out of the fit" if left_out[i] else ""
-        notes.append(f"{name} at {where} does not fit the other runs ({off}){end}")
-    if left_out.sum() > _NAMED:
-        notes.append(f"{name}: {left_out.sum()} runs are left out of the fit in all")
+        off = format_change(math.expm1(error))
+        notes.append(f"{name} at {where} is {off} off its neighbours: left out of the fit")
+    if len(odd) > _NAMED:
+        notes.append(f"{name}: {len(odd)} runs are left out of the fit in all")
     return prediction
 
 

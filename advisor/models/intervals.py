@@ -21,7 +21,7 @@ from scipy.stats import t as student
 from advisor.core.configuration import Configuration
 from advisor.models.base import Matrix, Model, Vector, matrix
 
-_LEAVE_ONE_OUT = 40
+_LEAVE_ONE_OUT = 20
 """Up to this many configurations each is left out alone; above, ten folds do."""
 _FOLDS = 10
 
@@ -75,42 +75,69 @@ def predict_with_intervals(
     deviation of one run's. R2 is equation 4.16 on the response itself, ``cv_rmse`` the root mean
     square of the relative errors of held-out predictions.
     """
-    x, x_wanted = matrix(trained), matrix(wanted)
+    x, n = matrix(trained), len(log_y)
     y = np.exp(log_y)
-    n = len(y)
-    everything = np.vstack([x_wanted, x])
+    everything = np.vstack([matrix(wanted), x])
     model = make()
     model.fit(x, y)
     full = np.log(model.predict(everything))
-    folds = _folds(n)
-    others = np.empty((len(folds), len(everything)))
-    fold_of = np.empty(n, dtype=int)
-    for k, left_out in enumerate(folds):
-        keep = np.ones(n, dtype=bool)
-        keep[left_out] = False
-        partial = make()
-        partial.fit(x[keep], y[keep])
-        others[k] = np.log(partial.predict(everything))
-        fold_of[left_out] = k
-    held_out = others[fold_of, len(wanted) + np.arange(n)]
-    away, apart = _distances(trained, wanted, fold_of)
-    errors = held_out - log_y
-    per_distance = (errors / apart) ** 2
-    spread = (others - full) ** 2
-    quantile = float(student.ppf(0.95, n - 1))
-    half = quantile * np.sqrt(
-        per_distance.mean() * away**2 + spread[:, : len(wanted)].mean(axis=0) + sigma**2
+    split = _Split(make, x, y, _folds(n))
+    others = np.array([split.predict(everything, k) for k in range(split.count)])
+    held_out = others[split.fold_of, len(wanted) + np.arange(n)]
+    between = _distances(trained, trained)
+    half = _half_width(
+        held_out - log_y,
+        split.nearest(between),
+        _distances(wanted, trained).min(axis=1),
+        others[:, : len(wanted)] - full[: len(wanted)],
+        sigma,
     )
     return Prediction(
         full[: len(wanted)],
         half,
         held_out,
-        _held_out_half(per_distance, spread[:, len(wanted) :], fold_of, apart, sigma),
+        _held_out_half(split, log_y, held_out, between, sigma),
         n,
         _r_squared(y, np.exp(full[len(wanted) :])),
-        math.sqrt(float(np.mean(np.expm1(np.clip(errors, -50, 50)) ** 2))),
+        math.sqrt(float(np.mean(np.expm1(np.clip(held_out - log_y, -50, 50)) ** 2))),
         tuple(model.notes),
     )
+
+
+class _Split:
+    """The training runs in folds; fits without one fold, or without two."""
+
+    def __init__(
+        self, make: Callable[[], Model], x: Matrix, y: Vector, folds: Sequence[NDArray[np.intp]]
+    ) -> None:
+        self._make, self._x, self._y = make, x, y
+        self.folds = folds
+        self.count = len(folds)
+        self.fold_of = np.empty(len(y), dtype=int)
+        for k, rows in enumerate(folds):
+            self.fold_of[rows] = k
+
+    def predict(self, x: Matrix, *left_out: int) -> Vector:
+        """Predict log responses from a fit without the given folds."""
+        keep = ~np.isin(self.fold_of, left_out)
+        model = self._make()
+        model.fit(self._x[keep], self._y[keep])
+        log_y: Vector = np.log(model.predict(x))
+        return log_y
+
+    def predict_pair(self, a: int, b: int) -> tuple[Vector, Vector]:
+        """Predict the runs of two folds from a fit without both."""
+        rows = np.concatenate([self.folds[a], self.folds[b]])
+        both = self.predict(self._x[rows], a, b)
+        return both[: len(self.folds[a])], both[len(self.folds[a]) :]
+
+    def nearest(self, between: Matrix, without: int = -1) -> Vector:
+        """Return each run's distance to the nearest one of another fold than its own."""
+        masked = between.copy()
+        masked[self.fold_of[:, None] == self.fold_of[None]] = np.inf
+        masked[:, self.fold_of == without] = np.inf
+        distances: Vector = masked.min(axis=1)
+        return distances
 
 
 def _folds(n: int) -> list[NDArray[np.intp]]:
@@ -118,36 +145,57 @@ def _folds(n: int) -> list[NDArray[np.intp]]:
     return np.array_split(order, n if n <= _LEAVE_ONE_OUT else _FOLDS)
 
 
-def _held_out_half(
-    per_distance: Vector, spread: Matrix, fold_of: Vector, apart: Vector, sigma: float
+def _half_width(
+    errors: Vector, apart: Vector, away: Vector, spread: Matrix, sigma: float
 ) -> Vector:
-    """Half widths of the held-out predictions; a fold's own errors do not widen its intervals."""
-    n, folds = len(per_distance), len(spread)
-    result = np.empty(n)
-    for i in range(n):
-        elsewhere = fold_of != fold_of[i]
-        other_folds = np.arange(folds) != fold_of[i]
-        variance = (
-            per_distance[elsewhere].mean() * apart[i] ** 2
-            + spread[other_folds, i].mean()
-            + sigma**2
+    """Return half widths of 90 % intervals for new runs ``away`` from the data.
+
+    ``errors`` and ``apart`` are the held-out runs' errors and distances, ``spread`` (folds, m)
+    what leaving out a fold does to the prediction.
+    """
+    per_distance = float(np.mean((errors / apart) ** 2))
+    quantile = float(student.ppf(0.95, max(1, len(errors) - 1)))
+    variance = per_distance * away**2 + (spread**2).mean(axis=0) + sigma**2
+    half: Vector = quantile * np.sqrt(variance)
+    return half
+
+
+def _held_out_half(
+    split: _Split, log_y: Vector, held_out: Vector, between: Matrix, sigma: float
+) -> Vector:
+    """Half widths at the training runs, each as if its own fold had never been run.
+
+    A run far off would otherwise widen the very interval it is to be judged by. Needs a fit
+    without every pair of folds.
+    """
+    n, count = len(log_y), split.count
+    paired = np.full((count, n), np.nan)
+    for a in range(count):
+        for b in range(a + 1, count):
+            in_a, in_b = split.predict_pair(a, b)
+            paired[a, split.folds[b]], paired[b, split.folds[a]] = in_b, in_a
+    own = split.nearest(between)
+    half = np.empty(n)
+    for a, rows in enumerate(split.folds):
+        rest = split.fold_of != a
+        others = np.arange(count) != a
+        half[rows] = _half_width(
+            (paired[a] - log_y)[rest],
+            split.nearest(between, a)[rest],
+            own[rows],
+            paired[others][:, rows] - held_out[rows],
+            sigma,
         )
-        quantile = float(student.ppf(0.95, max(1, elsewhere.sum() - 1)))
-        result[i] = quantile * math.sqrt(variance)
-    return result
+    return half
 
 
-def _distances(
-    trained: Sequence[Configuration], wanted: Sequence[Configuration], fold_of: Vector
-) -> tuple[Vector, Vector]:
-    """Distance of each wanted point to the data, and of each run to those of other folds."""
-    places, goals = _places(trained), _places(wanted)
-    away = np.full(len(goals), np.inf)
-    for place in places:
-        away = np.minimum(away, np.sqrt(((goals - place) ** 2).sum(axis=1)))
-    between = np.sqrt(((places[:, None] - places[None]) ** 2).sum(axis=-1))
-    between[fold_of[:, None] == fold_of[None]] = np.inf
-    return away, between.min(axis=1)
+def _distances(a: Sequence[Configuration], b: Sequence[Configuration]) -> Matrix:
+    """Return the distances (len(a), len(b)) of configurations."""
+    rows, columns = _places(a), _places(b)
+    squares = np.zeros((len(rows), len(columns)))
+    for axis in range(rows.shape[1]):
+        squares += (rows[:, axis, None] - columns[None, :, axis]) ** 2
+    return np.sqrt(squares)
 
 
 def _places(configurations: Sequence[Configuration]) -> Matrix:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,9 @@ MIN_CONFIGURATIONS = 4
 """Fewer distinct configurations say nothing about a shape, nor about the error of one."""
 
 _Z95 = 1.959963984540054
+_AXES = ("nodes", "threads_per_node", "freq_khz")
+_TELLING = 30
+_BROKEN, _BROKEN_AT_LEAST = 5.0, 0.10
 _LEAST_SIGMA = 0.001
 """No meter and no clock repeats a run better than this, whatever two lucky runs say."""
 
@@ -146,3 +149,40 @@ def _response(values: Sequence[tuple[Configuration, float]], assumed: float) -> 
     squares = sum((v - means[c]) ** 2 for c, group in groups.items() for v in group)
     sigma = max(_LEAST_SIGMA, math.sqrt(squares / repeats))
     return Response(means, counts, sigma, float(student.ppf(0.95, repeats)), repeats)
+
+
+def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float]:
+    """Return configurations whose response stands alone, and how far off (log) it is.
+
+    Such runs were on a disturbed node, most often. Along every axis a response is compared with
+    the line between its two neighbours (in logarithms); it is broken when it is off along each of
+    them, by five times what is usual and by more than 10 %. A step in one axis, which is real,
+    is not broken in this sense, and what lies at the grid's edge cannot be told. No model is
+    asked, so that none hides its own errors in this; small sets are too far apart to say.
+    """
+    if len(log_mean) < _TELLING:
+        return {}
+    axes = [a for a in _AXES if len({_place(c, a) for c in log_mean}) > 1]
+    off: dict[Configuration, list[float]] = {}
+    for axis in axes:
+        lines: dict[tuple[int, ...], list[Configuration]] = {}
+        for c in log_mean:
+            lines.setdefault(
+                (c.ranks_per_node, *(_place(c, a) for a in _AXES if a != axis)), []
+            ).append(c)
+        for line in lines.values():
+            line.sort(key=lambda c: _place(c, axis))
+            for a, b, c in zip(line, line[1:], line[2:], strict=False):
+                x, y, z = (math.log(max(1, _place(p, axis))) for p in (a, b, c))
+                share = (y - x) / (z - x)
+                expected = (1 - share) * log_mean[a] + share * log_mean[c]
+                off.setdefault(b, []).append(log_mean[b] - expected)
+    least = {c: min(e, key=abs) for c, e in off.items() if len(e) == len(axes)}
+    if not least:
+        return {}
+    usual = 1.4826 * float(np.median(np.abs(list(least.values()))))
+    return {c: e for c, e in least.items() if abs(e) > max(_BROKEN * usual, _BROKEN_AT_LEAST)}
+
+
+def _place(c: Configuration, axis: str) -> int:
+    return int(getattr(c, axis))

@@ -1,0 +1,177 @@
+"""The judging of models: every number recomputed from what was measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.observation import Observation
+from advisor.errors import InputError
+from advisor.models.design import uniform
+from advisor.models.evaluate import Evaluation, evaluate
+from advisor.models.fit import fit_options
+
+SPACE = SearchSpace(
+    "n", (1,), tuple((1, t) for t in range(4, 45, 4)), tuple(range(1_200_000, 2_200_001, 100_000))
+)
+
+
+def run(c: Configuration, hungry: float = 2.4) -> Observation:
+    """More cores and a higher clock help less and less, and cost energy all the same."""
+    clock = c.freq_khz / 2.2e6
+    time = 8.0 / (c.threads_per_node * clock) + 20.0 / (c.threads_per_node + 4) + 1.5
+    power = 110.0 + c.threads_per_node * (0.8 + hungry * clock**2.5)
+    return Observation(c, time, time * power)
+
+
+GRID = [run(c) for c in SPACE]
+TRUTH = {o.configuration: (o.time_s, o.energy_j or math.nan) for o in GRID}
+BASELINE = Configuration("n", 1, 1, 44, 2_200_000)
+
+
+@pytest.fixture(scope="module")
+def found() -> Evaluation:
+    return evaluate(GRID)
+
+
+def test_errors_and_coverage_are_those_of_the_models_own_predictions(found: Evaluation) -> None:
+    trained = set(uniform(SPACE))
+    assert set(found.trained) == trained
+    fitted = fit_options([o for o in GRID if o.configuration in trained], space=SPACE)
+    off = [o.time_s / TRUTH[o.configuration][0] - 1 for o in fitted.predicted]
+    zone = [e for e, o in zip(off, fitted.predicted, strict=True) if o.in_zone]
+    inside = [
+        o.time_lo_s <= TRUTH[o.configuration][0] <= o.time_hi_s
+        for o in fitted.predicted
+        if o.configuration not in trained
+    ]
+    score = found.responses["time"]
+    assert score.n_train == 12
+    assert score.r2 == pytest.approx(1.0)
+    assert score.total_rmse_pct == pytest.approx(100 * (sum(e * e for e in off) / 121) ** 0.5)
+    assert score.pareto_rmse_pct == pytest.approx(
+        100 * (sum(e * e for e in zone) / len(zone)) ** 0.5
+    )
+    assert len(inside) == 109
+    assert score.interval_coverage == pytest.approx(sum(inside) / 109)
+
+
+def test_the_front_is_counted_by_search_steps(found: Evaluation) -> None:
+    front = found.front
+    assert front.error_pct == pytest.approx(5.0)
+    assert sum(front.by_distance) + front.farther == front.forecast_points
+    assert front.by_distance[0] <= min(front.observed_points, front.forecast_points)
+    time, energy = TRUTH[BASELINE]
+    assert front.responses["time"]["baseline"]["observed"] == pytest.approx(time)
+    assert front.responses["energy"]["baseline"]["observed"] == pytest.approx(energy)
+    for axis, name in enumerate(("time", "energy")):
+        ends = front.responses[name]
+        assert ends["p_min"]["observed"] == pytest.approx(min(t[axis] for t in TRUTH.values()))
+        assert ends["p_min"]["observed"] <= ends["p_max"]["observed"]
+
+
+def test_the_decision_is_confirmed_by_its_run_and_worth_what_the_grid_says(
+    found: Evaluation,
+) -> None:
+    d = found.decision
+    time, energy = TRUTH[BASELINE]
+    assert d.baseline == BASELINE
+    assert d.recommended is not None
+    assert d.chosen == d.recommended != BASELINE
+    assert d.runs == 13
+    assert d.true_saving == pytest.approx(1 - TRUTH[d.chosen][1] / energy)
+    assert d.true_slowdown == pytest.approx(TRUTH[d.chosen][0] / time - 1)
+    best = max(1 - e / energy for t, e in TRUTH.values() if t <= 1.05 * time)
+    assert d.best_saving == pytest.approx(best)
+    assert 0.03 <= d.true_saving <= best
+    assert d.true_slowdown <= 0.05
+
+
+def test_advice_that_its_run_does_not_bear_out_is_dropped(found: Evaluation) -> None:
+    point = found.decision.recommended
+    assert point is not None
+    slow = [replace(o, time_s=2 * o.time_s) if o.configuration == point else o for o in GRID]
+    d = evaluate(slow).decision
+    assert d.recommended == point
+    assert d.chosen == BASELINE
+    assert (d.true_saving, d.true_slowdown, d.runs) == (0.0, 0.0, 13)
+    assert d.best_saving > 0
+    hungry = [replace(o, energy_j=2 * (o.energy_j or 0)) if o.configuration == point else o
+              for o in GRID]  # fmt: skip
+    assert evaluate(hungry).decision.chosen == BASELINE
+
+
+def test_where_nothing_is_to_be_saved_nothing_is_advised() -> None:
+    """All power is the node's own: the fastest run is the thriftiest."""
+    grid = [replace(o, energy_j=300.0 * o.time_s) for o in map(run, SPACE)]
+    fast = [
+        replace(
+            o,
+            time_s=o.time_s / o.configuration.cores,
+            energy_j=300 * o.time_s / o.configuration.cores,
+        )
+        for o in grid
+    ]
+    d = evaluate(fast).decision
+    assert d.recommended is None
+    assert d.chosen == BASELINE
+    assert (d.true_saving, d.best_saving, d.runs) == (0.0, 0.0, 12)
+
+
+def test_a_bound_that_allows_more_saves_no_less() -> None:
+    strict, loose = (evaluate(GRID, max_slowdown=m).decision for m in (0.0, 0.5))
+    assert strict.true_slowdown <= 0.0
+    assert loose.best_saving >= strict.best_saving
+    assert loose.true_slowdown <= 0.5
+    assert evaluate(GRID, min_saving=0.9).decision.recommended is None
+
+
+@pytest.mark.parametrize("design", ["uniform", "random", "lhs"])
+def test_every_design_trains_on_the_baseline(design: str) -> None:
+    found = evaluate(GRID, design=design, samples=14, seed=2)
+    assert len(found.trained) == 14
+    assert BASELINE in found.trained
+    assert found.responses["energy"].n_train == 14
+    assert found.design == design
+
+
+def test_a_grid_with_holes_is_judged_on_what_it_has() -> None:
+    holes = [o for o in GRID if o.configuration.cores % 3 or o.configuration.freq_khz % 200_000]
+    found = evaluate(holes)
+    measured = {o.configuration for o in holes}
+    assert set(found.trained) <= measured
+    assert len(found.trained) == 12
+    assert found.decision.chosen in measured
+
+
+def test_repeated_runs_are_averaged() -> None:
+    twice = [*GRID, *(replace(o, time_s=o.time_s * 1.21) for o in GRID)]
+    found = evaluate(twice)
+    assert found.front.responses["time"]["baseline"]["observed"] == pytest.approx(
+        TRUTH[BASELINE][0] * 1.1
+    )
+    assert found.responses["time"].n_train == 12
+
+
+def test_the_json_form_is_plain(found: Evaluation) -> None:
+    data = json.loads(json.dumps(found.to_dict()))
+    assert set(data["responses"]) == {"energy", "time"}
+    assert set(data["responses"]["energy"]) == {
+        "n_train", "r2", "total_rmse_pct", "pareto_rmse_pct", "interval_coverage",
+    }  # fmt: skip
+    assert data["decision"]["chosen"]["threads_per_node"] == found.decision.chosen.threads_per_node
+
+
+def test_what_cannot_be_judged_is_refused() -> None:
+    with pytest.raises(InputError, match="no energy to judge by"):
+        evaluate([replace(o, energy_j=None, energy_quality="missing") for o in GRID])
+    with pytest.raises(InputError, match="all 121 configurations of the grid would be trained on"):
+        evaluate(GRID, samples=500)
+    with pytest.raises(InputError, match="no design is called 'sobol'"):
+        evaluate(GRID, design="sobol")
+    with pytest.raises(InputError, match="3 configurations were measured, a model needs 4"):
+        evaluate(GRID[:3])

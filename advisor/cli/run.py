@@ -1,4 +1,4 @@
-"""``advisor run``: run a command, measure its time and energy, keep the result if asked."""
+"""``advisor run``: run a command and measure it, or a job script as the advisor would have it."""
 
 from __future__ import annotations
 

@@ -95,11 +95,11 @@ def _time(job: JobRecord, numbered: Sequence[StepRecord]) -> tuple[float | None,
     """Return (comparable time, its resolution, whether steps overlapped)."""
     parts = [s.elapsed_s for s in numbered if s.elapsed_s is not None]
     if not parts or len(parts) < len(numbered):
-        return job.elapsed_s, 1.0, False
+        return job.elapsed_s, job.resolution_s, False
     total = sum(parts)
-    slack = max(1.0, math.sqrt(len(parts)))
+    slack = job.resolution_s * math.sqrt(len(parts))
     if job.elapsed_s is not None and total > job.elapsed_s + slack:
-        return job.elapsed_s, 1.0, True
+        return job.elapsed_s, job.resolution_s, True
     return total, slack, False
 
 

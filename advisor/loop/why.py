@@ -17,7 +17,7 @@ from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
 
-_JOB_ID = re.compile(r"\d+(?:_\d+)?(?:\+\d+)?")
+_JOB_ID = re.compile(r"\d+(?:_\d+)?(?:\+\d+)?|local-[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)

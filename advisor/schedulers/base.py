@@ -41,7 +41,7 @@ class StepRecord:
 class JobRecord:
     """What the scheduler's accounting says about one job.
 
-    ``elapsed_s`` has the accounting's resolution (Slurm: whole seconds); ``energy_j`` is the sum
+    ``elapsed_s`` has the accounting's ``resolution_s`` (Slurm: whole seconds); ``energy_j`` is the sum
     of the numbered steps, None when any of them has none. ``stamp`` holds the advisor's variables
     found in the job's recorded environment.
     """
@@ -65,6 +65,7 @@ class JobRecord:
     ended_at: str = ""
     partition: str = ""
     cpus: int = 0
+    resolution_s: float = 1.0
     stamp: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[StepRecord, ...] = ()
 

@@ -125,6 +125,16 @@ def write_launcher(folder: Path) -> None:
         partial.replace(shim)
 
 
+def write_launcher(folder: Path) -> None:
+    """Put the srun that stands in for Slurm's into a folder, whole or not at all."""
+    shim = folder / "srun"
+    if not shim.exists():
+        partial = folder / ".srun"
+        partial.write_text(_SRUN)
+        partial.chmod(0o755)
+        partial.replace(shim)
+
+
 class Local:
     """Runs a sweep on this machine; ``poll`` makes one attempt and returns.
 

@@ -52,7 +52,8 @@ def describe_choice(baseline: Configuration | None, new: Configuration) -> str:
     if baseline is None or new.nodes != baseline.nodes:
         parts.append(f"{new.nodes} node{'s' if new.nodes > 1 else ''}")
     if baseline is None or new.threads_per_node != baseline.threads_per_node:
-        parts.append(f"{new.threads_per_node} cores a node")
+        n = new.threads_per_node
+        parts.append(f"{n} core{'s' if n > 1 else ''} a node")
     if baseline is None or new.freq_khz != baseline.freq_khz:
         parts.append(f"at most {format_freq(new.freq_khz)}")
     return ", ".join(parts) or "the same configuration"

@@ -1,0 +1,184 @@
+"""``advisor run SCRIPT``: a job script on this machine, as the advisor would have it run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import socket
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.core.configuration import Configuration
+    from advisor.core.decision import Decision
+    from advisor.core.inventory import NodeType
+    from advisor.meters.process import Measured
+    from advisor.service.snapshot import Snapshot
+
+
+def run_job(args: argparse.Namespace) -> int:
+    """Decide, run, measure, record decision and outcome; return the script's exit code as 0 or 1.
+
+    Without a store, or with a broken one, the script runs as it is: a job is never lost.
+    """
+    from advisor.cli.output import print_json
+    from advisor.core.units import format_duration, format_energy
+    from advisor.meters.choose import best_meter
+    from advisor.meters.process import exit_text
+
+    script = Path(args.script)
+    snapshot = _snapshot(args.db)
+    node_type = _this_machine(snapshot)
+    decision = _decide(script, snapshot, node_type)
+    if decision.message:
+        print(decision.message, file=sys.stderr)
+    configuration = _configuration(decision, node_type)
+    choice = best_meter(node_type, name=args.meter)
+    began = datetime.now(UTC).isoformat(timespec="seconds")
+    measured = _measure(script, configuration, choice.meter, quiet=args.json)
+    job_id = f"local-{secrets.token_hex(4)}"
+    kept = _keep(args.db, job_id, began, decision, configuration, measured, snapshot)
+    record: dict[str, Any] = {
+        "job": job_id if kept else None,
+        "exit_code": measured.exit_code,
+        "configuration": configuration.to_dict(),
+        "rewrite": dict(decision.rewrite),
+        "reasons": [r.code for r in decision.reasons],
+        "time_s": measured.time_s,
+        "energy_j": measured.energy_j,
+        "energy_quality": measured.energy_quality,
+        "meter": choice.sentence,
+    }
+    if args.json:
+        print_json("run", {"ok": measured.exit_code == 0, **record})
+    else:
+        energy = (
+            f", {format_energy(measured.energy_j)} {measured.energy_quality}"
+            if measured.energy_j is not None
+            else ""
+        )
+        n = configuration.threads_per_node
+        print(f"{n} core{'s' if n > 1 else ''}: {format_duration(measured.time_s)}{energy}")
+        print(choice.sentence)
+        if kept:
+            print(f"how it came out: advisor why {job_id}")
+    if measured.exit_code:
+        print(f"advisor: {script}: {exit_text(measured.exit_code)}", file=sys.stderr)
+    return 1 if measured.exit_code else 0
+
+
+def _snapshot(db: str | None) -> Snapshot:
+    from advisor.paths import store_path
+    from advisor.service.snapshot import Snapshot, Source
+
+    source = Source(store_path(db))
+    try:
+        source.refresh()
+    except AdvisorError as error:
+        print(f"advisor: {error}; the script runs as it is", file=sys.stderr)
+        return Snapshot()
+    finally:
+        source.close()
+    return source.snapshot
+
+
+def _this_machine(snapshot: Snapshot) -> NodeType:
+    from advisor.schedulers.local import local_node_type
+
+    machine = local_node_type()
+    return snapshot.inventory.node_types.get(machine.name, machine)
+
+
+def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
+    from advisor.cli.job_request import read_job
+    from advisor.core.inventory import Inventory
+    from advisor.service.decide import decide
+
+    request = read_job(script, scheduler="local", hook="run")
+    alone = replace(snapshot, inventory=Inventory.of([node_type]))
+    alone.index()
+    # Whatever the script says of exclusive use, a machine without a scheduler is its user's own.
+    return decide(replace(request, partition="", constraint="", exclusive=True), alone)
+
+
+def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
+    from advisor.core.configuration import Configuration
+
+    if decision.rewrite and decision.chosen is not None:
+        return decision.chosen.configuration
+    if decision.baseline is not None:
+        return decision.baseline
+    return Configuration(node_type.name, 1, 1, node_type.cores, 0)
+
+
+def _measure(script: Path, configuration: Configuration, meter: Any, *, quiet: bool) -> Measured:
+    from advisor.meters.process import measure
+    from advisor.schedulers.cpufreq import Cpufreq
+    from advisor.schedulers.local import interpreter, job_environment, write_launcher
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-run-")))
+        write_launcher(folder)
+        cpufreq = Cpufreq()
+        if cpufreq.controllable() is None:
+            stack.enter_context(cpufreq.capped(configuration.freq_khz, folder / "cpufreq.json"))
+        return measure(
+            (*interpreter(script), str(script)),
+            threads=configuration.threads_per_node,
+            meter=meter,
+            freq_khz=configuration.freq_khz,
+            environment=job_environment(configuration, folder),
+            stdout_to_stderr=quiet,
+        )
+
+
+def _keep(
+    db: str | None,
+    job_id: str,
+    began: str,
+    decision: Decision,
+    configuration: Configuration,
+    measured: Measured,
+    snapshot: Snapshot,
+) -> bool:
+    """Record decision and outcome; say why not, if not."""
+    from advisor.loop.match import Match
+    from advisor.loop.outcomes import make_outcome
+    from advisor.paths import store_path
+    from advisor.schedulers.base import JobRecord, StepRecord
+    from advisor.store.writer import Writer
+
+    state = "COMPLETED" if measured.exit_code == 0 else "FAILED"
+    c = configuration
+    total = os.cpu_count() or c.threads_per_node
+    step = StepRecord(
+        "0", decision.application, state, measured.time_s, c.nodes, c.ranks_per_node,
+        measured.energy_j, c.freq_khz or None, None, c.threads_per_node,
+    )  # fmt: skip
+    job = JobRecord(
+        job_id, decision.application, decision.user, "", state,
+        submitted_at=began, elapsed_s=measured.time_s, nodes=1,
+        node_list=socket.gethostname().split(".")[0], energy_j=measured.energy_j,
+        freq_requested_khz=c.freq_khz or None, ended_at=datetime.now(UTC).isoformat(),
+        cpus=total, steps=(step,), resolution_s=0.0,
+    )  # fmt: skip
+    try:
+        with Writer(store_path(db)) as store:
+            store.save_decision(decision.to_dict(), job_id=job_id)
+            outcome = make_outcome(
+                job, Match(decision.to_dict(), "verified"), scheduler="local",
+                inventory=snapshot.inventory, policies=snapshot.policy, reader=store,
+            )  # fmt: skip
+            store.save_outcome(replace(outcome, energy_quality=measured.energy_quality))
+    except AdvisorError as error:
+        print(f"advisor: {error}; the outcome is not recorded", file=sys.stderr)
+        return False
+    return True

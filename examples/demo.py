@@ -1,0 +1,124 @@
+"""The main job end to end on this machine, without any scheduler: what ``make demo`` runs.
+
+Compiles a real OpenMP program, measures it, fits its trade-off model, and lets the advisor run
+its job script. Everything is kept in one temporary folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+POLICY = """\
+version: 1
+mode: apply             # advise would only say what it would do
+goal: balanced
+max_slowdown: 10%
+min_saving: 3%
+holdout: 0%
+estimated_energy: apply # this demo may act on estimates; a site should want a meter
+training: {samples: 12, confirm: 1}
+"""
+
+# For machines without an energy meter: watts of an idle node, and of one busy core at full
+# frequency. Whatever is computed from them is labelled as an estimate everywhere.
+SITE = """\
+version: 1
+node_types:
+  local:
+    base_power_w: 40
+    core_power_w: 12
+"""
+
+
+def main() -> int:
+    """Run the demo; return its exit code."""
+    begin = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="advisor-demo-"))
+    os.environ.update(
+        ADVISOR_DB=str(folder / "advisor.db"),
+        ADVISOR_CONFIG_DIR=str(folder / "config"),
+        ADVISOR_SOCKET=str(folder / "advisor.sock"),
+        XDG_STATE_HOME=str(folder / "state"),
+        XDG_CONFIG_HOME=str(folder / "xdg"),
+    )
+    (folder / "config").mkdir()
+    (folder / "config" / "policy.yaml").write_text(POLICY)
+    (folder / "config" / "site.yaml").write_text(SITE)
+    os.chdir(folder)
+    shutil.copy(HERE / "heat.sh", folder)
+    say("A program that scales badly: the heat equation, solved implicitly (examples/heat.c)")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        print("a C compiler is needed: on Debian, apt-get install gcc", file=sys.stderr)
+        return 1
+    run(compiler, "-O2", "-fopenmp", "-o", "heat", str(HERE / "heat.c"), "-lm")
+    show("heat.sh")
+    say("1. What is here: this machine as a node type, and which meter it has")
+    advisor("site", "discover", "--scheduler", "local")
+    advisor("site", "apply")
+    say("2. The site's policy")
+    advisor("policy", "apply")
+    say("3. The application is unknown, so it is measured: few runs, then one that confirms")
+    advisor("train", "heat.sh", "--scheduler", "local", "--yes")
+    say("4. What is known now: every option of this machine")
+    advisor("options", "heat")
+    say("5. What the advisor would do with the job, and why")
+    advisor("explain", "heat.sh")
+    say("6. The job runs: as it is, and as advised")
+    advisor("run", "heat.sh", env={"ADVISOR": "off"})
+    advised = advisor("run", "heat.sh")
+    job = next((w for w in advised.split() if w.startswith("local-")), "")
+    say("7. What was promised, and what came out")
+    advisor("why", job)
+    print(f"\ndone in {time.monotonic() - begin:.0f} s; everything is in {folder}")
+    return 0
+
+
+def say(text: str) -> None:
+    """Print a heading."""
+    print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n== {text}", flush=True)
+
+
+def show(path: str) -> None:
+    """Print a file."""
+    print(f"$ cat {path}\n{Path(path).read_text()}", flush=True)
+
+
+def run(*command: str) -> None:
+    """Run a command and stop the demo if it fails."""
+    print("$ " + " ".join(command), flush=True)
+    subprocess.run(command, check=True)
+
+
+def advisor(*arguments: str, env: dict[str, str] | None = None) -> str:
+    """Run an advisor command, show and return what it prints; exit code 3 is an answer too."""
+    before = "".join(f"{k}={v} " for k, v in (env or {}).items())
+    print(f"$ {before}advisor {' '.join(arguments)}", flush=True)
+    command = [sys.executable, "-m", "advisor", *arguments]
+    lines = []
+    with subprocess.Popen(
+        command,
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    if process.returncode not in (0, 3):
+        sys.exit(f"the demo stopped: advisor {arguments[0]} failed")
+    return "".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

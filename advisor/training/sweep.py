@@ -16,6 +16,7 @@ from advisor.core.select import recommend
 from advisor.errors import AdvisorError, RefusedError, SchedulerError
 from advisor.models.fit import FitResult, fit_options
 from advisor.schedulers.base import PlannedRun, RunResult, Scheduler, SweepStatus
+from advisor.schedulers.results import read_results
 from advisor.store.records import TrainingRequest, TrainingRun, TrainingState
 from advisor.training.outcome import (
     Confirmation,
@@ -121,21 +122,22 @@ class Sweep:
         stage = state.stages[name]
         job = state.job(name)
         job.folder.mkdir(parents=True, exist_ok=True)
-        seen = 0
+        before = read_results(job.folder / "results.jsonl")
+        seen = len(before)
+        if before:
+            self.results[name] = tuple(before)
+            made = sum(r.ok for r in before)
+            self.show(Event("note", name, f"{made} of {len(job.runs)} runs were made before"))
         self.show(Event("stage", name, total=len(stage.runs), spent=self.spent()))
         if not stage.handles:
             stage.handles.append(scheduler.submit_sweep(job))
             state.save()
         elif not stage.ended:
             status = scheduler.poll(job, stage.handles[-1])
+            seen = self._show_new(name, status, seen)
             if status.state == "ended" and job.open_runs(status.results):
                 stage.handles.append(scheduler.submit_sweep(job))
                 state.save()
-            made = len(status.done())
-            if made:
-                self.results[name] = status.results
-                self.show(Event("note", name, f"{made} of {len(job.runs)} runs were made before"))
-                seen = len(status.results)
         checked = False
         said = ""
         while True:

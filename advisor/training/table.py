@@ -33,6 +33,8 @@ def too_few_for_a_model(configurations: Iterable[Configuration], needed: int = 4
 def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> FitResult:
     """Return one option per measured configuration: mean and 90 % interval of its runs.
 
+    The result's ``predicted`` has the wider intervals of one more run instead.
+
     A configuration is confirmed when the mean of its confirming runs (source ``confirm``) lies
     within the 90 % interval that its other runs predict for them. The spread is pooled over all
     repeats, at least 2 %. Energies of one quality only are used, measured before estimated.
@@ -49,7 +51,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
     if set(energies) != set(times):
         quality, energies = "missing", {}
     time_sigma, energy_sigma = _sigma(times), _sigma(energies)
-    options = []
+    options, predicted = [], []
     for c in times:
         t = _interval(times[c], time_sigma)
         e = _interval(energies[c], energy_sigma) if energies else (math.nan,) * 3
@@ -58,6 +60,9 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
             not energies or _confirms(observations, c, "energy_j", energy_sigma)
         )
         options.append(replace(option, confirmed=holds))
+        next_t = _interval(times[c], time_sigma, next_run=True)
+        next_e = _interval(energies[c], energy_sigma, next_run=True) if energies else e
+        predicted.append(Option(c, *next_t, *next_e, measured=True))
     placed = _place(options, error)
     notes = [
         f"only {len(placed)} configurations here: the options are the runs themselves, no model"
@@ -74,7 +79,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
         "runs": len(observations),
         "notes": notes,
     }
-    return FitResult(placed, stats, len(placed), quality, NAME, notes, placed)
+    return FitResult(placed, stats, len(placed), quality, NAME, notes, _place(predicted, error))
 
 
 def _quality(observations: Sequence[Observation]) -> Quality:
@@ -102,8 +107,11 @@ def _sigma(groups: dict[Configuration, list[float]]) -> float:
     return max(LEAST_SIGMA, math.sqrt(squares / free) if free else 0.0)
 
 
-def _interval(logs: Sequence[float], sigma: float) -> tuple[float, float, float]:
-    mean, half = fmean(logs), _Z90 * sigma / math.sqrt(len(logs))
+def _interval(
+    logs: Sequence[float], sigma: float, *, next_run: bool = False
+) -> tuple[float, float, float]:
+    """Return mean, low and high of the mean itself, or of one more run."""
+    mean, half = fmean(logs), _Z90 * sigma * math.sqrt(next_run + 1 / len(logs))
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 

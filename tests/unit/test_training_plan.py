@@ -1,0 +1,265 @@
+"""Planning a sweep: what is trained, which axes vary, what it may cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import Inventory, NodeType
+from advisor.core.observation import Observation
+from advisor.core.recognise import ApplicationRule
+from advisor.errors import InputError, UsageError
+from advisor.models.design import uniform
+from advisor.schedulers.base import PlannedRun, slowdown_bound
+from advisor.training.plan import axes, cost, payback_runs, planned, thin, thread_counts
+from advisor.training.subject import Site, Subject, understand
+from advisor.training.table import tabulate
+
+BDW = NodeType(
+    "bdw", feature="broadwell", partitions=("batch", "big"), sockets=2, cores=28,
+    freq_khz=(1_200_000, 1_700_000, 2_200_000), default_freq_khz=2_200_000,
+    nodes=("b1", "b2", "b3", "b4"), default_partition="batch",
+)  # fmt: skip
+SKL = replace(BDW, name="skl", feature="skylake", partitions=("new",), cores=40, nodes=("s1",))
+SITE = Site(Inventory.of([BDW, SKL]))
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "job.sh"
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    return path
+
+
+def subject(folder: Path, text: str, **wishes: str) -> Subject:
+    return understand(scheduler="slurm", site=SITE, script=script(folder, text), **wishes)  # type: ignore[arg-type]
+
+
+def test_a_script_tells_what_it_runs_and_how(tmp_path: Path) -> None:
+    found = subject(
+        tmp_path,
+        "#SBATCH -N2 --ntasks-per-node=2 -c 14 -t 30 -A proj -p batch\nsrun ./cfd big.in",
+    )
+    assert (found.application, found.workload, found.launcher) == ("cfd", "big.in", "srun")
+    assert found.baseline == Configuration("bdw", 2, 2, 28, 2_200_000)
+    assert (found.partition, found.request.account) == ("batch", "proj")
+    assert found.request.time_limit_s == 1800
+    assert found.threads_kept == "" and found.freq_kept == ""
+
+
+def test_names_given_win_over_what_is_recognised(tmp_path: Path) -> None:
+    found = subject(tmp_path, "srun ./cfd big.in", application="CFD", workload="big")
+    assert (found.application, found.workload) == ("CFD", "big")
+
+
+def test_the_site_names_applications(tmp_path: Path) -> None:
+    rule = ApplicationRule("wrf", executable=("wrf*",), workload="conus", ranks_free=True)
+    site = replace(SITE, rules=(rule,))
+    path = script(tmp_path, "srun ./wrf.exe")
+    found = understand(scheduler="slurm", site=site, script=path)
+    assert (found.application, found.workload, found.ranks_free) == ("wrf", "conus", True)
+
+
+def test_what_the_script_fixes_is_noticed(tmp_path: Path) -> None:
+    own = subject(tmp_path, "#SBATCH --exclusive\nexport OMP_NUM_THREADS=8\nsrun ./cfd")
+    assert "OMP_NUM_THREADS" in own.threads_kept
+    assert own.baseline.threads_per_node == 8
+    capped = subject(tmp_path, "#SBATCH --exclusive\nsrun --cpu-freq=1200000 ./cfd")
+    assert "cpu-freq" in capped.freq_kept
+    odd = subject(tmp_path, '#SBATCH --exclusive\nRUN="srun -u"\n$RUN ./cfd', application="cfd")
+    assert odd.launcher == "srun"
+
+
+def test_node_type_and_partition(tmp_path: Path) -> None:
+    assert subject(tmp_path, "#SBATCH -p new\nsrun ./cfd").node_type.name == "skl"
+    elsewhere = subject(tmp_path, "#SBATCH -p big\nsrun ./cfd", node_type="skl")
+    assert (elsewhere.node_type.name, elsewhere.partition) == ("skl", "new")
+    with pytest.raises(InputError, match="not in the inventory"):
+        subject(tmp_path, "srun ./cfd", node_type="knl")
+    with pytest.raises(InputError, match="not clear which node type"):
+        subject(tmp_path, "#SBATCH -C knl\nsrun ./cfd")
+
+
+def test_more_cores_than_a_node_has_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"56 cores per node, bdw has 28"):
+        subject(tmp_path, "#SBATCH -N1 --ntasks-per-node=2 -c 28\nsrun ./cfd")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "empty"), (b" \n\t\n", "empty"), (b"\x7fELF\0\0", "not a job script"),
+     (b"#" * 5_000_000, "larger")],
+)  # fmt: skip
+def test_what_is_no_script(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x.sh"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        understand(scheduler="slurm", site=SITE, script=path)
+
+
+def test_a_script_with_nothing_to_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no application"):
+        subject(tmp_path, "echo hello")
+    with pytest.raises(InputError, match="time"):
+        subject(tmp_path, "#SBATCH --time=soon\nsrun ./cfd")
+
+
+@given(st.integers(1, 512), st.integers(1, 64))
+def test_thread_counts(cores: int, ranks: int) -> None:
+    counts = thread_counts(max(cores, ranks), ranks)
+    assert 1 <= len(counts) <= 12
+    assert list(counts) == sorted(set(counts))
+    assert all(c % ranks == 0 and 0 < c <= max(cores, ranks) for c in counts)
+    assert counts[-1] == max(cores, ranks) // ranks * ranks
+
+
+def test_thread_counts_of_real_nodes() -> None:
+    assert thread_counts(28) == (4, 8, 12, 16, 20, 24, 28)
+    assert thread_counts(64) == (8, 16, 24, 32, 40, 48, 56, 64)
+    assert thread_counts(2) == (1, 2)
+    assert thread_counts(28, 2) == (4, 8, 12, 16, 20, 24, 28)
+    assert thread_counts(28, 28) == (28,)
+
+
+def test_thin_keeps_the_ends() -> None:
+    assert thin(range(16)) == tuple(range(16))
+    few = thin(range(40))
+    assert len(few) == 16 and (few[0], few[-1]) == (0, 39)
+
+
+def test_axes_of_an_openmp_job(tmp_path: Path) -> None:
+    found = subject(tmp_path, "#SBATCH --exclusive -N2 --ntasks-per-node=1\nsrun ./cfd")
+    grid = axes(found)
+    assert grid.space.nodes == (2,)
+    assert grid.space.threads == tuple((1, t) for t in (4, 8, 12, 16, 20, 24, 28))
+    assert grid.space.freqs_khz == BDW.freq_khz
+    assert grid.notes == ()
+    wide = axes(found, nodes=(1, 4), threads=(14, 28), freqs_khz=(1_200_000,))
+    assert wide.space.nodes == (1, 2, 4)
+    assert wide.space.threads == ((1, 14), (1, 28))
+    assert wide.space.freqs_khz == (1_200_000, 2_200_000)  # the baseline stays on the grid
+
+
+def test_axes_that_cannot_vary_say_why(tmp_path: Path) -> None:
+    own = subject(tmp_path, "#SBATCH --exclusive\nexport OMP_NUM_THREADS=8\nsrun ./cfd")
+    grid = axes(own, freq_kept="no srun")
+    assert grid.space.threads == ((1, 8),) and grid.space.freqs_khz == (2_200_000,)
+    assert len(grid.notes) == 2
+    with pytest.raises(InputError, match="threads cannot be varied"):
+        axes(own, threads=(4,))
+    with pytest.raises(InputError, match="freqs cannot be varied"):
+        axes(own, freqs_khz=(1_200_000,), freq_kept="no srun")
+
+
+def test_pure_mpi_varies_ranks_only_where_the_site_says_so(tmp_path: Path) -> None:
+    mpi = subject(tmp_path, "#SBATCH -N1 --ntasks-per-node=28\nsrun ./cfd")
+    grid = axes(mpi)
+    assert grid.space.threads == ((28, 28),)
+    assert any("ranks fill" in note for note in grid.notes)
+    free = axes(replace(mpi, ranks_free=True))
+    assert free.space.threads == tuple((t, t) for t in (4, 8, 12, 16, 20, 24, 28))
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [{"nodes": (5,)}, {"nodes": (0,)}, {"threads": (29,)}, {"threads": (0,)},
+     {"freqs_khz": (1_300_000,)}],
+)  # fmt: skip
+def test_values_the_node_type_does_not_have(tmp_path: Path, wish: dict[str, tuple[int]]) -> None:
+    found = subject(tmp_path, "#SBATCH --exclusive\nsrun ./cfd")
+    with pytest.raises(InputError, match=r"bdw has|no step of bdw"):
+        axes(found, **wish)  # type: ignore[arg-type]
+
+
+def test_the_baseline_is_run_first_and_once(tmp_path: Path) -> None:
+    found = subject(tmp_path, "#SBATCH --exclusive\nsrun ./cfd")
+    design = uniform(axes(found).space, 12, must_include=found.baseline)
+    runs = planned(design, found.baseline, repeat_baseline=2)
+    assert runs[0] == PlannedRun(0, "baseline", found.baseline)
+    assert [r.role for r in runs].count("baseline") == 3
+    assert len(runs) == 14 and [r.seq for r in runs] == list(range(14))
+    assert len({r.configuration for r in runs}) == 12
+
+
+def test_few_configurations_are_run_three_times() -> None:
+    pair = [Configuration("local", 1, 1, t, 0) for t in (1, 2)]
+    runs = planned(pair, pair[1])
+    assert [r.configuration.threads_per_node for r in runs] == [2, 1, 2, 1, 2, 1]
+
+
+def configuration(nodes: int = 1, threads: int = 28, freq: int = 2_200_000) -> Configuration:
+    return Configuration("bdw", nodes, 1, threads, freq)
+
+
+def test_no_run_takes_longer_than_perfect_scaling_says() -> None:
+    base = configuration()
+    assert slowdown_bound(configuration(threads=14), base) == 2
+    assert slowdown_bound(configuration(freq=1_100_000), base) == 2
+    assert slowdown_bound(configuration(nodes=2), base) == 1
+    assert slowdown_bound(configuration(freq=0), configuration(freq=0)) == 1
+
+
+def test_cost_is_an_upper_bound() -> None:
+    base = configuration()
+    runs = [
+        PlannedRun(0, "baseline", base),
+        PlannedRun(1, "design", configuration(threads=7)),
+        PlannedRun(2, "design", configuration(nodes=2)),
+    ]
+    full = cost(runs, base, baseline_s=3600, limit_s=None, basis="x", baseline_j=1000)
+    assert full.node_hours == pytest.approx(1 + 4 + 2)
+    assert full.time_s == pytest.approx(6 * 3600)
+    assert full.energy_j == pytest.approx(7000)
+    assert full.equal_runs == pytest.approx(7)
+    limited = cost(runs, base, baseline_s=3600, limit_s=7200, basis="x")
+    assert limited.node_hours == pytest.approx(1 + 2 + 2)
+    by_limit = cost(runs, base, baseline_s=None, limit_s=7200, basis="x")
+    assert by_limit.node_hours == pytest.approx(2 + 2 + 4)
+    unknown = cost(runs, base, baseline_s=None, limit_s=None, basis="x")
+    assert (unknown.node_hours, unknown.runs) == (None, 3)
+
+
+def test_payback() -> None:
+    assert payback_runs(100, 30) == 4
+    assert payback_runs(1, 30) == 1
+    assert payback_runs(100, 0) is None
+    assert payback_runs(100, -5) is None
+
+
+def observed(
+    threads: int, time_s: float, energy_j: float | None, source: str = "sweep", **more: str
+) -> Observation:
+    quality = more.pop("quality", "measured" if energy_j else "missing")
+    return Observation(
+        Configuration("local", 1, 1, threads, 0), time_s, energy_j,
+        energy_quality=quality, source=source,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_a_table_of_runs_where_no_model_can_be_fitted() -> None:
+    runs = [observed(2, t, 50 * t) for t in (1.0, 1.02, 0.98)]
+    runs += [observed(1, t, 30 * t) for t in (1.01, 1.03, 0.99)]
+    fit = tabulate(runs)
+    one, two = fit.options
+    assert one.time_s == pytest.approx(1.01, abs=0.01) and one.energy_j < two.energy_j
+    assert one.time_lo_s < one.time_s < one.time_hi_s
+    assert one.measured and not one.confirmed
+    assert fit.predicted[0].time_hi_s > one.time_hi_s
+    assert tabulate([*runs, observed(1, 1.0, 30.5, "confirm")]).options[0].confirmed
+    assert not tabulate([*runs, observed(1, 1.4, 42, "confirm")]).options[0].confirmed
+    assert not tabulate([*runs, observed(1, 1.0, 60, "confirm")]).options[0].confirmed
+
+
+def test_a_table_mixes_no_qualities() -> None:
+    mixed = [observed(1, 1, 30), observed(2, 1, 50, quality="estimated")]
+    assert tabulate(mixed).energy_quality == "missing"
+    both = [*mixed, observed(1, 1, 31, quality="estimated")]
+    fit = tabulate(both)
+    assert fit.energy_quality == "estimated"
+    assert fit.options[0].energy_j == pytest.approx(31)
+    with pytest.raises(InputError, match="no run"):
+        tabulate([])

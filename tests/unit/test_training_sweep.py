@@ -1,0 +1,522 @@
+"""Whole sweeps on a posed machine: real processes, real store, posed cpufreq and energy files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.inventory import NodeType
+from advisor.core.observation import Observation
+from advisor.core.policy import Policy, Training
+from advisor.errors import AdvisorError, InputError, RefusedError, SchedulerError, StoreError
+from advisor.meters.process import start_ticks
+from advisor.models.design import uniform
+from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
+from advisor.schedulers.cpufreq import Cpufreq
+from advisor.schedulers.local import Local, interpreter, local_node_type
+from advisor.schedulers.registry import create, names
+from advisor.schedulers.results import append_result, read_results
+from advisor.store.reader import Reader
+from advisor.store.writer import Writer
+from advisor.training import state as states
+from advisor.training.known import earlier_runs, load_known
+from advisor.training.outcome import Event, Outcome
+from advisor.training.plan import planned
+from advisor.training.sink import SocketSink, StoreSink, open_sink, owner_of, scope_of
+from advisor.training.state import Settings, SweepState
+from advisor.training.subject import Site, current_user, understand
+from advisor.training.sweep import Sweep
+
+FREQS = (1_000_000, 1_400_000, 1_800_000, 2_000_000)
+NODE = NodeType(
+    "posed", cores=2, freq_khz=FREQS, default_freq_khz=2_000_000, nodes=("here",)
+)  # fmt: skip
+APPLICATION = """\
+#!/bin/bash
+# Memory-bound: a little slower at low frequency, far less power. Fails where told to.
+echo "$OMP_NUM_THREADS $(cat SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq)" >> ran
+[ -e fail-$OMP_NUM_THREADS ] && exit 7
+read khz < SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq
+printf -v seconds '0.%07d' $((1000000 + (2000000 - khz) / 50))
+sleep $seconds
+read joules unit < SYS/cray/pm_counters/energy
+echo "$((joules + 400 + khz / 1000 * khz / 1000000)) J" > SYS/cray/pm_counters/energy.new
+mv SYS/cray/pm_counters/energy.new SYS/cray/pm_counters/energy
+: srun ./posed
+"""
+
+
+def pose(root: Path) -> Path:
+    """A /sys with two CPUs that can be capped and a Cray's meter."""
+    for cpu in (0, 1):
+        folder = root / f"devices/system/cpu/cpu{cpu}/cpufreq"
+        folder.mkdir(parents=True)
+        steps = " ".join(map(str, FREQS))
+        (folder / "scaling_available_frequencies").write_text(f"{steps}\n")
+        (folder / "scaling_max_freq").write_text("2000000\n")
+    counters = root / "cray" / "pm_counters"
+    counters.mkdir(parents=True)
+    (counters / "energy").write_text("1000 J\n")
+    return root
+
+
+class World:
+    """A posed machine, a store and a script; makes sweeps of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sys = pose(folder / "sys")
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.script = folder / "job.sh"
+        self.script.write_text(APPLICATION.replace("SYS", str(self.sys)))
+        self.store = folder / "advisor.db"
+        # energies are exact here, times are this machine's: they must not decide the test
+        self.policy = Policy(goal="min_energy", max_slowdown=20.0, training=Training(trust="all"))
+        self.events: list[Event] = []
+        self.scheduler = Local(self.sys)
+
+    def new(self, **settings: Any) -> SweepState:
+        subject = understand(
+            scheduler="local", site=Site(), script=self.script, application="posed",
+            workload="w", node_type="posed", this_machine=NODE,
+        )  # fmt: skip
+        threads = tuple((1, t) for t in range(1, min(2, os.cpu_count() or 1) + 1))
+        space = SearchSpace("posed", (1,), threads, FREQS)
+        design = uniform(space, 8, must_include=subject.baseline)
+        chosen = {"attempts": 2, "working_folder": str(self.work), **settings}
+        state = states.new(
+            self.folder / "sweeps",
+            subject,
+            space,
+            Settings("local", current_user(), **chosen),
+            planned(design, subject.baseline),
+        )
+        states.begin(state)
+        return state
+
+    def run(self, state: SweepState) -> Outcome:
+        sink = StoreSink(Writer(self.store), user=current_user(), trust="all")
+        try:
+            sink.know(state.subject.node_type)
+            sweep = Sweep(state, self.scheduler, sink, self.policy, Site(), self.events.append)
+            return sweep.run()
+        finally:
+            sink.close()
+
+    def ran(self) -> list[str]:
+        path = self.work / "ran"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two CPUs")
+    return World(tmp_path)
+
+
+def test_a_sweep_measures_fits_confirms_and_stores(world: World) -> None:
+    state = world.new()
+    outcome = world.run(state)
+    assert len(world.ran()) == 9  # 8 of the design, 1 to confirm
+    assert outcome.recommended is not None and outcome.confirmation is not None
+    chosen = outcome.recommended.configuration
+    assert chosen.freq_khz == 1_000_000
+    assert world.ran()[-1] == f"{chosen.threads_per_node} {chosen.freq_khz}"
+    assert outcome.recommended.energy_j < outcome.baseline.energy_j
+    assert outcome.payback is not None and outcome.payback > 1
+    assert state.state == ("confirmed" if outcome.confirmation.holds else "fitted")
+    # caps are lifted again
+    caps = world.sys.glob("devices/system/cpu/cpu*/cpufreq/scaling_max_freq")
+    assert {c.read_text().strip() for c in caps} == {"2000000"}
+    with Reader(world.store) as reader:
+        found = [o.observation for o in reader.observations("posed", "w")]
+        assert sorted(o.source for o in found) == ["confirm"] + ["sweep"] * 8
+        assert {o.energy_quality for o in found} == {"measured"}
+        assert {o.meter for o in found} == {"pm_counters"}
+        assert {(o.scope, o.contributor) for o in found} == {("all", current_user())}
+        (request,) = reader.training_requests()
+        assert (request.id, request.state, request.scheduler) == (state.id, state.state, "local")
+        runs = reader.training_runs(state.id)
+        assert [r.state for r in runs] == ["done"] * 9
+        assert all(r.observation_id for r in runs)
+        (model,) = reader.find_models("posed")
+        assert (model.scope, model.owner, model.energy_quality) == ("all", "", "measured")
+        option = next(o for o in model.options() if o.configuration == chosen)
+        assert option.confirmed == outcome.confirmation.holds
+        assert "posed" in reader.inventory().node_types
+    known = load_known(world.store)
+    assert "posed" in known.site.inventory.node_types
+    earlier = earlier_runs(world.store, state.subject)
+    assert earlier is not None and earlier.runs == 1 and earlier.energy_j is not None
+
+
+def test_a_finished_sweep_repeats_and_stores_nothing_when_run_again(world: World) -> None:
+    state = world.new(confirm=0)
+    world.run(state)
+    again = states.load(state.folder)
+    world.run(again)
+    assert len(world.ran()) == 8
+    with Reader(world.store) as reader:
+        assert len(reader.observations("posed", "w")) == 8
+
+
+def test_a_killed_sweep_goes_on_where_it_was(world: World) -> None:
+    """SIGKILL in the middle of a run: that run is made again, no finished one is."""
+    state = world.new(confirm=0)
+    code = (
+        "import sys; sys.path[:0] = [sys.argv[1]]\n"
+        "from pathlib import Path\n"
+        "from advisor.schedulers.local import Local\n"
+        "from advisor.training import state as s\n"
+        "state = s.load(Path(sys.argv[3])); job = state.job('design')\n"
+        "job.folder.mkdir(exist_ok=True); local = Local(Path(sys.argv[2]))\n"
+        "state.stages['design'].handles.append(local.submit_sweep(job)); state.save()\n"
+        "while local.poll(job, '').state != 'ended': pass\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(root), str(world.sys), str(state.folder)]
+    )
+    while len(world.ran()) < 3:
+        assert child.poll() is None
+    child.kill()
+    child.wait()
+    finished = [r.seq for r in read_results(state.folder / "design" / "results.jsonl")]
+    state = states.load(state.folder)
+    world.run(state)
+    results = read_results(state.folder / "design" / "results.jsonl")
+    assert [r.seq for r in results] == sorted({r.seq for r in results}) == list(range(8))
+    assert len(world.ran()) - 8 <= 1 and len(finished) >= 2
+    said = [e.text for e in world.events if "made before" in e.text]
+    assert said == [f"{len(finished)} of 8 runs were made before"]
+
+
+def test_what_a_killed_sweep_left_running_or_capped_is_mended(world: World) -> None:
+    state = world.new()
+    job = state.job("design")
+    world.scheduler.submit_sweep(job)
+    orphan = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    note = {"pid": orphan.pid, "start": start_ticks(orphan.pid)}
+    (job.folder / "running.json").write_text(json.dumps(note))
+    cap = world.sys / "devices/system/cpu/cpu0/cpufreq"
+    (job.folder / "cpufreq.json").write_text(json.dumps({str(cap): "2000000"}))
+    (cap / "scaling_max_freq").write_text("1000000\n")
+    world.scheduler.cancel(job, "")
+    assert orphan.wait(10) == -signal.SIGKILL
+    assert (cap / "scaling_max_freq").read_text() == "2000000\n"
+    assert not (job.folder / "running.json").exists()
+
+
+def test_a_pid_that_is_another_process_by_now_is_left_alone(world: World) -> None:
+    job = world.new().job("design")
+    world.scheduler.submit_sweep(job)
+    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        (job.folder / "running.json").write_text(json.dumps({"pid": other.pid, "start": "1"}))
+        world.scheduler.cancel(job, "")
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_run_that_fails_is_tried_again_and_left_out(world: World) -> None:
+    (world.work / "fail-1").touch()
+    state = world.new(confirm=0)
+    outcome = world.run(state)
+    assert len(outcome.failed) == 4 and "exit code 7" in outcome.failed[0]
+    assert len(outcome.results) == 4
+    assert len(world.ran()) == 4 + 4 * 2
+    with Reader(world.store) as reader:
+        states_of = [r.state for r in reader.training_runs(state.id)]
+        assert sorted(states_of) == ["done"] * 4 + ["failed"] * 4
+    tried_again = [e for e in world.events if e.kind == "run" and "tried again" in e.text]
+    assert len(tried_again) == 4
+
+
+def test_a_job_that_does_not_run_as_written_ends_the_sweep(world: World) -> None:
+    (world.work / "fail-2").touch()
+    state = world.new()
+    with pytest.raises(AdvisorError, match="does not run: exit code 7"):
+        world.run(state)
+    assert len(world.ran()) == 2
+    assert states.load(state.folder).state == "failed"
+    with Reader(world.store) as reader:
+        assert reader.training_requests(state="failed")
+        assert not reader.observations("posed", "w")
+
+
+def test_a_run_over_its_limit_is_stopped_and_not_tried_again(world: World) -> None:
+    world.script.write_text("#!/bin/bash\necho $OMP_NUM_THREADS >> ran\nsleep 60\n./posed\n")
+    with pytest.raises(AdvisorError, match=r"stopped after 0\.3 s"):
+        world.run(world.new(run_limit_s=0.3))
+    assert len(world.ran()) == 1
+
+
+def test_the_budget_holds_once_the_first_run_is_measured(world: World) -> None:
+    usual = world.policy
+    world.policy = replace(usual, training=Training(budget_node_hours=1e-9))
+    state = world.new()
+    with pytest.raises(RefusedError, match="policy allows 1e-09") as caught:
+        world.run(state)
+    assert "budget_node_hours" in caught.value.hint
+    assert len(world.ran()) == 1
+    assert states.load(state.folder).state == "stopped"
+    world.policy = usual
+    world.run(states.load(state.folder))
+    assert len(world.ran()) >= 8
+
+
+def test_interrupted_by_the_user(world: World) -> None:
+    state = world.new()
+
+    def interrupt(event: Event) -> None:
+        if event.kind == "run":
+            raise KeyboardInterrupt
+
+    sink = StoreSink(Writer(world.store), user=current_user(), trust="own")
+    with pytest.raises(KeyboardInterrupt):
+        Sweep(state, world.scheduler, sink, world.policy, Site(), interrupt).run()
+    assert sink._writer.training_requests(state="stopped")
+    sink.close()
+    found = states.latest(world.folder / "sweeps", "posed")
+    assert found is not None and found.id == state.id
+    assert states.latest(world.folder / "sweeps", "other") is None
+
+
+def test_nothing_is_recommended_without_energy(world: World) -> None:
+    outcome = world.run(world.new(meter="none"))
+    assert outcome.recommended is None and outcome.confirmation is None
+    assert outcome.fit.energy_quality == "missing"
+    assert len(world.ran()) == 8
+
+
+def test_a_sweep_belongs_to_one_process_at_a_time(world: World) -> None:
+    state = world.new()
+    with (
+        states.locked(state),
+        pytest.raises(InputError, match="another process"),
+        states.locked(states.load(state.folder)),
+    ):
+        pass
+
+
+def test_a_damaged_state_is_one_clear_error(world: World) -> None:
+    state = world.new()
+    path = state.folder / "sweep.json"
+    for text in ("", "{", "[]", '{"version": 1}', '{"version": 99}'):
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"damaged|another version"):
+            states.load(state.folder)
+    assert states.latest(world.folder / "sweeps") is None
+
+
+def test_state_comes_back_as_it_was(world: World) -> None:
+    state = world.new(run_limit_s=5.0, extra_options=("-A", "x"))
+    again = states.load(state.folder)
+    assert (again.settings, again.space, again.stages) == (
+        state.settings,
+        state.space,
+        state.stages,
+    )
+    for name in ("application", "workload", "node_type", "baseline", "partition", "arguments"):
+        assert getattr(again.subject, name) == getattr(state.subject, name)
+    assert again.subject.script == state.folder / "script"
+
+
+# -- results and launchers ----------------------------------------------------------------------
+
+
+def test_a_torn_results_line_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    assert read_results(path) == []
+    first = RunResult(0, 1, True, 1.5, 20.0, "measured", "rapl")
+    append_result(path, first)
+    with path.open("a") as file:
+        file.write('{"seq": 1, "attem')
+    assert read_results(path) == [first]
+
+
+def test_runs_are_open_until_done_or_given_up() -> None:
+    runs = tuple(PlannedRun(i, "design", None) for i in range(4))  # type: ignore[arg-type]
+    job = SweepJob("x", "design", Path("/"), Path("/"), NODE, runs, attempts=2)
+    results = [
+        RunResult(0, 1, True), RunResult(1, 1, False), RunResult(2, 1, False),
+        RunResult(2, 2, False), RunResult(3, 1, False, final=True),
+    ]  # fmt: skip
+    assert [r.seq for r in job.open_runs(results)] == [1]
+    assert [r.seq for r in job.open_runs([])] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("line", "argv"),
+    [("#!/bin/bash -l\n", ["/bin/bash", "-l"]), ("#! /usr/bin/env python3\n", None),
+     ("echo hi\n", ["/bin/sh"]), ("#!\n", ["/bin/sh"])],
+)  # fmt: skip
+def test_interpreter(tmp_path: Path, line: str, argv: list[str] | None) -> None:
+    path = tmp_path / "s"
+    path.write_text(line)
+    assert interpreter(path) == (argv or ["/usr/bin/env", "python3"])
+
+
+@pytest.mark.parametrize(
+    ("call", "printed", "code"),
+    [
+        ("srun echo a b", "a b", 0),
+        ("srun -n 1 -c 4 --cpu-freq=1-2 --exclusive -u echo hi", "hi", 0),
+        ("srun --cpu-bind cores -N1 -- echo -n x", "x", 0),
+        ("srun --mem 0 --label echo --ntasks=7", "--ntasks=7", 0),
+        ("srun -n 4 echo x", "", 2),
+        ("srun --ntasks=2 echo x", "", 2),
+        ("srun false", "", 1),
+    ],
+)
+def test_local_srun(tmp_path: Path, call: str, printed: str, code: int) -> None:
+    from advisor.schedulers.local import write_launcher
+
+    write_launcher(tmp_path)
+    done = subprocess.run(
+        ["bash", "-c", call],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.returncode) == (printed, code)
+
+
+def test_this_machine_is_a_node_type() -> None:
+    node_type = local_node_type()
+    assert 1 <= node_type.cores <= len(os.sched_getaffinity(0))
+    assert node_type.sockets >= 1 and node_type.memory_mb > 0
+
+
+def test_caps_of_drivers_without_a_table(tmp_path: Path) -> None:
+    folder = tmp_path / "devices/system/cpu/cpu0/cpufreq"
+    folder.mkdir(parents=True)
+    assert "may not be written" in (Cpufreq(tmp_path).controllable() or "")
+    for name, value in (
+        ("scaling_max_freq", 3_500_000),
+        ("cpuinfo_min_freq", 800_000),
+        ("cpuinfo_max_freq", 3_500_000),
+    ):
+        (folder / name).write_text(f"{value}\n")
+    steps = Cpufreq(tmp_path).steps()
+    assert steps[-1] == 3_500_000 and steps[0] >= 800_000 and len(steps) <= 16
+
+
+def test_schedulers_by_name() -> None:
+    assert {"slurm", "local"} <= set(names())
+    assert create("local").available() is None
+    with pytest.raises(InputError, match="pbs2"):
+        create("pbs2")
+
+
+# -- sinks ---------------------------------------------------------------------------------------
+
+
+class Daemon(threading.Thread):
+    """Answers one line per connection with what it is told to; keeps what it got."""
+
+    def __init__(self, path: Path, answer: bytes) -> None:
+        super().__init__(daemon=True)
+        self.answer = answer
+        self.got: list[dict[str, Any]] = []
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as lines:
+                line = lines.readline()
+                if line:
+                    self.got.append(json.loads(line))
+                    connection.sendall(self.answer)
+
+
+OBSERVATION = Observation(
+    Configuration("posed", 1, 1, 2, 2_000_000), 1.5, 20.0,
+    source="sweep", account="proj", extra={"sweep": "s", "seq": 3},
+)  # fmt: skip
+
+
+def test_results_go_to_the_daemon_where_the_store_is_out_of_reach(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    daemon = Daemon(path, b'{"v":1,"ok":true,"stored":1}\n')
+    sink = SocketSink(path)
+    assert sink.observe("app", "w", [OBSERVATION]) == [0]
+    (message,) = daemon.got
+    assert (message["v"], message["op"], message["fit"]) == (1, "observe", True)
+    assert (message["application"], message["workload"], message["account"]) == (
+        "app", "w", "proj",
+    )  # fmt: skip
+    (sent,) = message["observations"]
+    assert sent["time_s"] == 1.5 and sent["threads_per_node"] == 2
+    assert sent["extra"] == {"sweep": "s", "seq": 3}
+    assert "contributor" not in sent and "scope" not in sent
+
+
+@pytest.mark.parametrize(
+    "answer", [b'{"v":1,"ok":false,"error":"full"}\n', b"garbage\n", b"[]\n", b"\n"]
+)
+def test_a_daemon_that_does_not_take_them(tmp_path: Path, answer: bytes) -> None:
+    path = tmp_path / "d.sock"
+    Daemon(path, answer)
+    with pytest.raises(StoreError):
+        SocketSink(path).observe("app", "w", [OBSERVATION])
+    with pytest.raises(StoreError, match="does not answer"):
+        SocketSink(tmp_path / "none.sock").observe("app", "w", [OBSERVATION])
+
+
+def test_where_results_go(tmp_path: Path) -> None:
+    store, path = tmp_path / "a.db", tmp_path / "d.sock"
+    here = open_sink(store, path, explicit=True, user="ann", trust="own")
+    assert isinstance(here, StoreSink)
+    here.close()
+    blocked = tmp_path / "file"
+    blocked.touch()
+    with pytest.raises(StoreError, match="nowhere to go"):
+        open_sink(blocked / "a.db", path, explicit=True, user="ann", trust="own")
+    Daemon(path, b"{}\n")
+    there = open_sink(blocked / "a.db", path, explicit=True, user="ann", trust="own")
+    assert isinstance(there, SocketSink)
+    other = open_sink(tmp_path / "new.db", path, explicit=False, user="ann", trust="own")
+    assert isinstance(other, SocketSink)
+
+
+def test_scope_and_owner() -> None:
+    assert scope_of("account", "proj") == "account"
+    assert scope_of("account", "") == "own"
+    assert (scope_of("all", ""), scope_of("own", "proj")) == ("all", "own")
+    assert [owner_of(s, "ann", "proj") for s in ("own", "account", "all")] == ["ann", "proj", ""]
+
+
+def test_a_backend_that_fails_says_how_to_go_on(world: World) -> None:
+    state = world.new()
+
+    class Broken(Local):
+        def submit_sweep(self, job: SweepJob) -> str:
+            raise SchedulerError("no")
+
+    world.scheduler = Broken(world.sys)
+    with pytest.raises(SchedulerError, match=f"--resume {state.id}"):
+        world.run(state)

@@ -1,0 +1,100 @@
+"""``advisor run SCRIPT``: a job script on this machine, as advised."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import Option
+from advisor.schedulers.local import local_node_type
+from advisor.store.writer import Writer
+
+Run = Callable[..., Any]
+CORES = local_node_type().cores
+
+pytestmark = pytest.mark.skipif(CORES < 2, reason="one core leaves nothing to choose")
+
+
+@pytest.fixture
+def script(tmp_path: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job that prints its threads, and a model that says: one core is best."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    node = local_node_type()
+    options = [
+        Option(
+            Configuration("local", 1, 1, t, node.default_freq_khz), time, time * 0.99, time * 1.01,
+            e, e * 0.99, e * 1.01, True, True, True, True,
+        )
+        for t, time, e in ((CORES, 1.0, 100.0), (1, 1.0, 50.0))
+    ]  # fmt: skip
+    with Writer(store_path) as store:
+        store.save_node_types([node], source="test")
+        base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0}
+        store.apply_config(
+            "policy", path="p", text="p", compiled={"base": base, "rules": []}, by="test"
+        )
+        store.save_model(
+            "threads", "default", "local", scope="all", owner="", name="bspline",
+            energy_quality="measured", n_train=12, stats={}, options=options,
+        )  # fmt: skip
+    program = tmp_path / "threads"
+    program.write_text('#!/bin/sh\necho "$OMP_NUM_THREADS" > seen\nexit ${EXIT:-0}\n')
+    program.chmod(0o755)
+    path = tmp_path / "job.sh"
+    path.write_text(f"#!/bin/sh\n#SBATCH -p far -C away\ncd {tmp_path}\nsrun -n 1 ./threads\n")
+    return path
+
+
+def seen(script: Path) -> str:
+    return (script.parent / "seen").read_text().strip()
+
+
+def test_it_runs_as_advised_and_why_knows(script: Path, advisor: Run) -> None:
+    result = advisor("run", script, "--meter", "none", "--json")
+    data = result.json()
+    assert data["rewrite"] == {"cpus-per-task": "1"}
+    assert data["energy_quality"] == "missing"
+    assert seen(script) == "1"
+    assert "ADVISOR=off" in result.err
+    told = advisor("why", data["job"])
+    assert told.code == 0
+    assert "threads" in told.out and "1.00 s" in told.out
+
+
+def test_off_runs_it_as_it_is(script: Path, advisor: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADVISOR", "off")
+    data = advisor("run", script, "--json").json()
+    assert data["rewrite"] == {}
+    assert seen(script) == str(CORES)
+
+
+@pytest.mark.parametrize("content", [None, b"no store at all" * 999])
+def test_without_a_usable_store_it_still_runs(
+    script: Path, store_path: Path, advisor: Run, content: bytes | None
+) -> None:
+    for leftover in store_path.parent.glob("advisor.db*"):
+        leftover.unlink()
+    if content is not None:
+        store_path.write_bytes(content)
+    result = advisor("run", script)
+    assert result.code == 0
+    assert seen(script) == str(CORES)
+    assert "Traceback" not in result.err
+
+
+def test_a_failing_job_is_said(script: Path, advisor: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXIT", "3")
+    result = advisor("run", script)
+    assert result.code == 1
+    assert os.fspath(script) in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_script_and_a_command_are_too_much(script: Path, advisor: Run) -> None:
+    assert advisor("run", script, "--", "true").code == 2
+    assert advisor("run", script.with_name("none.sh")).code == 1

@@ -1,0 +1,208 @@
+"""Make the files that ``advisor hook install`` puts beside slurm.conf.
+
+Two small stubs stand where Slurm looks; all else lies in one folder named by its content, so
+that an install or an upgrade is seen whole or not at all: ``advisor/<id>/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor import __version__
+from advisor.errors import AdvisorError, InputError
+from advisor.paths import share
+from advisor.schedulers.slurm_inventory import Cluster
+
+HOOKS = ("cli_filter.lua", "job_submit.lua")
+STUB_MARK = "(advisor stub)"
+BUNDLE = "filter.luac"
+"""cli_filter's modules in one precompiled file: a third of the time to load the sources."""
+
+_BUNDLED = ("config", "posix", "exchange", "json", "answer", "breaker", "filter")
+_LOADER = """\
+local loaded = {}
+local function use(name)
+  if loaded[name] == nil then
+    local part = parts[name] or assert(loadfile(home .. "/" .. name .. ".lua"))
+    loaded[name] = part(use)
+  end
+  return loaded[name]
+end
+return use(main)
+"""
+NOTHING = {
+    "cli_filter.lua": """\
+-- Does nothing. Left by `advisor hook remove` because slurm.conf says CliFilterPlugins=lua and
+-- every submission fails without this file. (advisor leftover)
+function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end
+function slurm_cli_pre_submit(options, offset) return slurm.SUCCESS end
+function slurm_cli_post_submit(offset, job_id, step_id) return slurm.SUCCESS end
+return slurm.SUCCESS
+""",
+    "job_submit.lua": """\
+-- Does nothing. Left by `advisor hook remove` because slurm.conf says JobSubmitPlugins=lua and
+-- slurmctld does not start without this file. (advisor leftover)
+function slurm_job_submit(job_desc, part_list, submit_uid) return slurm.SUCCESS end
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid) return slurm.SUCCESS end
+return slurm.SUCCESS
+""",
+}
+LEFTOVER_MARK = "(advisor leftover)"
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """What is written into the installed files: times in seconds."""
+
+    socket: Path
+    deadline_s: float = 0.25
+    retry_s: int = 30
+    syslog: Path = Path("/dev/log")
+
+
+def module_files(
+    settings: HookSettings, cluster: Cluster | None, sites: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """Return the files of the modules' folder by name.
+
+    ``cluster`` None means an unknown inventory: options are then never rewritten. ``sites`` are
+    copies of the site's own scripts by file name.
+    """
+    sources = share("hooks/slurm/advisor")
+    files = {path.name: path.read_bytes() for path in sorted(sources.glob("*.lua"))}
+    files["config.lua"] = _config(settings).encode()
+    files["inventory.lua"] = inventory_text(cluster).encode()
+    files.update(sites)
+    bundle = _compiled(_bundle({name: files[f"{name}.lua"].decode() for name in _BUNDLED}))
+    if bundle is not None:
+        files[BUNDLE] = bundle
+    return files
+
+
+def folder_id(files: Mapping[str, bytes]) -> str:
+    """Return the name of a folder with these files: the release and a digest."""
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
+    return f"{__version__}-{digest.hexdigest()[:12]}"
+
+
+def stub(hook: str, folder: Path, identity: str, site_file: str) -> bytes:
+    """Return the stub of a hook; without a site's own script it has no code for one."""
+    text = share(f"hooks/slurm/{hook}").read_text()
+    if not site_file:
+        head, _, rest = text.partition("-- @site\n")
+        _, _, tail = rest.partition("-- @end\n")
+        text = f"{head}local function own() return slurm.SUCCESS end\n{tail}"
+    for key, value in {"DIR": folder, "ID": identity, "SITE": site_file}.items():
+        text = text.replace(f'@{key}@"', f"{_lua_text(str(value))[1:]}")
+    lines = [line for line in text.splitlines(keepends=True) if line not in _MARKERS]
+    return "".join(lines).replace("@VERSION@", __version__).encode()
+
+
+_MARKERS = ("-- @site\n", "-- @end\n")
+
+
+def syntax_problem(name: str, code: bytes) -> str:
+    """Return what Lua's compiler says is wrong, "" when nothing or when there is no compiler."""
+    compiler = lua_program("luac")
+    if compiler is None:
+        return ""
+    done = subprocess.run(
+        [compiler, "-p", "-"], input=code, capture_output=True, check=False, timeout=30
+    )
+    if done.returncode == 0:
+        return ""
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return said[0].partition("stdin:")[2] if said and "stdin:" in said[0] else f"{name}: {said}"
+
+
+def lua_program(name: str) -> str | None:
+    """Return the path of Lua 5.1's ``lua`` or ``luac``, which Slurm uses; None without."""
+    return shutil.which(f"{name}5.1") or shutil.which(f"{name}-5.1")
+
+
+def _config(settings: HookSettings) -> str:
+    libraries = ", ".join(
+        f"[{_lua_text(version)}] = {_lua_text(str(path))}"
+        for version, path in sorted(_posix_libraries().items())
+    )
+    return (
+        "-- Written by `advisor hook install`.\n"
+        f"return {{ socket = {_lua_text(str(settings.socket))},"
+        f" deadline = {settings.deadline_s:g}, retry = {settings.retry_s:d},"
+        f" syslog = {_lua_text(str(settings.syslog))}, version = {_lua_text(__version__)},"
+        f" posix = {{ {libraries} }} }}\n"
+    )
+
+
+def _posix_libraries() -> dict[str, Path]:
+    """Return lua-posix's library for each Lua on this host: looking for it takes 35 us."""
+    found = {}
+    for pattern in ("usr/local/lib/lua", "usr/lib64/lua", "usr/lib/*/lua", "usr/lib/lua"):
+        for path in Path("/").glob(f"{pattern}/5.*/posix.so"):
+            found.setdefault(f"Lua {path.parent.name}", path)
+    return found
+
+
+def inventory_text(cluster: Cluster | None) -> str:
+    """Write the classes of equal nodes of each partition: what limits.lua checks against."""
+    if cluster is None:
+        return "-- Slurm did not answer at install.\nreturn {}\n"
+    default = next((p.name for p in cluster.partitions if p.default), "")
+    lines = [
+        "-- Written by `advisor hook install` from scontrol.",
+        f"return {{ default = {_lua_text(default)}, partitions = {{",
+    ]
+    for partition in sorted(cluster.partitions, key=lambda p: p.name):
+        classes = Counter(
+            (n.cores * n.threads_per_core, n.memory_mb, tuple(sorted(n.features)))
+            for n in cluster.nodes
+            if partition.name in n.partitions
+        )
+        limit = f" max_nodes = {partition.max_nodes}," if partition.max_nodes else ""
+        lines.append(f"  [{_lua_text(partition.name)}] = {{{limit} classes = {{")
+        for (cpus, memory, features), count in sorted(classes.items()):
+            names = ", ".join(f"[{_lua_text(f)}] = true" for f in features)
+            lines.append(
+                f"    {{ nodes = {count}, cpus = {cpus}, memory = {memory},"
+                f" features = {{ {names} }} }},"
+            )
+        lines.append("  } },")
+    return "\n".join([*lines, "} }", ""])
+
+
+def _bundle(parts: Mapping[str, str]) -> str:
+    text = "local home, main = ...\nlocal parts = {}\n"
+    for name, code in parts.items():
+        text += f"parts[{_lua_text(name)}] = function(...)\n{code}\nend\n"
+    return text + _LOADER
+
+
+def _compiled(code: str) -> bytes | None:
+    """Return Lua 5.1 bytecode, None where there is no compiler; other Luas refuse to load it."""
+    compiler = lua_program("luac")
+    if compiler is None:
+        return None
+    done = subprocess.run(
+        [compiler, "-s", "-o", "/dev/stdout", "-"],
+        input=code.encode(), capture_output=True, check=False, timeout=30,
+    )  # fmt: skip
+    if done.returncode or not done.stdout.startswith(b"\x1bLua\x51"):
+        said = done.stderr.decode(errors="replace").strip()
+        raise AdvisorError(f"{compiler} cannot compile the hook: {said}", hint="report this")
+    return done.stdout
+
+
+def _lua_text(text: str) -> str:
+    """Return text as a Lua literal."""
+    if any(not c.isprintable() for c in text):
+        raise InputError(f"{text!r} has control characters", hint="choose another name")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,92 @@
+"""Look at installed Slurm hooks: do their modules load, is what they know still so."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from advisor.schedulers.slurm_hook_files import inventory_text, lua_program
+from advisor.schedulers.slurm_hooks import HookFile
+from advisor.schedulers.slurm_inventory import Cluster
+
+_TRY = """\
+local home = ...
+slurm = {}
+local posix = assert(loadfile(home .. "/start.lua"))(home, "posix")
+for name in ("fcntl signal stdlib sys.socket sys.stat time unistd"):gmatch("%S+") do posix(name) end
+for name in ("filter submit limits log inventory"):gmatch("%S+") do
+  assert(loadfile(home .. "/start.lua"))(home, name)
+end
+"""
+
+
+def modules_folder(folder: Path, hooks: Sequence[HookFile]) -> Path | None:
+    """Return the modules' folder that the installed stubs use, None without any."""
+    found = next((h.folder_id for h in hooks if h.folder_id), "")
+    return folder / "advisor" / found if found else None
+
+
+def read_settings(modules: Path | None) -> dict[str, object]:
+    """Return what was written into the installed modules: socket, deadline (s), retry (s)."""
+    try:
+        text = (modules / "config.lua").read_text() if modules else ""
+    except OSError:
+        return {}
+    settings: dict[str, object] = {
+        key: value.replace('\\"', '"').replace("\\\\", "\\")
+        for key, value in re.findall(r'(\w+) = "((?:[^"\\]|\\.)*)"', text)
+    }
+    for key, number in re.findall(r"(deadline|retry) = ([\d.]+)", text):
+        settings[key] = float(number) if key == "deadline" else int(number)
+    return settings
+
+
+def check_modules(modules: Path | None) -> str:
+    """Load the installed modules as Slurm would and say "load" or what is wrong."""
+    if modules is None:
+        return "none installed"
+    lua = lua_program("lua")
+    if lua is None:
+        return "not tried: lua5.1 is not installed here"
+    done = subprocess.run(
+        [lua, "-", str(modules)], input=_TRY, capture_output=True, text=True, check=False,
+        timeout=30,
+    )  # fmt: skip
+    if done.returncode == 0:
+        return "load"
+    said = done.stderr.strip().splitlines() or ["no word why"]
+    return f"do not load: {said[0].removeprefix('lua5.1: ')}"
+
+
+def check_inventory(modules: Path, cluster: Cluster | None) -> str:
+    """Compare what the hooks know of the cluster with what Slurm says now."""
+    try:
+        known = (modules / "inventory.lua").read_text()
+    except OSError as error:
+        return f"{modules / 'inventory.lua'}: {error.strerror} (run: advisor hook install)"
+    if "partitions" not in known:
+        return "empty, so no job is rewritten (run: advisor hook install while slurmctld runs)"
+    if cluster is None:
+        return "not compared: Slurm does not answer"
+    return "current" if known == inventory_text(cluster) else "old (run: advisor hook install)"
+
+
+def breaker(retry_s: int) -> str:
+    """Say whether this user's submissions ask the daemon now."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    for path in (Path(runtime, "advisor-breaker"), Path(f"/tmp/advisor-breaker-{os.geteuid()}")):
+        if not path.is_absolute():
+            continue
+        try:
+            found = path.lstat()
+        except OSError:
+            continue
+        age = time.time() - found.st_mtime
+        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and age < retry_s:
+            return f"open: the daemon hung {age:.0f} s ago, asked again in {retry_s - age:.0f} s"
+    return "closed"

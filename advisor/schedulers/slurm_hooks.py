@@ -1,0 +1,336 @@
+"""Install, remove and look at the Slurm hooks in the folder of slurm.conf.
+
+A site's own script moves aside as ``cli_filter.site.lua`` or ``job_submit.site.lua``, is called
+by the stub as Slurm would call it, and comes back byte for byte on removal. Every change of a
+file is one rename, so a submission sees the old hook or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from advisor.errors import AdvisorError, InputError
+from advisor.schedulers.slurm_hook_files import (
+    HOOKS,
+    LEFTOVER_MARK,
+    NOTHING,
+    STUB_MARK,
+    HookSettings,
+    folder_id,
+    module_files,
+    stub,
+    syntax_problem,
+)
+from advisor.schedulers.slurm_inventory import Cluster
+
+KEYS = {"cli_filter.lua": "CliFilterPlugins", "job_submit.lua": "JobSubmitPlugins"}
+SOCKET_LIMIT = 107
+_KEPT = 2  # module folders: the one in use, and the one a controller may not have let go of
+
+
+@dataclass(frozen=True, slots=True)
+class HookFile:
+    """What stands where Slurm looks for a hook.
+
+    ``state`` is ``advisor``, ``site`` (the site's own), ``leftover`` (a hook that does nothing,
+    left by a removal) or ``absent``; ``site_file`` is the site's script that the advisor's stub
+    calls, None without; ``enabled`` tells whether slurm.conf names the Lua plugin.
+    """
+
+    name: str
+    state: str
+    site_file: Path | None
+    enabled: bool
+    folder_id: str = ""
+    version: str = ""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What an action will do, in words, and the steps that do it in order."""
+
+    lines: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    steps: list[Callable[[], None]] = field(default_factory=list)
+    folder_id: str = ""
+
+    def add(self, line: str, step: Callable[[], None]) -> None:
+        """Add a step and the line that says it."""
+        self.lines.append(line)
+        self.steps.append(step)
+
+    def run(self) -> None:
+        """Do it. Raises AdvisorError naming the file that could not be written."""
+        try:
+            for step in self.steps:
+                step()
+        except OSError as error:
+            name = error.filename or "a file"
+            raise AdvisorError(
+                f"{name}: {error.strerror}", hint="nothing is lost; mend it and run this again"
+            ) from None
+
+
+def find_folder(directory: Path) -> Path:
+    """Return the folder of slurm.conf as an absolute path.
+
+    Raises InputError when it holds no slurm.conf.
+    """
+    folder = directory.absolute()
+    if not (folder / "slurm.conf").is_file():
+        raise InputError(
+            f"{folder / 'slurm.conf'}: no such file", hint="--dir is the folder of slurm.conf"
+        )
+    return folder
+
+
+def read_hooks(folder: Path) -> list[HookFile]:
+    """Return what stands in the folder for each hook."""
+    plugins = _plugins(folder / "slurm.conf")
+    return [_read_hook(folder, name, "lua" in plugins[name]) for name in HOOKS]
+
+
+def plan_install(folder: Path, settings: HookSettings, cluster: Cluster | None) -> Plan:
+    """Plan an install or a reinstall; nothing is written yet.
+
+    Raises InputError for a folder that cannot be written, a socket's path that is too long, and
+    a site's own script that does not compile.
+    """
+    _check_writable(folder)
+    if len(os.fsencode(settings.socket)) > SOCKET_LIMIT:
+        raise InputError(
+            f"{settings.socket}: a socket's path has at most {SOCKET_LIMIT} bytes",
+            hint="choose a shorter --socket",
+        )
+    plan = Plan()
+    hooks = read_hooks(folder)
+    sites = {h.name: _site_source(folder, h) for h in hooks}
+    copies: dict[str, bytes] = {}
+    for name, path in sites.items():
+        if path is not None:
+            copies[_site_name(name)] = code = _read(path)
+            if problem := syntax_problem(name, code):
+                raise InputError(f"{path}:{problem}", hint="mend the site's own script first")
+    files = module_files(settings, cluster, copies)
+    plan.folder_id = folder_id(files)
+    target = folder / "advisor" / plan.folder_id
+    plan.add(f"write {target}", lambda: _write_folder(target, files))
+    for hook in hooks:
+        _plan_stub(plan, folder, hook, sites[hook.name] is not None)
+    plan.add("drop older modules", lambda: _drop_old(folder / "advisor", keep=plan.folder_id))
+    for hook in hooks:
+        if not hook.enabled:
+            plan.notes.append(_missing_line(folder / "slurm.conf", hook.name))
+    if cluster is None:
+        plan.notes.append(
+            "Slurm does not answer, so what it has is unknown and no job will be rewritten: "
+            "run this again once slurmctld runs"
+        )
+    return plan
+
+
+def plan_remove(folder: Path) -> Plan:
+    """Plan the removal: the site's own scripts come back. Raises InputError when not writable."""
+    _check_writable(folder)
+    plan = Plan()
+    for hook in read_hooks(folder):
+        path = folder / hook.name
+        if hook.state == "advisor" and hook.site_file is not None:
+            line = f"put {hook.site_file.name} back as {path}"
+            plan.add(line, _restore_step(hook.site_file, path))
+        elif hook.state == "advisor" and hook.enabled:
+            plan.add(
+                f"leave a {path} that does nothing: slurm.conf says {KEYS[hook.name]}=lua",
+                _write_step(path, NOTHING[hook.name].encode()),
+            )
+        elif hook.state == "advisor" or (hook.state == "leftover" and not hook.enabled):
+            plan.add(f"delete {path}", path.unlink)
+        elif hook.state == "site" and os.path.lexists(folder / _site_name(hook.name)):
+            plan.notes.append(
+                f"{path} is the site's own and stays; {_site_name(hook.name)} is an older one"
+            )
+        elif hook.state == "leftover":
+            plan.notes.append(
+                f"{path} does nothing and can go once slurm.conf has no {KEYS[hook.name]}=lua"
+            )
+    modules = folder / "advisor"
+    if modules.is_dir():
+        plan.add(f"delete {modules}", lambda: shutil.rmtree(modules))
+    return plan
+
+
+def _read_hook(folder: Path, name: str, enabled: bool) -> HookFile:
+    path, site = folder / name, folder / _site_name(name)
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        text, state = "", "absent"
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", hint="run this as root") from None
+    else:
+        ours = STUB_MARK in text
+        state = "advisor" if ours else "leftover" if LEFTOVER_MARK in text else "site"
+    if state != "advisor":
+        return HookFile(name, state, None, enabled)
+    version = re.search(r", advisor (\S+) " + re.escape(STUB_MARK), text)
+    identity = re.search(r'"/advisor/([^"@]+)"', text)
+    return HookFile(
+        name,
+        state,
+        site if os.path.lexists(site) else None,
+        enabled,
+        identity[1] if identity else "",
+        version[1] if version else "",
+    )
+
+
+def _site_name(hook: str) -> str:
+    return f"{hook.removesuffix('.lua')}.site.lua"
+
+
+def _site_source(folder: Path, hook: HookFile) -> Path | None:
+    """Return the site's own script as it lies now, None when there is none."""
+    if hook.state == "site":
+        kept = folder / _site_name(hook.name)
+        if os.path.lexists(kept) and not (folder / "advisor").is_dir():
+            raise InputError(
+                f"{kept}: in the way, and not the advisor's", hint="move it out of the way"
+            )
+        return folder / hook.name
+    return hook.site_file
+
+
+def _plan_stub(plan: Plan, folder: Path, hook: HookFile, has_site: bool) -> None:
+    path, site = folder / hook.name, folder / _site_name(hook.name)
+    if hook.state == "site":
+        plan.add(f"keep the site's own {path} as {site.name}", lambda: _keep(path, site))
+    text = stub(hook.name, folder, plan.folder_id, site.name if has_site else "")
+    calling = f", which calls {site.name}" if has_site else ""
+    plan.add(f"write {path}{calling}", _write_step(path, text))
+
+
+def _keep(path: Path, site: Path) -> None:
+    """Give the site's script a second name, so that the first never points at nothing."""
+    partial = site.with_name(f".{site.name}.new")
+    partial.unlink(missing_ok=True)
+    try:
+        os.link(path, partial, follow_symlinks=False)
+    except OSError:  # a file system without links
+        shutil.copy2(path, partial, follow_symlinks=False)
+    partial.replace(site)
+
+
+def _restore_step(site: Path, path: Path) -> Callable[[], None]:
+    def step() -> None:
+        site.replace(path)
+        with contextlib.suppress(OSError):
+            _make_newer(path)
+
+    return step
+
+
+def _write_step(path: Path, data: bytes) -> Callable[[], None]:
+    def step() -> None:
+        partial = path.with_name(f".{path.name}.new")
+        _write(partial, data)
+        _make_newer(partial)
+        partial.replace(path)
+
+    return step
+
+
+def _make_newer(path: Path) -> None:
+    """Date a hook a second ahead: slurmctld reads it again only when newer than its last look."""
+    later = int(time.time()) + 1
+    os.utime(path, (later, later))
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.unlink(missing_ok=True)
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    path.chmod(0o644)
+
+
+def _write_folder(target: Path, files: dict[str, bytes]) -> None:
+    if target.is_dir() and all(_same(target / n, data) for n, data in files.items()):
+        return
+    target.parent.mkdir(mode=0o755, exist_ok=True)
+    target.parent.chmod(0o755)
+    partial = target.with_name(f".{target.name}.new")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    partial.chmod(0o755)
+    for name, data in files.items():
+        _write(partial / name, data)
+    if target.exists():
+        shutil.rmtree(target)
+    partial.rename(target)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", hint="mend the site's own script") from None
+
+
+def _same(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except OSError:
+        return False
+
+
+def _drop_old(modules: Path, keep: str) -> None:
+    os.utime(modules / keep)
+    folders = sorted(modules.iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
+    for folder in folders[_KEPT:]:
+        if folder.is_dir():
+            shutil.rmtree(folder)
+
+
+def _check_writable(folder: Path) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: no permission to write", hint="run this as root")
+
+
+def _plugins(conf: Path) -> dict[str, list[str]]:
+    """Return the plugins slurm.conf names for each hook, Include lines followed."""
+    found: dict[str, list[str]] = {name: [] for name in HOOKS}
+    for key, value in _settings(conf, depth=4):
+        for name in HOOKS:
+            if key == KEYS[name].lower():
+                found[name] = [v.rpartition("/")[2] for v in value.split(",") if v]
+    return found
+
+
+def _settings(conf: Path, depth: int) -> list[tuple[str, str]]:
+    settings: list[tuple[str, str]] = []
+    try:
+        text = conf.read_text(errors="replace")
+    except OSError as error:
+        raise InputError(f"{conf}: {error.strerror}", hint="run this as root") from None
+    for line in text.replace("\\\n", " ").splitlines():
+        line = line.partition("#")[0].strip()
+        if include := re.match(r"include\s+(\S+)$", line, re.IGNORECASE):
+            if depth and (conf.parent / include[1]).is_file():
+                settings += _settings(conf.parent / include[1], depth - 1)
+        elif match := re.match(r"(CliFilterPlugins|JobSubmitPlugins)\s*=\s*(\S+)", line, re.I):
+            settings.append((match[1].lower(), match[2]))
+    return settings
+
+
+def _missing_line(conf: Path, hook: str) -> str:
+    plugins = [*_plugins(conf)[hook], "lua"]
+    then = "then restart slurmctld" if hook == "job_submit.lua" else "on every submitting host"
+    return f"{conf} needs the line {KEYS[hook]}={','.join(plugins)} ({then})"

@@ -1,0 +1,179 @@
+-- cli_filter: asks the daemon about one job and turns its answer into options.
+--
+-- Runs as the user, once for each submission. Nothing here may keep a job from being submitted:
+-- whatever is not a whole, checked plan leaves the options as they are.
+
+local use = ...
+local config, posix = use("config"), use("posix")
+
+local SCRIPT_LIMIT, CHOICES_LIMIT, VARIABLE_LIMIT = 131072, 65536, 4096
+local KINDS = { sbatch = true, srun = true, salloc = true }
+local OFF = { off = true, ["0"] = true, no = true, ["false"] = true, never = true }
+local VARIABLES = {
+  "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN", "ADVISOR_APPLICATION",
+  "ADVISOR_WORKLOAD", "OMP_NUM_THREADS",
+}
+local STAMP, DECISION = "ADVISOR_STAMP", "ADVISOR_DECISION"
+local CARRIED = "SLURM_ADVISOR_STAMP" -- goes with the job whatever --export says
+
+local M = {}
+local pending -- the decision whose job id is still to be told
+
+-- The first bytes of a regular file, and whether there are more. Never waits.
+local function read_file(path, limit)
+  local stat = posix("sys.stat")
+  local found = stat.stat(path)
+  if not found or stat.S_ISREG(found.st_mode) == 0 then return nil end -- a FIFO would wait
+  local file = io.open(path, "rb")
+  if not file then return nil end
+  local text = file:read(limit) or ""
+  file:close()
+  return text, found.st_size > limit
+end
+
+-- Slurm's JSON of what the user set, mended: 22.05 leaves control characters in it as they are.
+local function explicit_options(options)
+  local text = slurm.json_cli_options(options)
+  if type(text) ~= "string" or not text:find("^%s*{") then
+    error("Slurm does not say what the user asked for", 0)
+  end
+  if text:find("^%s*{[\r\n]") then return (text:gsub("%c", " ")) end -- over several lines
+  return (text:gsub("%c", function(c) return ("\\u%04x"):format(c:byte()) end))
+end
+
+-- Whether this is the first component of a heterogeneous job: a ":" before the script.
+local function is_het(options, explicit)
+  local file = io.open("/proc/self/cmdline", "rb")
+  if not file then return false end
+  local text = file:read("*a")
+  file:close()
+  local at = text:find("%z:%z")
+  if not at then return false end
+  local _, before = text:sub(1, at):gsub("%z", "")
+  local _, all = text:gsub("%z", "")
+  return options.type == "srun" or before < all - #(use("json").decode(explicit).argv or {})
+end
+
+local function environment(quote)
+  local words = {}
+  for _, name in ipairs(VARIABLES) do
+    local value = os.getenv(name)
+    if value and #value <= VARIABLE_LIMIT then
+      words[#words + 1] = quote(name) .. ":" .. quote(value)
+    end
+  end
+  return "{" .. table.concat(words, ",") .. "}"
+end
+
+local function choices()
+  local root = os.getenv("XDG_CONFIG_HOME") or ""
+  if root:sub(1, 1) ~= "/" then root = (os.getenv("HOME") or "/nonexistent") .. "/.config" end
+  local text, more = read_file(root .. "/advisor/choices.json", CHOICES_LIMIT)
+  return not more and text or ""
+end
+
+local function request(options, explicit, het)
+  local quote, kind = use("json").quote, options.type
+  local argv = explicit:match('"argv":(%[.*%])%s*}%s*$') or "[]"
+  local cwd = posix("unistd").getcwd() or "" -- the shell's PWD may be another
+  local script, more
+  local path = kind == "sbatch" and (options.argv or {})[1] or ""
+  if path ~= "" then
+    if path:sub(1, 1) ~= "/" then path = cwd .. "/" .. path end
+    script, more = read_file(path, SCRIPT_LIMIT)
+  end
+  return table.concat({
+    '{"v":1,"op":"decide","scheduler":"slurm","hook":"cli_filter","type":', quote(kind),
+    ',"options":', explicit, ',"argv":', argv,
+    ',"script":', script and quote(script) or "null", ',"script_path":', quote(path),
+    ',"truncated":', tostring(more or false), ',"env":', environment(quote),
+    ',"choices":', quote(choices()), ',"cwd":', quote(cwd),
+    ',"het":', tostring(het), "}",
+  })
+end
+
+-- The plan, or nil, why there is none, and whether that is worth no line in the log.
+local function ask(options, explicit, het)
+  local breaker = use("breaker")
+  if breaker.is_open(config.retry) then
+    return nil, "the daemon hung a moment ago and is not asked", true
+  end
+  local line = request(options, explicit, het)
+  local text, word, problem = use("exchange")(config.socket, line, config.deadline)
+  local plan
+  if text then
+    plan, problem, word = use("answer").read(text)
+  end
+  if word == "timeout" or word == "garbage" then
+    breaker.trip()
+    problem = ("%s (not asked again for %d s)"):format(problem, config.retry)
+  end
+  if not plan or not plan.changes then return plan, problem end
+  -- One component's options are no base to rewrite it on; looked for only now, as it costs 40 us.
+  if not het and is_het(options, explicit) then return ask(options, explicit, true) end
+  plan.wanted = use("json").decode(explicit) or {}
+  problem = use("limits").refused(plan, plan.wanted, use("inventory"))
+  if problem then return nil, problem end
+  return plan
+end
+
+-- Assigns the whole plan; when something fails on the way, what was done is taken back.
+local function assign(plan, options, exports_all)
+  local setenv, undo = posix("stdlib").setenv, {}
+  local function set(name, value)
+    local before = os.getenv(name)
+    undo[#undo + 1] = function() setenv(name, before) end
+    setenv(name, value)
+  end
+  local ok, problem = pcall(function()
+    set(DECISION, plan.decision)
+    if plan.stamp then set(exports_all and STAMP or CARRIED, plan.stamp) end
+    for name, value in pairs(plan.env) do set(name, value) end
+    for name, value in pairs(plan.options) do
+      local before = plan.wanted[name]
+      if before then undo[#undo + 1] = function() options[name] = before end end
+      options[name] = value
+    end
+  end)
+  if ok then return end
+  for i = #undo, 1, -1 do pcall(undo[i]) end
+  error(problem, 0)
+end
+
+function M.pre_submit(options, offset)
+  if offset > 0 or not KINDS[options.type] then return end
+  pending = nil
+  local explicit = explicit_options(options)
+  if options.type == "srun" and explicit:find('"jobid":', 1, true) then return end
+  -- What is there already is of the job this one is submitted from, or forged.
+  for _, name in ipairs({ STAMP, DECISION, CARRIED }) do
+    if os.getenv(name) then posix("stdlib").setenv(name, nil) end
+  end
+  if OFF[(os.getenv("ADVISOR") or ""):lower()] then return end
+  local plan, problem, quietly = ask(options, explicit, false)
+  if not plan then return use("log")(problem, quietly) end
+  local export = explicit:match('"export":"([^"]*)') or "ALL"
+  assign(plan, options, export:upper():find("^ALL") ~= nil)
+  if options.type ~= "sbatch" then pending = plan.decision end
+  if plan.message and not explicit:find('"quiet":', 1, true) then
+    io.stderr:write(plan.message, "\n")
+  end
+end
+
+-- Tells the daemon the job's id: of srun and salloc, job_submit sees no environment to stamp by.
+function M.post_submit(offset, job_id)
+  if not pending or offset > 0 then return end
+  local line = ('{"v":1,"op":"submitted","decision":"%s","job":"%.0f"}'):format(pending, job_id)
+  pending = nil
+  use("exchange")(config.socket, line, config.deadline, true)
+end
+
+-- Whatever goes wrong in here is a line in the log and nothing else.
+for name, inner in pairs(M) do
+  M[name] = function(...)
+    local ok, problem = pcall(inner, ...)
+    if not ok then use("log")(problem) end
+  end
+end
+
+return M

@@ -1,0 +1,53 @@
+-- Whether the cluster could ever run what the plan makes of a job.
+--
+-- Slurm refuses a job outright for a feature, node count or size it does not have. What it has
+-- is in inventory.lua, written by `advisor hook install` from Slurm itself: a daemon that has
+-- gone mad cannot get a job refused.
+--
+-- inventory: { default = partition, partitions = { name = { max_nodes = n or nil, classes =
+--   { { nodes = n, cpus = n, memory = MB, features = { name = true } }, ... } } } }
+
+local M = {}
+
+local FACTORS = { K = 1 / 1024, M = 1, G = 1024, T = 1024 * 1024 }
+
+local function count(text)
+  local number = type(text) == "string" and tonumber(text:match("^%d+"))
+  return number and number > 0 and number or nil
+end
+
+local function megabytes(text)
+  local number, unit = (text or ""):upper():match("^(%d+%.?%d*)([KMGT]?)")
+  return number and tonumber(number) * FACTORS[unit == "" and "M" or unit] or 0
+end
+
+-- refused(plan, wanted, inventory) says why not, or nil. `wanted` maps long option names to what
+-- the user set; the plan's options go before them.
+function M.refused(plan, wanted, inventory)
+  if type(inventory) ~= "table" or type(inventory.partitions) ~= "table" then
+    return "there is no inventory (run: advisor hook install)"
+  end
+  local function get(name) return plan.options[name] or wanted[name] end
+  local feature = get("constraint")
+  if feature and not feature:find("^[%w_.%-]+$") then feature = nil end -- an expression of the user's
+  local tasks, nodes = count(get("ntasks")), count(get("nodes")) or 1
+  local per_node = count(get("ntasks-per-node")) or (tasks and math.ceil(tasks / nodes)) or 1
+  local cpus = per_node * (count(get("cpus-per-task")) or 1)
+  local memory = math.max(megabytes(wanted.mem), megabytes(wanted["mem-per-cpu"]) * cpus)
+  local names = wanted.partition or inventory.default or ""
+  for name in (names == "" and "?" or names):gmatch("[^,]+") do
+    local partition = inventory.partitions[name]
+    if not partition then return "partition " .. name .. " is not in the inventory" end
+    local fit = 0
+    for _, class in ipairs(partition.classes) do
+      local has = not feature or class.features[feature]
+      if has and class.cpus >= cpus and class.memory >= memory then fit = fit + class.nodes end
+    end
+    if fit < nodes or nodes > (partition.max_nodes or nodes) then
+      return ("partition %s has no %d nodes with %d cores, %d MB%s"):format(
+        name, nodes, cpus, memory, feature and " and feature " .. feature or "")
+    end
+  end
+end
+
+return M

@@ -105,6 +105,8 @@ class Answer:
 def why(job_id: str, reader: Reader | None, scheduler: Scheduler | None) -> Answer:
     """Find out about a job: from the store, else from the accounting as it is now.
 
+    Of an array the collected tasks are listed.
+
     Works without a store, and without a scheduler. Raises UsageError for what is no job id and
     InputError for a job nobody knows.
     """
@@ -115,11 +117,12 @@ def why(job_id: str, reader: Reader | None, scheduler: Scheduler | None) -> Answ
     if stored is not None:
         assert reader is not None
         return _collected(answer, stored, reader)
-    job = _ask(scheduler, job_id, answer)
+    if reader is not None:
+        answer.tasks = _tasks(job_id, reader)
+    job = None if answer.tasks else _ask(scheduler, job_id, answer)
     if job is not None:
         _live(answer, job, reader, scheduler)
     if answer.decision is None and job is None and reader is not None:
-        answer.tasks = _tasks(job_id, reader)
         record = reader.decision_for_job(job_id)
         if record is not None:
             answer.decision, answer.trust = record, "verified"
@@ -194,6 +197,8 @@ def _inventory(reader: Reader | None, match: Match | None) -> Inventory:
 def _tasks(job_id: str, reader: Reader) -> list[Outcome]:
     from advisor.store.rows import outcome
 
+    if not job_id.isdigit():
+        return []
     rows = reader.rows(
         "SELECT * FROM outcomes WHERE job_id GLOB ? ORDER BY submitted_at DESC, job_id LIMIT 100",
         (f"{job_id}_*",),

@@ -1,0 +1,134 @@
+"""``advisor doctor``: check this installation and say what to mend."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor import __version__, paths
+from advisor.cli.output import print_json
+from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.loop.health import Check
+
+_MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor doctor`` takes."""
+    parser.description = (
+        "Check store, policy, site, inventory, models, meters, scheduler, hooks and daemon; each "
+        "line says what to do. Exits with 1 when something is broken."
+    )
+    parser.add_argument("--socket", help="the daemon's socket (or ADVISOR_SOCKET)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check and print."""
+    checks = list(_checks(args))
+    failed = [c for c in checks if c.state == "fail"]
+    if args.json:
+        print_json(
+            "doctor",
+            {
+                "version": __version__,
+                "ok": not failed,
+                "checks": [c.to_dict() for c in checks],
+            },
+        )
+        return 1 if failed else 0
+    width = max(len(c.name) for c in checks)
+    for c in checks:
+        print(f"{_MARKS[c.state]}  {c.name:<{width}}  {c.text}")
+        if c.todo:
+            print(f"{'':<{width + 6}}  -> {c.todo}")
+    warned = sum(c.state == "warn" for c in checks)
+    print(f"\n{len(checks)} checks: {len(failed)} failed, {warned} warnings")
+    return 1 if failed else 0
+
+
+def _checks(args: argparse.Namespace) -> Iterator[Check]:
+    from advisor.core.inventory import Inventory
+    from advisor.loop import health, health_site, health_slurm
+
+    store = paths.store_path(args.db)
+    yield from health.check_python()
+    settings, slurm = health_slurm.check_slurm()
+    reader, opened = health.open_store(store)
+    yield from opened
+    inventory, version = Inventory(), None
+    if reader is not None:
+        with reader:
+            try:
+                version = reader.policy().version
+                yield from health_site.check_files(reader, paths.config_dir(args.config_dir))
+                inventory = reader.inventory()
+                yield from health.check_inventory(inventory)
+                yield from health.check_models(reader)
+                yield from health.check_loop(reader, store)
+            except AdvisorError as error:
+                yield health.check_error("store", "fail", error)
+    yield from slurm
+    hooked = False
+    if settings:
+        if inventory.node_types:
+            yield from health_site.check_cluster(inventory)
+        hooked, hooks = health_slurm.check_hooks(settings)
+        yield from hooks
+    yield _meters(bool(settings))
+    yield from _daemon(args, hooked, version)
+
+
+def _meters(scheduled: bool) -> Check:
+    """Say which meter this host has; a cluster's nodes have their own."""
+    from advisor.loop.health import Check
+    from advisor.meters.choose import best_meter
+
+    choice = best_meter()
+    todo = "" if choice.meter is not None else "only runs on this very host need one"
+    state = "ok" if choice.meter is not None or scheduled else "warn"
+    return Check("meters", "warn" if state == "warn" else "ok", f"here: {choice.sentence}", todo)
+
+
+def _daemon(args: argparse.Namespace, hooked: bool, policy: int | None) -> Iterator[Check]:
+    from advisor.loop.health import Check
+    from advisor.service.protocol import call
+
+    socket: Path = paths.socket_path(args.socket)
+    try:
+        status = call(socket, {"v": 1, "op": "status"}, timeout_s=3.0)
+    except AdvisorError:
+        state = "fail" if hooked else "warn"
+        yield Check(
+            "daemon", "fail" if state == "fail" else "warn",
+            f"no daemon answers at {socket}" + (": jobs go through unchanged" if hooked else ""),
+            "systemctl enable --now advisor.socket, or run advisor serve",
+        )  # fmt: skip
+        return
+    latency = status.get("answer_us")
+    median = latency.get("p50") if isinstance(latency, dict) else None
+    yield Check(
+        "daemon", "ok",
+        f"{status.get('version')} at {socket}: {status.get('models')} models, "
+        f"{status.get('decisions')} decisions, {status.get('changed')} rewritten"
+        + (f", median {median} us" if median is not None else ""),
+    )  # fmt: skip
+    if status.get("store_error"):
+        yield Check(
+            "daemon", "fail", f"it cannot read its store: {status['store_error']}",
+            "it answers from what it read last; mend the store",
+        )  # fmt: skip
+    elif policy is not None and status.get("policy_version") != policy:
+        yield Check(
+            "daemon", "warn",
+            f"it decides by policy version {status.get('policy_version')}, applied is {policy}",
+            f"does it use another store? ({status.get('store')})",
+        )  # fmt: skip
+    if status.get("version") != __version__:
+        yield Check(
+            "daemon", "warn", f"it is {status.get('version')}, this command {__version__}",
+            "restart it: systemctl restart advisor",
+        )  # fmt: skip

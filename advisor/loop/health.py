@@ -1,0 +1,176 @@
+"""Check an installation: the store and what is in it. Each check says what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from advisor.core.inventory import Inventory
+from advisor.errors import AdvisorError
+from advisor.loop.backlog import backlog
+from advisor.loop.clock import form
+from advisor.loop.spool import spool_folder, waiting_files
+from advisor.store.connection import is_wal
+from advisor.store.reader import Reader
+
+State = Literal["ok", "warn", "fail"]
+
+_LOW, _TOO_LOW = 1 << 30, 64 << 20
+_MODULES = {
+    "numpy": "", "pandas": "", "patsy": "", "pydantic": "", "yaml": "", "rich": "", "scipy": "",
+    "shapely": "", "sqlite_utils": "", "statsmodels": "", "textual": "tui", "matplotlib": "plot",
+    "sklearn": "ml",
+}  # fmt: skip
+"""What is imported, and the extra that brings it, "" where the advisor cannot do without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check: its name, how it came out, what was found, and what to do ("" when nothing)."""
+
+    name: str
+    state: State
+    text: str
+    todo: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        return {"name": self.name, "state": self.state, "text": self.text, "todo": self.todo}
+
+
+def check_error(name: str, state: State, error: AdvisorError) -> Check:
+    """Return the check that failed with an error."""
+    return Check(name, state, error.message, error.hint)
+
+
+def open_store(path: Path) -> tuple[Reader | None, list[Check]]:
+    """Open the store and say how that went; the caller closes it."""
+    try:
+        reader = Reader(path)
+    except AdvisorError as error:
+        return None, [check_error("store", "fail", error)]
+    try:
+        damage = [row[0] for row in reader.rows("PRAGMA quick_check(3)")]
+    except AdvisorError as error:
+        reader.close()
+        return None, [check_error("store", "fail", error)]
+    if damage != ["ok"]:
+        reader.close()
+        todo = "put back a published copy or a backup"
+        return None, [Check("store", "fail", f"{path} is damaged: {damage[0]}", todo)]
+    return reader, [_access(path), *_disk(path)]
+
+
+def _access(path: Path) -> Check:
+    size = f"{path.stat().st_size / 1e6:.1f} MB"
+    if not is_wal(path):
+        return Check("store", "ok", f"{path}: a published copy, sound, {size}")
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        return Check(
+            "store", "warn", f"{path}: sound, {size}, but you cannot write it or its folder",
+            "run collect, fit and policy as its owner",
+        )  # fmt: skip
+    return Check("store", "ok", f"{path}: sound, WAL, {size}")
+
+
+def _disk(path: Path) -> Iterator[Check]:
+    free = shutil.disk_usage(path.parent).free
+    state: State = "ok" if free >= _LOW else "warn" if free >= _TOO_LOW else "fail"
+    todo = "" if state == "ok" else f"free some space in {path.parent}"
+    yield Check("disk", state, f"{free / 1e9:.1f} GB free beside the store", todo)
+
+
+def check_inventory(inventory: Inventory) -> Iterator[Check]:
+    """Check that the inventory can be used: node types, frequency steps, features."""
+    types = list(inventory.node_types.values())
+    if not types:
+        yield Check(
+            "inventory", "warn", "there are no node types, so no job is ever rewritten",
+            "advisor site discover, then advisor site apply for what it cannot see",
+        )  # fmt: skip
+        return
+    nodes = sum(len(t.nodes) for t in types)
+    yield Check("inventory", "ok", f"{len(types)} node types, {nodes} nodes")
+    without = sorted(t.name for t in types if not t.freq_khz)
+    if without:
+        yield Check(
+            "inventory", "warn", f"no frequency steps for {', '.join(without)}: no cap is written",
+            "list them in site.yaml: node_types: {NAME: {freq_khz: [...]}}",
+        )  # fmt: skip
+    unnamed = sorted(t.name for t in types if not t.feature)
+    if unnamed and len(types) > 1:
+        yield Check(
+            "inventory", "warn", f"no scheduler feature selects {', '.join(unnamed)}",
+            "give these nodes a Feature in slurm.conf, then advisor site discover",
+        )  # fmt: skip
+
+
+def check_models(reader: Reader) -> Iterator[Check]:
+    """Check the models: how many, which are suspended, which know no energy."""
+    rows = reader.rows(
+        "SELECT m.id, w.application, w.name, m.node_type, m.state, m.state_reason,"
+        " m.energy_quality FROM models AS m JOIN workloads AS w ON w.id = m.workload_id"
+        " WHERE m.state <> 'replaced' ORDER BY m.id"
+    )
+    if not rows:
+        yield Check(
+            "models", "warn", "there is no model, so no job is ever rewritten",
+            "advisor train SCRIPT, or advisor import and advisor fit",
+        )  # fmt: skip
+        return
+    quality = Counter(row["energy_quality"] for row in rows)
+    parts = [f"{count} with {name} energy" for name, count in sorted(quality.items())]
+    yield Check("models", "ok", f"{len(rows)} models ({', '.join(parts)})")
+    for row in rows:
+        if row["state"] == "suspended":
+            yield Check(
+                "models", "warn",
+                f"model {row['id']} of {row['application']} ({row['name']}) on "
+                f"{row['node_type']} is suspended: {row['state_reason']}",
+                f"measure again, or advisor fit {row['application']}",
+            )  # fmt: skip
+
+
+def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
+    """Check that decisions get their outcomes and users' runs get into the store."""
+    waiting = backlog(reader)
+    last = f"last collected {form(waiting.last)}" if waiting.last else "never collected"
+    text = f"{last}; {waiting.decisions} decisions of the last month have no outcome"
+    if waiting.late:
+        todo = "systemctl enable --now advisor-collect.timer, or run advisor collect"
+        yield Check("collect", "warn", text, todo)
+    else:
+        yield Check("collect", "ok", text)
+    folder = spool_folder(store)
+    files, bad = waiting_files(folder)
+    if bad:
+        yield Check(
+            "spool", "warn", f"{bad} deliveries made no sense", f"look into {folder / 'bad'}"
+        )
+    if files:
+        yield Check(
+            "spool", "warn", f"{files} deliveries of users' runs wait in {folder}",
+            "advisor collect --spool",
+        )  # fmt: skip
+
+
+def check_python() -> Iterator[Check]:
+    """Check that what the advisor imports is installed."""
+    missing = [name for name, extra in _MODULES.items() if not extra and find_spec(name) is None]
+    if missing:
+        yield Check(
+            "python", "fail", f"not installed: {', '.join(missing)}", "reinstall hpc-advisor"
+        )
+    extras = {e: find_spec(name) is not None for name, e in _MODULES.items() if e}
+    have = [e for e, found in extras.items() if found]
+    lack = [e for e, found in extras.items() if not found]
+    text = f"extras: {', '.join(have) or 'none'}"
+    if lack:
+        text += f"; not installed: {', '.join(lack)} (pip install 'hpc-advisor[{','.join(lack)}]')"
+    yield Check("python", "ok", text)

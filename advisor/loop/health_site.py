@@ -1,0 +1,115 @@
+"""Check the applied policy and site files, and the inventory against the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from advisor.core.inventory import Inventory
+from advisor.core.nodelist import fold
+from advisor.core.policy import PolicySet
+from advisor.errors import AdvisorError
+from advisor.loop.health import Check, check_error
+from advisor.store.reader import Reader
+from advisor.store.records import ConfigKind
+
+_SHOWN = 60
+
+
+def check_files(reader: Reader, folder: Path) -> Iterator[Check]:
+    """Check what is applied, and whether the files in ``folder`` say the same."""
+    kinds: tuple[ConfigKind, ...] = ("policy", "site")
+    for kind in kinds:
+        yield from _check_file(reader, folder / f"{kind}.yaml", kind)
+    yield from _check_policy(reader)
+
+
+def _check_file(reader: Reader, path: Path, kind: ConfigKind) -> Iterator[Check]:
+    applied = reader.config(kind)
+    exists = path.is_file()
+    if applied is None:
+        if kind == "site" and not exists:
+            yield Check("site", "ok", "no site file is applied: applications by launcher line only")
+            return
+        yield Check(
+            kind, "warn",
+            f"no {kind} is applied" + (", the built-in default holds" if kind == "policy" else ""),
+            f"advisor {kind} apply" + ("" if exists else f" (there is no {path} yet)"),
+        )  # fmt: skip
+    else:
+        when = f"applied by {applied.applied_by} at {applied.applied_at}"
+        yield Check(kind, "ok", f"version {applied.version}, {when}")
+    if exists:
+        yield from _compare(path, kind, "" if applied is None else applied.text)
+
+
+def _compare(path: Path, kind: ConfigKind, applied: str) -> Iterator[Check]:
+    from advisor.policy.load import check_text
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        yield Check(kind, "warn", f"{path} cannot be read: {error}", "mend its permissions or text")
+        return
+    if text == applied:
+        return
+    compiled, problems = check_text(text, str(path), kind)
+    if compiled is None:
+        wrong = [p for p in problems if not p.warning]
+        yield Check(
+            kind, "warn", f"{path} has {len(wrong)} mistakes: {wrong[0]}", f"advisor {kind} check"
+        )
+    elif applied:
+        yield Check(
+            kind, "warn", f"{path} is not what is applied",
+            f"advisor {kind} diff shows it, advisor {kind} apply lets it hold",
+        )  # fmt: skip
+
+
+def _check_policy(reader: Reader) -> Iterator[Check]:
+    try:
+        policy: PolicySet = reader.policy()
+    except AdvisorError as error:
+        yield check_error("policy", "fail", error)
+        return
+    base = policy.base
+    yield Check(
+        "policy", "ok",
+        f"mode {base.mode}, goal {base.goal}, {len(policy.rules)} rules, holdout "
+        f"{base.holdout:.1%}, training {base.training.mode} (trust {base.training.trust})",
+    )  # fmt: skip
+
+
+def check_cluster(inventory: Inventory) -> Iterator[Check]:
+    """Compare the inventory with the nodes Slurm has now."""
+    from advisor.schedulers.slurm_inventory import read_cluster
+
+    try:
+        cluster = read_cluster()
+    except AdvisorError as error:
+        yield check_error("cluster", "warn", error)
+        return
+    known = {name: t for t in inventory.node_types.values() for name in t.nodes}
+    there = {node.name: node for node in cluster.nodes}
+    served = {name for name, node in there.items() if node.partitions}
+    other = {n for n, node in there.items() if n in known and node.cores != known[n].cores}
+    todo = "advisor site discover"
+    found = False
+    for text, names in (
+        ("in the inventory, but not in Slurm", known.keys() - there.keys()),
+        ("in Slurm, but of no node type", served - known.keys()),
+        ("with another number of cores than their node type", other),
+    ):
+        if names:
+            found = True
+            yield Check("cluster", "warn", f"{text}: {fold(names)[:_SHOWN]}", todo)
+    features = cluster.features()
+    gone = sorted(
+        t.feature for t in inventory.node_types.values() if t.feature and t.feature not in features
+    )
+    if gone:
+        found = True
+        text = f"Slurm has no node with feature {', '.join(gone)}: jobs sent there are refused"
+        yield Check("cluster", "fail", text, todo)
+    if not found:
+        yield Check("cluster", "ok", f"{cluster.version}: {len(there)} nodes as in the inventory")

@@ -1,0 +1,240 @@
+"""Runs left with the daemon: taken once, believed as far as can be, set aside when nonsense."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Scope
+from advisor.errors import AdvisorError, InputError
+from advisor.loop.refit import refit
+from advisor.loop.spool import Spooled, held, spool_folder, take_spool, waiting_files
+from advisor.service.spool import write_spool_file
+from advisor.store.records import Outcome
+from advisor.store.writer import Writer
+
+GRID = [Configuration("bdw", n, 1, t, f) for n in (1, 2) for t in (7, 14, 28) for f in (12, 20)]
+
+
+@pytest.fixture
+def store(store_path: Path) -> Iterator[Writer]:
+    with Writer(store_path) as writer:
+        yield writer
+
+
+def no_fit(writer: Writer, a: str, w: str, t: str, scope: Scope, owner: str) -> str:
+    return f"{a} {w} {t} {scope} {owner}"
+
+
+def take(store: Writer, fit: Any = no_fit) -> Spooled:
+    return take_spool(store, spool_folder(store.path), fit)
+
+
+def observation(c: Configuration = GRID[0], **changes: object) -> dict[str, object]:
+    time_s = 100.0 / (c.nodes * c.threads_per_node * c.freq_khz) ** 0.5
+    return {
+        "configuration": c.to_dict(), "time_s": time_s, "energy_j": 50 * time_s,
+        "energy_quality": "measured", "meter": "rapl", "source": "sweep", **changes,
+    }  # fmt: skip
+
+
+def leave(store: Writer, *runs: object, **changes: object) -> Path:
+    data = {
+        "application": "stencil", "workload": "n64", "account": "", "contributor": "ann",
+        "fit": False, "observations": list(runs), **changes,
+    }  # fmt: skip
+    return write_spool_file(spool_folder(store.path), data)
+
+
+def test_runs_are_taken_once_and_the_file_goes(store: Writer) -> None:
+    path = leave(store, *(observation(c) for c in GRID))
+    text = path.read_text()
+    result = take(store)
+    assert (result.files, result.observations, result.bad) == (1, 12, [])
+    assert not path.exists()
+    path.write_text(text)  # as if the process had been killed before it removed the file
+    assert take(store).observations == 0
+    found = [o.observation for o in store.observations("stencil", "n64")]
+    assert len(found) == 12
+    assert {(o.contributor, o.scope, o.source, o.meter) for o in found} == {
+        ("ann", "own", "sweep", "rapl")
+    }
+
+
+def test_a_sweep_sent_twice_is_stored_once(store: Writer) -> None:
+    for _ in range(2):
+        leave(store, observation(extra={"sweep": "s1", "seq": 3}))
+    leave(store, observation(extra={"sweep": "s1", "seq": 3}), contributor="bob")
+    assert take(store).observations == 2
+
+
+def test_configurations_may_stand_beside_the_rest(store: Writer) -> None:
+    run = observation()
+    place = run.pop("configuration")
+    assert isinstance(place, dict)
+    leave(store, {**place, **run})
+    assert take(store).observations == 1
+    assert store.observations("stencil")[0].observation.configuration == GRID[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "stored"),
+    [
+        ({"energy_j": 0}, (None, "missing", "sweep")),
+        ({"energy_j": ""}, (None, "missing", "sweep")),
+        ({"energy_j": 5.0, "energy_quality": "exact"}, (5.0, "estimated", "sweep")),
+        ({"energy_j": 5.0, "energy_quality": "missing"}, (None, "missing", "sweep")),
+        ({"energy_j": 5.0, "source": "import"}, (5.0, "measured", "run")),
+        ({"energy_j": 5.0, "source": "job"}, (5.0, "measured", "run")),
+        ({"energy_j": 5.0, "source": "confirm"}, (5.0, "measured", "confirm")),
+    ],
+)
+def test_what_a_user_may_say_of_a_run(
+    store: Writer, changes: dict[str, object], stored: tuple[object, ...]
+) -> None:
+    leave(store, observation(GRID[0], **changes))
+    take(store)
+    o = store.observations("stencil")[0].observation
+    assert (o.energy_j, o.energy_quality, o.source) == stored
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{", "[]", "7", "null", "{}", '{"observations": []}',
+        json.dumps({"application": "a", "workload": "w", "contributor": "u", "observations": [7]}),
+        json.dumps({"application": "a", "workload": "w", "observations": [observation()]}),
+        json.dumps({"application": "a\n", "workload": "w", "contributor": "u",
+                    "observations": [observation()]}),
+        json.dumps({"application": "a", "workload": "w", "contributor": "u",
+                    "observations": [observation(time_s=-1)]}),
+        json.dumps({"application": "a", "workload": "w", "contributor": "u",
+                    "observations": [observation(time_s=float("nan"))]}),
+        json.dumps({"application": "a", "workload": "w", "contributor": "u",
+                    "observations": [observation(energy_j="much")]}),
+        json.dumps({"application": "a", "workload": "w", "contributor": "u",
+                    "observations": [observation(), {"time_s": 1}]}),
+        json.dumps({"application": "a", "workload": "w", "contributor": "u",
+                    "observations": [observation(configuration={
+                        "node_type": "bdw", "nodes": 0, "ranks_per_node": 9,
+                        "threads_per_node": 1, "freq_khz": -5})]}),
+        "\0\0\0", "[" * 100_000,
+    ],
+)  # fmt: skip
+def test_nonsense_is_set_aside_whole_and_the_rest_goes_on(store: Writer, content: str) -> None:
+    folder = spool_folder(store.path)
+    folder.mkdir()
+    bad = folder / "runs-0-bad.json"
+    bad.write_text(content)
+    leave(store, observation())
+    result = take(store)
+    assert (result.files, result.observations) == (1, 1)
+    assert len(result.bad) == 1 and result.bad[0].startswith("runs-0-bad.json: ")
+    assert "\n" not in result.bad[0]
+    assert (folder / "bad" / bad.name).read_text() == content
+    assert waiting_files(folder) == (0, 1)
+
+
+def test_a_link_or_a_strangers_file_is_not_the_daemons(store: Writer, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere.json"
+    leave(store, observation()).replace(target)
+    (spool_folder(store.path) / "runs-1-link.json").symlink_to(target)
+    if os.geteuid() == 0:
+        path = leave(store, observation())
+        os.chown(path, 65534, 65534)
+    result = take(store)
+    assert result.observations == 0
+    assert any("no ordinary file" in line for line in result.bad)
+    assert os.geteuid() != 0 or any("not the daemon's" in line for line in result.bad)
+
+
+def test_an_account_is_believed_when_accounting_has_shown_it(store: Writer) -> None:
+    compiled = {"base": {"training": {"trust": "account"}}, "rules": []}
+    store.apply_config("policy", path="p", text="x", compiled=compiled, by="me")
+    store.save_outcome(
+        Outcome("1", "slurm", "2026-01-01T00:00:00Z", "", "ann", "proj", "COMPLETED", 1, "n1",
+                1.0, None, "missing", None, None, "", {}, "")
+    )  # fmt: skip
+    for account in ("proj", "climate"):
+        leave(store, observation(), account=account)
+    take(store)
+    found = [o.observation for o in store.observations("stencil")]
+    assert [(o.scope, o.account) for o in found] == [("account", "proj"), ("own", "")]
+
+
+def test_the_policy_of_the_application_decides_whom_runs_advise(store: Writer) -> None:
+    rule = {"match": {"application": ["sten*"]}, "set": {"training": {"trust": "all"}}}
+    compiled = {"base": {}, "rules": [rule]}
+    store.apply_config("policy", path="p", text="x", compiled=compiled, by="me")
+    leave(store, observation(), fit=True)
+    leave(store, observation(), application="other", fit=True)
+    assert take(store).fits == ["stencil n64 bdw all ", "other n64 bdw own ann"]
+
+
+def test_a_delivery_is_fitted_for_its_contributor_alone(store: Writer) -> None:
+    for user in ("ann", "bob"):
+        leave(store, *(observation(c) for c in GRID), contributor=user, fit=user == "ann")
+    result = take(store, refit)
+    assert len(result.fits) == 1 and "for ann" in result.fits[0]
+    (model,) = store.find_models("stencil")
+    assert (model.scope, model.owner, model.n_train) == ("own", "ann", 12)
+
+
+def test_a_delivery_does_not_lift_the_suspension_of_anothers_model(store: Writer) -> None:
+    for user in ("ann", "bob"):
+        leave(store, *(observation(c) for c in GRID), contributor=user, fit=True)
+    take(store, refit)
+    anns = next(m for m in store.find_models("stencil") if m.owner == "ann")
+    store.set_model_state(anns.id, "suspended", "job 1")
+    leave(store, observation(), contributor="bob", fit=True)
+    take(store, refit)
+    assert next(iter(store.models([anns.id]))).state == "suspended"
+
+
+def test_too_few_runs_for_a_model_is_a_line(store: Writer) -> None:
+    path = leave(store, observation(), fit=True)
+    result = take(store, refit)
+    assert result.observations == 1 and "not fitted" in result.fits[0]
+    assert not path.exists()
+
+
+def test_a_fit_that_was_interrupted_is_made_next_time(store: Writer) -> None:
+    class KilledError(Exception):
+        pass
+
+    def killed(*_: object) -> str:
+        raise KilledError
+
+    path = leave(store, *(observation(c) for c in GRID), fit=True)
+    with pytest.raises(KilledError):
+        take(store, killed)
+    assert path.exists()
+    result = take(store, refit)
+    assert result.observations == 0 and len(result.fits) == 1
+    assert not path.exists()
+
+
+def test_no_folder_is_nothing_to_do(store: Writer) -> None:
+    assert take(store).files == 0
+
+
+def test_only_one_collection_works_at_a_time(tmp_path: Path) -> None:
+    again = held(tmp_path, ".lock", 0.0)
+    with held(tmp_path, ".lock"), pytest.raises(AdvisorError, match="another collection"), again:
+        raise AssertionError("held twice")
+    with held(tmp_path, ".lock", 0.0):
+        pass
+
+
+def test_refit_says_what_it_lacks(store: Writer) -> None:
+    assert "no runs" in refit(store, "stencil", "n64", "bdw", "own", "ann")
+    leave(store, observation())
+    take(store)
+    with pytest.raises(InputError):
+        refit(store, "stencil", "n64", "bdw", "own", "ann")

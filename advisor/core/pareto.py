@@ -85,6 +85,7 @@ def trade_off(
     points = [(sign_x * float(a), sign_y * float(b)) for a, b in zip(x, y, strict=True)]
     front = _front(points)
     line = list(dict.fromkeys(points[i] for i in front))
+    first_v = line[0][1]
     start, end = _extension(points, line, x_limits.reach, y_limits.reach)
     if end is not None:
         line.append((points[end][0], line[-1][1]))
@@ -96,7 +97,7 @@ def trade_off(
     inner_x, inner_y = x_limits.inner * off_x, y_limits.inner * off_y
     polygon = outer + _inner(line, inner_x, inner_y)
     floor = -math.inf
-    if start is not None and inner_y <= line[-1][1] - line[0][1]:
+    if start is not None and line[0][1] < first_v - inner_y:
         floor = line[0][1] + _TOLERANCE * off_y
     members = set(front)
     members.update(_inside(points, polygon, floor))
@@ -190,8 +191,9 @@ def _inner(line: Sequence[Point], off_x: float, off_y: float) -> list[Point]:
 def _inside(points: Sequence[Point], polygon: Sequence[Point], floor: float) -> list[int]:
     """Rows in the polygon or on its border, except at or below ``floor``.
 
-    The border counts, but for the edge that an extension in y drew: the row it went through only
-    marks where the zone ends (row 55 of listing 5.2 is not in listing 5.3, row 87 is).
+    The border counts, but for the edge that an extension in y drew beyond error of the front: the
+    row it went through only marks where the zone ends (row 55 of listing 5.2 is not in listing
+    5.3, row 87, which extends it in x, is).
     """
     scale_u = max(abs(u) for u, _ in polygon) or 1.0
     scale_v = max(abs(v) for _, v in polygon) or 1.0

@@ -1,0 +1,120 @@
+"""``advisor evaluate``: the contract's JSON from a grid file, and its mistakes told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Advisor = Callable[..., Any]
+HEADER = "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j"
+
+
+def rows(nodes: tuple[int, ...] = (1,)) -> list[str]:
+    """A program whose cores and clock help less and less, on a node with idle power."""
+    found = []
+    for n in nodes:
+        for t in range(4, 33, 4):
+            for mhz in range(1200, 2401, 200):
+                clock = mhz / 2400
+                time = (30 / (t * clock) + 25 / (t + 4) + 2) / n**0.8
+                energy = n * time * (100 + t * (0.8 + 2.4 * clock**2.5))
+                found.append(f"{n},1,{t},{mhz}000,{time:.5f},{energy:.3f}")
+    return found
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Path:
+    path = tmp_path / "grid.csv"
+    path.write_text("\n".join([HEADER, *rows()]) + "\n")
+    return path
+
+
+def test_the_contract(advisor: Advisor, grid: Path) -> None:
+    result = advisor("evaluate", grid, "--json")
+    assert result.code == 0
+    data = result.json()
+    assert data["schema"] == "advisor/evaluate/1"
+    assert data["model"] == "bspline"
+    assert list(data["responses"]) == ["energy", "time"]
+    for score in data["responses"].values():
+        assert score["n_train"] == 12
+        assert score["r2"] == pytest.approx(1.0)
+        assert 0 < score["total_rmse_pct"] < 50
+        assert 0 <= score["pareto_rmse_pct"] < 25
+        assert 0 <= score["interval_coverage"] <= 1
+    front = data["front"]
+    assert len(front["by_distance"]) == 5
+    assert sum(front["by_distance"]) + front["farther"] == front["forecast_points"]
+    assert front["observed_points"] > 0
+    for name in ("energy", "time"):
+        for key in ("baseline", "p_min", "p_max"):
+            assert set(front["responses"][name][key]) == {"observed", "forecast"}
+    decision = data["decision"]
+    assert decision["baseline"]["threads_per_node"] == 32
+    assert decision["baseline"]["freq_khz"] == 2_400_000
+    assert decision["runs"] in (12, 13)
+    assert decision["true_saving"] <= decision["best_saving"]
+    assert decision["true_slowdown"] <= 0.05
+    assert (decision["true_saving"] == 0.0) == (decision["chosen"] == decision["baseline"])
+
+
+def test_people_get_tables_and_a_verdict(advisor: Advisor, grid: Path) -> None:
+    result = advisor("evaluate", grid, "--model", "polynomial")
+    assert result.code == 0
+    assert result.out.startswith("polynomial trained on 12 of 56 cells (uniform)")
+    for text in ("pareto RMSE", "search steps off", "p_min", "baseline    1 node, 32 cores"):
+        assert text in result.out
+    assert "chosen " in result.out
+
+
+def test_design_samples_limits_and_seed_are_taken(advisor: Advisor, grid: Path) -> None:
+    for design in ("random", "lhs"):
+        argv = ("evaluate", grid, "--design", design, "--samples", 20, "--json")
+        one, same, other = (advisor(*argv, "--seed", seed).json()["trained"] for seed in (1, 1, 2))
+        assert len(one) == 20
+        assert one == same != other
+    strict = advisor("evaluate", grid, "--max-slowdown", 0, "--json").json()["decision"]
+    loose = advisor("evaluate", grid, "--max-slowdown", 60, "--json").json()["decision"]
+    assert strict["true_slowdown"] <= 0
+    assert loose["best_saving"] > strict["best_saving"]
+    none = advisor("evaluate", grid, "--min-saving", 99, "--json").json()["decision"]
+    assert none["recommended"] is None
+    assert none["chosen"] == none["baseline"]
+    narrow, wide = (
+        advisor("evaluate", grid, "--error", e, "--json").json()["front"]["observed_points"]
+        for e in (1, 20)
+    )
+    assert narrow < wide
+
+
+def test_several_node_counts(advisor: Advisor, tmp_path: Path) -> None:
+    path = tmp_path / "nodes.csv"
+    path.write_text("\n".join([HEADER, *rows((1, 2, 4, 8))]) + "\n")
+    data = advisor("evaluate", path, "--samples", 48, "--json").json()
+    assert len(data["trained"]) == 48
+    assert data["decision"]["baseline"]["nodes"] == 8
+    assert data["responses"]["time"]["total_rmse_pct"] < 30
+
+
+def test_mistakes_are_told(advisor: Advisor, grid: Path, tmp_path: Path) -> None:
+    missing = advisor("evaluate", tmp_path / "no.csv")
+    assert missing.code == 1
+    assert "no.csv cannot be read" in missing.err
+    bad = tmp_path / "bad.csv"
+    bad.write_text(f"{HEADER}\n1,1,4,1200000,-3,10\n")
+    result = advisor("evaluate", bad)
+    assert (result.code, result.out) == (1, "")
+    assert "line 2, time_s" in result.err
+    few = tmp_path / "few.csv"
+    few.write_text("\n".join([HEADER, *rows()[:3]]) + "\n")
+    assert "a model needs 4" in advisor("evaluate", few).err
+    blind = tmp_path / "blind.csv"
+    blind.write_text("\n".join([HEADER, *(r.rpartition(",")[0] + "," for r in rows())]) + "\n")
+    assert "no energy to judge by" in advisor("evaluate", blind).err
+    assert "all 56 configurations" in advisor("evaluate", grid, "--samples", 56).err
+    assert "no model is called" in advisor("evaluate", grid, "--model", "magic").err
+    for argv in ((), (grid, "--samples", "0"), (grid, "--design", "sobol")):
+        assert advisor("evaluate", *argv).code == 2

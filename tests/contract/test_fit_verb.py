@@ -1,0 +1,274 @@
+"""``advisor fit`` and ``advisor options``: from stored runs to the table people choose from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.observation import Observation, Scope
+from advisor.models.design import uniform
+from advisor.store.opening import caller
+from advisor.store.reader import Reader
+from advisor.store.writer import Writer
+
+Advisor = Callable[..., Any]
+SPACE = SearchSpace(
+    "cpu", (1,), tuple((1, t) for t in (4, 8, 16, 24, 32)), (1_200_000, 1_800_000, 2_400_000)
+)
+BASELINE = Configuration("cpu", 1, 1, 32, 2_400_000)
+
+
+def measured(c: Configuration) -> Observation:
+    clock = c.freq_khz / 2.4e6
+    time = 30.0 / (c.threads_per_node * clock) + 25.0 / (c.threads_per_node + 4) + 2.0
+    power = 100.0 + c.threads_per_node * (0.8 + 2.4 * clock**2.5)
+    return Observation(c, time, time * power, contributor="ada", scope="all")
+
+
+RUNS = [measured(c) for c in uniform(SPACE)]
+
+
+def whose(
+    runs: list[Observation], contributor: str, scope: Scope, account: str = ""
+) -> list[Observation]:
+    return [replace(r, contributor=contributor, scope=scope, account=account) for r in runs]
+
+
+@pytest.fixture
+def store(store_path: Path) -> Path:
+    with Writer(store_path) as writer:
+        writer.add_observations("stencil", "default", RUNS)
+    return store_path
+
+
+def test_fit_stores_a_model_and_says_how_good_it_is(advisor: Advisor, store: Path) -> None:
+    result = advisor("fit", "stencil", "--json")
+    assert result.code == 0
+    data = result.json()
+    assert data["schema"] == "advisor/fit/1"
+    assert data["application"] == "stencil"
+    (model,) = data["models"]
+    assert (model["scope"], model["owner"], model["node_type"]) == ("all", "", "cpu")
+    assert (model["runs"], model["n_train"], model["energy_quality"]) == (12, 12, "measured")
+    assert model["stats"]["time"]["r2"] == pytest.approx(1.0)
+    assert model["stats"]["energy"]["loo_rmse_pct"] > 0
+    with Reader(store) as reader:
+        (stored,) = reader.find_models("stencil")
+    assert (stored.id, stored.state, stored.name) == (model["id"], "fitted", "bspline")
+    options = stored.options()
+    assert len(options) == model["stats"]["options"] == 12
+    assert sum(o.in_zone for o in options) == model["stats"]["zone"] > 0
+    assert all(o.measured for o in options)
+
+
+def test_fit_prints_a_table(advisor: Advisor, store: Path) -> None:
+    result = advisor("fit", "stencil", "--model", "polynomial", "--model-option", "degree=2")
+    assert result.code == 0
+    header, row = result.out.splitlines()[:2]
+    assert header.split()[:2] == ["workload", "node"]
+    assert row.split()[:4] == ["default", "cpu", "all", "12"]
+    assert row.split()[-1] == "measured"
+
+
+def test_fitting_again_replaces_the_model(advisor: Advisor, store: Path) -> None:
+    advisor("fit", "stencil")
+    again = advisor("fit", "stencil", "--error", "20%", "--json").json()["models"][0]
+    assert again["version"] == 2
+    assert again["stats"]["error"] == pytest.approx(0.2)
+    with Reader(store) as reader:
+        assert [m.version for m in reader.find_models("stencil")] == [2]
+
+
+def test_every_group_of_jobs_gets_a_model_of_what_it_may_see(advisor: Advisor, store: Path) -> None:
+    with Writer(store) as writer:
+        writer.add_observations("stencil", "default", whose(RUNS[:5], "bob", "own", "physics"))
+        writer.add_observations("stencil", "default", whose(RUNS[5:7], "cy", "account", "physics"))
+        writer.add_observations("stencil", "large", whose(RUNS, "bob", "own"))
+        writer.add_observations("stencil", "tiny", whose(RUNS[:2], "bob", "own"))
+    result = advisor("fit", "stencil", "--json")
+    assert result.code == 0
+    found = {(m["workload"], m["scope"], m["owner"]): m for m in result.json()["models"]}
+    assert {key: m["runs"] for key, m in found.items()} == {
+        ("default", "all", ""): 12,
+        ("default", "account", "physics"): 14,
+        ("default", "own", "bob"): 19,
+        ("large", "own", "bob"): 12,
+        ("tiny", "own", "bob"): 2,
+    }
+    assert found["tiny", "own", "bob"]["id"] is None
+    assert "a model needs 4" in found["tiny", "own", "bob"]["problem"]
+    with Reader(store) as reader:
+        assert len(reader.find_models("stencil")) == 4
+
+
+def test_a_promoted_users_own_model_gives_way_to_everybodys(
+    advisor: Advisor, store_path: Path
+) -> None:
+    with Writer(store_path) as writer:
+        writer.add_observations("stencil", "default", whose(RUNS, "bob", "own"))
+    advisor("fit", "stencil")
+    with Writer(store_path) as writer:
+        writer.promote("stencil", scope="all")
+    advisor("fit", "stencil")
+    with Reader(store_path) as reader:
+        assert [(m.scope, m.owner) for m in reader.find_models("stencil")] == [("all", "")]
+
+
+def test_selection_by_workload_and_node_type(advisor: Advisor, store: Path) -> None:
+    other = [replace(r, configuration=replace(r.configuration, node_type="fat")) for r in RUNS]
+    with Writer(store) as writer:
+        writer.add_observations("stencil", "large", other)
+    by_workload = advisor("fit", "stencil", "--workload", "large", "--json").json()["models"]
+    assert [(m["workload"], m["node_type"]) for m in by_workload] == [("large", "fat")]
+    by_type = advisor("fit", "stencil", "--node-type", "cpu", "--json").json()["models"]
+    assert [(m["workload"], m["node_type"]) for m in by_type] == [("default", "cpu")]
+
+
+def test_too_little_to_fit_is_one_clear_line(advisor: Advisor, store_path: Path) -> None:
+    missing = advisor("fit", "stencil")
+    assert missing.code == 3
+    assert "there is no store" in missing.err
+    assert not store_path.exists()
+    with Writer(store_path) as writer:
+        writer.add_observations("stencil", "default", RUNS[:1])
+    one = advisor("fit", "stencil")
+    assert (one.code, one.out) == (1, "")
+    assert "1 configurations were measured, a model needs 4" in one.err
+    unknown = advisor("fit", "amg")
+    assert unknown.code == 3
+    assert "nothing is stored of amg" in unknown.err
+    elsewhere = advisor("fit", "stencil", "--workload", "huge")
+    assert elsewhere.code == 3
+    assert "its workloads are default" in elsewhere.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (("--model", "magic"), 1, "no model is called 'magic' (choose from: bspline"),
+        (("--model-option", "degree"), 2, "write NAME=VALUE"),
+        (("--model-option", "knots=3"), 1, "model bspline has no option 'knots'"),
+        (("--model-option", "df=0"), 1, "df: 0 is out of range"),
+        (("--error", "lots"), 2, "is not a percentage"),
+    ],
+)
+def test_a_wrong_call_is_told_and_stores_nothing(
+    advisor: Advisor, store: Path, argv: tuple[str, ...], code: int, message: str
+) -> None:
+    result = advisor("fit", "stencil", *argv)
+    assert result.code == code
+    assert message in result.err
+    with Reader(store) as reader:
+        assert reader.find_models("stencil") == []
+
+
+def test_models_are_listed(advisor: Advisor) -> None:
+    text = advisor("fit", "--list-models")
+    assert text.code == 0
+    assert "bspline: B-splines" in text.out
+    names = [m["name"] for m in advisor("fit", "--list-models", "--json").json()["models"]]
+    assert names[:2] == ["bspline", "polynomial"]
+    assert advisor("fit").code == 2
+
+
+# -- advisor options -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fitted(store: Path, advisor: Advisor) -> Path:
+    assert advisor("fit", "stencil").code == 0
+    return store
+
+
+def test_options_json_has_every_option_against_the_baseline(advisor: Advisor, fitted: Path) -> None:
+    data = advisor("options", "stencil", "--json").json()
+    assert data["schema"] == "advisor/options/1"
+    (model,) = data["models"]
+    assert model["baseline"] == BASELINE.to_dict()
+    assert len(data["options"]) == 12
+    (base,) = [o for o in data["options"] if o["baseline"]]
+    assert (base["time_change"], base["energy_change"]) == (0.0, 0.0)
+    for o in data["options"]:
+        assert o["model"] == model["id"]
+        assert o["time_change"] == pytest.approx(o["time_s"] / base["time_s"] - 1)
+        assert o["energy_change"] == pytest.approx(o["energy_j"] / base["energy_j"] - 1)
+        assert o["time_lo_s"] <= o["time_s"] <= o["time_hi_s"]
+        assert {"measured", "confirmed", "in_zone", "on_front", "threads_per_rank"} <= set(o)
+
+
+def test_people_see_zone_and_baseline_with_a_picture(advisor: Advisor, fitted: Path) -> None:
+    result = advisor("options", "stencil")
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert lines[0] == "stencil (workload default) on cpu, for everybody's jobs"
+    assert "baseline" in lines[2]
+    assert "◆ baseline" in lines[-1]
+    assert "less energy" in result.out
+    everything = advisor("options", "stencil", "--all").out
+    assert len(everything.splitlines()) > len(lines)
+
+
+def test_a_picture_of_the_options(advisor: Advisor, fitted: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "options.svg"
+    assert advisor("options", "stencil", "--plot", picture).code == 0
+    assert b"energy against the baseline" in picture.read_bytes()
+
+
+def test_others_own_models_are_shown_on_request_only(advisor: Advisor, fitted: Path) -> None:
+    with Writer(fitted) as writer:
+        writer.add_observations("stencil", "default", whose(RUNS[:3], "bob", "own"))
+        writer.add_observations("stencil", "default", whose(RUNS[:4], caller(), "own"))
+    advisor("fit", "stencil")
+    mine = advisor("options", "stencil", "--json").json()["models"]
+    assert {m["owner"] for m in mine} == {"", caller()}
+    bobs = advisor("options", "stencil", "--user", "bob", "--json").json()["models"]
+    assert {m["owner"] for m in bobs} == {"", "bob"}
+    several = advisor("options", "stencil", "--plot", "x.svg")
+    assert several.code == 2
+    assert "--plot shows one model, there are 2" in several.err
+
+
+def test_without_energy_there_is_no_picture_but_a_table(
+    advisor: Advisor, store_path: Path, tmp_path: Path
+) -> None:
+    blind = [replace(r, energy_j=None, energy_quality="missing") for r in RUNS]
+    with Writer(store_path) as writer:
+        writer.add_observations("stencil", "default", blind)
+    advisor("fit", "stencil")
+    result = advisor("options", "stencil")
+    assert result.code == 0
+    assert "energy is missing; without it there is no trade-off to choose from" in result.out
+    assert advisor("options", "stencil", "--plot", tmp_path / "x.svg").code == 3
+    data = advisor("options", "stencil", "--json").json()
+    assert all(o["energy_j"] is None and o["energy_change"] is None for o in data["options"])
+    assert not any(math.isnan(o["time_s"]) for o in data["options"])
+
+
+def test_no_saving_is_said_plainly(advisor: Advisor, store_path: Path) -> None:
+    flat = [replace(r, energy_j=100.0 * r.time_s) for r in RUNS]
+    with Writer(store_path) as writer:
+        writer.add_observations("stencil", "default", flat)
+    advisor("fit", "stencil")
+    assert "no option saves energy against the baseline" in advisor("options", "stencil").out
+
+
+def test_a_suspended_model_says_so(advisor: Advisor, fitted: Path) -> None:
+    with Writer(fitted) as writer:
+        (model,) = writer.find_models("stencil")
+        writer.set_model_state(model.id, "suspended", "job 7 took 40 % longer")
+    assert "suspended, nothing is applied: job 7 took 40 % longer" in advisor(
+        "options", "stencil"
+    ).out  # fmt: skip
+
+
+def test_no_model_is_one_line_with_what_to_do(advisor: Advisor, store: Path) -> None:
+    unfitted = advisor("options", "stencil")
+    assert unfitted.code == 3
+    assert "advisor fit stencil" in unfitted.err
+    assert advisor("options", "amg").code == 3

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from pathlib import Path
 from advisor.core.observation import Quality
 from advisor.errors import MeterError, SchedulerError
 from advisor.meters.base import Load, Meter
+
+GRACE_S = 3.0
+"""How long a process may take to end when asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +99,18 @@ def measure(
             raise SchedulerError(f"cannot run {argv[0]}: {error.strerror}") from error
         finally:
             os.sched_setaffinity(0, allowed)
-        timed_out = False
+        own_group = output is not None
+        limit = _Limit(child, limit_s, own_group)
         try:
             if note is not None:
                 note.write_text(json.dumps({"pid": child.pid, "start": start_ticks(child.pid)}))
-            code = child.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            timed_out = True
-            code = _kill(child)
+            code = child.wait()  # without a timeout: that would poll, and be late by up to 50 ms
         except BaseException:
-            _kill(child)
+            _kill(child, own_group)
             raise
         finally:
             elapsed = time.perf_counter() - begin
+            timed_out = limit.end()
             if note is not None:
                 note.unlink(missing_ok=True)
     if meter is None:
@@ -130,15 +133,52 @@ def start_ticks(pid: int) -> str:
     return stat.rpartition(")")[2].split()[19]
 
 
-def _kill(child: subprocess.Popen[bytes]) -> int:
-    """End a child and, where it has a session of its own, all it started."""
-    own_group = os.getpgid(child.pid) == child.pid
-    for number, grace in ((signal.SIGTERM, 3.0), (signal.SIGKILL, None)):
+class _Limit:
+    """Ends a child that runs longer than it may, from a thread of its own."""
+
+    def __init__(
+        self, child: subprocess.Popen[bytes], limit_s: float | None, own_group: bool
+    ) -> None:
+        self._child, self._limit_s, self._own_group = child, limit_s, own_group
+        self._ended = threading.Event()
+        self._struck = False
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        if limit_s is not None:
+            self._thread.start()
+
+    def _watch(self) -> None:
+        if not self._ended.wait(self._limit_s):
+            self._struck = True
+            _signal(self._child, signal.SIGTERM, self._own_group)
+            if not self._ended.wait(GRACE_S):
+                _signal(self._child, signal.SIGKILL, self._own_group)
+
+    def end(self) -> bool:
+        """Stand down; tell whether the limit was exceeded."""
+        self._ended.set()
+        if self._limit_s is not None:
+            self._thread.join()
+        if self._struck and self._own_group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)  # whoever ignored the first signal
+        return self._struck
+
+
+def _signal(child: subprocess.Popen[bytes], number: signal.Signals, own_group: bool) -> None:
+    """Signal a child and, where it has a session of its own, all it started."""
+    if child.returncode is None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, number) if own_group else child.send_signal(number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return child.wait(grace)
-    return child.wait()
+            os.killpg(child.pid, number) if own_group else os.kill(child.pid, number)
+
+
+def _kill(child: subprocess.Popen[bytes], own_group: bool) -> None:
+    """End a child: ask first, then do not."""
+    _signal(child, signal.SIGTERM, own_group)
+    try:
+        child.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        _signal(child, signal.SIGKILL, own_group)
+        child.wait()
 
 
 def exit_text(code: int) -> str:

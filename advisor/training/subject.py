@@ -267,8 +267,8 @@ def _baseline(request: JobRequest, node_type: NodeType, *, local: bool) -> Confi
 
 
 def named(text: str) -> str:
-    """Return a name given on the command line, cleaned. Raises UsageError if nothing is left."""
+    """Return a name given on the command line, cleaned. Raises UsageError if it names nothing."""
     name = clean_name(text)
-    if not name:
+    if not any(character.isalnum() for character in name):
         raise UsageError(f"{text!r} is not a name")
     return name

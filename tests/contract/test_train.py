@@ -1,0 +1,221 @@
+"""``advisor train`` on this machine: consent, cost, progress, kill and resume, JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.paths import share
+from advisor.store.reader import Reader
+from advisor.store.writer import Writer
+
+ROOT = share("config").parent
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job script that notes its runs; it is called kernel and works on input one."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    kernel = work / "kernel"
+    kernel.write_text('#!/bin/sh\necho "$OMP_NUM_THREADS" >> ran\nsleep 0.2\n')
+    kernel.chmod(0o755)
+    path = work / "job.sh"
+    path.write_text("#!/bin/bash\n#SBATCH --exclusive -t 5\nsrun ./kernel one\n")
+    return path
+
+
+def ran(script: Path) -> list[str]:
+    path = script.parent / "ran"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_dry_run_shows_the_plan_and_runs_nothing(advisor: Run, script: Path) -> None:
+    done = advisor("train", script, "--scheduler", "local", "--dry-run", "--json")
+    assert done.code == 0, done.err
+    plan = done.json()
+    assert plan["schema"] == "advisor/train/1"
+    assert (plan["application"], plan["workload"]) == ("kernel", "one")
+    assert plan["runs"][0]["role"] == "baseline"
+    assert plan["cost"]["basis"] == "the job's time limit"
+    assert plan["cost"]["runs"] == len(plan["runs"]) + plan["confirm"]
+    assert "no meter" in plan["energy"] or "energy" in plan["energy"]
+    text = advisor("train", script, "--scheduler", "local", "--dry-run").out
+    assert "node-hours" in text and "pays back after" in text
+    assert ran(script) == []
+
+
+def test_nothing_runs_without_consent(
+    advisor: Run, script: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with Path("/dev/null").open() as nobody:
+        monkeypatch.setattr(sys, "stdin", nobody)
+        done = advisor("train", script, "--scheduler", "local")
+    assert done.code == 3
+    assert "--yes" in done.err
+    assert ran(script) == []
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_sweep_from_script_to_model(advisor: Run, script: Path, store_path: Path) -> None:
+    done = advisor(
+        "train", script, "--scheduler", "local", "--threads", "1", "--meter", "estimate",
+        "--yes", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    result = done.json()
+    assert result["state"] in ("fitted", "confirmed")
+    assert result["energy_quality"] == "estimated"
+    assert len(ran(script)) == result["spent"]["runs"]
+    assert {r["role"] for r in result["runs"]} >= {"baseline"}
+    assert all(r["meter"] == "estimate (generic)" for r in result["runs"])
+    assert (result["confirmed"] is None) == (result["recommended"] is None)
+    # progress and plan went to stderr, line by line
+    assert done.err.count("run ") >= len(ran(script))
+    assert "estimated, not measured" in done.err
+    with Reader(store_path) as reader:
+        assert len(reader.observations("kernel", "one")) == len(ran(script))
+        (model,) = reader.find_models("kernel")
+        assert model.id == result["model_id"]
+        assert model.node_type == "local" and model.scope == "own"
+    again = advisor("train", "--resume", result["id"])
+    assert again.code == 3 and "is finished" in again.err
+
+
+def test_a_command_is_trained_by_name(advisor: Run, script: Path, store_path: Path) -> None:
+    done = advisor(
+        "train", "mine", "--workload", "two", "--scheduler", "local", "--yes", "--json",
+        "--threads", "1", "--meter", "none", "--", "./kernel", "--yes", "x y",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert (done.json()["application"], done.json()["workload"]) == ("mine", "two")
+    assert done.json()["recommended"] is None
+    assert ran(script)
+
+
+def spawn(script: Path, *argv: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "advisor", "train", *argv],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_runs(script: Path, child: subprocess.Popen[str], count: int) -> None:
+    while len(ran(script)) < count:
+        assert child.poll() is None, child.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_stopped_and_resumed(
+    advisor: Run, script: Path, store_path: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    child = spawn(script, str(script), "--scheduler", "local", "--threads", "1", "--yes",
+                  "--repeat-baseline", "3", "--meter", "none")  # fmt: skip
+    wait_for_runs(script, child, 3)
+    child.send_signal(number)
+    _, err = child.communicate(timeout=30)
+    (folder,) = (tmp_path / "state" / "advisor" / "sweeps").iterdir()
+    if number == signal.SIGINT:
+        assert child.returncode == 130, err
+        assert f"advisor train --resume {folder.name}" in err
+        assert "Traceback" not in err
+    planned = json.loads((folder / "sweep.json").read_text())["stages"]["design"]["runs"]
+    done = advisor("train", "--resume")
+    assert done.code == 0, done.err
+    assert "were made before" in done.out
+    assert len(ran(script)) - len(planned) in (0, 1)  # at most the run that was cut off
+    with Reader(store_path) as reader:
+        assert len(reader.observations("kernel", "one")) == len(planned)
+        (request,) = reader.training_requests()
+        assert request.id == folder.name and request.state == "fitted"
+        assert {r.state for r in reader.training_runs(request.id)} == {"done"}
+
+
+def test_the_policys_budget_refuses_before_anything_runs(
+    advisor: Run, script: Path, store_path: Path
+) -> None:
+    with Writer(store_path) as writer:
+        compiled = {"base": {"training": {"budget_node_hours": 0.01}}, "rules": []}
+        writer.apply_config("policy", path="p", text="x", compiled=compiled, by="root")
+    done = advisor("train", script, "--scheduler", "local", "--yes")
+    assert done.code == 3
+    assert "training.budget_node_hours of 0.01" in done.err
+    assert done.err.count("\n") == 1
+    assert ran(script) == []
+
+
+def test_a_policy_without_training_refuses(advisor: Run, script: Path, store_path: Path) -> None:
+    with Writer(store_path) as writer:
+        compiled = {
+            "base": {},
+            "rules": [{"match": {"application": ["ker*"]}, "set": {"training": {"mode": "off"}}}],
+        }
+        writer.apply_config("policy", path="p", text="x", compiled=compiled, by="root")
+    done = advisor("train", script, "--scheduler", "local", "--yes")
+    assert done.code == 3 and "training.mode is off" in done.err
+    assert ran(script) == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        ([], 2, "nothing to train"),
+        (["./none.sh"], 1, "there is no script ./none.sh"),
+        (["app"], 2, "how is it run?"),
+        (["job.sh", "--threads", "x"], 2, "--threads"),
+        (["job.sh", "--threads", "4096"], 1, "local has"),
+        (["job.sh", "--freqs", "fast"], 2, "--freqs"),
+        (["job.sh", "--samples", "0"], 2, "--samples"),
+        (["job.sh", "--estimate", "soon"], 2, "--estimate"),
+        (["job.sh", "--limit", "0"], 2, "--limit"),
+        (["job.sh", "--sbatch", "'"], 2, "--sbatch"),
+        (["job.sh", "--node-type", "knl"], 1, "not in the inventory"),
+        (["job.sh", "--meter", "rapl2"], 1, "no meter"),
+        (["job.sh", "--application", "\x01 "], 2, "not a name"),
+        (["--resume", "no-such"], 3, "there is no sweep no-such"),
+        (["--resume"], 3, "no unfinished sweep"),
+        (["job.sh", "--scheduler", "lsf"], 1, "no scheduler"),
+    ],
+)
+def test_mistakes_are_one_line(
+    advisor: Run, script: Path, argv: list[str], code: int, message: str
+) -> None:
+    wish = [] if "--scheduler" in argv or "--resume" in argv else ["--scheduler", "local"]
+    done = advisor("train", *argv, *wish)
+    assert (done.code, done.out) == (code, "")
+    assert message in done.err
+    assert done.err.count("\n") == 1 and done.err.startswith("advisor: ")
+
+
+def test_a_job_that_fails_as_written_is_one_line(advisor: Run, script: Path) -> None:
+    script.write_text("#!/bin/bash\n./kernel one\nexit 4\n")
+    done = advisor("train", script, "--scheduler", "local", "--yes", "--meter", "none")
+    assert done.code == 1
+    assert "does not run: exit code 4" in done.err
+    assert len(ran(script)) == 3
+    assert "Traceback" not in done.err
+
+
+def test_a_script_of_the_users_is_never_evaluated(advisor: Run, script: Path) -> None:
+    odd = script.with_name("odd $(touch pwned) 'name;x.sh")
+    odd.write_text(script.read_text())
+    done = advisor(
+        "train", odd, "--scheduler", "local", "--yes", "--meter", "none", "--threads", "1",
+        "--workload", "a$(touch pwned)b",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert not (script.parent / "pwned").exists()

@@ -29,7 +29,8 @@ _NAMED = 5
 class FitResult:
     """A fitted model's options and what is known about the fit.
 
-    ``stats`` is plain JSON: per response n_train, r2 (None: undefined), loo_rmse_pct, sigma_pct,
+    ``stats`` is plain JSON: per response n_train, r2 (None: undefined), loo_rmse_pct (error of
+    runs predicted without themselves; above 20 configurations without their tenth), sigma_pct,
     repeats; counts of options, confirmed, zone and front; the error limit. ``predicted`` holds the
     options as the model alone sees them, for judging it: nothing measured has replaced a
     prediction there.
@@ -64,8 +65,10 @@ def fit_options(
     Raises InputError when fewer than four configurations were measured, or for a bad model name
     or option. Source: equations 4.9 to 4.13, algorithms 5.1 to 5.4 (Endrei 2019).
     """
+    notes: list[str] = []
+    observations = _capped(observations, space, notes)
     runs = gather(observations, measurement_error=measurement_error)
-    notes = list(runs.notes)
+    notes += runs.notes
     wanted = _wanted(observations, space, notes)
     bounds = _bounds([*wanted, *runs.time.log_mean])
     make = partial(create, model, bounds=bounds, **dict(model_options or {}))
@@ -102,6 +105,23 @@ def fit_options(
         notes,
         place(predicted, error),
     )
+
+
+def _capped(
+    observations: Sequence[Observation], space: SearchSpace | None, notes: list[str]
+) -> Sequence[Observation]:
+    """Where caps can be set, runs without one (0) ran at the highest."""
+    caps = {o.configuration.freq_khz for o in observations}
+    highest = max(caps | set(space.freqs_khz if space else ()))
+    if 0 not in caps or not highest:
+        return observations
+    notes.append(f"runs without a frequency cap count as runs at {format_freq(highest)}")
+    return [
+        replace(
+            o, configuration=replace(o.configuration, freq_khz=o.configuration.freq_khz or highest)
+        )
+        for o in observations
+    ]
 
 
 def _wanted(

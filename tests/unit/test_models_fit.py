@@ -326,6 +326,19 @@ def test_ranks_the_model_cannot_tell_apart_are_said() -> None:
         )
 
 
+def test_runs_without_a_cap_are_runs_at_the_highest_one() -> None:
+    highest = SPACE.freqs_khz[-1]
+    free = [
+        replace(r, configuration=replace(r.configuration, freq_khz=0))
+        if r.configuration.freq_khz == highest
+        else r
+        for r in RUNS
+    ]
+    fitted = fit_options(free, space=SPACE)
+    assert fitted.options == fit_options(RUNS, space=SPACE).options
+    assert "runs without a frequency cap count as runs at 2.2 GHz" in fitted.notes
+
+
 def test_several_nodes_are_an_axis() -> None:
     space = replace(SPACE, nodes=(1, 2, 4, 8))
     fitted = fit_options([run(c) for c in uniform(space, 48)], space=space)

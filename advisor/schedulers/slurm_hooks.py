@@ -229,9 +229,10 @@ def _keep(path: Path, site: Path) -> None:
 
 def _restore_step(site: Path, path: Path) -> Callable[[], None]:
     def step() -> None:
+        after = _next_time(path)
         site.replace(path)
         with contextlib.suppress(OSError):
-            _make_newer(path)
+            os.utime(path, (after, after))
 
     return step
 
@@ -239,17 +240,21 @@ def _restore_step(site: Path, path: Path) -> Callable[[], None]:
 def _write_step(path: Path, data: bytes) -> Callable[[], None]:
     def step() -> None:
         partial = path.with_name(f".{path.name}.new")
+        after = _next_time(path)
         _write(partial, data)
-        _make_newer(partial)
+        os.utime(partial, (after, after))
         partial.replace(path)
 
     return step
 
 
-def _make_newer(path: Path) -> None:
-    """Date a hook a second ahead: slurmctld reads it again only when newer than its last look."""
-    later = int(time.time()) + 1
-    os.utime(path, (later, later))
+def _next_time(path: Path) -> int:
+    """Return a date for what replaces a hook: slurmctld reads it again only when it is newer."""
+    try:
+        last = int(path.stat().st_mtime)
+    except OSError:
+        last = 0
+    return max(int(time.time()), last) + 1
 
 
 def _write(path: Path, data: bytes) -> None:

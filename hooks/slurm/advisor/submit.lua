@@ -160,7 +160,7 @@ end
 local function enforced(job, stamp)
   local environment = job.environment
   local export = environment.SLURM_EXPORT_ENV
-  if job.het_job_offset or not text(job.script) then return false end
+  if number(job.het_job_offset) or not text(job.script) then return false end
   if OFF[(environment.ADVISOR or ""):lower()] then return false end
   if not stamp and export and not export:upper():find("^ALL") then return false end
   local marker = io.open(config.socket .. ".enforce", "rb")
@@ -177,7 +177,8 @@ end
 
 function M.job_submit(job)
   local environment = job.environment
-  if not environment then return end -- srun, salloc, the later parts of a heterogeneous job
+  if not environment then return end -- srun and salloc
+  if tonumber(number(job.het_job_offset) or 0) > 0 then return end -- its leader has the stamp
   local stamp = environment.ADVISOR_STAMP or environment.SLURM_ADVISOR_STAMP
   if stamp ~= nil and not answer.is_stamp(stamp) then
     slurm.log_info("%s", ("advisor: uid %.0f: ADVISOR_STAMP is not a stamp: left out"):format(job.user_id))

@@ -199,6 +199,7 @@ class Handlers:
             "store": str(self.source.path),
             "store_error": self.source.error,
             "models": len(snapshot.models),
+            "newest_model": max(snapshot.models, default=0),
             "node_types": sorted(snapshot.inventory.node_types),
             "policy_version": snapshot.policy.version,
             "decisions": self._decided,

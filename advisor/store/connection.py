@@ -12,6 +12,7 @@ Three ways to open, told apart by the file itself:
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,11 +32,35 @@ _HEADER = b"SQLite format 3\0"
 _WAL_FORMAT = 2
 
 
+_kept: dict[tuple[int, int], int] = {}
+"""Descriptors of live stores by device and inode, never closed; see :func:`_header`."""
+
+
+def _header(path: Path) -> bytes:
+    """Return the first 100 bytes of a file without harm to connections that are open on it.
+
+    POSIX drops every lock a process holds on a file as soon as it closes any descriptor of it.
+    SQLite would lose its locks, and another process, taking itself for the last one, would delete
+    the WAL under it. So the descriptor of anything that may be a live store stays open.
+    """
+    status = path.stat()
+    key = status.st_dev, status.st_ino
+    descriptor = _kept.get(key)
+    if descriptor is None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    header = os.pread(descriptor, 100, 0)
+    if not header or header[18:19] == bytes([_WAL_FORMAT]):
+        _kept[key] = descriptor
+    else:
+        os.close(descriptor)
+        _kept.pop(key, None)
+    return header
+
+
 def is_wal(path: Path) -> bool:
     """Tell whether the store file is a live (WAL) one. Raises StoreError when it is no store."""
     try:
-        with path.open("rb") as file:
-            header = file.read(100)
+        header = _header(path)
     except FileNotFoundError:
         raise StoreError(
             f"{path}: there is no store",

@@ -1,0 +1,146 @@
+"""A posed site that runs the advisor: inventory, policy, daemon and hooks on the testbed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from testbed import NODE_TYPES, Testbed
+
+from advisor.service.protocol import call
+from advisor.store.reader import Reader
+
+POLICY = """\
+version: 1
+mode: apply
+goal: min_energy
+max_slowdown: 5%
+min_saving: 3%
+confidence: 90%
+holdout: 0%
+"""
+
+
+class AdvisedSite:
+    """The advisor on a testbed, in a folder of its own; commands run as root, the admin."""
+
+    def __init__(self, testbed: Testbed, policy: str = POLICY) -> None:
+        self.testbed = testbed
+        self.folder = Path(tempfile.mkdtemp(prefix="advised-", dir="/tmp"))
+        self.folder.chmod(0o755)
+        self.store = self.folder / "advisor.db"
+        self.socket = self.folder / "s"
+        self.config = self.folder / "config"
+        self.config.mkdir()
+        self.policy = policy
+        self.daemon: subprocess.Popen[bytes] | None = None
+
+    def environment(self) -> dict[str, str]:
+        """The environment of an admin on this site."""
+        return {
+            **self.testbed.env(),
+            "ADVISOR_DB": str(self.store),
+            "ADVISOR_CONFIG_DIR": str(self.config),
+            "ADVISOR_SOCKET": str(self.socket),
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "XDG_CONFIG_HOME": str(self.folder / "xdg"),
+        }
+
+    def set_up(self) -> None:
+        """Do what docs/admin.md says: inventory, site file, policy, daemon, hooks."""
+        self.advisor("site", "discover")
+        (self.config / "site.yaml").write_text(site_file())
+        self.advisor("site", "apply")
+        (self.config / "policy.yaml").write_text(self.policy)
+        self.advisor("policy", "apply")
+        self.start_daemon()
+        self.install_hooks()
+
+    def start_daemon(self) -> None:
+        """Start `advisor serve` and wait until it answers."""
+        with (self.folder / "serve.log").open("ab") as log:
+            self.daemon = subprocess.Popen(
+                [sys.executable, "-m", "advisor", "serve", "--refresh", "0.1"],
+                env=self.environment(),
+                stderr=log,
+            )
+        end = time.monotonic() + 20
+        while not self.socket.exists():
+            if time.monotonic() > end or self.daemon.poll() is not None:
+                raise RuntimeError((self.folder / "serve.log").read_text())
+            time.sleep(0.05)
+
+    def install_hooks(self) -> None:
+        """Install both hooks where the testbed's Slurm looks for them."""
+        where = ["--scheduler", "slurm", "--dir", str(self.testbed.conf_dir)]
+        self.advisor("hook", "install", *where, "--socket", str(self.socket))
+
+    def tear_down(self) -> None:
+        """Remove the hooks, stop the daemon, delete the folder."""
+        where = ["--scheduler", "slurm", "--dir", str(self.testbed.conf_dir)]
+        self.advisor("hook", "remove", *where, check=False)
+        if self.daemon is not None:
+            self.daemon.terminate()
+            self.daemon.wait(10)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def advisor(
+        self,
+        *arguments: object,
+        check: bool = True,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one advisor command; a failure shows what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "advisor", *map(str, arguments)],
+            env={**self.environment(), **(env or {})},
+            cwd=cwd or self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if check and done.returncode:
+            command = " ".join(map(str, arguments))
+            raise AssertionError(
+                f"advisor {command}: {done.returncode}\n{done.stdout}{done.stderr}"
+            )
+        return done
+
+    def settle(self) -> None:
+        """Wait until the daemon has taken over what was last written into the store."""
+        with Reader(self.store) as reader:
+            wanted = max(reader.model_stamps(), default=0)
+        end = time.monotonic() + 20
+        while call(self.socket, {"op": "status"})["newest_model"] != wanted:
+            if time.monotonic() > end:
+                raise AssertionError((self.folder / "serve.log").read_text())
+            time.sleep(0.05)
+
+    def json(self, *arguments: object) -> dict[str, Any]:
+        """Run one advisor command with --json and return what it says."""
+        data: dict[str, Any] = json.loads(self.advisor(*arguments, "--json").stdout)
+        return data
+
+    def script(self, name: str, body: str, *directives: str) -> Path:
+        """Write a job script."""
+        path = self.folder / name
+        lines = ["#!/bin/bash", *(f"#SBATCH {d}" for d in directives), "", body, ""]
+        path.write_text("\n".join(lines))
+        return path
+
+
+def site_file() -> str:
+    """The hand-written site file: what Slurm does not tell, here the frequency steps."""
+    lines = ["version: 1", "node_types:"]
+    for posed in NODE_TYPES.values():
+        steps = ", ".join(str(f) for f in posed.frequencies_khz)
+        lines += [f"  {posed.feature}:", f"    freq_khz: [{steps}]"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,148 @@
+"""The whole way on a real Slurm: train, submit, run, measure, hold against the promise."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from advised import AdvisedSite
+from testbed import NODE_TYPES, Testbed, predict
+
+BDW = NODE_TYPES["bdw"]
+
+
+@pytest.fixture(scope="module")
+def site(testbed: Testbed) -> Iterator[AdvisedSite]:
+    advised = AdvisedSite(testbed)
+    try:
+        advised.set_up()
+        yield advised
+    finally:
+        advised.tear_down()
+        testbed.reset()
+
+
+def khz(text: str) -> int:
+    """What sacct prints for a frequency: 1.90G."""
+    match = re.fullmatch(r"([\d.]+)([KMG])", text)
+    assert match, text
+    return round(float(match[1]) * {"K": 1, "M": 1e3, "G": 1e6}[match[2]])
+
+
+def test_an_unknown_application_is_trained_and_then_advised(site: AdvisedSite) -> None:
+    testbed = site.testbed
+    script = site.script(
+        "stencil.sh",
+        "srun simapp --kernel stencil --scale 1.5",
+        "-N 1",
+        "--exclusive",
+        "-p broadwell",
+        "-t 10",
+    )
+    first = testbed.sbatch(str(script))
+    assert first.job_id
+    assert "advisor train" in first.stderr
+
+    trained = site.json("train", script, "--scheduler", "slurm", "--yes")
+    assert trained["state"] == "confirmed", trained
+
+    site.settle()
+    asked = site.json("explain", script)
+    chosen = asked["chosen"]
+    assert asked["rewrite"], asked["explanation"]
+    job = testbed.sbatch(str(script))
+    assert job.job_id
+    assert "ADVISOR=off" in job.stderr
+    assert len(job.stderr.strip().splitlines()) == 1
+    testbed.wait(job.job_id)
+
+    # What ran is what was chosen: cores and frequency cap of the step, as Slurm accounts them.
+    step = next(r for r in testbed.sacct(job.job_id) if r["JobID"].endswith(".0"))
+    assert step["State"] == "COMPLETED"
+    assert int(step["NCPUS"]) == chosen["threads_per_node"]
+    cap = chosen["freq_khz"]
+    assert cap == BDW.max_khz or khz(step["ReqCPUFreqMax"]) == cap
+    # By the law that stands in for the silicon, it saves, within the policy's slowdown.
+    threads = chosen["threads_per_node"]
+    t0, w0 = predict("stencil", "bdw", 1, BDW.cores, BDW.max_khz, 1.5)
+    t1, w1 = predict("stencil", "bdw", 1, threads, cap, 1.5)
+    assert t1 <= t0 * 1.07
+    assert t1 * w1 < t0 * w0 * 0.97
+
+    site.advisor("collect")
+    told = site.json("why", job.job_id)
+    assert told["decision"]["chosen"] == chosen
+    assert told["outcome"]["state"] == "COMPLETED"
+    assert told["outcome"]["energy_j"] > 0
+    assert told["outcome"]["verdict"] in ("as-promised", "better")
+    text = site.advisor("why", job.job_id).stdout
+    assert "promised" in text and "measured" in text
+    left_alone = site.json("why", first.job_id)
+    assert left_alone["outcome"]["verdict"] == "left-alone"
+
+
+def test_a_compute_bound_application_is_left_as_it_is(site: AdvisedSite) -> None:
+    grid = site.folder / "nbody.csv"
+    write_grid(grid, "nbody")
+    site.advisor(
+        "import", grid, "--application", "simapp", "--workload", "--kernel nbody",
+        "--node-type", BDW.feature,
+    )  # fmt: skip
+    site.advisor("fit", "simapp", "--workload", "--kernel nbody")
+    site.settle()
+    script = site.script(
+        "nbody.sh", "srun simapp --kernel nbody", "-N 1", "--exclusive", "-p broadwell"
+    )
+    job = site.testbed.sbatch(str(script))
+    assert job.stderr.strip() == ""
+    site.testbed.wait(job.job_id)
+    told = site.json("why", job.job_id)
+    assert told["decision"]["rewrite"] == {}
+    assert {"saving-too-small", "no-candidates"} & set(told["decision"]["reasons"])
+
+
+def test_an_imported_grid_advises_at_once_and_off_means_off(site: AdvisedSite) -> None:
+    grid = site.folder / "solver.csv"
+    write_grid(grid, "solver", node_type="skl")
+    site.advisor(
+        "import", grid, "--application", "solver", "--node-type", NODE_TYPES["skl"].feature
+    )
+    site.advisor("fit", "solver")
+    site.settle()
+    script = site.script(
+        "solver.sh", "srun simapp --kernel solver", "-N 1", "--exclusive", "-p skylake",
+    )  # fmt: skip
+    named = {"ADVISOR_APPLICATION": "solver", "ADVISOR_WORKLOAD": "default"}
+    site.advisor("explain", script, env=named)
+    advised = site.testbed.sbatch(str(script), env=named)
+    assert "expected" in advised.stderr
+    refused = site.testbed.sbatch(str(script), env={**named, "ADVISOR": "off"})
+    assert refused.stderr.strip() == ""
+    for job in (advised, refused):
+        site.testbed.wait(job.job_id)
+    rows = {
+        job.job_id: next(r for r in site.testbed.sacct(job.job_id) if r["JobID"].endswith(".0"))
+        for job in (advised, refused)
+    }
+    assert rows[refused.job_id]["ReqCPUFreqMax"] in ("Unknown", "0", "")
+    energy = {name: float(row["ConsumedEnergyRaw"]) for name, row in rows.items()}
+    assert energy[advised.job_id] < energy[refused.job_id]
+
+
+def write_grid(path: Path, kernel: str, node_type: str = "bdw") -> None:
+    """Write the law's own numbers as a fully measured grid."""
+    posed = NODE_TYPES[node_type]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            ["nodes", "ranks_per_node", "threads_per_node", "freq_khz", "time_s", "energy_j"]
+        )
+        for threads in range(4, posed.cores + 1, 4):
+            for freq in posed.frequencies_khz:
+                time_s, watts = predict(kernel, node_type, 1, threads, freq, 1.0)
+                assert math.isfinite(time_s)
+                writer.writerow([1, 1, threads, freq, f"{time_s:.4f}", f"{time_s * watts:.2f}"])

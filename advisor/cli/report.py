@@ -72,7 +72,7 @@ def _print(r: Report, remarks: list[str]) -> None:
 
 
 def _print_share(label: str, count: int, total: int) -> None:
-    print(f"  {label:<11}{bar(count / total):<{_BAR}} {count:>6}  {count / total:.0%}")
+    print(f"  {label:<12}{bar(count / total):<{_BAR}} {count:>6}  {count / total:.0%}")
 
 
 def _reason(code: str) -> str:

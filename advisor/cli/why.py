@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from advisor import paths
 from advisor.cli.output import print_json, print_table
-from advisor.core.units import format_duration, format_energy, format_freq
+from advisor.core.units import format_energy, format_freq
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -158,13 +158,13 @@ def _print_comparison(answer: Answer) -> None:
         print_table(["", "promised", "interval", "measured", ""], rows)
     else:
         energy = format_energy(o.energy_j) if o.energy_j else _no_energy(o)
-        time = _duration(o.time_s) if o.time_s is not None else "-"
+        time = _duration_like(o.time_s)(o.time_s) if o.time_s is not None else "-"
         print(f"measured     time {time}, energy {energy}")
     requested, observed = o.freq_requested_khz, o.freq_observed_khz
     if requested or observed:
         seen = f"{observed / 1e6:.2f} GHz" if observed else "not known"
         cap = f"at most {format_freq(requested)}" if requested else "no cap"
-        print(f"frequency    {cap} requested, {seen} observed")
+        print(f"\nfrequency    {cap} requested, {seen} observed")
     if o.decision_id:
         notes = "; ".join(str(n) for n in o.record.get("notes") or ())
         print(f"came out     {_VERDICTS.get(o.verdict, o.verdict)}{f' ({notes})' if notes else ''}")
@@ -176,18 +176,21 @@ def _no_energy(o: Outcome) -> str:
 
 
 def _row(name: str, c: Compared) -> list[str]:
-    form = _duration if name == "time" else format_energy
+    if name == "time":
+        form = _duration_like(c.promised.value)
+    else:
+        form = format_energy
     interval = f"{form(c.promised.lo)} to {form(c.promised.hi)}"
     measured = form(c.measured) if c.measured is not None else "-"
     return [name, form(c.promised.value), interval, measured, c.words]
 
 
-def _duration(seconds: float) -> str:
-    """Return a time with three digits, so that a promise and its ends can be told apart."""
-    for limit, unit, scale in ((120.0, "s", 1.0), (7200.0, "min", 60.0)):
-        if seconds < limit:
-            return format_duration(seconds) if seconds < 10 else f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 3600:.3g} h"
+def _duration_like(seconds: float) -> Callable[[float], str]:
+    """Return how to print times near one: three digits, all in the same unit."""
+    unit, scale = ("s", 1.0) if seconds < 120 else ("min", 60.0)
+    if seconds >= 7200:
+        unit, scale = "h", 3600.0
+    return lambda value: f"{value / scale:.3g} {unit}"
 
 
 def _explanation(record: Mapping[str, Any]) -> list[str]:

@@ -19,6 +19,7 @@ from advisor.loop.match import Match, base_id, changed, find
 from advisor.loop.outcomes import make_outcome, policy_of
 from advisor.loop.ran import Ran, differs, ran
 from advisor.loop.suspend import Complaint, Suspension, review
+from advisor.loop.verdict import MEASUREMENT_ERROR
 from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store.records import Outcome
 from advisor.store.writer import Writer
@@ -180,11 +181,16 @@ def _same(old: Outcome, new: Outcome) -> bool:
 
 
 class _Runs:
-    """Turns jobs into measured runs, each job once."""
+    """Turns jobs into measured runs, each job once.
+
+    Only jobs that had whole nodes for themselves and ran what was decided, and long enough for
+    the accounting's whole seconds to be as good as a measurement.
+    """
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._taken: set[tuple[str, str]] | None = None
+        self._teaching: dict[tuple[str, str], bool] = {}
 
     def take(self, job: JobRecord, match: Match, inventory: Inventory, policies: PolicySet) -> int:
         """Store a job's run if it is one to learn from; return how many were stored."""
@@ -201,6 +207,22 @@ class _Runs:
         self._taken.add(key)
         return 1
 
+    def _teaches(self, application: str, workload: str) -> bool:
+        """Tell whether a workload's model can learn from a job.
+
+        There must be a model, and no figures of merit: where runs differ in length only those
+        can be compared, and the accounting has none.
+        """
+        key = (application, workload)
+        if key not in self._teaching:
+            rows = self._writer.rows(
+                "SELECT max(o.fom) FROM observations AS o JOIN workloads AS w"
+                " ON w.id = o.workload_id WHERE w.application = ? AND w.name = ?",
+                key,
+            )
+            self._teaching[key] = rows[0][0] is None and bool(self._writer.find_models(*key))
+        return self._teaching[key]
+
     def _known(self) -> set[tuple[str, str]]:
         rows = self._writer.rows("SELECT job_id, extra FROM observations WHERE source = 'job'")
         return {(r["job_id"], str(_object(r["extra"]).get("submitted_at", ""))) for r in rows}
@@ -215,7 +237,9 @@ class _Runs:
             return None
         if seen.whole_nodes is not True or seen.step_failed or not seen.time_s:
             return None
-        if not self._writer.find_models(str(record["application"]), str(record["workload"])):
+        if seen.resolution_s > MEASUREMENT_ERROR * seen.time_s:
+            return None
+        if not self._teaches(str(record["application"]), str(record["workload"])):
             return None
         trust = policy_of(record, job, policies).training.trust
         return Observation(

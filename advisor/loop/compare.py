@@ -95,6 +95,8 @@ def pooled(groups: Iterable[Group]) -> Change | None:
     both = [g for g in every if g.left]
     if not both:
         return against_prediction(Group(tuple(x for g in every for x in g.advised)))
+    if len(both) == 1:
+        return welch(both[0])
     weights = [len(g.advised) * len(g.left) / (len(g.advised) + len(g.left)) for g in both]
     differences = [fmean(g.advised) - fmean(g.left) for g in both]
     mean = sum(w * d for w, d in zip(weights, differences, strict=True)) / sum(weights)

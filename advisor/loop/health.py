@@ -96,7 +96,7 @@ def check_inventory(inventory: Inventory) -> Iterator[Check]:
         )  # fmt: skip
         return
     nodes = sum(len(t.nodes) for t in types)
-    yield Check("inventory", "ok", f"{len(types)} node types, {nodes} nodes")
+    yield Check("inventory", "ok", f"{len(types)} node type{'s' * (len(types) > 1)}, {nodes} nodes")
     without = sorted(t.name for t in types if not t.freq_khz)
     if without:
         yield Check(
@@ -126,7 +126,7 @@ def check_models(reader: Reader) -> Iterator[Check]:
         return
     quality = Counter(row["energy_quality"] for row in rows)
     parts = [f"{count} with {name} energy" for name, count in sorted(quality.items())]
-    yield Check("models", "ok", f"{len(rows)} models ({', '.join(parts)})")
+    yield Check("models", "ok", f"{len(rows)} model{'s' * (len(rows) > 1)} ({', '.join(parts)})")
     for row in rows:
         if row["state"] == "suspended":
             yield Check(

@@ -9,6 +9,7 @@ from advisor.core.inventory import Inventory
 from advisor.core.nodelist import fold
 from advisor.core.policy import PolicySet
 from advisor.errors import AdvisorError
+from advisor.loop.clock import utc
 from advisor.loop.health import Check, check_error
 from advisor.store.reader import Reader
 from advisor.store.records import ConfigKind
@@ -37,7 +38,7 @@ def _check_file(reader: Reader, path: Path, kind: ConfigKind) -> Iterator[Check]
             f"advisor {kind} apply" + ("" if exists else f" (there is no {path} yet)"),
         )  # fmt: skip
     else:
-        when = f"applied by {applied.applied_by} at {applied.applied_at}"
+        when = f"applied by {applied.applied_by} at {utc(applied.applied_at)}"
         yield Check(kind, "ok", f"version {applied.version}, {when}")
     if exists:
         yield from _compare(path, kind, "" if applied is None else applied.text)

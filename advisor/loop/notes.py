@@ -7,10 +7,11 @@ from pathlib import Path
 
 from advisor.loop.backlog import backlog
 from advisor.loop.clock import form
+from advisor.loop.ran import NO_STEP, NOT_METERED, SHARED
 from advisor.loop.report import Report
 from advisor.store.reader import Reader
 
-_SHARE = 0.10
+_SHARE, _SOME = 0.10, 0.05
 """A reason that explains less than this share of the jobs is not worth a note."""
 
 
@@ -95,13 +96,24 @@ def notes(report: Report, reader: Reader) -> list[str]:
 
 
 def _energy(report: Report) -> list[str]:
+    """Return what to do about completed jobs without energy, by partition and cause."""
     found = []
-    for partition, count in report.without_energy.most_common(3):
-        found.append(
-            f"no energy for {count} completed jobs in partition {partition}: jobs need whole nodes "
-            "and srun, and slurm.conf needs AcctGatherEnergyType= set to a meter these nodes have "
-            "(advisor doctor says more)"
-        )
+    for (partition, why), count in report.without_energy.most_common(4):
+        if count < _SOME * report.jobs:
+            continue
+        jobs = f"no energy for {count} completed jobs in partition {partition}"
+        if why == NO_STEP:
+            found.append(f"{jobs}: start the program with srun, Slurm meters steps only")
+        elif why == SHARED:
+            found.append(
+                f"{jobs}: they shared nodes; submit with --exclusive, or set "
+                f"OverSubscribe=EXCLUSIVE at PartitionName={partition} in slurm.conf"
+            )
+        elif why == NOT_METERED:
+            found.append(
+                f"{jobs}: set AcctGatherEnergyType= in slurm.conf to a meter these nodes have "
+                "(advisor doctor shows what is set)"
+            )
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from advisor.core.inventory import Inventory
 from advisor.core.policy import Policy, PolicySet
+from advisor.loop.checked import model_promises
 from advisor.loop.clock import form, now, utc
 from advisor.loop.match import Match, changed
 from advisor.loop.ran import Ran, differs, ran
@@ -109,7 +110,9 @@ def _judged(
     facts["max_slowdown"] = policy.max_slowdown
     if reader is not None:
         model = judged_model(record, job, reader)
-        facts["judged_model"] = model.id if model else None
+        if model is not None:
+            facts["judged_model"] = model.id
+            facts["checked"] = match.trust == "verified" or model_promises(record, model)
     judgement = judge(
         job.state,
         seen,

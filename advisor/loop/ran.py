@@ -12,6 +12,10 @@ from advisor.core.nodelist import expand
 from advisor.core.units import format_freq
 from advisor.schedulers.base import JobRecord, StepRecord
 
+NO_STEP = "no step was started with srun"
+NOT_METERED = "the nodes' energy is not known"
+SHARED = "other jobs may have run on its nodes"
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -51,11 +55,11 @@ def ran(job: JobRecord, inventory: Inventory) -> Ran:
     if energy_j is not None and not (math.isfinite(energy_j) and energy_j > 0):
         energy_j = None
     if energy_j is None:
-        note = "no step was started with srun" if not numbered else "the nodes' energy is not known"
+        note = SHARED if whole is False else NOT_METERED if numbered else NO_STEP
     elif overlap:
         energy_j, note = None, "steps overlapped, so their energies count twice"
     elif whole is False:
-        energy_j, note = None, "other jobs may have run on its nodes"
+        energy_j, note = None, SHARED
     main = max(numbered, key=lambda s: s.elapsed_s or 0.0, default=None)
     ranks = threads = 0
     if main is not None and main.nodes:

@@ -61,8 +61,12 @@ class Calibration:
 
 @dataclass(slots=True)
 class Report:
-    """The totals. ``left_alone`` counts the deciding reason codes of jobs that stayed as they
-    were; ``promised_kwh`` is what the rewritten and completed jobs should have saved."""
+    """The totals.
+
+    ``left_alone`` counts the deciding reason codes of jobs that stayed as they were;
+    ``without_energy`` counts completed jobs by partition and cause; ``promised_kwh`` is what the
+    rewritten and completed jobs should have saved.
+    """
 
     since: str
     application: str
@@ -77,7 +81,7 @@ class Report:
     unknown_why: Counter[str] = field(default_factory=Counter)
     node_hours: float = 0.0
     energy_kwh: float = 0.0
-    without_energy: Counter[str] = field(default_factory=Counter)
+    without_energy: Counter[tuple[str, str]] = field(default_factory=Counter)
     promised_kwh: float = 0.0
     promised_energy: float | None = None
     promised_time: float | None = None
@@ -143,7 +147,8 @@ def _count(result: Report, o: Outcome) -> None:
     result.node_hours += elapsed * o.nodes / 3600
     result.energy_kwh += (o.energy_j or 0.0) / J_PER_KWH
     if o.state == "COMPLETED" and o.energy_j is None:
-        result.without_energy[str(record.get("partition") or "?")] += 1
+        why = str((record.get("ran") or {}).get("energy_note") or "")
+        result.without_energy[str(record.get("partition") or "?"), why] += 1
     if record.get("changed"):
         result.advised += 1
         result.verdicts[o.verdict] += 1

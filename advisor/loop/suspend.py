@@ -6,19 +6,21 @@ one was slower than promised by far: beyond the interval's upper end by more tha
 worse. Only jobs count that ran what was decided, as decided, and whose promise can be trusted:
 
 - a user's own model is suspended when its owner complains;
-- a shared model (scope ``account`` or ``all``) only counts decisions that this site's own daemon
-  made for that very user, and is suspended when two users complain, or when one does and no
-  other user is content.
+- a shared model (scope ``account`` or ``all``) is suspended when two users complain, or when one
+  does over decisions that this site's own daemon made for that very user and no other user is
+  content. Decisions known by stamp alone (made on login nodes) count only for the first, and
+  only where their promise is the stored model's own.
 
-So nobody suspends by wrong work a model that serves somebody else well. What is left: a user can
-suspend a shared model that nobody else has used since it was fitted, and two users together can
-suspend any; the jobs then run as their users wrote them, until ``advisor fit``.
+So nobody suspends by wrong work a model that serves somebody else well, and nobody at all by a
+forged stamp. What is left: a user can suspend a shared model that nobody else has used since it
+was fitted, and two users together can suspend any; the jobs then run as their users wrote them,
+until ``advisor fit``.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from advisor.store.reader import Reader
@@ -62,11 +64,14 @@ def review(writer: Writer, ids: Iterable[int]) -> tuple[list[Suspension], list[C
     for model in list(writer.models(ids)):
         if model.state != "fitted":
             continue
-        party = _party(model, judged_by(writer, model))
+        outcomes = judged_by(writer, model)
+        sure = _party(o for o in outcomes if counts(model, o))
+        party = _party(o for o in outcomes if counts(model, o, stamps=True))
         if not party.complaints:
             continue
         reason = _reason(party)
-        if model.scope == "own" or len(party.complaints) > 1 or not party.content:
+        own = model.scope == "own"
+        if own or len(party.complaints) > 1 or (sure.complaints and not sure.content):
             writer.set_model_state(model.id, "suspended", reason)
             suspended.append(Suspension(model, reason))
         else:
@@ -87,8 +92,8 @@ def judged_by(reader: Reader, model: StoredModel) -> list[Outcome]:
     return [outcome(row) for row in found]
 
 
-def counts(model: StoredModel, outcome: Outcome) -> bool:
-    """Tell whether a job may speak for or against a model."""
+def counts(model: StoredModel, outcome: Outcome, *, stamps: bool = False) -> bool:
+    """Tell whether a job may speak for or against a model; ``stamps``: also by its stamp alone."""
     record = outcome.record
     if outcome.verdict not in _COUNTED or record.get("mismatch"):
         return False
@@ -98,14 +103,15 @@ def counts(model: StoredModel, outcome: Outcome) -> bool:
         return outcome.user == model.owner and record.get("trust") in ("verified", "stamped")
     if model.scope == "account" and outcome.account != model.owner:
         return False
+    if record.get("trust") == "stamped":
+        return stamps and bool(record.get("checked"))
     return record.get("trust") == "verified"
 
 
-def _party(model: StoredModel, outcomes: Sequence[Outcome]) -> _Party:
+def _party(outcomes: Iterable[Outcome]) -> _Party:
     by_user: defaultdict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
-        if counts(model, outcome):
-            by_user[outcome.user].append(outcome)
+        by_user[outcome.user].append(outcome)
     complaints, content = {}, []
     for user, jobs in by_user.items():
         last = jobs[-LAST:]

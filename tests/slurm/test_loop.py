@@ -179,10 +179,8 @@ def test_promised_and_measured_come_together(site: Site) -> None:
     assert code == 0
     for part in ("as promised", "at most 1.8 GHz requested", "ADVISOR=off", "within its interval"):
         assert part in text
-    with Writer(site.store) as writer:
-        (kept,) = writer.observations(site.model.application, "stencil")
-        assert kept.observation.configuration == TO
-        assert kept.observation.source == "job" and kept.observation.job_id == str(number)
+    # a few of the accounting's whole seconds are no measurement to learn from
+    assert collected["observations"] == 0
 
 
 def test_why_needs_no_store(site: Site) -> None:

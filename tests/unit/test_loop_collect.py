@@ -14,9 +14,11 @@ import pytest
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative, Decision, Effect
 from advisor.core.inventory import NodeType
-from advisor.core.option import Option
+from advisor.core.observation import Observation
+from advisor.core.option import Option, row_of
 from advisor.core.policy import Policy
 from advisor.core.reasons import Reason, reason
+from advisor.core.select import weigh
 from advisor.core.stamp import make_stamp
 from advisor.loop.collect import Collected, collect, watermark
 from advisor.loop.match import find
@@ -307,6 +309,7 @@ def test_the_stamp_is_only_read_where_users_cannot_write(store: Writer) -> None:
         {"cpus": 14},
         {"freq": 1_200_000},
         {"freq": None},
+        {"time_s": 40.0},  # whole seconds are too coarse for it
     ],
 )
 def test_only_whole_nodes_that_ran_as_decided_become_runs(
@@ -326,6 +329,13 @@ def test_a_neighbouring_point_or_workload_is_not_what_ran(store: Writer) -> None
 
 def test_without_a_model_a_run_teaches_nothing(store: Writer) -> None:
     assert run(store, job(11, decided(store, decision(1, None)))).observations == 0
+
+
+def test_where_a_figure_of_merit_counts_jobs_cannot_teach(store: Writer) -> None:
+    m = model(store)
+    run_with_fom = Observation(BASE, 10.0, 5.0, 3.0)
+    store.add_observations("stencil", "n64", [run_with_fom])
+    assert run(store, job(11, decided(store, decision(1, m.id)))).observations == 0
 
 
 @pytest.mark.parametrize(
@@ -445,6 +455,25 @@ def test_forged_stamps_suspend_nothing_of_others(store: Writer) -> None:
     assert state(store, site) == state(store, bobs) == "fitted"
     assert all(o.observation.contributor == "eve" for o in store.observations("stencil"))
     assert all(o.observation.scope == "own" for o in store.observations("stencil"))
+
+
+def by_model(number: int, m: StoredModel, user: str) -> Decision:
+    """A decision whose promise is what the model says, as the daemon makes it."""
+    base, to = (row_of(o) for o in m.options())
+    said = weigh(("bdw", to), base, "balanced").alternative()
+    return replace(decision(number, m.id, user=user), chosen=said)
+
+
+def test_login_nodes_decisions_count_when_two_users_complain(store: Writer) -> None:
+    m = model(store)
+    first = job(1, make_stamp(by_model(1, m, "ann")), user="ann", time_s=900.0)
+    assert run(store, first).suspended == []
+    forged = job(2, make_stamp(decision(2, m.id, user="eve")), user="eve", time_s=900.0)
+    assert run(store, first, forged).suspended == []
+    second = job(3, make_stamp(by_model(3, m, "bob")), user="bob", time_s=900.0)
+    assert [s.model.id for s in run(store, second).suspended] == [m.id]
+    outcome = store.outcome("3")
+    assert outcome is not None and outcome.record["trust"] == "stamped"
 
 
 def test_one_users_wrong_work_does_not_suspend_what_serves_others(store: Writer) -> None:

@@ -1,0 +1,48 @@
+"""Hold a promise known from a stamp alone against the model it names.
+
+Daemons on login nodes answer from a published copy and write nothing: their decisions arrive
+with the jobs. A forged stamp can name any model, but what it promises must then be that model's
+own promise to the last digit, or it does not count against the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import row_of
+from advisor.core.select import weigh
+from advisor.errors import StoreError
+from advisor.loop.verdict import QUANTITIES, promised
+from advisor.store.records import StoredModel
+
+
+def model_promises(record: Mapping[str, Any], model: StoredModel) -> bool:
+    """Tell whether a decision's promise is what ``model`` predicts for baseline and choice."""
+    try:
+        chosen = Configuration.from_dict(record["chosen"])
+        baseline = Configuration.from_dict(record["baseline"])
+        rows = {o.configuration: row_of(o) for o in model.options()}
+    except (KeyError, ValueError, TypeError, StoreError):
+        return False
+    if chosen not in rows or baseline not in rows or chosen == baseline:
+        return False
+    said = weigh((model.node_type, rows[chosen]), rows[baseline], "balanced").alternative()
+    own = {
+        "predicted": {
+            "time_s": said.time_s,
+            "energy_j": said.energy_j,
+            "time_pct": said.time.to_dict(),
+            "energy_pct": said.energy.to_dict(),
+        }
+    }
+    for quantity in QUANTITIES:
+        a, b = promised(record, quantity), promised(own, quantity)
+        if a is None or b is None:
+            return False
+        pairs = zip(a.to_list(), b.to_list(), strict=True)
+        if not all(math.isclose(x, y, rel_tol=1e-3) for x, y in pairs):
+            return False
+    return True

@@ -1,0 +1,159 @@
+"""``advisor doctor``: sound is told from broken, and each line says what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import NodeType
+from advisor.core.option import Option
+from advisor.service.protocol import call
+from advisor.store.publish import publish
+from advisor.store.writer import Writer
+
+Run = Callable[..., Any]
+
+BDW = NodeType("bdw", "broadwell", ("batch",), cores=28, freq_khz=(1_200_000,), nodes=("n1", "n2"))
+
+
+@pytest.fixture(autouse=True)
+def _no_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests look at one machine without a scheduler."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+
+
+def sound(path: Path) -> None:
+    with Writer(path) as writer:
+        writer.save_node_types([BDW], source="site")
+        c = Configuration("bdw", 1, 1, 28, 1_200_000)
+        writer.save_model(
+            "stencil", "n64", "bdw", scope="all", owner="", name="bspline",
+            energy_quality="measured", n_train=12, stats={},
+            options=[Option(c, 1.0, 0.9, 1.1, 1.0, 0.9, 1.1)],
+        )  # fmt: skip
+
+
+def checks(advisor: Run, name: str, state: str, *more: object) -> list[dict[str, str]]:
+    found = advisor("doctor", "--json", *more).json()["checks"]
+    return [c for c in found if c["name"] == name and c["state"] == state]
+
+
+def test_a_sound_installation(advisor: Run, store_path: Path) -> None:
+    sound(store_path)
+    result = advisor("doctor")
+    assert result.code == 0 and result.err == "", result.out
+    for part in ("WAL", "2 nodes", "1 model", "no Slurm can be asked", "0 failed"):
+        assert part in result.out, part
+    data = advisor("doctor", "--json").json()
+    assert data["schema"] == "advisor/doctor/1" and data["ok"] is True
+    assert all(c["todo"] for c in data["checks"] if c["state"] != "ok")
+
+
+def test_no_store_fails_with_what_to_do(advisor: Run) -> None:
+    result = advisor("doctor")
+    assert result.code == 1 and "FAIL  store" in result.out and "there is no store" in result.out
+
+
+@pytest.mark.parametrize("kind", ["text", "empty", "torn"])
+def test_a_damaged_store_fails(advisor: Run, store_path: Path, kind: str) -> None:
+    sound(store_path)
+    data = store_path.read_bytes()
+    with Writer(store_path) as writer:
+        writer.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    for end in ("-wal", "-shm"):
+        Path(f"{store_path}{end}").unlink(missing_ok=True)
+    data = store_path.read_bytes()
+    middle = len(data) // 2
+    torn = data[:8192] + b"\xa5" * (middle - 8192) + data[middle:]
+    store_path.write_bytes({"text": b"hello\n" * 50, "empty": b"", "torn": torn}[kind])
+    result = advisor("doctor")
+    assert result.code == 1 and "FAIL  store" in result.out and "Traceback" not in result.err
+
+
+def test_a_published_copy_is_fine(advisor: Run, store_path: Path, tmp_path: Path) -> None:
+    sound(store_path)
+    copy = tmp_path / "copy.db"
+    publish(store_path, copy)
+    result = advisor("doctor", "--db", copy)
+    assert result.code == 0 and "a published copy" in result.out
+
+
+def test_files_that_are_not_what_is_applied(advisor: Run, store_path: Path, tmp_path: Path) -> None:
+    sound(store_path)
+    folder = tmp_path / "config"
+    folder.mkdir()
+    policy = folder / "policy.yaml"
+    policy.write_text("version: 1\nmode: observe\n")
+    assert advisor("policy", "apply").code == 0
+    assert len(checks(advisor, "policy", "warn")) == 0
+    policy.write_text("version: 1\nmode: apply\n")
+    (found,) = checks(advisor, "policy", "warn")
+    assert "is not what is applied" in found["text"] and "advisor policy diff" in found["todo"]
+    policy.write_text("version: 1\nmoed: apply\n")
+    (found,) = checks(advisor, "policy", "warn")
+    assert "policy.yaml:2" in found["text"] and "moed" in found["text"]
+    (folder / "site.yaml").write_text("version: 1\n")
+    (found,) = checks(advisor, "site", "warn")
+    assert "advisor site apply" in found["todo"]
+
+
+def test_what_keeps_jobs_from_being_rewritten(advisor: Run, store_path: Path) -> None:
+    Writer(store_path).close()
+    assert "advisor site discover" in checks(advisor, "inventory", "warn")[0]["todo"]
+    assert "advisor train" in checks(advisor, "models", "warn")[0]["todo"]
+    sound(store_path)
+    with Writer(store_path) as writer:
+        writer.save_node_types([NodeType("old", cores=8, nodes=("o1",))], source="site")
+        writer.set_model_state(1, "suspended", "worse than promised: job 7 (time +40 %)")
+    texts = [c["text"] for c in checks(advisor, "inventory", "warn")]
+    assert any("no frequency steps for old" in t for t in texts)
+    assert any("no scheduler feature selects old" in t for t in texts)
+    (found,) = checks(advisor, "models", "warn")
+    assert "job 7 (time +40 %)" in found["text"] and "advisor fit stencil" in found["todo"]
+
+
+def test_what_waits_to_be_collected(advisor: Run, store_path: Path) -> None:
+    sound(store_path)
+    old = datetime.now(UTC) - timedelta(days=3)
+    with Writer(store_path) as writer:
+        writer.save_decision(
+            {"decision": "a" * 16, "created_at": old.isoformat(), "scheduler": "slurm",
+             "hook": "cli_filter", "user": "ann", "mode": "apply"}
+        )  # fmt: skip
+    (found,) = checks(advisor, "collect", "warn")
+    assert "1 decisions" in found["text"] and "advisor-collect.timer" in found["todo"]
+    spool = store_path.with_name("spool")
+    (spool / "bad").mkdir(parents=True)
+    (spool / "runs-1.json").write_text("{}")
+    (spool / "bad" / "runs-0.json").write_text("{")
+    texts = [c["text"] for c in checks(advisor, "spool", "warn")]
+    assert any("1 deliveries of users' runs wait" in t for t in texts)
+    assert any("1 deliveries made no sense" in t for t in texts)
+
+
+def test_the_daemon_is_asked(advisor: Run, store_path: Path, tmp_path: Path) -> None:
+    sound(store_path)
+    assert "no daemon answers" in checks(advisor, "daemon", "warn")[0]["text"]
+    socket = tmp_path / "advisor.sock"
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "advisor", "serve", "--db", store_path, "--socket", socket],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert daemon.stderr is not None
+        for line in daemon.stderr:
+            if socket.exists() or "event=ready" in line:
+                break
+        (found,) = checks(advisor, "daemon", "ok", "--socket", socket)
+        assert str(socket) in found["text"] and "1 models" in found["text"]
+        assert call(socket, {"v": 1, "op": "ping"})["pong"] is True
+    finally:
+        daemon.terminate()
+        daemon.wait(timeout=20)

@@ -1,0 +1,214 @@
+"""``advisor why``: from the store, from the accounting, and when nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Alternative, Decision, Effect
+from advisor.core.inventory import NodeType
+from advisor.core.policy import Policy
+from advisor.core.reasons import reason
+from advisor.core.stamp import make_stamp
+from advisor.loop.match import Match
+from advisor.loop.outcomes import make_outcome
+from advisor.schedulers.base import JobRecord, StepRecord
+from advisor.schedulers.sacct import FIELDS
+from advisor.store.writer import Writer
+
+Run = Callable[..., Any]
+
+MARK = "@@"
+SACCT = """\
+#!/bin/sh
+for word in "$@"; do
+  case $word in
+    --env-vars) exit 0 ;;
+    --delimiter=*) between=${word#*=} ;;
+  esac
+done
+awk -v between="$between" '{ gsub(/@@/, between); print }' "$(dirname "$0")/records"
+"""
+"""A program that prints the records beside it, fields separated as it is asked to."""
+AT = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=2)
+BASE = Configuration("bdw", 1, 1, 28, 2_200_000)
+TO = Configuration("bdw", 1, 1, 28, 1_800_000)
+BDW = NodeType("bdw", "bdw", ("batch",), cores=28, freq_khz=(1_800_000, 2_200_000), nodes=("n1",))
+CHOSEN = Alternative(TO, 102.0, 9_000.0, Effect(0.02, 0.0, 0.04), Effect(-0.1, -0.12, -0.08), True)
+DECISION = Decision(
+    f"{1:016x}", AT.isoformat(), "slurm", "cli_filter", "ann", "proj", Policy(mode="apply"),
+    "stencil", "n64", BASE, CHOSEN, (CHOSEN,), {"cpu-freq": "1200000-1800000"}, {},
+    (reason("chosen", "energy −10 %"), reason("confirmed")), energy_quality="measured",
+    baseline_time_s=100.0, baseline_energy_j=10_000.0,
+)  # fmt: skip
+LEFT = replace(DECISION, chosen=None, rewrite={}, reasons=(reason("no-model", "stencil"),))
+
+
+def job(
+    job_id: str = "11", *, time_s: float = 105.0, energy_j: float | None = 9_000.0
+) -> JobRecord:
+    step = StepRecord("0", "a", "COMPLETED", time_s, 1, 1, energy_j, TO.freq_khz, 1_790_000, 28)
+    return JobRecord(
+        job_id, "job", "ann", "proj", "COMPLETED", AT.isoformat(), time_s, 1, "n1", energy_j,
+        TO.freq_khz, 1_790_000, cpus=28, partition="batch", steps=(step,),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def collected(store_path: Path) -> Callable[..., None]:
+    """Store a decision and the outcome of its job."""
+
+    def store(record: JobRecord, decision: Decision = DECISION) -> None:
+        with Writer(store_path) as writer:
+            writer.save_node_types([BDW], source="test")
+            writer.save_decision(decision.to_dict(), job_id=record.job_id.partition("_")[0])
+            outcome = make_outcome(
+                record, Match(decision.to_dict(), "verified"), scheduler="slurm",
+                inventory=writer.inventory(), policies=writer.policy(), reader=writer,
+            )  # fmt: skip
+            writer.save_outcome(outcome)
+
+    return store
+
+
+@pytest.fixture
+def accounting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let ``sacct`` be a program that knows job 11 with the given admin comment, and a step."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+
+    def answer(comment: str) -> None:
+        values = {
+            "JobName": "job", "User": "ann", "Account": "proj", "Partition": "batch",
+            "State": "COMPLETED", "Submit": AT.astimezone().strftime("%Y-%m-%dT%H:%M:%S"),
+            "ElapsedRaw": "103", "NNodes": "1", "NCPUS": "28", "NodeList": "n1",
+        }  # fmt: skip
+        step = {"ConsumedEnergyRaw": "9100", "ReqCPUFreqMax": "1.80G", "NTasks": "1"}
+        text = ""
+        for row in ({"JobID": "11", "AdminComment": comment}, {"JobID": "11.0", **step}):
+            text += "".join((values | row).get(name, "") + MARK for name in FIELDS) + "\n"
+        (programs / "records").write_text(text)
+        script = programs / "sacct"
+        script.write_text(SACCT)
+        script.chmod(0o755)
+
+    return answer
+
+
+@pytest.fixture
+def no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+
+
+@pytest.mark.usefixtures("no_scheduler")
+def test_promised_and_came_out(advisor: Run, collected: Run) -> None:
+    collected(job())
+    result = advisor("why", "11")
+    assert result.code == 0 and result.err == ""
+    for part in (
+        "11  COMPLETED", "application  stencil", "2.9 % slower than promised", "as promised",
+        "at most 1.8 GHz requested, 1.79 GHz observed", "chosen: energy −10 %",
+        "--cpu-freq=1200000-1800000", "ADVISOR=off",
+    ):  # fmt: skip
+        assert part in result.out, part
+    data = advisor("why", "11", "--json").json()
+    assert data["schema"] == "advisor/why/1" and data["collected"] is True
+    assert data["decision"]["decision"] == DECISION.id and data["trust"] == "verified"
+    assert data["outcome"]["time_s"] == 105.0 and data["verdict"] == "as-promised"
+    time = data["compared"]["time"]
+    assert (time["promised"], time["measured"]) == (102.0, 105.0)
+    assert (time["lo"], time["hi"]) == pytest.approx((100.0, 104.0))
+
+
+@pytest.mark.usefixtures("no_scheduler")
+def test_a_job_left_alone(advisor: Run, collected: Run) -> None:
+    collected(job(), LEFT)
+    result = advisor("why", "11")
+    assert "nothing was promised" in result.out and "no model for stencil" in result.out
+    assert "next time" not in result.out
+    data = advisor("why", "11", "--json").json()
+    assert data["verdict"] == "left-alone" and data["compared"] == {}
+
+
+@pytest.mark.usefixtures("no_scheduler")
+def test_energy_that_is_not_known_says_why(advisor: Run, collected: Run) -> None:
+    collected(replace(job(), steps=(), energy_j=None))
+    result = advisor("why", "11")
+    assert "no step was started with srun" in result.out and "cannot be told" in result.out
+
+
+@pytest.mark.usefixtures("no_scheduler")
+def test_tasks_of_an_array(advisor: Run, collected: Run) -> None:
+    collected(job("40_1"))
+    collected(job("40_12", time_s=150.0))
+    assert "worse than promised" in advisor("why", "40_12").out
+    result = advisor("why", "40")
+    assert result.code == 0 and "40_1 " in result.out and "40_12" in result.out
+    tasks = advisor("why", "40", "--json").json()["tasks"]
+    assert [(t["job"], t["verdict"]) for t in tasks] == [
+        ("40_1", "as-promised"),
+        ("40_12", "worse"),
+    ]
+
+
+@pytest.mark.usefixtures("no_scheduler")
+def test_decided_but_not_collected(advisor: Run, store_path: Path) -> None:
+    with Writer(store_path) as writer:
+        writer.save_decision(DECISION.to_dict(), job_id="11")
+    result = advisor("why", "11")
+    assert result.code == 0 and "sacct" in result.out and "chosen: energy −10 %" in result.out
+
+
+def test_without_a_store_the_jobs_stamp_tells(
+    advisor: Run, accounting: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADVISOR_DB", "/nonexistent/advisor.db")
+    accounting(make_stamp(DECISION))
+    result = advisor("why", "11")
+    assert result.code == 0 and "not collected yet" in result.out and "by its stamp" in result.out
+    assert "chosen: …" in result.out and "as promised" in result.out
+    accounting("")
+    result = advisor("why", "11")
+    assert result.code == 0 and "none is known" in result.out
+
+
+def test_a_forged_stamp_prints_nothing_but_text(
+    advisor: Run, accounting: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADVISOR_DB", "/nonexistent/advisor.db")
+    accounting(make_stamp(replace(DECISION, application="\x1b[31mred", workload="\u202ex\r")))
+    result = advisor("why", "11")
+    assert result.code == 0
+    assert all(c.isprintable() or c == "\n" for c in result.out)
+
+
+def test_a_broken_store_is_said_and_gone_round(
+    advisor: Run, accounting: Run, store_path: Path
+) -> None:
+    store_path.write_text("no store at all" * 100)
+    accounting(make_stamp(DECISION))
+    result = advisor("why", "11")
+    assert result.code == 0 and "by its stamp" in result.out
+    assert "damaged" in result.err and result.err.count("\n") == 1
+    result = advisor("why", "11", "--db", store_path)
+    assert result.code == 1 and result.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("no_scheduler")
+def test_a_job_nobody_knows(advisor: Run) -> None:
+    result = advisor("why", "4711")
+    assert result.code == 1 and result.out == ""
+    assert result.err.count("\n") == 1 and "4711 is not known" in result.err
+
+
+@pytest.mark.parametrize("name", ["", "job.sh", "1;ls", "../11", "11_", "-5", "11_[1-3]"])
+def test_what_is_no_job_id(advisor: Run, name: str) -> None:
+    result = advisor("why", name)
+    assert result.code == 2 and "Traceback" not in result.err

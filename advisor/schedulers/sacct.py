@@ -11,7 +11,7 @@ import secrets
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
@@ -90,7 +90,8 @@ def job(job_id: str) -> JobRecord | None:
 def stamp(job_id: str) -> dict[str, str]:
     """Return the advisor's variables in a batch job's recorded environment.
 
-    Empty where Slurm does not keep it (AccountingStoreFlags=job_env). It is the user's own word.
+    Empty where Slurm does not keep it (AccountingStoreFlags=job_env), and for some seconds after
+    the job's end, since the database takes it in last. It is the user's own word.
     """
     try:
         text = run_command(["sacct", f"--jobs={job_id}", "--env-vars"])
@@ -222,11 +223,12 @@ def _time(text: str) -> str:
 
 
 def _local(since: str) -> str:
-    """Return an ISO 8601 time as sacct takes it: local, without a zone."""
+    """Return an ISO 8601 time as sacct takes it: local, without a zone, never in the future."""
     try:
         moment = datetime.fromisoformat(since)
     except ValueError as error:
         raise SchedulerError(f"{since!r} is not a time like 2026-01-31T12:00") from error
     if moment.tzinfo is not None:
         moment = moment.astimezone().replace(tzinfo=None)
+    moment = min(moment, datetime.now() - timedelta(seconds=1))
     return moment.strftime("%Y-%m-%dT%H:%M:%S")

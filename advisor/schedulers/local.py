@@ -116,16 +116,6 @@ def job_environment(configuration: Configuration, bin_folder: Path) -> dict[str,
 
 
 def write_launcher(folder: Path) -> None:
-    """Put an ``srun`` into a folder that drops srun's options and runs the command as it is."""
-    shim = folder / "srun"
-    if not shim.exists():
-        partial = folder / ".srun"
-        partial.write_text(_SRUN)
-        partial.chmod(0o755)
-        partial.replace(shim)
-
-
-def write_launcher(folder: Path) -> None:
     """Put the srun that stands in for Slurm's into a folder, whole or not at all."""
     shim = folder / "srun"
     if not shim.exists():

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,14 +17,14 @@ Reply = Callable[[dict[str, Any]], "bytes | None"]
 
 
 def answer(
-    rewrite: Mapping[str, str] | None = None,
-    env: Mapping[str, str] | None = None,
+    rewrite: object = None,
+    env: object = None,
     message: str = "",
     **other: object,
 ) -> bytes:
     """Return an answer line of protocol version 1; ``other`` keys replace or add."""
     data = {
-        "v": 1, "decision": DECISION, "rewrite": dict(rewrite or {}), "env": dict(env or {}),
+        "v": 1, "decision": DECISION, "rewrite": rewrite or {}, "env": env or {},
         "message": message, "stamp": STAMP, **other,
     }  # fmt: skip
     return json.dumps(data, separators=(",", ":")).encode() + b"\n"

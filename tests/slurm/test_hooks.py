@@ -464,7 +464,7 @@ def test_a_sites_script_broken_later_is_stood_in_for(
     (folder / "job_submit.site.lua").write_text(SITE_SUBMIT)
 
 
-# -- with the real daemon ---------------------------------------------------------------------------
+# -- with the real daemon -------------------------------------------------------------------------
 
 
 def test_the_real_daemon_stamps_what_it_does_not_know(hooked: Hooked) -> None:

@@ -33,6 +33,9 @@ WEIGHTS: dict[Goal, float] = {
 TIE = 0.01
 """Options whose score differs by less than this (1 %) are equal; ``resources`` decides."""
 
+RUN_SIGMA = 0.02 / 1.96
+"""Standard error of log time and energy of a single run where repeats do not tell: 2 % at 95 %."""
+
 NEAR = 0.15
 """A baseline off the model's grid by no more than this (15 %) is taken from its neighbour."""
 
@@ -173,19 +176,24 @@ def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Rea
 def recommend(options: Sequence[Option], baseline: Option, policy: Policy) -> Option | None:
     """Return the option a sweep should confirm: best by predicted means, None if no gain.
 
-    Same bounds as :func:`select` without their margins: the confirming run supplies those.
+    The bounds are :func:`select`'s with the margins one run at the option will leave, so that an
+    option which comes out as predicted passes there too. How far the prediction itself may be off
+    does not count: that is what the run is for.
     """
     if math.isnan(baseline.energy_j):
         return None
+    z = _one_sided(policy.confidence)
     slow_bound, saving_bound = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
     reference = row_of(baseline)
+    time_margin = z * math.hypot(reference.time_sigma, RUN_SIGMA)
+    energy_margin = z * math.hypot(reference.energy_sigma, RUN_SIGMA)
     best: tuple[float, Option] | None = None
     for option in options:
         if math.isnan(option.energy_j):
             continue
         x = weigh((option.configuration.node_type, row_of(option)), reference, policy.goal)
-        good = x.t <= slow_bound and x.e <= saving_bound and x.score < 0
-        if good and (best is None or x.score < best[0]):
+        good = x.t + time_margin <= slow_bound and x.e + energy_margin <= saving_bound
+        if good and x.score < 0 and (best is None or x.score < best[0]):
             best = x.score, option
     return best[1] if best else None
 

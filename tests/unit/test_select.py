@@ -132,8 +132,9 @@ def test_no_energy_known_or_no_candidates() -> None:
 
 
 def test_recommend_takes_means_and_needs_no_confirmation() -> None:
-    promising = option(104, 850, error=0.2, confirmed=False)
-    assert recommend([BASE, promising], BASE, Policy(goal="min_energy")) == promising
+    promising = option(103, 850, error=0.2, confirmed=False)
+    too_close = option(104.9, 800, error=0.2, confirmed=False)
+    assert recommend([BASE, promising, too_close], BASE, Policy(goal="min_energy")) == promising
     assert recommend([BASE], BASE, Policy()) is None
 
 

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     )
     threads = args.threads or min(subject.baseline.threads_per_node, len(usable_cpus()))
     cap = _cap(args.freq)
-    freq_khz = cap or machine.default_freq_khz
+    freq_khz = cap or subject.baseline.freq_khz
     configuration = Configuration(subject.node_type.name, 1, 1, threads, freq_khz)
     choice = best_meter(subject.node_type, name=args.meter)
     runs: list[Measured] = []

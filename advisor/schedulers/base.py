@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,9 +42,9 @@ class StepRecord:
 class JobRecord:
     """What the scheduler's accounting says about one job.
 
-    ``elapsed_s`` has the accounting's ``resolution_s`` (Slurm: whole seconds); ``energy_j`` is the sum
-    of the numbered steps, None when any of them has none. ``stamp`` holds the advisor's variables
-    found in the job's recorded environment.
+    ``elapsed_s`` has the accounting's ``resolution_s`` (Slurm: whole seconds); ``energy_j`` is the
+    sum of the numbered steps, None when any of them has none. ``stamp`` holds the advisor's
+    variables found in the job's recorded environment.
     """
 
     job_id: str
@@ -168,6 +169,12 @@ class SweepStatus:
     def done(self) -> dict[int, RunResult]:
         """Return the good result of each run that has one, by seq."""
         return {r.seq: r for r in self.results if r.ok}
+
+
+def array_environment(job: SweepJob) -> dict[str, str]:
+    """Return what a script that is a job array finds: its first task."""
+    first = re.match(r"\d+", job.options.get("array", ""))
+    return {"SLURM_ARRAY_TASK_ID": first[0], "SLURM_ARRAY_TASK_COUNT": "1"} if first else {}
 
 
 def slowdown_bound(configuration: Configuration, baseline: Configuration) -> float:

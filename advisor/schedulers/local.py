@@ -15,7 +15,14 @@ from advisor.core.inventory import NodeType
 from advisor.errors import MeterError, SchedulerError
 from advisor.meters.choose import Choice, best_meter
 from advisor.meters.process import exit_text, measure, start_ticks, usable_cpus
-from advisor.schedulers.base import JobRecord, PlannedRun, RunResult, SweepJob, SweepStatus
+from advisor.schedulers.base import (
+    JobRecord,
+    PlannedRun,
+    RunResult,
+    SweepJob,
+    SweepStatus,
+    array_environment,
+)
 from advisor.schedulers.cpufreq import Cpufreq
 from advisor.schedulers.results import append_result, read_results
 
@@ -194,14 +201,15 @@ class Local:
         else:
             argv = job.command
         output = job.folder / "output" / f"run-{run.seq}-{attempt}.log"
+        cap = 0 if self._cpufreq.controllable() else c.freq_khz
         try:
-            with self._cpufreq.capped(c.freq_khz, job.folder / "cpufreq.json"):
+            with self._cpufreq.capped(cap, job.folder / "cpufreq.json"):
                 measured = measure(
                     argv,
                     threads=c.threads_per_node,
                     meter=self._choice(job).meter,
                     freq_khz=c.freq_khz,
-                    environment=job_environment(c, bin_folder),
+                    environment={**job_environment(c, bin_folder), **array_environment(job)},
                     folder=job.working_folder,
                     output=output,
                     note=job.folder / "running.json",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.core.configuration import Configuration
-from advisor.schedulers.base import PlannedRun, SweepJob
+from advisor.schedulers.base import PlannedRun, SweepJob, array_environment
 from advisor.schedulers.local import interpreter
 
 Mode = Literal["steps", "wrap", "whole"]
@@ -230,6 +230,7 @@ def driver_text(job: SweepJob, due: Iterable[tuple[PlannedRun, int]]) -> str:
         f"name={shlex.quote(job_name(job))}",
         f"mode={mode_of(job)} attempts={job.attempts:d} limit={limit}",
         f"lowest={steps[0] if steps else 0:d}",
+        *(f"export {name}={value}" for name, value in array_environment(job).items()),
     ]
     calls = []
     for run, attempt in due:

@@ -17,6 +17,7 @@ from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import Inventory, NodeType
 from advisor.errors import InputError
 from advisor.schedulers.base import PlannedRun, SweepJob
+from advisor.store.records import TrainingRequest, TrainingState
 from advisor.training.subject import Site, Subject, understand
 
 VERSION = 1
@@ -60,7 +61,7 @@ class SweepState:
     subject: Subject
     space: SearchSpace
     stages: dict[str, Stage]
-    state: str = "requested"
+    state: TrainingState = "requested"
     detail: str = ""
     stored: dict[int, int] = field(default_factory=dict)
     """Observation ids by seq (0 where the store does not tell)."""
@@ -74,6 +75,29 @@ class SweepState:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(self.folder / "sweep.json")
+
+    def request(self) -> TrainingRequest:
+        """Return the sweep as the store notes it."""
+        subject = self.subject
+        return TrainingRequest(
+            self.id,
+            subject.application,
+            subject.workload,
+            subject.node_type.name,
+            self.settings.user,
+            self.settings.scheduler,
+            self.state,
+            self.detail,
+            {
+                "runs": {
+                    name: [r.configuration.to_dict() for r in stage.runs]
+                    for name, stage in self.stages.items()
+                },
+                "folder": str(self.folder),
+            },
+            self.created_at,
+            "",
+        )
 
     def job(self, stage: str) -> SweepJob:
         """Return what a scheduler needs to run a stage."""

@@ -21,6 +21,7 @@ from advisor.errors import InputError, UsageError
 from advisor.schedulers.slurm_options import parse_request, read_arguments, read_directives
 
 MAX_SCRIPT = 4 * 1024 * 1024
+_HET = re.compile(r"^#SBATCH\s+(?:hetjob|packjob)\b", re.MULTILINE)
 _SBATCH_VARIABLES = {
     "SBATCH_ACCOUNT": "account",
     "SBATCH_CONSTRAINT": "constraint",
@@ -122,6 +123,8 @@ def understand(
     """
     arguments, command = tuple(arguments), tuple(command)
     text = read_script(script) if script is not None else None
+    if text and _HET.search(text):
+        raise InputError(f"{script} is a heterogeneous job, which cannot be trained")
     options = {
         **(read_directives(text) if text else {}),
         **(_from_environment() if scheduler == "slurm" else {}),

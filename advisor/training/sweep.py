@@ -13,11 +13,11 @@ from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.policy import Policy
 from advisor.core.select import recommend
-from advisor.errors import AdvisorError, RefusedError, SchedulerError
+from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
 from advisor.models.fit import FitResult, fit_options
 from advisor.schedulers.base import PlannedRun, RunResult, Scheduler, SweepStatus
 from advisor.schedulers.results import read_results
-from advisor.store.records import TrainingRequest, TrainingRun, TrainingState
+from advisor.store.records import TrainingRun, TrainingState
 from advisor.training.outcome import (
     Confirmation,
     Event,
@@ -62,7 +62,7 @@ class Sweep:
         except RefusedError as error:
             self._note_state("stopped", str(error))
             raise
-        except SchedulerError as error:
+        except (SchedulerError, StoreError) as error:
             self._note_state("stopped", str(error))
             error.hint = error.hint or f"go on with: advisor train --resume {self.state.id}"
             raise
@@ -190,6 +190,7 @@ class Sweep:
                 )
             )  # fmt: skip
             if final:
+                self._note_state("running")  # shows others that it lives
                 self.sink.run(
                     TrainingRun(
                         self.state.id,
@@ -404,27 +405,10 @@ class Sweep:
                 self.scheduler.cancel(self.state.job(name), stage.handles[-1])
 
     def _note_state(self, state: TrainingState, detail: str = "") -> None:
-        sweep, subject = self.state, self.state.subject
-        sweep.state, sweep.detail = state, detail
-        sweep.save()
-        self.sink.request(
-            TrainingRequest(
-                sweep.id,
-                subject.application,
-                subject.workload,
-                subject.node_type.name,
-                sweep.settings.user,
-                sweep.settings.scheduler,
-                state,
-                detail,
-                {
-                    "runs": {
-                        name: [r.configuration.to_dict() for r in stage.runs]
-                        for name, stage in sweep.stages.items()
-                    },
-                    "folder": str(sweep.folder),
-                },
-                sweep.created_at,
-                "",
-            )
-        )
+        self.state.state, self.state.detail = state, detail
+        self.state.save()
+        try:
+            self.sink.request(self.state.request())
+        except StoreError:
+            if state in ("running", "fitted", "confirmed"):
+                raise  # else the error that stopped the sweep is the one to show

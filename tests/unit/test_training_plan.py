@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from advisor.core.observation import Observation
 from advisor.core.recognise import ApplicationRule
 from advisor.errors import InputError, UsageError
 from advisor.models.design import uniform
-from advisor.schedulers.base import PlannedRun, slowdown_bound
+from advisor.schedulers.base import PlannedRun, SweepJob, array_environment, slowdown_bound
 from advisor.training.plan import axes, cost, payback_runs, planned, thin, thread_counts
 from advisor.training.subject import Site, Subject, understand
 from advisor.training.table import tabulate
@@ -35,8 +36,8 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
-def subject(folder: Path, text: str, **wishes: str) -> Subject:
-    return understand(scheduler="slurm", site=SITE, script=script(folder, text), **wishes)  # type: ignore[arg-type]
+def subject(folder: Path, text: str, **wishes: Any) -> Subject:
+    return understand(scheduler="slurm", site=SITE, script=script(folder, text), **wishes)
 
 
 def test_a_script_tells_what_it_runs_and_how(tmp_path: Path) -> None:
@@ -99,6 +100,23 @@ def test_what_is_no_script(tmp_path: Path, content: bytes, message: str) -> None
     path.write_bytes(content)
     with pytest.raises(InputError, match=message):
         understand(scheduler="slurm", site=SITE, script=path)
+
+
+def test_what_cannot_be_trained_or_is_trained_by_its_first_task(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="heterogeneous"):
+        subject(tmp_path, "#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\nsrun ./cfd")
+    found = subject(tmp_path, "#SBATCH --exclusive --array=3-9%2\nsrun ./cfd")
+    job = SweepJob("x", "design", tmp_path, tmp_path, BDW, (), options=found.options)
+    assert array_environment(job)["SLURM_ARRAY_TASK_ID"] == "3"
+
+
+def test_sbatchs_own_environment_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "new")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "other")
+    found = subject(tmp_path, "#SBATCH -p batch -A proj\nsrun ./cfd")
+    assert (found.node_type.name, found.request.account) == ("skl", "other")
+    told = subject(tmp_path, "srun ./cfd", extra_options=("-A", "third", "-p", "batch"))
+    assert (told.node_type.name, told.request.account) == ("bdw", "third")
 
 
 def test_a_script_with_nothing_to_run(tmp_path: Path) -> None:

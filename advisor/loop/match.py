@@ -26,7 +26,7 @@ Trust = Literal["verified", "stamped", "unverified"]
 """``verified``: the store's own daemon made this decision for this user. ``stamped``: known from
 the stamp alone, as from a login node. ``unverified``: stamp and store or accounting disagree."""
 
-STAMP_VARIABLE = "ADVISOR_STAMP"
+STAMP_VARIABLES = ("ADVISOR_STAMP", "SLURM_ADVISOR_STAMP")
 ORIGIN_STAMP = "stamp"
 _CUT = 80
 """Length at which a long stamp cuts names."""
@@ -55,7 +55,8 @@ def base_id(job_id: str) -> str:
 
 def stamp_of(job: JobRecord) -> dict[str, object] | None:
     """Return the decision record stamped on a job, None when there is none."""
-    return read_stamp(job.admin_comment) or read_stamp(job.stamp.get(STAMP_VARIABLE, ""))
+    texts = (job.admin_comment, *(job.stamp.get(name, "") for name in STAMP_VARIABLES))
+    return next((found for found in map(read_stamp, texts) if found is not None), None)
 
 
 def find(job: JobRecord, reader: Reader | None) -> Match | None:
@@ -92,7 +93,7 @@ def find(job: JobRecord, reader: Reader | None) -> Match | None:
 def _linked(job: JobRecord, reader: Reader) -> Match | None:
     """Return the latest decision that the store links to this job and this user."""
     rows = reader.rows(
-        "SELECT id, record, user FROM decisions WHERE job_id = ? AND user = ?"
+        "SELECT id, record FROM decisions WHERE job_id = ? AND job_id <> '' AND user = ?"
         " ORDER BY created_at DESC",
         (base_id(job.job_id), job.user),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +20,10 @@ from advisor.loop.compare import (
 from advisor.loop.verdict import Interval
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
+from advisor.store.rows import outcome
 
 J_PER_KWH = 3.6e6
+_PAGE = 2000
 _DECIDED = "nothing changed"
 """How the text of a reason begins that ended a decision."""
 
@@ -103,25 +105,37 @@ def report(reader: Reader, *, since: str, application: str = "", user: str = "")
     Jobs whose stamp was not theirs (``unverified``) are counted and otherwise left out.
     """
     result = Report(since, application, user)
-    outcomes = [
-        o
-        for o in reader.outcomes(since=since)
-        if o.decision_id
-        and (not application or o.record.get("application") == application)
-        and (not user or o.user == user)
-    ]
-    for o in outcomes:
+    tally = _Tally()
+    for o in _outcomes(reader, since):
+        if application and o.record.get("application") != application:
+            continue
+        if user and o.user != user:
+            continue
         _count(result, o)
-    trusted = [o for o in outcomes if o.record.get("trust") != "unverified"]
-    _promises(result, trusted)
-    _compare(result, trusted)
-    _calibrate(result, trusted)
+        if o.record.get("trust") != "unverified" and comparable(o):
+            tally.add(o)
+    tally.close(result)
     result.suspended = [
         m
         for m in reader.models(_suspended(reader))
         if not application or m.application == application
     ]
     return result
+
+
+def _outcomes(reader: Reader, since: str) -> Iterator[Outcome]:
+    """Yield the outcomes of decided jobs, a page at a time: there may be very many."""
+    last = -1
+    while True:
+        rows = reader.rows(
+            "SELECT rowid AS place, * FROM outcomes WHERE rowid > ? AND submitted_at >= ?"
+            " AND decision_id <> '' ORDER BY rowid LIMIT ?",
+            (last, since, _PAGE),
+        )
+        if not rows:
+            return
+        yield from (outcome(row) for row in rows)
+        last = rows[-1]["place"]
 
 
 def _suspended(reader: Reader) -> list[int]:
@@ -187,92 +201,118 @@ def comparable(o: Outcome) -> bool:
     )
 
 
-def _promises(result: Report, outcomes: Sequence[Outcome]) -> None:
-    energy = base_energy = time = base_time = 0.0
-    for o in outcomes:
-        if not o.record.get("changed") or not comparable(o):
-            continue
-        promise = o.record.get("promised") or {}
-        e, t = (Interval.from_list(promise.get(k)) for k in ("energy_j", "time_s"))
-        baseline = o.record["baseline"]
-        if e and baseline.get("energy_j"):
-            energy += e.value
-            base_energy += float(baseline["energy_j"])
-        if t:
-            time += t.value
-            base_time += float(baseline["time_s"])
-    result.promised_kwh = (base_energy - energy) / J_PER_KWH
-    result.promised_energy = energy / base_energy - 1 if base_energy else None
-    result.promised_time = time / base_time - 1 if base_time else None
+@dataclass(slots=True)
+class _Promised:
+    """Sums of what was promised and of the baseline it was promised against."""
 
+    value: float = 0.0
+    baseline: float = 0.0
 
-def _compare(result: Report, outcomes: Sequence[Outcome]) -> None:
-    by_workload: defaultdict[tuple[str, str], list[Outcome]] = defaultdict(list)
-    for o in outcomes:
-        if comparable(o) and (o.record.get("changed") or o.record.get("holdout")):
-            by_workload[str(o.record["application"]), str(o.record["workload"])].append(o)
-    energies, times = [], []
-    for (application, workload), jobs in sorted(by_workload.items()):
-        advised = [o for o in jobs if o.record.get("changed")]
-        if not advised:
-            continue
-        energy, time = _group(jobs, "energy_j"), _group(jobs, "time_s")
-        energies.append(energy)
-        times.append(time)
-        result.comparisons.append(
-            Comparison(
-                application,
-                workload,
-                welch(energy) or against_prediction(energy),
-                welch(time) or against_prediction(time),
-                _promised(advised, "energy_j"),
-                _promised(advised, "time_s"),
-                sum(o.energy_j or 0.0 for o in advised) / J_PER_KWH,
-            )
-        )
-    result.energy, result.time = pooled(energies), pooled(times)
-    used = sum(c.energy_kwh for c in result.comparisons)
-    change = result.energy
-    if change is not None and used:
-        low, high = (
-            None if end is None else used * (1 / (1 + end) - 1) for end in (change.hi, change.lo)
-        )
-        result.saved_kwh = (used * (1 / (1 + change.change) - 1), low, high)
-
-
-def _group(jobs: Sequence[Outcome], key: str) -> Group:
-    sides: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
-    for o in jobs:
-        measured = o.energy_j if key == "energy_j" else o.time_s
-        predicted = o.record["baseline"].get(key)
-        if measured and predicted:
-            sides[bool(o.record.get("changed"))].append((measured, float(predicted)))
-    return Group(log_ratios(sides[True]), log_ratios(sides[False]))
-
-
-def _promised(jobs: Sequence[Outcome], key: str) -> float | None:
-    total = base = 0.0
-    for o in jobs:
-        interval = Interval.from_list((o.record.get("promised") or {}).get(key))
-        baseline = o.record["baseline"].get(key)
+    def add(self, interval: Interval | None, baseline: float | None) -> None:
         if interval and baseline:
-            total += interval.value
-            base += float(baseline)
-    return total / base - 1 if base else None
+            self.value += interval.value
+            self.baseline += float(baseline)
+
+    @property
+    def change(self) -> float | None:
+        return self.value / self.baseline - 1 if self.baseline else None
 
 
-def _calibrate(result: Report, outcomes: Sequence[Outcome]) -> None:
-    counts = {"time_s": [0, 0], "energy_j": [0, 0]}
-    for o in outcomes:
-        if not o.record.get("changed") or not comparable(o):
-            continue
+@dataclass(slots=True)
+class _Workload:
+    """What is kept of one workload's comparable jobs, by (measured, predicted baseline)."""
+
+    energies: dict[bool, list[tuple[float, float]]] = field(
+        default_factory=lambda: {True: [], False: []}
+    )
+    times: dict[bool, list[tuple[float, float]]] = field(
+        default_factory=lambda: {True: [], False: []}
+    )
+    energy: _Promised = field(default_factory=_Promised)
+    time: _Promised = field(default_factory=_Promised)
+    kwh: float = 0.0
+
+
+class _Tally:
+    """Sums up comparable jobs one by one."""
+
+    def __init__(self) -> None:
+        self._workloads: defaultdict[tuple[str, str], _Workload] = defaultdict(_Workload)
+        self._energy, self._time = _Promised(), _Promised()
+        self._inside = {"time_s": [0, 0], "energy_j": [0, 0]}
+
+    def add(self, o: Outcome) -> None:
+        """Take one job: rewritten, or left alone at random."""
+        record = o.record
+        rewritten = bool(record.get("changed"))
+        if not rewritten and not record.get("holdout"):
+            return
+        baseline = record["baseline"]
+        w = self._workloads[str(record.get("application")), str(record.get("workload"))]
+        for pairs, measured, key in (
+            (w.energies, o.energy_j, "energy_j"), (w.times, o.time_s, "time_s"),
+        ):  # fmt: skip
+            if measured and baseline.get(key):
+                pairs[rewritten].append((measured, float(baseline[key])))
+        if rewritten:
+            self._add_promise(o, w, baseline)
+
+    def _add_promise(self, o: Outcome, w: _Workload, baseline: Mapping[str, Any]) -> None:
         promise = o.record.get("promised") or {}
+        energy, time = (Interval.from_list(promise.get(k)) for k in ("energy_j", "time_s"))
+        w.kwh += (o.energy_j or 0.0) / J_PER_KWH
+        for sums in (w.energy, self._energy):
+            sums.add(energy, baseline.get("energy_j"))
+        for sums in (w.time, self._time):
+            sums.add(time, baseline.get("time_s"))
         if promise.get("energy_quality") == "estimated":
-            promise = {**promise, "energy_j": None}
-        for key, measured in (("time_s", o.time_s), ("energy_j", o.energy_j)):
-            interval = Interval.from_list(promise.get(key))
+            energy = None
+        for key, measured, interval in (
+            ("time_s", o.time_s, time),
+            ("energy_j", o.energy_j, energy),
+        ):
             if interval and measured:
-                counts[key][0] += interval.lo <= measured <= interval.hi
-                counts[key][1] += 1
-    result.time_calibration = Calibration(*counts["time_s"])
-    result.energy_calibration = Calibration(*counts["energy_j"])
+                self._inside[key][0] += interval.lo <= measured <= interval.hi
+                self._inside[key][1] += 1
+
+    def close(self, result: Report) -> None:
+        """Write the totals into a report."""
+        result.promised_kwh = (self._energy.baseline - self._energy.value) / J_PER_KWH
+        result.promised_energy, result.promised_time = self._energy.change, self._time.change
+        result.time_calibration = Calibration(*self._inside["time_s"])
+        result.energy_calibration = Calibration(*self._inside["energy_j"])
+        energies, times = [], []
+        for (application, workload), w in sorted(self._workloads.items()):
+            if not w.times[True]:
+                continue
+            energy, time = (
+                Group(log_ratios(side[True]), log_ratios(side[False]))
+                for side in (w.energies, w.times)
+            )
+            energies.append(energy)
+            times.append(time)
+            result.comparisons.append(
+                Comparison(
+                    application,
+                    workload,
+                    welch(energy) or against_prediction(energy),
+                    welch(time) or against_prediction(time),
+                    w.energy.change,
+                    w.time.change,
+                    w.kwh,
+                )
+            )
+        result.energy, result.time = pooled(energies), pooled(times)
+        result.saved_kwh = _saved(result.energy, sum(c.energy_kwh for c in result.comparisons))
+
+
+def _saved(
+    change: Change | None, used_kwh: float
+) -> tuple[float, float | None, float | None] | None:
+    """Return what was saved if the jobs' energy changed by ``change``: value, least, most."""
+    if change is None or not used_kwh:
+        return None
+    least, most = (
+        None if end is None else used_kwh * (1 / (1 + end) - 1) for end in (change.hi, change.lo)
+    )
+    return used_kwh * (1 / (1 + change.change) - 1), least, most

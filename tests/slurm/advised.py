@@ -21,7 +21,7 @@ POLICY = """\
 version: 1
 mode: apply
 goal: min_energy
-max_slowdown: 5%
+max_slowdown: 10%
 min_saving: 3%
 confidence: 90%
 holdout: 0%

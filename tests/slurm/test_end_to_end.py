@@ -70,7 +70,7 @@ def test_an_unknown_application_is_trained_and_then_advised(site: AdvisedSite) -
     threads = chosen["threads_per_node"]
     t0, w0 = predict("stencil", "bdw", 1, BDW.cores, BDW.max_khz, 1.5)
     t1, w1 = predict("stencil", "bdw", 1, threads, cap, 1.5)
-    assert t1 <= t0 * 1.07
+    assert t1 <= t0 * 1.12
     assert t1 * w1 < t0 * w0 * 0.97
 
     site.advisor("collect")

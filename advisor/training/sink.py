@@ -215,7 +215,7 @@ class SocketSink:
 def observation_json(observation: Observation) -> dict[str, object]:
     """Return an observation as the socket protocol carries it."""
     return {
-        **observation.configuration.to_dict(),
+        "configuration": observation.configuration.to_dict(),
         "time_s": observation.time_s,
         "energy_j": observation.energy_j,
         "fom": observation.fom,
@@ -239,6 +239,8 @@ def open_sink(
     if not explicit and _listens(daemon) and not _writable(store):
         return SocketSink(daemon)
     try:
+        if store.exists() and not _writable(store):
+            raise StoreError(f"{store} may not be written by {user}")
         return StoreSink(Writer(store), user=user, trust=trust)
     except AdvisorError as error:
         if _listens(daemon):
@@ -250,7 +252,8 @@ def open_sink(
 
 
 def _writable(store: Path) -> bool:
-    return store.exists() and os.access(store, os.W_OK)
+    """Tell whether a store can be written: opening it for writing alone would not show it."""
+    return store.exists() and os.access(store, os.W_OK) and os.access(store.parent, os.W_OK)
 
 
 def _listens(path: Path) -> bool:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -380,3 +383,77 @@ def test_an_allocation_that_is_lost_is_made_anew_for_what_is_missing(command: Co
     ]  # fmt: skip
     assert len({n.rsplit("-", 1)[0] for n in good}) == len(good) == 4
     assert result["state"] in ("fitted", "confirmed")
+
+
+def test_interrupted_the_allocation_is_given_back(command: Command) -> None:
+    command.script.write_text(
+        "#!/bin/bash\n#SBATCH --exclusive -C broadwell -t 3\nsrun simapp --kernel nbody\n"
+    )
+    child = command.start(command.script, "--yes", "--threads", "14,28", "--freqs", "2.2GHz")
+    command.wait_for(lambda: bool(list(command.folder.glob("state/*/sweeps/*/design/events"))))
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    (folder,) = command.folder.glob("state/advisor/sweeps/*")
+    assert f"advisor train --resume {folder.name}" in err and "Traceback" not in err
+
+    def given_back() -> bool:
+        jobs = [j for j in command.sweep_jobs(folder.name) if "." not in j["id"]]
+        return [j["state"].split()[0] for j in jobs] == ["CANCELLED"]
+
+    command.wait_for(given_back)
+    with Reader(command.store) as reader:
+        assert reader.training_request(folder.name).state == "stopped"  # type: ignore[union-attr]
+
+
+def test_an_ordinary_user_trains_through_the_daemon(command: Command, slurm: Slurm) -> None:
+    """Slurm runs the sweep as the user; the store, which only root may write, gets the runs."""
+    testbed = command.testbed
+    user = testbed.user
+    public = Path(tempfile.mkdtemp(prefix="train-user-"))
+    public.chmod(0o755)
+    store, path = public / "advisor.db", public / "s"
+    daemon = None
+    try:
+        shutil.copyfile(command.store, store)
+        daemon = subprocess.Popen(
+            [sys.executable, "-m", "advisor", "serve", "--socket", str(path), "--refresh", "0.2"],
+            env={**command.env, "ADVISOR_DB": str(store)},
+            stderr=subprocess.DEVNULL,
+        )
+        command.wait_for(path.exists)
+        script = testbed.home(user) / "trained.sh"
+        script.write_text(
+            "#!/bin/bash\n#SBATCH --exclusive -C broadwell -t 3\n"
+            "srun simapp --kernel nbody --scale 0.4\n"
+        )
+        # may read this checkout and its Python wherever they are, but write only its own
+        reader = ["setpriv", f"--reuid={user}", "--clear-groups", "--inh-caps=+dac_read_search",
+                  "--ambient-caps=+dac_read_search"]  # fmt: skip
+        done = testbed.run(
+            [*reader, sys.executable, "-m", "advisor", "train", script, "--yes", "--json",
+             "--threads", "7,14,21,28", "--freqs", "2.2GHz", "--workload", "theirs"],
+            env={"ADVISOR_DB": str(store), "ADVISOR_SOCKET": str(path), "PYTHONPATH": str(ROOT),
+                 "HOME": str(testbed.home(user)), "USER": user},
+            cwd=testbed.home(user), timeout=180,
+        )  # fmt: skip
+        result = json.loads(done.stdout)
+        assert result["model_id"] is None
+        record = slurm.job(result["runs"][0]["job_id"])
+        assert record is not None and record.user == user
+
+        def arrived() -> bool:
+            with Reader(store) as opened:
+                return bool(opened.find_models("simapp", "theirs"))
+
+        command.wait_for(arrived)
+        with Reader(store) as opened:
+            runs = [o.observation for o in opened.observations("simapp", "theirs")]
+        assert {o.contributor for o in runs} == {user}
+        assert sum(o.source == "sweep" for o in runs) == 4
+        assert {o.energy_quality for o in runs} == {"measured"}
+    finally:
+        if daemon is not None:
+            daemon.terminate()
+            daemon.wait(10)
+        shutil.rmtree(public)

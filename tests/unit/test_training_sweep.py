@@ -470,7 +470,7 @@ def test_results_go_to_the_daemon_where_the_store_is_out_of_reach(tmp_path: Path
         "app", "w", "proj",
     )  # fmt: skip
     (sent,) = message["observations"]
-    assert sent["time_s"] == 1.5 and sent["threads_per_node"] == 2
+    assert sent["time_s"] == 1.5 and sent["configuration"]["threads_per_node"] == 2
     assert sent["extra"] == {"sweep": "s", "seq": 3}
     assert "contributor" not in sent and "scope" not in sent
 

@@ -32,8 +32,9 @@ class Choice:
         why = "; ".join(f"{name}: {reason}" for name, reason in self.missing.items())
         if self.meter is None:
             return f"no meter, energy is not known ({why})" if why else "no meter, as asked for"
-        kind = "estimated, not measured" if self.meter.NAME == "estimate" else "measured"
-        said = f"energy {kind} by {self.meter.NAME}: {self.meter.DESCRIPTION}"
+        said = f"energy measured by {self.meter.NAME}: {self.meter.DESCRIPTION}"
+        if isinstance(self.meter, Estimate):
+            said = f"energy estimated, not measured: {self.meter.basis}"
         return f"{said} (not used: {why})" if why else said
 
 

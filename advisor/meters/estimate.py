@@ -60,6 +60,12 @@ class Estimate:
             self._core_w = GENERIC_CORE_W
         self._begin: tuple[float, float, Load] | None = None
 
+    @property
+    def basis(self) -> str:
+        """What the estimate is made from, for people."""
+        whose = "generic numbers" if self._generic else f"stated for {self._node_type.name}"
+        return f"{self._base_w} W + {self._core_w} W per busy core ({whose})"
+
     def available(self) -> str | None:
         """Return what to state in the site file to make estimates possible, or None."""
         if self._base_w is None or self._core_w is None:

@@ -72,7 +72,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
             except AdvisorError as error:
                 yield health.check_error("store", "fail", error)
     yield from slurm
-    hooked = False
+    hooked: str | None = None
     if settings:
         if inventory.node_types:
             yield from health_site.check_cluster(inventory)
@@ -93,11 +93,12 @@ def _meters(scheduled: bool) -> Check:
     return Check("meters", "warn" if state == "warn" else "ok", f"here: {choice.sentence}", todo)
 
 
-def _daemon(args: argparse.Namespace, hooked: bool, policy: int | None) -> Iterator[Check]:
+def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) -> Iterator[Check]:
+    """Ask the daemon: at the socket given, else where the hooks ask, else the default."""
     from advisor.loop.health import Check
     from advisor.service.protocol import call
 
-    socket: Path = paths.socket_path(args.socket)
+    socket: Path = paths.socket_path(args.socket or hooked)
     try:
         status = call(socket, {"v": 1, "op": "status"}, timeout_s=3.0)
     except AdvisorError:

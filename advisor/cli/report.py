@@ -60,7 +60,7 @@ def _print(r: Report, remarks: list[str]) -> None:
         print("  none that the advisor knows of")
         _print_notes(remarks)
         return
-    print(f"  {r.jobs} jobs seen, {r.node_hours:.4g} node-hours, {r.energy_kwh:.4g} kWh metered")
+    print(f"  {r.jobs} jobs seen, {r.node_hours:.4g} node-hours, {_kwh(r.energy_kwh)} metered")
     _print_share("rewritten", r.advised, r.jobs)
     _print_share("left alone", sum(r.left_alone.values()), r.jobs)
     for code, count in r.left_alone.most_common(6):
@@ -121,14 +121,21 @@ def _print_savings(r: Report) -> None:
             print(f"  {name:<7} measured  nothing to compare")
     if r.saved_kwh is not None:
         value, low, high = r.saved_kwh
-        span = "" if low is None or high is None else f" ({low:.3g} to {high:.3g})"
-        print(f"  saved   {value:.3g} kWh{span} of {r.promised_kwh:.3g} kWh promised")
+        span = "" if low is None or high is None else f" ({_kwh(low)} to {_kwh(high)})"
+        print(f"  saved   {_kwh(value)}{span} of {_kwh(r.promised_kwh)} promised")
     if r.comparisons:
         print()
         rows = [_row(c) for c in r.comparisons]
         print_table(
             ["application", "workload", "promised", "energy", "time", "jobs", "against"], rows
         )
+
+
+def _kwh(value: float) -> str:
+    """Return an energy in the unit of electricity bills."""
+    if abs(value) < 0.1:
+        return f"{value * 1000:.3g} Wh"
+    return f"{value / 1000:.4g} MWh" if abs(value) >= 1e4 else f"{value:.4g} kWh"
 
 
 def _ends(change: Change | None) -> tuple[float | None, ...]:

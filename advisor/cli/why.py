@@ -154,17 +154,21 @@ def _print_comparison(answer: Answer) -> None:
     compared = answer.compared()
     print()
     if compared:
-        rows = [_row(name, c) for name, c in compared.items()]
-        print_table(["", "promised", "interval", "measured", ""], rows)
+        rows = [["", "promised", "interval", "measured", ""]]
+        rows += [_row(name, c) for name, c in compared.items()]
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        for row in rows:
+            cells = [c.ljust(w) for c, w in zip(row, widths, strict=False)]
+            print("  ".join([*cells, row[4]]).rstrip())
     else:
         energy = format_energy(o.energy_j) if o.energy_j else _no_energy(o)
         time = _duration_like(o.time_s)(o.time_s) if o.time_s is not None else "-"
         print(f"measured     time {time}, energy {energy}")
     requested, observed = o.freq_requested_khz, o.freq_observed_khz
     if requested or observed:
-        seen = f"{observed / 1e6:.2f} GHz" if observed else "not known"
+        seen = f"{observed / 1e6:.2f} GHz observed" if observed else "observed: not known"
         cap = f"at most {format_freq(requested)}" if requested else "no cap"
-        print(f"\nfrequency    {cap} requested, {seen} observed")
+        print(f"\nfrequency    {cap} requested, {seen}")
     if o.decision_id:
         notes = "; ".join(str(n) for n in o.record.get("notes") or ())
         print(f"came out     {_VERDICTS.get(o.verdict, o.verdict)}{f' ({notes})' if notes else ''}")

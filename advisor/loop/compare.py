@@ -51,10 +51,19 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Log ratios to the predicted baseline of one workload's jobs, rewritten and left alone."""
+    """Log ratios to the predicted baseline of one workload's jobs, rewritten and left alone.
+
+    ``floor`` is the variance that the accounting's own resolution gives each of them: jobs that
+    all took the same whole number of seconds did not take the same time.
+    """
 
     advised: tuple[float, ...]
     left: tuple[float, ...] = ()
+    floor: float = 0.0
+
+    def error(self, side: tuple[float, ...]) -> float:
+        """Return the squared standard error of a side's mean."""
+        return max(variance(side), self.floor) / len(side)
 
 
 def welch(group: Group) -> Change | None:
@@ -65,7 +74,7 @@ def welch(group: Group) -> Change | None:
     difference = fmean(a) - fmean(b)
     if min(len(a), len(b)) < MIN_JOBS:
         return _change(difference, None, len(a), len(b), "holdout")
-    va, vb = variance(a) / len(a), variance(b) / len(b)
+    va, vb = group.error(a), group.error(b)
     if va + vb == 0:
         return _change(difference, 0.0, len(a), len(b), "holdout")
     freedom = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
@@ -80,7 +89,7 @@ def against_prediction(group: Group) -> Change | None:
         return None
     half = None
     if len(a) >= MIN_JOBS:
-        half = _t(len(a) - 1) * math.sqrt(variance(a) / len(a))
+        half = _t(len(a) - 1) * math.sqrt(group.error(a))
     return _change(fmean(a), half, len(a), 0, "prediction")
 
 
@@ -94,7 +103,7 @@ def pooled(groups: Iterable[Group]) -> Change | None:
     every = [g for g in groups if g.advised]
     both = [g for g in every if g.left]
     if not both:
-        return against_prediction(Group(tuple(x for g in every for x in g.advised)))
+        return against_prediction(_together(every))
     if len(both) == 1:
         return welch(both[0])
     weights = [len(g.advised) * len(g.left) / (len(g.advised) + len(g.left)) for g in both]
@@ -110,8 +119,16 @@ def pooled(groups: Iterable[Group]) -> Change | None:
         _squares(g, weight, difference - mean)
         for g, weight, difference in zip(both, weights, differences, strict=True)
     )
-    half = _t(freedom) * math.sqrt(residual / freedom / sum(weights))
+    spread = max(residual / freedom, _together(both).floor)
+    half = _t(freedom) * math.sqrt(spread / sum(weights))
     return _change(mean, half, advised, left, "holdout")
+
+
+def _together(groups: Sequence[Group]) -> Group:
+    """Return all workloads' rewritten jobs as one group."""
+    count = sum(len(g.advised) for g in groups)
+    floor = sum(g.floor * len(g.advised) for g in groups) / count if count else 0.0
+    return Group(tuple(x for g in groups for x in g.advised), (), floor)
 
 
 def _squares(group: Group, weight: float, off: float) -> float:

@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from advisor.errors import SchedulerError
+from advisor.errors import AdvisorError, SchedulerError
 from advisor.loop.health import Check
+from advisor.schedulers import slurm_hook_state as state
 from advisor.schedulers.sacct import run_command
+from advisor.schedulers.slurm_hooks import KEYS, HookFile, find_folder, read_hooks
+from advisor.schedulers.slurm_inventory import read_cluster
 
-HOOKS = ("cli_filter.lua", "job_submit.lua")
+_DOES = {"cli_filter.lua": "rewritten", "job_submit.lua": "stamped"}
 
 
 def read_settings() -> dict[str, str]:
@@ -101,48 +104,49 @@ def _frequency(s: Mapping[str, str]) -> Iterator[Check]:
     yield Check("frequency", "ok", f"caps can be set (governors allowed: {governors or 'default'})")
 
 
-def check_hooks(settings: Mapping[str, str]) -> tuple[bool, list[Check]]:
-    """Return whether the advisor's hooks are at work on this host, and the checks of it."""
+def check_hooks(settings: Mapping[str, str]) -> tuple[str | None, list[Check]]:
+    """Return the socket that installed hooks ask (None: none is at work), and the checks."""
     folder = Path(settings.get("SLURM_CONF") or "/etc/slurm/slurm.conf").parent
-    on = {
-        "cli_filter.lua": "lua" in settings.get("CliFilterPlugins", ""),
-        "job_submit.lua": "lua" in settings.get("JobSubmitPlugins", ""),
-    }
-    keys = {"cli_filter.lua": "CliFilterPlugins", "job_submit.lua": "JobSubmitPlugins"}
-    what = {"cli_filter.lua": "rewrites jobs", "job_submit.lua": "stamps jobs"}
-    installed, checks = False, []
-    for name in HOOKS:
-        path = folder / name
-        state = _installed(path)
-        if state is None:
-            checks.append(
-                Check("hook", "warn", f"{path} cannot be read", "run this as root to check it")
-            )
-        elif not state:
-            checks.append(
-                Check(
-                    "hook", "warn", f"{path} is not the advisor's; it {what[name]}",
-                    f"advisor hook install --scheduler slurm --dir {folder}",
-                )
-            )  # fmt: skip
-        elif not on[name]:
-            checks.append(
-                Check(
-                    "hook", "fail", f"{path} is installed, but Slurm does not run it",
-                    f"slurm.conf: {keys[name]}=lua, then restart slurmctld",
-                )
-            )  # fmt: skip
-        else:
-            installed = True
-            checks.append(Check("hook", "ok", f"{path} is installed and on"))
-    return installed, checks
-
-
-def _installed(path: Path) -> bool | None:
-    """Tell whether a hook file is the advisor's stub; None when it cannot be read."""
     try:
-        return "advisor stub" in path.read_text(errors="replace")
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return None
+        folder = find_folder(folder)
+        hooks = read_hooks(folder)
+    except AdvisorError as error:
+        return None, [Check("hook", "warn", error.message, error.hint or "run this as root")]
+    checks = [_hook(folder, hook, settings) for hook in hooks]
+    modules = state.modules_folder(folder, hooks)
+    if modules is None:
+        return None, checks
+    loading = state.check_modules(modules)
+    install = f"advisor hook install --scheduler slurm --dir {folder}"
+    if loading.startswith("do not load"):
+        checks.append(Check("hook", "fail", f"the hooks' modules {loading}", install))
+    try:
+        known = state.check_inventory(modules, read_cluster())
+    except SchedulerError as error:
+        known = f"not compared: {error.message}"
+    if known != "current":
+        checks.append(
+            Check("hook", "warn", f"what the hooks know of the cluster: {known}", install)
+        )
+    at_work = any(c.state == "ok" for c in checks)
+    socket = state.read_settings(modules).get("socket")
+    return str(socket) if at_work and socket else None, checks
+
+
+def _hook(folder: Path, hook: HookFile, settings: Mapping[str, str]) -> Check:
+    path, key = folder / hook.name, KEYS[hook.name]
+    if hook.state != "advisor":
+        found = {
+            "site": "is the site's own only", "leftover": "does nothing", "absent": "is not there",
+        }.get(hook.state, hook.state)  # fmt: skip
+        return Check(
+            "hook", "warn", f"{path} {found}: no job is {_DOES[hook.name]}",
+            f"advisor hook install --scheduler slurm --dir {folder}",
+        )  # fmt: skip
+    if "lua" not in settings.get(key, "").split(","):
+        return Check(
+            "hook", "fail", f"{path} is installed, but Slurm does not run it",
+            f"slurm.conf: {key}=lua, then scontrol reconfigure or restart slurmctld",
+        )  # fmt: skip
+    calls = f", calls {hook.site_file.name}" if hook.site_file else ""
+    return Check("hook", "ok", f"{path} is installed ({hook.version}) and on{calls}")

@@ -39,8 +39,8 @@ def notes(report: Report, reader: Reader) -> list[str]:
         )
     if report.possible_jobs:
         found.append(
-            f"{report.possible_jobs} jobs were only advised; applied, they would have saved "
-            f"{report.possible_kwh:.3g} kWh by prediction: set mode: apply at "
+            f"{report.possible_jobs} jobs were only advised or observed; applied, they would have "
+            f"saved {report.possible_kwh:.3g} kWh by prediction: set mode: apply at "
             f"{_where(reader, 'policy', 'mode')}"
         )
     if share("no-baseline") >= _SHARE:

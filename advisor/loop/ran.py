@@ -86,13 +86,12 @@ def node_type_of(node_list: str, inventory: Inventory) -> NodeType | None:
         names = expand(node_list) if node_list else ()
     except ValueError:
         return None
-    types = {
-        next((t.name for t in inventory.node_types.values() if name in t.nodes), "")
-        for name in names
-    }
-    if len(types) != 1:
+    if not names:
         return None
-    return inventory.node_types.get(types.pop())
+    found = next((t for t in inventory.node_types.values() if names[0] in t.nodes), None)
+    if found is None or (len(names) > 1 and not set(names) <= set(found.nodes)):
+        return None
+    return found
 
 
 def _time(job: JobRecord, numbered: Sequence[StepRecord]) -> tuple[float | None, float, bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from advisor.core.reasons import TEXTS
@@ -43,7 +44,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How many measured values lay inside their promised 90 % interval."""
+    """How many measured values lay inside their promised 90 % interval.
+
+    The interval's ends give way by what the accounting cannot resolve.
+    """
 
     inside: int
     total: int
@@ -174,7 +178,7 @@ def _count(result: Report, o: Outcome) -> None:
     result.holdout += bool(record.get("holdout"))
     if code == "no-model":
         result.missing_models[str(record.get("application"))] += 1
-    if code == "mode-advise" and record.get("chosen"):
+    if code in ("mode-advise", "mode-observe") and record.get("chosen"):
         result.possible_jobs += 1
         result.possible_kwh += _promised_joules(record) / J_PER_KWH
 
@@ -231,6 +235,17 @@ class _Workload:
     energy: _Promised = field(default_factory=_Promised)
     time: _Promised = field(default_factory=_Promised)
     kwh: float = 0.0
+    coarse: list[float] = field(default_factory=list)
+    """Per job, the variance of its log time by the accounting's resolution."""
+
+    def groups(self) -> tuple[Group, Group]:
+        """Return energies and times as they are compared."""
+        floor = fmean(self.coarse) if self.coarse else 0.0
+        energies, times = self.energies, self.times
+        return (
+            Group(log_ratios(energies[True]), log_ratios(energies[False]), floor),
+            Group(log_ratios(times[True]), log_ratios(times[False]), floor),
+        )
 
 
 class _Tally:
@@ -254,6 +269,7 @@ class _Tally:
         ):  # fmt: skip
             if measured and baseline.get(key):
                 pairs[rewritten].append((measured, float(baseline[key])))
+        w.coarse.append(_coarseness(o) ** 2 / 6)  # of a difference of two whole numbers
         if rewritten:
             self._add_promise(o, w, baseline)
 
@@ -272,7 +288,9 @@ class _Tally:
             ("energy_j", o.energy_j, energy),
         ):
             if interval and measured:
-                self._inside[key][0] += interval.lo <= measured <= interval.hi
+                slack = _coarseness(o)
+                low, high = interval.lo * (1 - slack), interval.hi * (1 + slack)
+                self._inside[key][0] += low <= measured <= high
                 self._inside[key][1] += 1
 
     def close(self, result: Report) -> None:
@@ -285,10 +303,7 @@ class _Tally:
         for (application, workload), w in sorted(self._workloads.items()):
             if not w.times[True]:
                 continue
-            energy, time = (
-                Group(log_ratios(side[True]), log_ratios(side[False]))
-                for side in (w.energies, w.times)
-            )
+            energy, time = w.groups()
             energies.append(energy)
             times.append(time)
             result.comparisons.append(
@@ -304,6 +319,12 @@ class _Tally:
             )
         result.energy, result.time = pooled(energies), pooled(times)
         result.saved_kwh = _saved(result.energy, sum(c.energy_kwh for c in result.comparisons))
+
+
+def _coarseness(o: Outcome) -> float:
+    """Return the accounting's resolution of a job's time as a fraction of it."""
+    seen = o.record.get("ran") or {}
+    return float(seen.get("resolution_s") or 0.0) / o.time_s if o.time_s else 0.0
 
 
 def _saved(

@@ -162,7 +162,7 @@ def test_notes_name_the_line_to_change(advisor: Run, store: Writer) -> None:
     )
     assert "gromacs (3 jobs)" in notes and "training: in /etc/advisor/policy.yaml" in notes
     assert "/etc/advisor/policy.yaml:3 (mode: advise   # for now)" in notes
-    assert "2 jobs were only advised" in notes
+    assert "2 jobs were only advised or observed" in notes
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -212,3 +214,16 @@ def test_a_job_nobody_knows(advisor: Run) -> None:
 def test_what_is_no_job_id(advisor: Run, name: str) -> None:
     result = advisor("why", name)
     assert result.code == 2 and "Traceback" not in result.err
+
+
+def test_it_answers_at_once(store_path: Path) -> None:
+    """Nothing heavy is loaded: people wait for this one."""
+    with Writer(store_path) as writer:
+        writer.save_decision(DECISION.to_dict(), job_id="11")
+    code = (
+        "import sys; from advisor.cli import main; main(['why', '11']);"
+        "heavy = {'numpy', 'scipy', 'pandas', 'yaml', 'sqlite_utils', 'rich'} & set(sys.modules);"
+        "sys.exit(repr(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -117,3 +117,13 @@ def test_a_shares_interval_holds_the_share(inside: int, total: int) -> None:
     found = share_interval(inside, total)
     assert found is not None
     assert 0 <= found[0] <= inside / total + 1e-9 and inside / total - 1e-9 <= found[1] <= 1
+
+
+def test_whole_seconds_are_not_taken_for_a_precise_measurement() -> None:
+    same = (0.2,) * 6
+    for group in (Group(same, (0.0,) * 6, 0.01), Group(same, (), 0.01)):
+        found = pooled([group])
+        assert found is not None and found.lo is not None and found.hi is not None
+        assert found.lo < found.change < found.hi
+    two = pooled([Group(same, (0.0,) * 6, 0.01), Group(same, (0.0,) * 6, 0.01)])
+    assert two is not None and two.lo is not None and two.lo < two.change

@@ -30,7 +30,7 @@ _STEP_ID = re.compile(rf"({_JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
 _NO_VALUE = 2**63
 """Slurm's NO_VAL64 and INFINITE64 are above this."""
 _FREQ_KHZ = {"": 1.0, "K": 1.0, "M": 1e3, "G": 1e6, "T": 1e9}
-_STAMP = re.compile(r"^(ADVISOR\w*)=(.*)$")
+_STAMP = re.compile(r"^((?:SLURM_)?ADVISOR\w*)=(.*)$")
 
 
 def run_command(argv: Sequence[str], *, timeout_s: float = 60.0) -> str:

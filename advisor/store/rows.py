@@ -232,7 +232,7 @@ def decision_row(record: Mapping[str, Any], job_id: str) -> dict[str, Any]:
             )
         },
         "node_type": clean(str(place.get("node_type") or "")),
-        "changed": int(bool(record.get("rewrite"))),
+        "changed": int(bool(record.get("rewrite") or record.get("changed"))),
         "holdout": int(bool(record.get("holdout"))),
         "model_id": record.get("model_id"),
         "policy_version": int(record.get("policy_version") or 0),

@@ -187,6 +187,8 @@ def test_a_decision_from_a_login_node_is_taken_from_the_stamp(store: Writer) -> 
     found = store.decision(f"{1:016x}")
     assert found is not None
     assert (found["user"], found["account"], found["job_id"]) == ("ann", "proj", "11")
+    rows = store.rows("SELECT changed FROM decisions")
+    assert [row["changed"] for row in rows] == [1]
     outcome = store.outcome("11")
     assert outcome is not None and outcome.record["trust"] == "stamped"
     # what came by stamp does not become more than that by having been stored

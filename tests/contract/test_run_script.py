@@ -61,9 +61,10 @@ def test_it_runs_as_advised_and_why_knows(script: Path, advisor: Run) -> None:
     assert data["energy_quality"] == "missing"
     assert seen(script) == "1"
     assert "ADVISOR=off" in result.err
-    told = advisor("why", data["job"])
-    assert told.code == 0
-    assert "threads" in told.out and "1.00 s" in told.out
+    told = advisor("why", data["job"], "--json").json()
+    assert told["decision"]["application"] == "threads"
+    assert told["outcome"]["state"] == "COMPLETED"
+    assert "1 x 1 threads" in advisor("why", data["job"]).out
 
 
 def test_off_runs_it_as_it_is(script: Path, advisor: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,10 +24,12 @@ HOOKS = ("cli_filter.lua", "job_submit.lua")
 STUB_MARK = "(advisor stub)"
 BUNDLE = "filter.luac"
 """cli_filter's modules in one precompiled file: a third of the time to load the sources."""
+NATIVE = "native.so"
+"""The system calls cli_filter needs, compiled here; without it lua-posix is used."""
 
-_BUNDLED = ("config", "posix", "exchange", "json", "answer", "breaker", "filter")
+_BUNDLED = ("config", "system", "json", "answer", "breaker", "filter")
 _LOADER = """\
-local loaded = {}
+local loaded = { home = home }
 local function use(name)
   if loaded[name] == nil then
     local part = parts[name] or assert(loadfile(home .. "/" .. name .. ".lua"))
@@ -76,10 +79,14 @@ def module_files(
     """
     sources = share("hooks/slurm/advisor")
     files = {path.name: path.read_bytes() for path in sorted(sources.glob("*.lua"))}
+    native = _native(sources / "native.c")
+    if native is not None:
+        files[NATIVE] = native
     files["config.lua"] = _config(settings).encode()
     files["inventory.lua"] = inventory_text(cluster).encode()
     files.update(sites)
-    bundle = _compiled(_bundle({name: files[f"{name}.lua"].decode() for name in _BUNDLED}))
+    parts = _BUNDLED if native is not None else (*_BUNDLED, "portable")
+    bundle = _compiled(_bundle({name: files[f"{name}.lua"].decode() for name in parts}))
     if bundle is not None:
         files[BUNDLE] = bundle
     return files
@@ -198,6 +205,20 @@ def _compiled(code: str) -> bytes | None:
         said = done.stderr.decode(errors="replace").strip()
         raise AdvisorError(f"{compiler} cannot compile the hook: {said}", hint="report this")
     return done.stdout
+
+
+def _native(source: Path) -> bytes | None:
+    """Compile the system calls, None where there is no C compiler or it fails."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / NATIVE
+        command = [compiler, "-O2", "-std=c11", "-shared", "-fPIC", "-s", "-Wl,--build-id=none"]
+        done = subprocess.run(
+            [*command, "-o", target, source], capture_output=True, check=False, timeout=60
+        )
+        return target.read_bytes() if done.returncode == 0 else None
 
 
 def _lua_text(text: str) -> str:

@@ -17,11 +17,12 @@ from advisor.schedulers.slurm_inventory import Cluster
 _TRY = """\
 local home = ...
 slurm = {}
-local posix = assert(loadfile(home .. "/start.lua"))(home, "posix")
-for name in ("fcntl signal stdlib sys.socket sys.stat time unistd"):gmatch("%S+") do posix(name) end
-for name in ("filter submit limits log inventory"):gmatch("%S+") do
-  assert(loadfile(home .. "/start.lua"))(home, name)
-end
+local function use(name) return assert(loadfile(home .. "/start.lua"))(home, name) end
+for name in ("filter submit limits log inventory"):gmatch("%S+") do use(name) end
+local native = package.loadlib(home .. "/native.so", "luaopen_advisor")
+local ok, problem = pcall(function() return use("portable").uid() and use("portable").cwd() end)
+if not ok and not native then error(problem, 0) end
+print(native and "native" or "lua-posix")
 """
 
 
@@ -47,7 +48,7 @@ def read_settings(modules: Path | None) -> dict[str, object]:
 
 
 def check_modules(modules: Path | None) -> str:
-    """Load the installed modules as Slurm would and say "load" or what is wrong."""
+    """Load the installed modules as Slurm would; say "load" and by what, or what is wrong."""
     if modules is None:
         return "none installed"
     lua = lua_program("lua")
@@ -58,7 +59,7 @@ def check_modules(modules: Path | None) -> str:
         timeout=30,
     )  # fmt: skip
     if done.returncode == 0:
-        return "load"
+        return f"load ({done.stdout.strip()})"
     said = done.stderr.strip().splitlines() or ["no word why"]
     return f"do not load: {said[0].removeprefix('lua5.1: ')}"
 

@@ -499,6 +499,6 @@ def test_status_says_how_it_is(hooked: Hooked, daemon: HookDaemon) -> None:
     status = json.loads(hooked.hook("status", "--json").stdout)
     assert status["hooks"]["cli_filter.lua"]["state"] == "advisor"
     assert status["hooks"]["cli_filter.lua"]["calls"] == "cli_filter.site.lua"
-    assert status["modules"] == "load"
+    assert status["modules"] == "load (native)"
     assert status["inventory"] == "current"
     assert status["settings"]["socket"] == str(hooked.socket)

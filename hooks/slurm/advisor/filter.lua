@@ -4,7 +4,7 @@
 -- whatever is not a whole, checked plan leaves the options as they are.
 
 local use = ...
-local config, posix = use("config"), use("posix")
+local config, system = use("config"), use("system")
 
 local SCRIPT_LIMIT, CHOICES_LIMIT, VARIABLE_LIMIT = 131072, 65536, 4096
 local KINDS = { sbatch = true, srun = true, salloc = true }
@@ -18,18 +18,6 @@ local CARRIED = "SLURM_ADVISOR_STAMP" -- goes with the job whatever --export say
 
 local M = {}
 local pending -- the decision whose job id is still to be told
-
--- The first bytes of a regular file, and whether there are more. Never waits.
-local function read_file(path, limit)
-  local stat = posix("sys.stat")
-  local found = stat.stat(path)
-  if not found or stat.S_ISREG(found.st_mode) == 0 then return nil end -- a FIFO would wait
-  local file = io.open(path, "rb")
-  if not file then return nil end
-  local text = file:read(limit) or ""
-  file:close()
-  return text, found.st_size > limit
-end
 
 -- Slurm's JSON of what the user set, mended: 22.05 leaves control characters in it as they are.
 local function explicit_options(options)
@@ -68,19 +56,19 @@ end
 local function choices()
   local root = os.getenv("XDG_CONFIG_HOME") or ""
   if root:sub(1, 1) ~= "/" then root = (os.getenv("HOME") or "/nonexistent") .. "/.config" end
-  local text, more = read_file(root .. "/advisor/choices.json", CHOICES_LIMIT)
+  local text, more = system.read(root .. "/advisor/choices.json", CHOICES_LIMIT)
   return not more and text or ""
 end
 
 local function request(options, explicit, het)
   local quote, kind = use("json").quote, options.type
   local argv = explicit:match('"argv":(%[.*%])%s*}%s*$') or "[]"
-  local cwd = posix("unistd").getcwd() or "" -- the shell's PWD may be another
+  local cwd = system.cwd() -- the shell's PWD may be another
   local script, more
   local path = kind == "sbatch" and (options.argv or {})[1] or ""
   if path ~= "" then
     if path:sub(1, 1) ~= "/" then path = cwd .. "/" .. path end
-    script, more = read_file(path, SCRIPT_LIMIT)
+    script, more = system.read(path, SCRIPT_LIMIT)
   end
   return table.concat({
     '{"v":1,"op":"decide","scheduler":"slurm","hook":"cli_filter","type":', quote(kind),
@@ -88,7 +76,7 @@ local function request(options, explicit, het)
     ',"script":', script and quote(script) or "null", ',"script_path":', quote(path),
     ',"truncated":', tostring(more or false), ',"env":', environment(quote),
     ',"choices":', quote(choices()), ',"cwd":', quote(cwd),
-    ',"het":', tostring(het), "}",
+    ',"het":', tostring(het), "}\n",
   })
 end
 
@@ -99,7 +87,7 @@ local function ask(options, explicit, het)
     return nil, "the daemon hung a moment ago and is not asked", true
   end
   local line = request(options, explicit, het)
-  local text, word, problem = use("exchange")(config.socket, line, config.deadline)
+  local text, word, problem = system.exchange(config.socket, line, config.deadline)
   local plan
   if text then
     plan, problem, word = use("answer").read(text)
@@ -108,6 +96,7 @@ local function ask(options, explicit, het)
     breaker.trip()
     problem = ("%s (not asked again for %d s)"):format(problem, config.retry)
   end
+  if plan then plan.wanted = {} end
   if not plan or not plan.changes then return plan, problem end
   -- One component's options are no base to rewrite it on; looked for only now, as it costs 40 us.
   if not het and is_het(options, explicit) then return ask(options, explicit, true) end
@@ -118,22 +107,28 @@ local function ask(options, explicit, het)
 end
 
 -- Assigns the whole plan; when something fails on the way, what was done is taken back.
-local function assign(plan, options, exports_all)
-  local setenv, undo = posix("stdlib").setenv, {}
-  local function set(name, value)
+local function assign(plan, options, export)
+  local setenv, undo = system.setenv, {}
+  local exports_all = export:upper():find("^ALL") ~= nil
+  local function variable(name, value)
     local before = os.getenv(name)
     undo[#undo + 1] = function() setenv(name, before) end
     setenv(name, value)
   end
+  local function option(name, value)
+    local before = plan.wanted[name]
+    if before then undo[#undo + 1] = function() options[name] = before end end
+    options[name] = value
+  end
   local ok, problem = pcall(function()
-    set(DECISION, plan.decision)
-    if plan.stamp then set(exports_all and STAMP or CARRIED, plan.stamp) end
-    for name, value in pairs(plan.env) do set(name, value) end
-    for name, value in pairs(plan.options) do
-      local before = plan.wanted[name]
-      if before then undo[#undo + 1] = function() options[name] = before end end
-      options[name] = value
+    variable(DECISION, plan.decision)
+    if plan.stamp then variable(exports_all and STAMP or CARRIED, plan.stamp) end
+    for name, value in pairs(plan.env) do
+      variable(name, value)
+      export = export .. "," .. name .. "=" .. value
     end
+    if not exports_all and next(plan.env) then option("export", export) end
+    for name, value in pairs(plan.options) do option(name, value) end
   end)
   if ok then return end
   for i = #undo, 1, -1 do pcall(undo[i]) end
@@ -147,13 +142,12 @@ function M.pre_submit(options, offset)
   if options.type == "srun" and explicit:find('"jobid":', 1, true) then return end
   -- What is there already is of the job this one is submitted from, or forged.
   for _, name in ipairs({ STAMP, DECISION, CARRIED }) do
-    if os.getenv(name) then posix("stdlib").setenv(name, nil) end
+    if os.getenv(name) then system.setenv(name, nil) end
   end
   if OFF[(os.getenv("ADVISOR") or ""):lower()] then return end
   local plan, problem, quietly = ask(options, explicit, false)
   if not plan then return use("log")(problem, quietly) end
-  local export = explicit:match('"export":"([^"]*)') or "ALL"
-  assign(plan, options, export:upper():find("^ALL") ~= nil)
+  assign(plan, options, explicit:find('"export":', 1, true) and options.export or "ALL")
   if options.type ~= "sbatch" then pending = plan.decision end
   if plan.message and not explicit:find('"quiet":', 1, true) then
     io.stderr:write(plan.message, "\n")
@@ -163,9 +157,9 @@ end
 -- Tells the daemon the job's id: of srun and salloc, job_submit sees no environment to stamp by.
 function M.post_submit(offset, job_id)
   if not pending or offset > 0 then return end
-  local line = ('{"v":1,"op":"submitted","decision":"%s","job":"%.0f"}'):format(pending, job_id)
+  local line = ('{"v":1,"op":"submitted","decision":"%s","job":"%.0f"}\n'):format(pending, job_id)
   pending = nil
-  use("exchange")(config.socket, line, config.deadline, true)
+  system.exchange(config.socket, line, config.deadline, true)
 end
 
 -- Whatever goes wrong in here is a line in the log and nothing else.

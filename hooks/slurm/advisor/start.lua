@@ -4,7 +4,7 @@
 -- a file.
 
 local home, name = ...
-local loaded = {}
+local loaded = { home = home }
 
 local function use(module)
   if loaded[module] == nil then

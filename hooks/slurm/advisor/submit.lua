@@ -78,7 +78,7 @@ local function request(job, wanted, stamp)
     '],"script":', quote(job.script:sub(1, SCRIPT_LIMIT)),
     ',"truncated":', tostring(#job.script > SCRIPT_LIMIT),
     ',"script_path":', quote(tostring(job.argv[0] or "")), ',"env":', object(quote, environment),
-    ',"choices":"","cwd":', quote(job.work_dir or ""), ',"het":false}',
+    ',"choices":"","cwd":', quote(job.work_dir or ""), ',"het":false}\n',
   })
 end
 
@@ -86,7 +86,7 @@ end
 local function ask(job, stamp)
   if os.time() < closed_until then return nil end
   local wanted = wanted_by(job)
-  local line, word, problem = use("exchange")(config.socket, request(job, wanted, stamp), config.deadline)
+  local line, word, problem = use("system").exchange(config.socket, request(job, wanted, stamp), config.deadline)
   local plan
   if line then plan, problem, word = answer.read(line) end
   if word == "timeout" or word == "garbage" then

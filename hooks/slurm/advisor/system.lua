@@ -1,0 +1,6 @@
+-- The few system calls the hooks need: native.so where it was compiled and loads, else lua-posix.
+
+local use = ...
+
+local open = _VERSION == "Lua 5.1" and package.loadlib(use("home") .. "/native.so", "luaopen_advisor")
+return open and open() or use("portable")

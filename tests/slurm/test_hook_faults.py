@@ -274,8 +274,6 @@ GARBAGE = {
     "a stamp without end": answer(stamp="advisor:{" + "x" * 4000 + "}"),
     "two lines to say": answer(message="one\ntwo"),
     "a terminal's escape": answer(message="\x1b[2J"),
-    "an 8-bit escape": answer(message="a\u009b2J"),
-    "text turned round": answer(message="a\u202eb"),
     "a message without end": answer(message="x" * 5000),
     "deep": b'{"v":' + b"[" * 5000 + b"\n",
     "a line without end": b"x" * 199_000,

@@ -29,18 +29,26 @@ function M.is_stamp(text)
     and text:find("^advisor:{[ -~]*}$") ~= nil
 end
 
--- Whether a line can do no more to a terminal than be read: ASCII, and of the rest no control
--- characters and nothing that hides or turns text around.
-local function printable(text)
-  if #text > MAX_MESSAGE or text:find("[%z\1-\31\127]") then return false end
-  if not text:find("[\128-\255]") then return true end
-  local left = text
-    :gsub("\194[\160-\191]", " ")
-    :gsub("[\195-\223][\128-\191]", " ")
-    :gsub("\226\128[\144-\167\176-\190]", " ")
-    :gsub("\226[\130-\191][\128-\191]", " ")
-    :gsub("[\225\227-\236][\128-\191][\128-\191]", " ")
-  return not left:find("[\128-\255]")
+-- Characters beyond ASCII that are only read: none that steer, hide or turn text around.
+local READABLE = {
+  "^\194[\160-\172\174-\191]$",
+  "^[\195-\215][\128-\191]$",
+  "^\226\128[\144-\167\176-\190]$",
+  "^\226[\130-\191][\128-\191]$",
+  "^[\225\227-\236][\128-\191][\128-\191]$",
+}
+
+-- The line as a terminal may have it; nil for what is no line.
+local function line(text)
+  if type(text) ~= "string" or #text > MAX_MESSAGE or text:find("[%z\1-\31\127]") then return nil end
+  if not text:find("[\128-\255]") then return text end
+  return (text:gsub("[\192-\255]?[\128-\191]*", function(char)
+    if char == "" then return nil end
+    for _, pattern in ipairs(READABLE) do
+      if char:find(pattern) then return nil end
+    end
+    return "?"
+  end))
 end
 
 local function checked(given, patterns, what)
@@ -74,10 +82,8 @@ local function read(data)
     plan.stamp = data.stamp
   end
   if data.message ~= nil and data.message ~= "" then
-    if type(data.message) ~= "string" or not printable(data.message) then
-      return nil, "the message is not one printable line"
-    end
-    plan.message = data.message
+    plan.message = line(data.message)
+    if not plan.message then return nil, "the message is not one printable line" end
   end
   return plan
 end

@@ -49,7 +49,7 @@ local value
 local function string_at(text, at)
   local from = at + 1
   while true do
-    local stop = text:find('["\\%c]', from) or error("no end of string", 0)
+    local stop = text:find('["\\%z\1-\31]', from) or error("no end of string", 0)
     local char = text:sub(stop, stop)
     if char == '"' then
       local inner = text:sub(at + 1, stop - 1)

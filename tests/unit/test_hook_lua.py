@@ -1,0 +1,373 @@
+"""The hooks' Lua by itself: JSON, answers, limits, and the system calls by either library."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from advisor.schedulers.slurm_hook_files import HookSettings, module_files
+from advisor.schedulers.slurm_inventory import Cluster, Node, Partition
+
+LUA = shutil.which("lua5.1")
+pytestmark = pytest.mark.skipif(LUA is None, reason="lua5.1 is not installed")
+CLUSTER = Cluster(
+    "22.05.8",
+    (
+        *(Node(f"a{i}", ("old", "big"), 2, 28, 1, 4000, 1, ("batch", "debug")) for i in range(4)),
+        *(Node(f"b{i}", ("new",), 2, 40, 2, 8000, 1, ("batch",)) for i in range(2)),
+    ),
+    (Partition("batch", default=True), Partition("debug", max_nodes=2)),
+)
+PRELUDE = """\
+local home = ...
+slurm = { SUCCESS = 0 }
+local loaded = { home = home }
+local function use(name)
+  if loaded[name] == nil then
+    loaded[name] = assert(loadfile(home .. "/" .. name .. ".lua"))(use)
+  end
+  return loaded[name]
+end
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("modules")
+    for name, data in module_files(HookSettings(Path("/nowhere")), CLUSTER, {}).items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def run(home: Path, code: str, stdin: bytes = b"", *arguments: object) -> bytes:
+    """Run Lua code from a file: its standard input stays its own."""
+    script = home / "main.lua"
+    script.write_text(f"{PRELUDE}\n{code}")
+    assert LUA is not None
+    done = subprocess.run(
+        [LUA, script, str(home), *map(str, arguments)],
+        input=stdin, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# -- JSON ----------------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.booleans() | st.integers(-(2**50), 2**50) | st.text(st.characters(max_codepoint=0xD7FF)),
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=4)
+        | st.dictionaries(st.text(st.characters(max_codepoint=0xD7FF)), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+ECHO = """\
+local json = use("json")
+local function write(value)
+  if type(value) == "table" and #value > 0 then
+    local words = {}
+    for i, v in ipairs(value) do words[i] = write(v) end
+    return "[" .. table.concat(words, ",") .. "]"
+  elseif type(value) == "table" then
+    local words = {}
+    for k, v in pairs(value) do words[#words + 1] = json.quote(k) .. ":" .. write(v) end
+    return "{" .. table.concat(words, ",") .. "}"
+  elseif type(value) == "string" then
+    return json.quote(value)
+  elseif type(value) == "number" then
+    return ("%.17g"):format(value)
+  end
+  return tostring(value)
+end
+for line in io.lines() do
+  local value, problem = json.decode(line)
+  io.write(problem and "!" .. problem or write(value), "\\n")
+end
+"""
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(VALUES, min_size=1, max_size=40), st.booleans())
+def test_json_comes_back_as_it_went(home: Path, values: list[Any], ascii_only: bool) -> None:
+    lines = [json.dumps(v, ensure_ascii=ascii_only) for v in values]
+    out = run(home, ECHO, "\n".join(lines).encode() + b"\n")
+    assert [json.loads(line) for line in out.decode().split("\n")[:-1]] == values
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[1,]", '{"a" 1}', '{"a":1,}', "{a:1}", "01x", "-", "nul", "tru", "[1 2]", '"a',
+     '"\\x"', '"\\u12"', '"\\ud83d\\ude00"', "1 2", '{"a":1}}', "[" * 99 + "]" * 99, '"\x01"'],
+)  # fmt: skip
+def test_json_that_is_none_is_said_to_be_none(home: Path, text: str) -> None:
+    assert run(home, ECHO, text.encode() + b"\n").startswith(b"!")
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_can_be_quoted(home: Path, data: bytes) -> None:
+    out = run(home, 'io.write(use("json").quote(io.read("*a")))', data)
+    assert json.loads(out.decode("utf-8", "replace")) == data.decode("utf-8", "replace")
+
+
+# -- answers and limits --------------------------------------------------------------------------
+
+LIMITS = """\
+local json = use("json")
+local plan = json.decode(io.read("*a"))
+print(use("limits").refused({ options = plan[1] }, plan[2], use("inventory")))
+"""
+
+
+def refused(home: Path, plan: dict[str, str], **wanted: str) -> str:
+    given_ = {k.replace("_", "-"): v for k, v in wanted.items()}
+    return run(home, LIMITS, json.dumps([plan or {"": ""}, given_]).encode()).decode().strip()
+
+
+@pytest.mark.parametrize(
+    ("plan", "wanted"),
+    [
+        ({"nodes": "6"}, {}),
+        ({"nodes": "2", "constraint": "new", "cpus-per-task": "80"}, {"nodes": "1-4"}),
+        ({"cpus-per-task": "14", "ntasks-per-node": "2"}, {"partition": "debug"}),
+        ({"cpus-per-task": "28"}, {"mem_per_cpu": "100"}),
+        ({"constraint": "big"}, {"mem": "3.5G", "partition": "batch,debug"}),
+        ({"cpu-freq": "1-2"}, {"constraint": "old&big|(new)"}),
+        ({"ntasks": "56", "nodes": "2"}, {"constraint": "old"}),
+    ],
+)
+def test_what_the_cluster_has(home: Path, plan: dict[str, str], wanted: dict[str, str]) -> None:
+    assert refused(home, plan, **wanted) == ""
+
+
+@pytest.mark.parametrize(
+    ("plan", "wanted", "why"),
+    [
+        ({"nodes": "7"}, {}, "partition batch has no 7 nodes with 1 cores, 0 MB"),
+        ({"constraint": "none"}, {}, "and feature none"),
+        ({"constraint": "new"}, {"partition": "debug"}, "partition debug has no 1 nodes"),
+        ({"constraint": "new"}, {"partition": "batch,debug"}, "partition debug has no"),
+        ({"nodes": "3"}, {"partition": "debug"}, "partition debug has no 3 nodes"),
+        ({"constraint": "old"}, {"partition": "gone"}, "partition gone is not in the inventory"),
+        ({"cpus-per-task": "81"}, {}, "81 cores"),
+        ({"cpus-per-task": "29"}, {"constraint": "old"}, "29 cores"),
+        ({"cpus-per-task": "20"}, {"ntasks_per_node": "5"}, "100 cores"),
+        ({"ntasks": "57", "nodes": "2"}, {"constraint": "old"}, "29 cores"),
+        ({"cpus-per-task": "28"}, {"mem_per_cpu": "1G"}, "28672 MB"),
+        ({"constraint": "old"}, {"mem": "5000"}, "5000 MB and feature old"),
+    ],
+)
+def test_what_the_cluster_does_not_have(
+    home: Path, plan: dict[str, str], wanted: dict[str, str], why: str
+) -> None:
+    assert why in refused(home, plan, **wanted)
+
+
+def test_nothing_is_known_of_the_cluster(home: Path, tmp_path: Path) -> None:
+    for name, data in module_files(HookSettings(Path("/nowhere")), None, {}).items():
+        (tmp_path / name).write_bytes(data)
+    assert "there is no inventory" in refused(tmp_path, {"nodes": "1"})
+
+
+MESSAGE = 'local p = use("answer").read(io.read("*a")) io.write(p and p.message or "")'
+
+
+def message(home: Path, text: str | bytes) -> str:
+    """Return what the user would read of a message."""
+    data = text if isinstance(text, bytes) else json.dumps(text).encode()
+    answer = b'{"v":1,"decision":"0123456789abcdef","rewrite":{},"message":' + data + b"}"
+    return run(home, MESSAGE, answer).decode()
+
+
+@pytest.mark.parametrize(
+    "text", ["advisor: 20 % less", "\u221220 % \u2013 \u201egut\u201c, K\u00f6ln \u4eac", "a" * 500]
+)
+def test_messages_people_can_read_are_let_through(home: Path, text: str) -> None:
+    assert message(home, text) == text
+
+
+def test_what_steers_a_terminal_is_taken_out_of_messages(home: Path) -> None:
+    assert message(home, "a\u009b2J") == "a?2J"
+    assert message(home, "a\u202eb\u200bc\u2028d\ufeff") == "a?b?c?d?"
+    assert message(home, b'"a\xc2\x9bb\x9b\xe2A\xff"') == "a?b??A?"
+    assert message(home, "two\nlines") == ""
+    assert message(home, "\x1b[2J") == ""
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(min_size=1, max_size=60))
+def test_no_message_can_steer_a_terminal(home: Path, text: str) -> None:
+    shown = message(home, json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
+    assert all(unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in shown)
+
+
+# -- system calls --------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["native", "portable"])
+def system(request: pytest.FixtureRequest, home: Path) -> str:
+    """How to get the system calls by one library or the other."""
+    if request.param == "native":
+        if not (home / "native.so").exists():
+            pytest.skip("no C compiler here")
+        return 'local sys = use("system") assert(sys ~= use("portable"))\n'
+    if b"true" not in run(home, 'print(pcall(use("portable").uid))'):
+        pytest.skip("lua-posix is not installed")
+    return 'local sys = use("portable")\n'
+
+
+class Peer:
+    """The other end of a socket: sends pieces with a pause, or hangs up."""
+
+    def __init__(self, path: Path, *pieces: bytes, pause_s: float = 0.0, read: bool = True) -> None:
+        self.got = b""
+        self._pieces, self._pause_s, self._read = pieces, pause_s, read
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            if self._read:
+                self.got = connection.recv(65536)
+            try:
+                for piece in self._pieces:
+                    connection.sendall(piece)
+                    time.sleep(self._pause_s)
+            except OSError:
+                pass
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """A path short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="lua-") as name:
+        yield Path(name) / "s"
+
+
+def exchange(home: Path, system: str, path: Path, line: str = '"hello\\n"', more: str = "") -> str:
+    code = f"""{system}
+    local answer, word = sys.exchange(select(2, ...), {line}, 0.3{more})
+    print(answer, word)"""
+    return run(home, code, b"", path).decode().strip()
+
+
+def test_a_line_goes_out_and_one_comes_back(home: Path, system: str, path: Path) -> None:
+    peer = Peer(path, b"an answer\nand more")
+    assert exchange(home, system, path) == "an answer\tnil"
+    assert peer.got == b"hello\n"
+
+
+def test_no_answer_is_waited_for_when_none_is_wanted(home: Path, system: str, path: Path) -> None:
+    peer = Peer(path, pause_s=0)
+    assert exchange(home, system, path, more=", true") == "nil"
+    peer.thread.join(10)
+    assert peer.got == b"hello\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "pause_s", "word"),
+    [
+        ((), 0.0, "closed"),
+        ((b"half",), 0.0, "garbage"),
+        ((b"x" * 20_000,), 0.0, "garbage"),
+        ((b"",), 3.0, "timeout"),
+    ],
+)
+def test_answers_that_are_none(
+    home: Path, system: str, path: Path, pieces: tuple[bytes, ...], pause_s: float, word: str
+) -> None:
+    Peer(path, *pieces, pause_s=pause_s)
+    assert exchange(home, system, path).split()[:2] == ["nil", word]
+
+
+def test_drips_come_to_nothing(home: Path, system: str, path: Path) -> None:
+    Peer(path, *[b"x"] * 100, b"\n", pause_s=0.02)
+    assert exchange(home, system, path).split()[1] in ("timeout", "garbage")
+
+
+def test_a_peer_that_hangs_up_while_written_to_kills_nobody(
+    home: Path, system: str, path: Path
+) -> None:
+    Peer(path, read=False)
+    out = exchange(home, system, path, line='("x"):rep(1e6)')
+    assert out.split()[1] in ("closed", "timeout")
+
+
+def test_a_peer_that_does_not_read_is_not_waited_for(home: Path, system: str, path: Path) -> None:
+    Peer(path, b"", pause_s=3.0, read=False)
+    out = exchange(home, system, path, line='("x"):rep(4e6)')
+    assert out.split()[:2] == ["nil", "timeout"]
+
+
+def test_nobody_is_there(home: Path, system: str, path: Path) -> None:
+    assert exchange(home, system, path).split()[:2] == ["nil", "absent"]
+    path.write_text("a file")
+    assert exchange(home, system, path).split()[:2] == ["nil", "absent"]
+    assert exchange(home, system, path.parent / ("x" * 200)).split()[:2] == ["nil", "absent"]
+
+
+def test_files_are_read_and_looked_at(home: Path, system: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"ab\0\xff")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    code = f"""{system}
+    local dir = select(2, ...)
+    local function show(...) print(select("#", ...), ...) end
+    local text, more = sys.read(dir .. "/a", 3)
+    print(#text, more)
+    text, more = sys.read(dir .. "/a", 4)
+    print(#text, more, text == "ab\\0\\255")
+    print(sys.read(dir .. "/link", 9) ~= nil, sys.read(dir .. "/fifo", 9), sys.read(dir, 9))
+    print(sys.read(dir .. "/none", 9), sys.read("/dev/null", 9))
+    for _, name in ipairs({{ "/a", "", "/fifo", "/link", "/none" }}) do
+      local kind, uid, time = sys.look(dir .. name)
+      print(kind, uid == sys.uid() or nil, kind and os.time() - time < 100)
+    end
+    print(sys.create(dir .. "/new"), sys.create(dir .. "/new"), sys.create(dir .. "/link"))
+    print(sys.remove(dir .. "/new"), sys.remove(dir .. "/new"))
+    print(sys.setenv("X_Y", "1"), os.getenv("X_Y"))
+    print(sys.setenv("X_Y", nil), os.getenv("X_Y"))
+    print(sys.cwd() == os.getenv("PWD"))
+    """
+    script = home / "main.lua"
+    script.write_text(f"{PRELUDE}\n{code}")
+    assert LUA is not None
+    out = subprocess.run(
+        [LUA, script, home, tmp_path], cwd=tmp_path, env={**os.environ, "PWD": str(tmp_path)},
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert [line.split() for line in out.splitlines()] == [
+        ["3", "true"], ["4", "false", "true"], ["true", "nil", "nil"], ["nil", "nil"],
+        ["file", "true", "true"], ["folder", "true", "true"], ["other", "true", "true"],
+        ["other", "true", "true"], ["nil", "nil", "nil"], ["true", "false", "false"],
+        ["true", "false"], ["true", "1"], ["true", "nil"], ["true"],
+    ]  # fmt: skip
+
+
+def test_a_message_to_the_log_waits_for_nobody(home: Path, system: str, path: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(path))
+    code = f'{system} for i = 1, 20 do sys.datagram(select(2, ...), "line " .. i) end'
+    run(home, code.replace("20", "1"), b"", path)
+    assert listener.recv(100) == b"line 1"
+    run(home, code, b"", path)  # nobody reads: the queue is full after some
+    run(home, code.replace("20", "1"), b"", path.parent / "none")

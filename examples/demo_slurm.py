@@ -57,10 +57,10 @@ def demo(site: AdvisedSite) -> None:
     job = submit(site, script)
     wait(site, job)
     fields = "JobID,JobName,State,NCPUS,ReqCPUFreqMax,ConsumedEnergyRaw,ElapsedRaw"
-    slurm(site, "sacct", "-j", job, "-o", fields)
+    slurm(site, "sacct", "-j", str(job), "-o", fields)
     say("what was promised, and what came out")
     advisor(site, "collect")
-    advisor(site, "why", job)
+    advisor(site, "why", str(job))
 
 
 def say(text: str) -> None:
@@ -85,15 +85,15 @@ def slurm(site: AdvisedSite, *command: str) -> None:
     print(site.testbed.run(list(command)).stdout, end="", flush=True)
 
 
-def submit(site: AdvisedSite, script: Path) -> str:
+def submit(site: AdvisedSite, script: Path) -> int:
     """Submit a script as its user would; return the job's id."""
     print(f"$ sbatch {script.name}", flush=True)
     done = site.testbed.run(["sbatch", str(script)], cwd=site.folder)
     print(done.stderr + done.stdout, end="", flush=True)
-    return done.stdout.split()[-1]
+    return int(done.stdout.split()[-1])
 
 
-def wait(site: AdvisedSite, job: str) -> None:
+def wait(site: AdvisedSite, job: int) -> None:
     """Wait until a job has ended."""
     site.testbed.wait(job)
 

@@ -40,7 +40,7 @@ TEXTS: dict[str, str] = {
     "unrecognised": "nothing changed: no application recognised",
     "no-model": "nothing changed: no model for {0} yet",
     "training-ask": "train it with: advisor train {0}",
-    "training-queued": "a training sweep was queued",
+    "training-auto": "a training sweep is started for it",
     "training-running": "a training sweep is under way",
     "suspended": "nothing changed: the model is suspended: {0}",
     "no-baseline": "nothing changed: what the job asked for cannot be told: {0}",

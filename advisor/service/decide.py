@@ -215,9 +215,12 @@ def _no_model(case: _Case) -> _StopError:
     stop = _stop(case, NO_MODEL, f"{case.application}/{case.workload}")
     if (case.application, case.workload) in case.snapshot.training:
         case.reasons.append(reason("training-running"))
-    elif training.mode == "ask" and request.script is not None and case.policy.mode != "observe":
-        path = request.script_path or "SCRIPT"
-        case.reasons.append(reason("training-ask", shlex.quote(path)))
+    elif request.script is not None and case.policy.mode != "observe":
+        if training.mode == "ask":
+            path = request.script_path or "SCRIPT"
+            case.reasons.append(reason("training-ask", shlex.quote(path)))
+        elif training.mode == "auto":
+            case.reasons.append(reason("training-auto"))
     return stop
 
 

@@ -18,7 +18,7 @@ from advisor.core.settings import parse_choices
 from advisor.core.stamp import make_stamp, read_stamp
 from advisor.errors import AdvisorError
 from advisor.schedulers.slurm_options import parse_request
-from advisor.service.decide import NO_MODEL, decide, unchanged
+from advisor.service.decide import decide, unchanged
 from advisor.service.peer import Peer, Users
 from advisor.service.protocol import ProtocolError
 from advisor.service.snapshot import Source
@@ -123,8 +123,7 @@ class Handlers:
         self._changed += decision.changed
         if self.journal is not None:
             self.journal.put(decision.to_dict())
-        missing = any(r.code == NO_MODEL for r in decision.reasons)
-        if missing and self.spool is not None and decision.policy.training.mode == "auto":
+        if self.spool is not None and any(r.code == "training-auto" for r in decision.reasons):
             self.spool.want_training(decision, request, self.users.subject(peer, request))
         log.info(
             "event=decision id=%s user=%s application=%r changed=%d reasons=%s",

@@ -21,6 +21,8 @@ def effect_line(
     energy_quality: str,
 ) -> str:
     """Return the line for the user, "" when there is nothing worth saying."""
+    if chosen is None and any(r.code == "training-auto" for r in reasons):
+        return f"advisor: no model for {application} yet; it is measured now for later jobs"
     if chosen is None:
         ask = next((r for r in reasons if r.code == "training-ask"), None)
         if ask is None:

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from advisor.store.records import StoredModel
 
 _DECODED = 1024
 """Models whose options are kept decoded; the others stay packed (100 bytes an option)."""
+_SWEEP_LASTS = timedelta(days=1)
+"""A sweep of which nothing was heard for so long is taken to be over."""
+
 _REMEMBERED = 20_000
 """Choices and baselines kept; the same jobs are submitted again and again."""
 
@@ -137,6 +141,7 @@ class Source:
 
     def _load(self, reader: Reader) -> Snapshot:
         old = self.snapshot
+        recent = (datetime.now(UTC) - _SWEEP_LASTS).isoformat()
         site = reader.site()
         stamps = reader.model_stamps()
         models = {i: m for i, m in old.models.items() if stamps.get(i) == m.updated_at}
@@ -155,6 +160,7 @@ class Source:
                 (r.application, r.workload)
                 for state in ("requested", "running")
                 for r in reader.training_requests(state=state)
+                if r.updated_at > recent
             ),
         )
         snapshot._decoded = old._decoded

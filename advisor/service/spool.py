@@ -14,6 +14,7 @@ import os
 import pwd
 import queue
 import secrets
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
@@ -31,6 +33,13 @@ from advisor.service.protocol import ProtocolError
 log = logging.getLogger("advisor.serve")
 
 MAX_RUNS = 1000
+MAX_SWEEPS = 4
+"""Sweeps the daemon has under way at once; further ones wait for a later job."""
+
+_KEPT_OPTIONS = frozenset(
+    {"account", "partition", "qos", "reservation", "time", "nodes", "ntasks", "ntasks-per-node",
+     "constraint", "licenses", "exclusive"}
+)  # fmt: skip
 _AGAIN_S = 3600.0
 """An application whose sweep could not be started is not tried again for so long."""
 
@@ -44,6 +53,7 @@ class Spool:
         self._socket = socket
         self._work: queue.Queue[tuple[str, dict[str, object]]] = queue.Queue(maxsize=1000)
         self._asked: dict[tuple[str, str], float] = {}
+        self._sweeps: list[subprocess.Popen[bytes]] = []
         threading.Thread(target=self._run, name="spool", daemon=True).start()
 
     def put_runs(self, request: Mapping[str, object], contributor: str) -> int:
@@ -79,7 +89,14 @@ class Spool:
         if os.geteuid() not in (0, uid):
             log.warning("event=no-training reason=not-root user=%s", decision.user)
             return
-        job = {"script": script, "uid": uid, "cwd": str(request.get("cwd") or "/")}
+        argv = request.get("argv")
+        job = {
+            "script": script,
+            "arguments": [str(a) for a in argv[1:]] if isinstance(argv, list) else [],
+            "options": _sweep_options(request.get("options")),
+            "uid": uid,
+            "cwd": str(request.get("cwd") or "/"),
+        }
         self._put("train", job)
 
     def _put(self, kind: str, job: dict[str, object]) -> None:
@@ -105,7 +122,11 @@ class Spool:
         if done.returncode not in (0, 3):
             log.error("event=collect-failed error=%r", done.stderr.strip()[-500:])
 
-    def _train(self, job: Mapping[str, object]) -> None:
+    def _train(self, job: Mapping[str, Any]) -> None:
+        self._sweeps = [p for p in self._sweeps if p.poll() is None]
+        if len(self._sweeps) >= MAX_SWEEPS:
+            log.warning("event=no-training reason=too-many-sweeps running=%d", len(self._sweeps))
+            return
         uid = int(str(job["uid"]))
         entry = pwd.getpwuid(uid)
         gid, groups = groups_of(uid)
@@ -126,7 +147,7 @@ class Spool:
         if "SLURM_CONF" in os.environ:
             environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
         command = [sys.executable, "-m", "advisor", "train", str(script), "--yes"]
-        command += ["--scheduler", "slurm"]
+        command += ["--scheduler", "slurm", "--sbatch", job["options"], "--", *job["arguments"]]
         as_user: dict[str, object] = {}
         if os.geteuid() == 0:
             as_user = {"user": uid, "group": gid, "extra_groups": groups}
@@ -142,7 +163,15 @@ class Spool:
                 **as_user,
             )
         log.info("event=training-started user=%s log=%s", entry.pw_name, folder / "train.log")
-        threading.Thread(target=process.wait, daemon=True).start()
+        self._sweeps.append(process)
+
+
+def _sweep_options(options: object) -> str:
+    """Return those of a job's own options that its sweep must keep, as for a command line."""
+    if not isinstance(options, Mapping):
+        return ""
+    kept = {k: v for k, v in options.items() if k in _KEPT_OPTIONS and isinstance(v, str)}
+    return " ".join(shlex.quote(f"--{k}={v}") for k, v in kept.items())
 
 
 def write_spool_file(folder: Path, data: Mapping[str, object]) -> Path:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import math
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from advised import AdvisedSite
 from testbed import NODE_TYPES, Testbed, predict
+
+from advisor.store.reader import Reader
 
 BDW = NODE_TYPES["bdw"]
 
@@ -146,3 +149,29 @@ def write_grid(path: Path, kernel: str, node_type: str = "bdw") -> None:
                 time_s, watts = predict(kernel, node_type, 1, threads, freq, 1.0)
                 assert math.isfinite(time_s)
                 writer.writerow([1, 1, threads, freq, f"{time_s:.4f}", f"{time_s * watts:.2f}"])
+
+
+def test_the_daemon_trains_what_it_does_not_know(site: AdvisedSite) -> None:
+    policy = site.config / "policy.yaml"
+    policy.write_text(site.policy + "training: {mode: auto, samples: 6}\n")
+    site.advisor("policy", "apply")
+    site.settle()
+    script = site.script(
+        "auto.sh", "srun simapp --kernel $1", "-N 1", "--exclusive", "-t 5", "-p debug"
+    )
+    job = site.testbed.sbatch("-p", "milan", str(script), "solver")
+    assert "measured now" in job.stderr
+    again = site.testbed.sbatch("-p", "milan", str(script), "solver")
+    assert again.job_id
+    end = time.monotonic() + 120
+    state = "requested"
+    while state in ("requested", "running") and time.monotonic() < end:
+        time.sleep(1)
+        with Reader(site.store) as store:
+            models = store.find_models("simapp", "--kernel solver")
+            mine = [r for r in store.training_requests() if r.workload == "--kernel solver"]
+        state = mine[0].state if mine else "requested"
+    log = (site.folder / "serve.log").read_text()
+    assert state == "confirmed", log
+    assert [m.node_type for m in models] == [NODE_TYPES["mil"].feature]
+    assert log.count("event=training-started") == 1

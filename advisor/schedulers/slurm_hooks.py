@@ -325,7 +325,7 @@ def _settings(conf: Path, depth: int) -> list[tuple[str, str]]:
         text = conf.read_text(errors="replace")
     except OSError as error:
         raise InputError(f"{conf}: {error.strerror}", hint="run this as root") from None
-    for line in text.replace("\\\n", " ").splitlines():
+    for line in text.replace("\\\n", "").splitlines():
         line = line.partition("#")[0].strip()
         if include := re.match(r"include\s+(\S+)$", line, re.IGNORECASE):
             if depth and (conf.parent / include[1]).is_file():

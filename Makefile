@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo demo-slurm test test-all lint bench schema slurm-packages clean
+.PHONY: help setup setup-dev demo demo-slurm test lint bench schema slurm-packages clean
 
 help:
 	@echo "make demo        measure a real kernel here, fit it, advise a job, run it (under 2 minutes)"
@@ -14,12 +14,21 @@ help:
 
 setup: $(READY)
 
-$(READY): pyproject.toml
+setup-dev: $(READY)-dev
+
+$(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "on Debian: apt-get install python3-venv"; exit 1; }
+
+$(READY): pyproject.toml | $(VENV)/bin/python
 	@echo "setting up $(VENV) ..."
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "on Debian: apt-get install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e .
 	@touch $@
+
+$(READY)-dev: pyproject.toml | $(VENV)/bin/python
+	@echo "setting up $(VENV) for tests ..."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(READY)
 
 demo: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo.py
@@ -27,10 +36,10 @@ demo: setup
 demo-slurm: setup slurm-packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo_slurm.py
 
-test: setup lint slurm-packages
+test: lint slurm-packages
 	@$(BIN)/python -m pytest -rs
 
-lint: setup
+lint: setup-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

@@ -1,7 +1,8 @@
 """The ``advisor`` command: one lazily imported module per verb.
 
 Importing this module loads argparse and nothing heavy; a verb's module is imported only when
-that verb is called. A verb's module offers ``add_arguments(parser)`` and ``run(args) -> int``.
+that verb is called. A verb's module offers ``add_arguments(parser)`` and ``run(args) -> int``;
+one that sets the default ``takes_tail=True`` finds what follows ``--`` in ``args.tail``.
 """
 
 from __future__ import annotations
@@ -65,9 +66,17 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    tail: list[str] | None = None
+    if "--" in arguments:
+        at = arguments.index("--")
+        arguments, tail = arguments[:at], arguments[at + 1 :]
     verb = next((a for a in arguments if not a.startswith("-")), None)
     try:
-        args = build_parser(verb).parse_args(arguments)
+        parser = build_parser(verb)
+        args = parser.parse_args(arguments)
+        if tail is not None and not getattr(args, "takes_tail", False):
+            parser.error(f"{args.verb} takes nothing after --")
+        args.tail = tail or []
         code: int = import_module(f"advisor.cli.{args.module}").run(args)
         sys.stdout.flush()
         return code

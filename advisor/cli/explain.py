@@ -9,7 +9,6 @@ from pathlib import Path
 
 from advisor.cli.job_request import identity, payload_of
 from advisor.cli.output import print_json
-from advisor.cli.tail import take_tail
 from advisor.errors import InputError, StoreError
 from advisor.paths import socket_path, store_path
 
@@ -22,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", help="ask this daemon (default: read the store if one can)")
     parser.add_argument("--diff", action="store_true", help="show the script as it would be")
     parser.usage = "advisor explain SCRIPT [options] [-- SBATCH OPTIONS]"
-    take_tail(parser, "options")
+    parser.set_defaults(takes_tail=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,7 +40,7 @@ def _decide(args: argparse.Namespace, path: Path) -> dict[str, object]:
         "v": 1,
         "op": "explain",
         "scheduler": args.scheduler,
-        **payload_of(path, args.options, args.user),
+        **payload_of(path, args.tail, args.user),
     }
     store = store_path(args.db)
     if args.socket is None and os.access(store, os.R_OK):

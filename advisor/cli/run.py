@@ -7,8 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from advisor.cli.tail import take_tail
-
 if TYPE_CHECKING:
     from advisor.core.configuration import Configuration
     from advisor.meters.base import Meter
@@ -29,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs to make")
     parser.add_argument("--meter", default="auto", help="auto, none or a meter's name")
     parser.add_argument("--record", action="store_true", help="store the runs as observations")
-    take_tail(parser)
+    parser.set_defaults(takes_tail=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,10 +48,10 @@ def run(args: argparse.Namespace) -> int:
     if args.script:
         from advisor.cli.run_job import run_job
 
-        if args.command:
+        if args.tail:
             raise UsageError("give a script or, after --, a command, not both")
         return run_job(args)
-    if not args.command:
+    if not args.tail:
         raise UsageError("nothing to run", hint="advisor run [options] -- COMMAND")
     if args.repeat < 1 or (args.threads is not None and args.threads < 1):
         raise UsageError("--repeat and --threads must be at least 1")
@@ -62,12 +60,12 @@ def run(args: argparse.Namespace) -> int:
     subject = understand(
         scheduler="local",
         site=known.site,
-        command=args.command,
+        command=args.tail,
         application=args.application or "",
         workload=args.workload or "",
         node_type=args.node_type or "",
         this_machine=machine,
-        fallback=clean_name(Path(args.command[0]).name) or "command",
+        fallback=clean_name(Path(args.tail[0]).name) or "command",
     )
     threads = args.threads or min(subject.baseline.threads_per_node, len(usable_cpus()))
     cap = _cap(args.freq)
@@ -76,10 +74,10 @@ def run(args: argparse.Namespace) -> int:
     choice = best_meter(subject.node_type, name=args.meter)
     runs: list[Measured] = []
     for number in range(1, args.repeat + 1):
-        measured = _once(args.command, configuration, cap, choice.meter, quiet=args.json)
+        measured = _once(args.tail, configuration, cap, choice.meter, quiet=args.json)
         if measured.exit_code != 0:
             which = f" (run {number} of {args.repeat})" if args.repeat > 1 else ""
-            said = f"{args.command[0]}: {exit_text(measured.exit_code)}{which}"
+            said = f"{args.tail[0]}: {exit_text(measured.exit_code)}{which}"
             if args.json:
                 print_json("run", {"ok": False, "exit_code": measured.exit_code, "error": said})
             print(f"advisor: {said}; nothing is recorded", file=sys.stderr)

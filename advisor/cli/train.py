@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from advisor.cli.tail import take_tail
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -49,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--yes", "-y", action="store_true", help="do not ask")
     add("--dry-run", action="store_true", help="show plan and cost only")
     add("--resume", nargs="?", const="", metavar="ID", help="go on with a sweep (the latest)")
-    take_tail(parser)
+    parser.set_defaults(takes_tail=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -148,7 +146,7 @@ def _subject(args: argparse.Namespace, known: Known, scheduler: Scheduler) -> Su
     if script is None:
         if "/" in args.subject or path.suffix in _SCRIPT_ENDINGS:
             raise InputError(f"there is no script {args.subject}")
-        if not args.command:
+        if not args.tail:
             raise UsageError(
                 f"there is no script {args.subject}, so how is it run?",
                 hint=f"advisor train {args.subject} -- COMMAND, or give a job script",
@@ -158,8 +156,8 @@ def _subject(args: argparse.Namespace, known: Known, scheduler: Scheduler) -> Su
         scheduler=scheduler.NAME,
         site=known.site,
         script=script,
-        arguments=args.command if script is not None else (),
-        command=() if script is not None else args.command,
+        arguments=args.tail if script is not None else (),
+        command=() if script is not None else args.tail,
         application=application,
         workload=named(args.workload) if args.workload else "",
         node_type=args.node_type or "",

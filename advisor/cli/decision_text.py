@@ -62,9 +62,8 @@ def effects_text(predicted: Mapping[str, Any]) -> str:
     """Return predicted changes with their intervals."""
     parts = []
     for key, label in (("energy_pct", "energy"), ("time_pct", "time")):
-        effect = predicted[key]
-        low, high = format_change(effect["lo"] / 100), format_change(effect["hi"] / 100)
-        parts.append(f"{label} {format_change(effect['pct'] / 100)} ({low} to {high})")
+        low, high = (format_change(v / 100) for v in predicted[f"{key}_interval"])
+        parts.append(f"{label} {format_change(predicted[key] / 100)} ({low} to {high})")
     quality = predicted.get("energy_quality", "")
     note = "; energy is an estimate" if quality == "estimated" else ""
     return ", ".join(parts) + note
@@ -91,9 +90,9 @@ def _print_alternatives(alternatives: Sequence[Mapping[str, Any]]) -> None:
                 f"{a['ranks_per_node']}x{a['threads_per_rank']}",
                 format_freq(int(a["freq_khz"])),
                 format_duration(a["time_s"]),
-                format_change(a["time_pct"]["pct"] / 100),
+                format_change(a["time_pct"] / 100),
                 format_energy(a["energy_j"]),
-                format_change(a["energy_pct"]["pct"] / 100),
+                format_change(a["energy_pct"] / 100),
                 "confirmed" if a["confirmed"] else "predicted",
             ]
         )

@@ -18,13 +18,23 @@ class Effect:
     lo: float
     hi: float
 
-    def to_dict(self) -> dict[str, float]:
-        """Return the change and its interval in percent, for JSON."""
-        return {
-            "pct": round(self.change * 100, 2),
-            "lo": round(self.lo * 100, 2),
-            "hi": round(self.hi * 100, 2),
-        }
+    def to_list(self) -> list[float]:
+        """Return change, lower and upper end in percent."""
+        return [round(v * 100, 2) for v in (self.change, self.lo, self.hi)]
+
+
+def effects(time: Effect, energy: Effect) -> dict[str, object]:
+    """Return the JSON form of two effects: ``time_pct`` and its interval, ``energy_pct`` likewise.
+
+    Percent against the baseline; the intervals are at 90 %.
+    """
+    t, e = time.to_list(), energy.to_list()
+    return {
+        "time_pct": t[0],
+        "time_pct_interval": t[1:],
+        "energy_pct": e[0],
+        "energy_pct_interval": e[1:],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +54,7 @@ class Alternative:
             **self.configuration.to_dict(),
             "time_s": self.time_s,
             "energy_j": self.energy_j,
-            "time_pct": self.time.to_dict(),
-            "energy_pct": self.energy.to_dict(),
+            **effects(self.time, self.energy),
             "confirmed": self.confirmed,
         }
 
@@ -117,8 +126,7 @@ class Decision:
             else {
                 "time_s": chosen.time_s,
                 "energy_j": chosen.energy_j,
-                "time_pct": chosen.time.to_dict(),
-                "energy_pct": chosen.energy.to_dict(),
+                **effects(chosen.time, chosen.energy),
                 "energy_quality": self.energy_quality,
             },
             "alternatives": [a.to_dict() for a in self.alternatives],

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from advisor.core.configuration import Configuration
-from advisor.core.decision import Decision, Effect
+from advisor.core.decision import Decision
 
 PREFIX = "advisor:"
 MAX_LENGTH = 2000
@@ -46,8 +46,8 @@ def make_stamp(decision: Decision) -> str:
         ]  # fmt: skip
     if chosen is not None:
         data["to"] = _point(chosen.configuration)
-        data["t"] = [_round(chosen.time_s), *_effect(chosen.time)]
-        data["e"] = [_round(chosen.energy_j), *_effect(chosen.energy)]
+        data["t"] = [_round(chosen.time_s), *chosen.time.to_list()]
+        data["e"] = [_round(chosen.energy_j), *chosen.energy.to_list()]
     text = PREFIX + _encode(data)
     if len(text) > MAX_LENGTH:
         data["wl"], data["app"] = decision.workload[:80], decision.application[:80]
@@ -100,8 +100,10 @@ def _record(data: Mapping[str, object]) -> dict[str, object]:
         record["predicted"] = {
             "time_s": t[0],
             "energy_j": e[0],
-            "time_pct": dict(zip(("pct", "lo", "hi"), t[1:4], strict=True)),
-            "energy_pct": dict(zip(("pct", "lo", "hi"), e[1:4], strict=True)),
+            "time_pct": t[1],
+            "time_pct_interval": t[2:4],
+            "energy_pct": e[1],
+            "energy_pct_interval": e[2:4],
             "energy_quality": str(data.get("eq", "missing")),
         }
     return record
@@ -114,10 +116,6 @@ def _point(c: Configuration) -> list[object]:
 def _configuration(values: Sequence[object]) -> dict[str, str | int]:
     nodes, ranks, threads, freq = (int(str(v)) for v in values[1:5])
     return Configuration(str(values[0]), nodes, ranks, threads, freq).to_dict()
-
-
-def _effect(effect: Effect) -> list[float]:
-    return list(effect.to_dict().values())
 
 
 def _round(value: float) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import effects
 from advisor.core.option import row_of
 from advisor.core.select import weigh
 from advisor.errors import StoreError
@@ -34,8 +35,7 @@ def model_promises(record: Mapping[str, Any], model: StoredModel) -> bool:
         "predicted": {
             "time_s": said.time_s,
             "energy_j": said.energy_j,
-            "time_pct": said.time.to_dict(),
-            "energy_pct": said.energy.to_dict(),
+            **effects(said.time, said.energy),
         }
     }
     for quantity in QUANTITIES:

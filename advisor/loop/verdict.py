@@ -61,10 +61,10 @@ def promised(record: Mapping[str, object], quantity: Quantity) -> Interval | Non
     if not isinstance(predicted, Mapping):
         return None
     value = _number(predicted.get("time_s" if quantity == "time" else "energy_j"))
-    change = predicted.get(f"{quantity}_pct")
-    if value is None or value <= 0 or not isinstance(change, Mapping):
+    ends = predicted.get(f"{quantity}_pct_interval")
+    if value is None or value <= 0 or not isinstance(ends, list | tuple) or len(ends) != 2:
         return None
-    mean, lo, hi = (_number(change.get(key)) for key in ("pct", "lo", "hi"))
+    mean, lo, hi = (_number(v) for v in (predicted.get(f"{quantity}_pct"), *ends))
     if mean is None or lo is None or hi is None or mean <= -100:
         return None
     scale = value / (1 + mean / 100)

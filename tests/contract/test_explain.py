@@ -55,8 +55,8 @@ def test_json_has_the_contracts_keys(script: Path, advisor: Run) -> None:
     assert data["baseline"]["threads_per_node"] == 16
     assert data["rewrite"] == {"cpus-per-task": "8", "cpu-freq": "1200000-1200000"}
     assert data["chosen"]["threads_per_node"] == 8
-    assert data["predicted"]["energy_pct"]["pct"] == -20.0
-    low, high = (data["predicted"]["time_pct"][k] for k in ("lo", "hi"))
+    assert data["predicted"]["energy_pct"] == -20.0
+    low, high = data["predicted"]["time_pct_interval"]
     assert low < 0 < high
     assert "chosen" in data["reasons"]
 

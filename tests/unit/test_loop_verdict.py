@@ -87,9 +87,11 @@ def test_a_promise_is_absolute() -> None:
     record = {
         "predicted": {
             "time_s": 104.0,
-            "time_pct": {"pct": 4.0, "lo": 2.0, "hi": 6.0},
+            "time_pct": 4.0,
+            "time_pct_interval": [2.0, 6.0],
             "energy_j": 900.0,
-            "energy_pct": {"pct": -10.0, "lo": -12.0, "hi": -8.0},
+            "energy_pct": -10.0,
+            "energy_pct_interval": [-12.0, -8.0],
         }
     }
     time, energy = promised(record, "time"), promised(record, "energy")
@@ -100,10 +102,10 @@ def test_a_promise_is_absolute() -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(["time_s", "energy_j", "time_pct", "energy_pct"]),
+        st.sampled_from(["time_s", "energy_j", "time_pct", "energy_pct_interval"]),
         st.one_of(
             st.none(), st.floats(), st.text(max_size=3),
-            st.dictionaries(st.sampled_from(["pct", "lo", "hi"]), st.floats()),
+            st.lists(st.floats(), max_size=3),
         ),
     )
 )  # fmt: skip

@@ -102,7 +102,11 @@ def _seconds(text: str) -> float:
 
 
 def _cluster(folder: Path) -> Cluster | None:
-    """Return what Slurm has by the slurm.conf of this folder, None when it does not answer."""
+    """Return what Slurm has by the slurm.conf of this folder, from the file where it is down.
+
+    None when neither tells.
+    """
+    from advisor.schedulers.slurm_conf import read_conf
     from advisor.schedulers.slurm_inventory import read_cluster
 
     before = os.environ.get("SLURM_CONF")
@@ -110,7 +114,7 @@ def _cluster(folder: Path) -> Cluster | None:
     try:
         return read_cluster()
     except SchedulerError:
-        return None
+        return read_conf(folder / "slurm.conf")
     finally:
         if before is None:
             del os.environ["SLURM_CONF"]

@@ -130,8 +130,8 @@ def plan_install(folder: Path, settings: HookSettings, cluster: Cluster | None) 
             plan.notes.append(_missing_line(folder / "slurm.conf", hook.name))
     if cluster is None:
         plan.notes.append(
-            "Slurm does not answer, so what it has is unknown and no job will be rewritten: "
-            "run this again once slurmctld runs"
+            "neither Slurm nor slurm.conf tells what nodes there are, so no job will be "
+            "rewritten: run this again once slurmctld runs"
         )
     return plan
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -119,9 +120,17 @@ class Site:
         self.testbed.run(["scontrol", "release", str(number)])
         return number
 
-    def ended(self, number: int) -> None:
+    def ended(self, number: int, tasks: int = 1) -> None:
+        """Wait until the accounting, which lags, has the end of a job or of all array tasks."""
         self.testbed.wait(number)
-        self.testbed.sacct(number)
+        end = time.monotonic() + 30
+        while True:
+            rows = [r for r in self.testbed.sacct(number) if "." not in r["JobID"]]
+            final = [r for r in rows if r["State"] not in ("PENDING", "RUNNING", "COMPLETING")]
+            if len(final) == len(rows) == tasks:
+                return
+            assert time.monotonic() < end, rows
+            time.sleep(0.2)
 
     def state(self) -> str:
         with Writer(self.store) as writer:
@@ -245,7 +254,7 @@ def test_stamps_that_are_not_theirs_change_nothing(site: Site) -> None:
 def test_arrays_and_jobs_left_alone(site: Site) -> None:
     advised = site.submit(site.decide(), "--array=1-2")
     left = site.submit(site.decide(changed=False), cap=POSED.max_khz)
-    site.ended(advised)
+    site.ended(advised, tasks=2)
     site.ended(left)
     data = site.advisor("collect")
     assert site.verdicts(data, advised, left) == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections import Counter
 from pathlib import Path
@@ -75,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
         ("meter", args.meter or "none"),
     ):
         rows.check_name(what, name)
+    args.node_type = _node_type(path, args.node_type)
     terms = Terms(args.node_type, contributor, args.account, scope, args.energy, args.meter)
     table = read_csv(args.file, terms)
     with Writer(path) as store:
@@ -87,18 +89,11 @@ def run(args: argparse.Namespace) -> int:
             by=user,
             again=args.again,
         )
-        known = store.inventory().node_types
-    if known and args.node_type not in known:
-        print(
-            f"advisor: node type {args.node_type} is not in the inventory "
-            f"({', '.join(sorted(known))}); no job is sent there until it is",
-            file=sys.stderr,
-        )
     energy = _qualities(table.observations)
     rest = len(table.observations) - imported
     after = f"advisor fit {args.application}"
     if args.workload != "default":
-        after += f" --workload {args.workload}"
+        after += f" --workload {shlex.quote(args.workload)}"
     if args.json:
         print_json(
             "import",
@@ -129,6 +124,27 @@ def run(args: argparse.Namespace) -> int:
         )
     print(f"next: {after}")
     return 0
+
+
+def _node_type(path: Path, name: str) -> str:
+    """Return the inventory's name for a node type; say when it has another, or none."""
+    if not path.exists():
+        return name
+    from advisor.store.reader import Reader
+
+    with Reader(path) as store:
+        inventory = store.inventory()
+    known = inventory.resolve(name)
+    if known is not None and known.name != name:
+        print(f"advisor: {name} is node type {known.name} in the inventory", file=sys.stderr)
+        return known.name
+    if known is None and inventory.node_types:
+        print(
+            f"advisor: node type {name} is not in the inventory "
+            f"({', '.join(sorted(inventory.node_types))}); no job is sent there until it is",
+            file=sys.stderr,
+        )
+    return name
 
 
 def _qualities(observations: tuple[Observation, ...]) -> dict[str, int]:

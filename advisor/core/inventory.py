@@ -62,6 +62,10 @@ def _plain(value: object) -> object:
     return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
+def _prefixes(nodes: Iterable[str]) -> set[str]:
+    return {node.rstrip("0123456789").rstrip("-_") for node in nodes}
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """All node types of a site, by name."""
@@ -83,6 +87,19 @@ class Inventory:
         """Return the node types of a partition in the order the scheduler hands them out."""
         found = [t for t in self.node_types.values() if partition in t.partitions]
         return tuple(sorted(found, key=lambda t: (t.weight, -len(t.nodes), t.name)))
+
+    def resolve(self, name: str) -> NodeType | None:
+        """Return the node type a name stands for: its own, else a feature or the nodes' prefix.
+
+        ``bdw`` finds the type ``broadwell`` of the nodes bdw1 to bdw4 if no other type has such
+        nodes; None when nothing, or more than one, fits.
+        """
+        if name in self.node_types:
+            return self.node_types[name]
+        found = [t for t in self.node_types.values() if t.feature == name]
+        if not found:
+            found = [t for t in self.node_types.values() if name and name in _prefixes(t.nodes)]
+        return found[0] if len(found) == 1 else None
 
     def by_feature(self, feature: str) -> tuple[NodeType, ...]:
         """Return the node types a constraint selects: by feature, else by the type's own name."""

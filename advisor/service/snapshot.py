@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -144,15 +144,21 @@ class Source:
         recent = (datetime.now(UTC) - _SWEEP_LASTS).isoformat()
         site = reader.site()
         stamps = reader.model_stamps()
-        models = {i: m for i, m in old.models.items() if stamps.get(i) == m.updated_at}
+        inventory = reader.inventory()
+        same = inventory == old.inventory
+        models = {i: m for i, m in old.models.items() if same and stamps.get(i) == m.updated_at}
         wanted = [i for i in stamps if i not in models]
+        names: dict[str, str] = {}
         for model in _chunked(reader, wanted):
-            models[model.id] = model
+            if model.node_type not in names:
+                known = inventory.resolve(model.node_type)
+                names[model.node_type] = known.name if known else model.node_type
+            models[model.id] = replace(model, node_type=names[model.node_type])
         rules = site.get("applications")
         defaults = site.get("default_node_types")
         snapshot = Snapshot(
             reader.policy(),
-            reader.inventory(),
+            inventory,
             tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
             {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, dict) else {},
             models,

@@ -259,6 +259,19 @@ def test_another_users_runs_advise_nobody_else(store: Writer) -> None:
     assert ask(store, user="mallory").model_id == 2
 
 
+def test_a_model_may_name_the_node_type_by_feature_or_by_its_nodes(store: Writer) -> None:
+    for number, name in enumerate(("broadwell", "bdw")):
+        options = [response(name, 1, 1, t, f) for t in (20, 28) for f in FREQS]
+        model(store, name, options, application=f"app{number}")
+    assert ask(store, script="srun ./app0").rewrite["cpus-per-task"] == "20"
+    store.save_node_types(
+        [replace(BDW, name="bw", nodes=("bdw1", "bdw2"))], source="test", replace=True
+    )
+    decision = ask(store, script="srun ./app1")
+    assert decision.rewrite["cpus-per-task"] == "20"
+    assert decision.baseline is not None and decision.baseline.node_type == "bw"
+
+
 def test_account_models_reach_the_account_only(store: Writer) -> None:
     mine = [response("bdw", 1, 1, t, f) for t in (16, 28) for f in FREQS]
     number = model(store, "bdw", mine, scope="account", owner="proj")

@@ -39,6 +39,9 @@ _SKIP = frozenset(
     spack conda trap shift local declare readonly pwd ls touch chmod scontrol env
     """.split()  # noqa: SIM905
 )
+_CONTINUED = re.compile(r"\\\r?\n")
+_HERE = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_REMEMBERED_LENGTH = 16384
 _SPECIAL = re.compile(r"[\"'\\;&|()<>#`]")
 _ADVISOR_LINE = re.compile(r"^#ADVISOR\b[ \t]*(.*)$", re.MULTILINE)
 
@@ -70,16 +73,48 @@ def advisor_lines(script: str) -> dict[str, str]:
     return settings
 
 
-@lru_cache(maxsize=256)
 def commands(script: str, arguments: tuple[str, ...] = ()) -> tuple[Command, ...]:
-    """Return the commands of a shell script in order, variables expanded where that is simple.
+    """Return the commands of a shell script in order, variables expanded where that is simple."""
+    return _read(script, tuple(arguments)).commands
 
-    Scripts are submitted again and again, so the last ones read are remembered.
+
+def threads_of(script: str, arguments: tuple[str, ...] = ()) -> Threads:
+    """Tell whether a script takes its threads from the scheduler.
+
+    A literal ``OMP_NUM_THREADS`` (or MKL_, OPENBLAS_) or a CPU count on the launcher line means
+    the script has its own mind; a value that mentions SLURM_CPUS_PER_TASK follows the request.
     """
+    return _read(script, tuple(arguments)).threads
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    commands: tuple[Command, ...]
+    threads: Threads
+
+
+def _read(script: str, arguments: tuple[str, ...]) -> _Reading:
+    """Read a script; the same ones are submitted again and again, so short ones are remembered."""
+    known = len(script) <= _REMEMBERED_LENGTH
+    return _remembered(script, arguments) if known else _parse(script, arguments)
+
+
+@lru_cache(maxsize=8192)
+def _remembered(script: str, arguments: tuple[str, ...]) -> _Reading:
+    return _parse(script, arguments)
+
+
+def _parse(script: str, arguments: tuple[str, ...]) -> _Reading:
+    lines = list(_logical_lines(script))
+    found = _commands(lines, arguments)
+    return _Reading(found, _threads(lines, found))
+
+
+def _commands(lines: Sequence[str], arguments: tuple[str, ...]) -> tuple[Command, ...]:
     variables = {str(i): value for i, value in enumerate(arguments, 1)}
     variables["@"] = variables["*"] = " ".join(arguments)
     found = []
-    for line in _logical_lines(script):
+    for line in lines:
         for words in _simple_commands(line):
             command = _command(words, variables)
             if command is not None:
@@ -109,41 +144,37 @@ class Threads:
     """The script reads SLURM_CPUS_PER_TASK (or PBS's NCPUS) somewhere."""
 
 
-@lru_cache(maxsize=256)
-def threads_of(script: str, arguments: tuple[str, ...] = ()) -> Threads:
-    """Tell whether a script takes its threads from the scheduler.
-
-    A literal ``OMP_NUM_THREADS`` (or MKL_, OPENBLAS_) or a CPU count on the launcher line means
-    the script has its own mind; a value that mentions SLURM_CPUS_PER_TASK follows the request.
-    """
-    follows = any("SLURM_CPUS_" in line or "$NCPUS" in line for line in _logical_lines(script))
-    for line in _logical_lines(script):
+def _threads(lines: Sequence[str], found: Sequence[Command]) -> Threads:
+    follows = any("SLURM_CPUS_" in line or "$NCPUS" in line for line in lines)
+    for line in lines:
+        if "_NUM_THREADS" not in line:
+            continue
         for match in _THREADS.finditer(line):
             if "SLURM_CPUS_" not in match[2] and "NCPUS" not in match[2]:
                 value = match[2].strip("\"'")
-                count = int(value) if value.isdigit() else None
+                count = int(value) if value.isascii() and value.isdecimal() else None
                 return Threads(f"the script sets {match[1]} itself", count, follows)
-    for command in commands(script, arguments):
+    for command in found:
         for option in command.launcher_options:
             name, _, value = option.partition("=")
             if name.startswith("-c") and name[2:].isdigit():
                 name, value = "-c", name[2:]
             if name in _CPU_OPTIONS and "SLURM_CPUS_" not in value:
-                count = int(value) if value.isdigit() else None
+                count = int(value) if value.isascii() and value.isdecimal() else None
                 return Threads(f"{command.launcher} {name} sets them", count, follows)
     return Threads("", None, follows)
 
 
 def _logical_lines(script: str) -> Iterator[str]:
-    text = re.sub(r"\\\r?\n", " ", script)
+    text = _CONTINUED.sub(" ", script) if "\\" in script else script
     end: str | None = None
     for line in text.splitlines():
         if end is not None:
             if line.strip() == end:
                 end = None
             continue
-        here = re.search(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1", line)
-        if here and "<<<" not in line:
+        here = _HERE.search(line) if "<<" in line and "<<<" not in line else None
+        if here:
             end = here[2]
         stripped = line.strip()
         if stripped and not stripped.startswith("#"):

@@ -93,7 +93,7 @@ def parse_request(
 ) -> JobRequest:
     """Return the request a hook sent. Raises ValueError naming the option that makes no sense."""
     options = {
-        str(k).replace("_", "-"): v.strip()
+        k.replace("_", "-"): v.strip()
         for k, v in _mapping(payload.get("options")).items()
         if isinstance(v, str)
     }
@@ -208,7 +208,7 @@ def _memory(name: str, text: str) -> float | None:
 
 
 def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _sequence(value: object) -> Sequence[object]:

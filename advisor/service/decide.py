@@ -46,6 +46,7 @@ class _Case:
     settings: Settings = field(default_factory=lambda: Settings({}))
     recognised: Recognised | None = None
     workload: str = ""
+    partition: str = ""
     node_types: list[NodeType] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
     baseline: Row | None = None
@@ -120,13 +121,14 @@ def _understand(case: _Case) -> None:
         stated(request.environment, lines), request.choices, case.application, case.workload
     )
     case.reasons += case.settings.notes
+    case.partition = partition_of(request, snapshot.inventory)
     node_types = case.node_types = possible_node_types(
         request, snapshot.inventory, snapshot.default_node_types
     )
     policy, _ = snapshot.policy.for_job(
         {
             "scheduler": request.scheduler,
-            "partition": partition_of(request, snapshot.inventory),
+            "partition": case.partition,
             "qos": request.qos,
             "user": request.user,
             "account": request.account,
@@ -158,12 +160,7 @@ def _locate_baseline(case: _Case) -> None:
         raise _no_model(case)
     types = case.node_types
     if not types:
-        asked = (
-            request.constraint
-            or request.node_list
-            or partition_of(case.request, case.snapshot.inventory)
-            or "no partition"
-        )
+        asked = request.constraint or request.node_list or case.partition or "no partition"
         raise _stop(case, "no-baseline", f"no known node type for {asked}")
     node_type = types[0]
     model = models.get(node_type.name)
@@ -174,7 +171,7 @@ def _locate_baseline(case: _Case) -> None:
             reason(
                 "baseline-node-type",
                 node_type.name,
-                partition_of(case.request, case.snapshot.inventory),
+                case.partition,
             )
         )
     case.model = model
@@ -238,7 +235,7 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
         case.reference,
         policy,
         case.snapshot.inventory,
-        partition_of(case.request, case.snapshot.inventory),
+        case.partition,
         case.recognised.ranks_free,
         threads_kept(case.request),
         case.request.freq_khz or 0,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from advisor.core.configuration import Configuration
 from advisor.core.policy import Policy
 from advisor.core.reasons import Reason
+from advisor.core.request import JobRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Decision:
     policy_version: int = 0
     baseline_time_s: float | None = None
     baseline_energy_j: float | None = None
-    request: Mapping[str, object] = field(default_factory=dict)
+    request: JobRequest | None = None
 
     @property
     def changed(self) -> bool:
@@ -136,5 +137,5 @@ class Decision:
             "holdout": self.holdout,
             "model_id": self.model_id,
             "policy_version": self.policy_version,
-            "request": dict(self.request),
+            "request": self.request.summary() if self.request else {},
         }

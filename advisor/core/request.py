@@ -46,3 +46,14 @@ class JobRequest:
     environment_exported: bool = True
     het: bool = False
     array: bool = False
+
+    def summary(self) -> dict[str, object]:
+        """Return what is worth keeping: no script text, no environment, nothing unset."""
+        kept = {n: getattr(self, n) for n in _KEPT if getattr(self, n) not in (None, "")}
+        return {**kept, "explicit": sorted(self.explicit)}
+
+
+_KEPT = (
+    "kind", "partition", "qos", "job_name", "script_path", "nodes", "ntasks", "ntasks_per_node",
+    "cpus_per_task", "constraint", "freq_khz", "time_limit_s", "exclusive",
+)  # fmt: skip

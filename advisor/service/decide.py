@@ -305,19 +305,8 @@ def _finish(case: _Case) -> Decision:
         policy_version=case.snapshot.policy.version,
         baseline_time_s=baseline.time_s if baseline else None,
         baseline_energy_j=baseline.energy_j if baseline else None,
-        request=_summary(request),
+        request=request,
     )
-
-
-def _summary(request: JobRequest) -> dict[str, object]:
-    """Return what of the request is worth keeping: no script text, no environment."""
-    names = (
-        "kind", "partition", "qos", "job_name", "script_path", "nodes", "ntasks",
-        "ntasks_per_node", "cpus_per_task", "constraint", "freq_khz", "time_limit_s", "exclusive",
-    )  # fmt: skip
-    summary = {n: getattr(request, n) for n in names if getattr(request, n) not in (None, "")}
-    summary["explicit"] = sorted(request.explicit)
-    return summary
 
 
 def unchanged(request: JobRequest, snapshot: Snapshot, why: Reason) -> Decision:

@@ -122,7 +122,7 @@ class Handlers:
         self._decided += 1
         self._changed += decision.changed
         if self.journal is not None:
-            self.journal.put(decision.to_dict())
+            self.journal.put(decision.to_dict)
         if self.spool is not None and any(r.code == "training-auto" for r in decision.reasons):
             self.spool.want_training(decision, request, self.users.subject(peer, request))
         log.info(

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,6 +21,9 @@ from advisor.errors import AdvisorError
 from advisor.store import faults
 from advisor.store import rows as _rows
 from advisor.store.connection import check_schema, is_wal
+
+Record = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+"""A decision's record, or a function that makes it in the journal's own thread."""
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 200
@@ -32,13 +35,17 @@ _QUIET_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    record: Mapping[str, Any] | None
+    record: Record | None
     decision_id: str
     job_id: str
 
 
 class _PublishedCopyError(Exception):
     """The store is a published copy: nothing can ever be written to it."""
+
+
+def _made(record: Record) -> Mapping[str, Any]:
+    return record() if callable(record) else record
 
 
 class Journal:
@@ -92,8 +99,8 @@ class Journal:
             self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
             self._thread.start()
 
-    def put(self, record: Mapping[str, Any], job_id: str = "") -> None:
-        """Hand over a decision's full record, not to be changed afterwards. Never raises."""
+    def put(self, record: Record, job_id: str = "") -> None:
+        """Hand over a decision's full record, or what makes it later. Never raises."""
         self._append(_Item(record or {}, "", job_id))
 
     def link(self, decision_id: str, job_id: str) -> None:
@@ -197,7 +204,7 @@ class Journal:
                 connection.execute(_rows.LINK_DECISION, link)
             else:
                 connection.execute(
-                    _rows.SAVE_DECISION, _rows.decision_row(item.record, item.job_id)
+                    _rows.SAVE_DECISION, _rows.decision_row(_made(item.record), item.job_id)
                 )
         except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
             _LOG.error("%s: a decision is refused: %s", self.path, error)

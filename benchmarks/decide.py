@@ -207,8 +207,10 @@ def main() -> None:
     parser.add_argument("--models", default="10,1000,10000")
     parser.add_argument("--requests", type=int, default=3000)
     args = parser.parse_args()
-    print("models  load s  memory MB  decide again p50/p99 us  first time p50/p99 us  "
-          "socket p50/p99 us")  # fmt: skip
+    print(
+        "models  load s  memory MB   decision p50/p99 us    answer p50/p99 us"
+        "   first time p50/p99 us   over the socket p50/p99 us"
+    )
     base: dict[str, float] | None = None
     with tempfile.TemporaryDirectory(prefix="advisor-bench-") as folder:
         for models in (int(n) for n in args.models.split(",")):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import logging.handlers
+import queue
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from advisor.errors import AdvisorError, UsageError
@@ -41,12 +45,6 @@ def run(args: argparse.Namespace) -> int:
     from advisor.service.spool import Spool
     from advisor.store.journal import Journal
 
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=args.log_level.upper(),
-        format="%(asctime)s level=%(levelname)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S%z",
-    )
     if args.refresh <= 0:
         raise UsageError("--refresh must be above 0 seconds")
     try:
@@ -64,8 +62,29 @@ def run(args: argparse.Namespace) -> int:
         Spool(_spool_folder(store), store, socket) if writable else None,
     )
     server = Server(socket, handlers, args.refresh)
-    asyncio.run(server.run())
+    with _logging(args.log_level):
+        asyncio.run(server.run())
     return 0
+
+
+@contextmanager
+def _logging(level: str) -> Iterator[None]:
+    """Log to stderr from a thread of its own: a reader of the log that hangs delays no answer."""
+    stream = logging.StreamHandler(sys.stderr)
+    form = "%(asctime)s level=%(levelname)s %(message)s"
+    stream.setFormatter(logging.Formatter(form, datefmt="%Y-%m-%dT%H:%M:%S%z"))
+    lines: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    root = logging.getLogger()
+    handler = logging.handlers.QueueHandler(lines)
+    root.setLevel(level.upper())
+    root.addHandler(handler)
+    listener = logging.handlers.QueueListener(lines, stream)
+    listener.start()
+    try:
+        yield
+    finally:
+        listener.stop()
+        root.removeHandler(handler)
 
 
 def _create(store: Path) -> None:

@@ -23,6 +23,7 @@ from advisor.service.protocol import MAX_REQUEST, ProtocolError, answer_line, pa
 
 log = logging.getLogger("advisor.serve")
 
+BACKLOG = 1024
 IDLE_S = 30.0
 """A connection that sends nothing for so long is closed."""
 
@@ -30,20 +31,18 @@ IDLE_S = 30.0
 class _Connection(asyncio.Protocol):
     """One client: lines in, lines out; a line is answered in the loop, in order."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, peer: Peer, begun: bytes = b"") -> None:
         self._server = server
-        self._buffer = bytearray()
+        self._buffer = bytearray(begun)
         self._transport: asyncio.Transport | None = None
-        self._peer = Peer(-1, -1, -1)
+        self._peer = peer
         self._idle: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        sock = transport.get_extra_info("socket")
-        self._peer = peer_of(sock._sock if hasattr(sock, "_sock") else sock)
         self._server.connections.add(self)
-        self._rest()
+        self.data_received(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
@@ -129,7 +128,9 @@ class Server:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         await self._refresh(force=True)
         sock = self._socket()
-        server = await loop.create_unix_server(lambda: _Connection(self), sock=sock, backlog=1024)
+        sock.setblocking(False)
+        sock.listen(BACKLOG)
+        loop.add_reader(sock, self._accept, sock)
         gc.collect()
         gc.freeze()
         sys.setswitchinterval(0.001)
@@ -141,7 +142,8 @@ class Server:
         refresher = asyncio.ensure_future(self._refresh_forever())
         await self._stop.wait()
         notify("STOPPING=1")
-        server.close()
+        loop.remove_reader(sock)
+        sock.close()
         refresher.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await refresher
@@ -153,6 +155,43 @@ class Server:
                 self.path.unlink()
             self.handlers.mark_enforce(self.path, on=False)
         log.info("event=stopped")
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Take a client, and answer at once what it has sent already: a hook's one line."""
+        try:
+            connection, _ = listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:  # too many open files: the client waits or goes on without us
+            log.error("event=accept-failed error=%s", quote(str(error)))
+            return
+        begun = b""
+        try:
+            connection.setblocking(False)
+            peer = peer_of(connection)
+            with contextlib.suppress(BlockingIOError):
+                begun = connection.recv(MAX_REQUEST)
+                if begun.endswith(b"\n") and begun.count(b"\n") == 1 and self._knows(peer):
+                    answer = answer_line(self.answer(begun[:-1], peer))
+                    begun = b""
+                    sent = connection.send(answer)
+                    if sent < len(answer):
+                        raise OSError("the client does not read")
+        except OSError:
+            connection.close()
+            return
+        task = asyncio.ensure_future(self._keep(connection, peer, begun))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def _knows(self, peer: Peer) -> bool:
+        return self.handlers.users.known(peer.uid)
+
+    async def _keep(self, connection: socket.socket, peer: Peer, begun: bytes) -> None:
+        """Go on with a client that may send more, or has sent half a line."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            await loop.connect_accepted_socket(lambda: _Connection(self, peer, begun), connection)
 
     def _reload(self) -> None:
         task = asyncio.ensure_future(self._refresh(force=True))

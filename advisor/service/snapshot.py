@@ -116,6 +116,7 @@ class Source:
         self.snapshot = Snapshot()
         self.error = ""
         self.loaded = False
+        self._marks: tuple[object, ...] = ()
         self._reader: Reader | None = None
         self._lock = threading.Lock()
 
@@ -131,8 +132,11 @@ class Source:
             try:
                 if not (first or force or self._reader.changed()):
                     return False
+                marks = self._reader.marks()
+                if self.loaded and not force and marks == self._marks:
+                    return False
                 self.snapshot = self._load(self._reader)
-                self.loaded = True
+                self.loaded, self._marks = True, marks
             except Exception:
                 self._reader.close()
                 self._reader = None

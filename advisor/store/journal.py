@@ -27,6 +27,9 @@ Record = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 200
+_GATHER_S = 0.2
+"""How long decisions are gathered, so that writing them competes little with making them."""
+
 _BUSY_S = 0.5
 _PAUSE_S = (0.2, 5.0)
 _QUIET_S = 60.0
@@ -169,6 +172,9 @@ class Journal:
         with self._ready:
             while not self._items and not self._closing.is_set():
                 self._ready.wait()
+        if not pause:
+            self._closing.wait(_GATHER_S)
+        with self._ready:
             batch = list(islice(self._items, _BATCH))
             for _ in batch:
                 self._items.popleft()

@@ -88,6 +88,20 @@ class Reader(StoreConnection):
         sql = "SELECT * FROM config_versions WHERE kind = ? ORDER BY version"
         return [_rows.config(row) for row in self.rows(sql, (kind,))]
 
+    def marks(self) -> tuple[object, ...]:
+        """Return what differs as soon as anything a decision depends on has been written.
+
+        Decisions and outcomes themselves do not count, so that a busy site does not look new.
+        """
+        sql = (
+            "SELECT (SELECT group_concat(id) FROM config_versions WHERE active = 1),"
+            " (SELECT count(*) || max(updated_at) FROM models WHERE state <> 'replaced'),"
+            " (SELECT count(*) || max(updated_at) FROM node_types),"
+            " (SELECT group_concat(id || state) FROM training_requests"
+            " WHERE state IN ('requested', 'running'))"
+        )
+        return tuple(self.rows(sql)[0])
+
     # -- models --------------------------------------------------------------------------------
 
     def model_stamps(self) -> dict[int, str]:

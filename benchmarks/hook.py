@@ -1,0 +1,313 @@
+"""What the Slurm hooks cost a submission, on a real Slurm (root, Debian's Slurm packages).
+
+Starts the testbed and the real daemon, and submits held jobs one after the other: with a filter
+that does nothing, with ours for an application the daemon does not know (stamped), and for one
+it rewrites. The three take turns within one run, so their ratio holds on a busy machine too. Then
+four submitters at once, and whether every job arrived. Times of the hooks are taken inside Lua,
+around the call.
+
+    python benchmarks/hook.py [--rounds 300] [--parallel 500] [--lua-posix] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "slurm"))
+
+from testbed import NODE_TYPES, Testbed, predict
+from testbed.config import NOOP_HOOKS
+from testbed.daemons import alive, wait_until
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import NodeType
+from advisor.core.option import Option
+from advisor.store.writer import Writer
+
+ARMS = ("no-op filter", "unknown application", "rewritten")
+SUBMITTERS = 4
+TIMED = """
+do
+  local library = package.loadlib("@POSIX@", "luaopen_posix_time")
+  local clock = library()
+  local function now()
+    local t = clock.clock_gettime(clock.CLOCK_MONOTONIC)
+    return t.tv_sec + t.tv_nsec / 1e9
+  end
+  local inner = @FUNCTION@
+  function @FUNCTION@(...)
+    local start = now()
+    local result = inner(...)
+    local took = now() - start
+    local file = io.open("@FILE@", "a")
+    if file then
+      file:write(("%.1f\\n"):format(took * 1e6))
+      file:close()
+    end
+    return result
+  end
+end
+return slurm.SUCCESS
+"""
+
+
+def timed(hook: str, function: str, file: Path) -> str:
+    """Return a hook that also notes how long each call took, us."""
+    library = next(Path("/usr/lib").glob("*/lua/5.1/posix.so"))
+    body = hook.rstrip().removesuffix("return slurm.SUCCESS")
+    extra = TIMED.replace("@FUNCTION@", function).replace("@FILE@", str(file))
+    return body + extra.replace("@POSIX@", str(library))
+
+
+def fill(store: Path) -> None:
+    """Write a store that rewrites jobs of the application ``stencil``."""
+    posed = NODE_TYPES["bdw"]
+    node = NodeType(
+        "bdw", feature=posed.feature, partitions=("broadwell",), sockets=posed.sockets,
+        cores=posed.cores, memory_mb=8000, freq_khz=posed.frequencies_khz,
+        default_freq_khz=posed.max_khz, nodes=posed.nodes,
+    )  # fmt: skip
+    options = []
+    for threads in range(4, posed.cores + 1, 4):
+        for freq in posed.frequencies_khz:
+            t, watts = predict("stencil", "bdw", 1, threads, freq)
+            c = Configuration("bdw", 1, 1, threads, freq)
+            options.append(
+                Option(
+                    c, t, t * 0.995, t * 1.005, t * watts, t * watts * 0.995, t * watts * 1.005,
+                    measured=True, confirmed=True, in_zone=True,
+                )
+            )  # fmt: skip
+    with Writer(store) as writer:
+        writer.save_node_types([node], source="benchmark")
+        base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "max_slowdown": 0.5}
+        writer.apply_config(
+            "policy", path="-", text="-", compiled={"base": base, "rules": []}, by="benchmark"
+        )
+        writer.save_model(
+            "stencil", "default", "bdw", scope="all", owner="", name="bspline",
+            energy_quality="measured", n_train=12, stats={}, options=options,
+        )  # fmt: skip
+
+
+class Bench:
+    """The cluster, the daemon, and one folder with slurm.conf and filter for each arm."""
+
+    def __init__(self, testbed: Testbed, folder: Path, lua_posix: bool) -> None:
+        self.testbed = testbed
+        self.folder = folder
+        self.filter_us = folder / "filter.us"
+        self.submit_us = folder / "submit.us"
+        conf = testbed.conf_dir
+        for name in NOOP_HOOKS:
+            (conf / name).unlink()
+        self._advisor("hook", "install", "--dir", str(conf), "--socket", str(folder / "s"))
+        if lua_posix:
+            for path in (conf / "advisor").glob("*/native.so"):
+                path.unlink()
+        ours = (conf / "cli_filter.lua").read_text()
+        self.confs = {}
+        for name, text in {
+            "no-op filter": NOOP_HOOKS["cli_filter.lua"],
+            "ours": ours,
+            "timed": timed(ours, "slurm_cli_pre_submit", self.filter_us),
+        }.items():
+            place = folder / name.replace(" ", "-")
+            place.mkdir()
+            (place / "advisor").symlink_to(conf / "advisor")
+            (place / "slurm.conf").write_text((conf / "slurm.conf").read_text())
+            (place / "cli_filter.lua").write_text(text)
+            self.confs[name] = place / "slurm.conf"
+        submit = timed((conf / "job_submit.lua").read_text(), "slurm_job_submit", self.submit_us)
+        later = (conf / "job_submit.lua").stat().st_mtime + 2
+        (conf / "job_submit.lua").write_text(submit)
+        os.utime(conf / "job_submit.lua", (later, later))
+        self.scripts = {
+            "unknown application": self._script("never-heard-of"),
+            "rewritten": self._script("stencil"),
+        }
+        self.scripts["no-op filter"] = self.scripts["rewritten"]
+
+    def _script(self, application: str) -> Path:
+        path = self.folder / f"{application}.sh"
+        path.write_text(
+            "#!/bin/bash\n#SBATCH -N 1\n#SBATCH --exclusive\n#SBATCH -p broadwell\n"
+            f"module load gcc\ncd $SLURM_SUBMIT_DIR\nsrun ./{application} input.dat > out.txt\n"
+        )
+        return path
+
+    def _advisor(self, *arguments: str) -> None:
+        subprocess.run(
+            [sys.executable, "-m", "advisor", *arguments], cwd=ROOT, check=True,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    @contextmanager
+    def daemon(self) -> Iterator[None]:
+        """Serve meanwhile."""
+        fill(self.folder / "advisor.db")
+        log = self.folder / "serve.log"
+        command = [sys.executable, "-m", "advisor", "serve", "--socket", str(self.folder / "s")]
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                [*command, "--db", str(self.folder / "advisor.db")], cwd=ROOT, stderr=output
+            )
+        try:
+            wait_until(lambda: "event=serving" in log.read_text(), 60, "the daemon")
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+    def submit(self, conf: str, script: Path) -> tuple[float, int]:
+        """Submit one held job; return the time, s, and the job's number."""
+        environment = {**self.testbed.env(), "SLURM_CONF": str(self.confs[conf])}
+        read, write = os.pipe()
+        null = os.open(os.devnull, os.O_RDWR)
+        start = time.perf_counter()
+        child = os.posix_spawn(
+            "/usr/bin/sbatch", ["sbatch", "--hold", "--parsable", str(script)], environment,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, write, 1),
+                (os.POSIX_SPAWN_DUP2, null, 2), (os.POSIX_SPAWN_CLOSE, read),
+            ],
+        )  # fmt: skip
+        _, status = os.waitpid(child, 0)
+        took = time.perf_counter() - start
+        os.close(write)
+        os.close(null)
+        with os.fdopen(read) as pipe:
+            said = pipe.read()
+        if status:
+            raise SystemExit("sbatch failed")
+        return took, int(said)
+
+    def sequence(self, rounds: int) -> dict[str, list[float]]:
+        """Submit by turns; return the times of each arm."""
+        times: dict[str, list[float]] = {arm: [] for arm in ARMS}
+        for turn in range(rounds):
+            for arm in ARMS[turn % 3 :] + ARMS[: turn % 3]:
+                conf = arm if arm == "no-op filter" else "ours"
+                times[arm].append(self.submit(conf, self.scripts[arm])[0])
+            if turn % 100 == 99:
+                self.cancel()
+        return times
+
+    def inside(self, rounds: int) -> dict[str, list[float]]:
+        """Return the filter's own times for each kind of job, us."""
+        found = {}
+        for arm in ARMS[1:]:
+            self.filter_us.unlink(missing_ok=True)
+            for _ in range(rounds):
+                self.submit("timed", self.scripts[arm])
+            found[arm] = [float(line) for line in self.filter_us.read_text().split()]
+            self.cancel()
+        return found
+
+    def parallel(self, each: int) -> tuple[int, int, float]:
+        """Submit from several at once; return jobs known and stamped, and jobs per second."""
+        numbers: list[int] = []
+
+        def work() -> None:
+            for _ in range(each):
+                numbers.append(self.submit("ours", self.scripts["rewritten"])[1])
+
+        threads = [Thread(target=work) for _ in range(SUBMITTERS)]
+        start = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        took = time.perf_counter() - start
+        said = self.testbed.run(["scontrol", "show", "job", "-o"]).stdout
+        known = {
+            int(match[1]): "AdminComment=advisor:" in line
+            for line in said.splitlines()
+            if (match := re.match(r"JobId=(\d+) ", line))
+        }
+        arrived = [n for n in set(numbers) if n in known]
+        return len(arrived), sum(known[n] for n in arrived), len(numbers) / took
+
+    def cancel(self) -> None:
+        """Cancel what is held, so that the queue stays short."""
+        self.testbed.run(["scancel", "--quiet", "--state=PENDING"])
+
+
+def quantile(values: list[float], q: float) -> float:
+    """Return a quantile of the values themselves."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--parallel", type=int, default=500, help="jobs of each of 4 submitters")
+    parser.add_argument("--lua-posix", action="store_true", help="without the compiled library")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="hook-bench-"))
+    folder.chmod(0o755)
+    try:
+        with Testbed() as testbed:
+            bench = Bench(testbed, folder, args.lua_posix)
+            meter = alive(testbed.directory / "run" / "silicon.pid")
+            if meter:
+                os.kill(meter, signal.SIGSTOP)  # its posed meters take a tenth of a core
+            with bench.daemon():
+                bench.sequence(10)
+                bench.submit_us.unlink()
+                times = bench.sequence(args.rounds)
+                inside = bench.inside(args.rounds)
+                stamp = [float(line) for line in bench.submit_us.read_text().split()]
+                arrived, stamped, rate = bench.parallel(args.parallel)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    base = statistics.mean(times["no-op filter"])
+    result = {
+        arm: {
+            "p50_ms": quantile(t, 0.5) * 1e3, "p99_ms": quantile(t, 0.99) * 1e3,
+            "per_s": 1 / statistics.mean(t), "throughput": base / statistics.mean(t),
+            "throughput_p50": quantile(times["no-op filter"], 0.5) / quantile(t, 0.5),
+        }
+        for arm, t in times.items()
+    }  # fmt: skip
+    if args.json:
+        print(json.dumps({"sbatch": result, "filter_us": inside, "job_submit_us": stamp,
+                          "parallel": {"jobs": arrived, "stamped": stamped, "per_s": rate}}))  # fmt: skip
+        return
+    print("sequential sbatch -H       p50 ms   p99 ms   per s   throughput (of the p50)")
+    for arm, r in result.items():
+        print(
+            f"{arm:24s}  {r['p50_ms']:7.2f}  {r['p99_ms']:7.2f}  {r['per_s']:6.1f}   "
+            f"{r['throughput']:6.1%}    ({r['throughput_p50']:.1%})"
+        )
+    print("\ninside Lua                 p50 ms   p99 ms")
+    for name, values in {**{f"filter, {k}": v for k, v in inside.items()},
+                         "job_submit, stamping": stamp}.items():  # fmt: skip
+        print(f"{name:28s} {quantile(values, 0.5) / 1e3:5.2f}  {quantile(values, 0.99) / 1e3:7.2f}")
+    total = SUBMITTERS * args.parallel
+    print(
+        f"\n{SUBMITTERS} submitters at once: {rate:.0f} jobs/s, {arrived} of {total} arrived, "
+        f"{stamped} stamped"
+    )
+
+
+if __name__ == "__main__":
+    main()

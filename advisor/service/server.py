@@ -98,6 +98,7 @@ class Server:
     handlers: Handlers
     refresh_s: float = 1.0
     connections: set[_Connection] = field(default_factory=set)
+    waiting: dict[socket.socket, asyncio.TimerHandle] = field(default_factory=dict)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _owns_socket: bool = False
@@ -133,6 +134,7 @@ class Server:
         loop.add_reader(sock, self._accept, sock)
         gc.collect()
         gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
         sys.setswitchinterval(0.001)
         self.handlers.start()
         notify("READY=1")
@@ -147,6 +149,8 @@ class Server:
         refresher.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await refresher
+        for client in list(self.waiting):
+            self._drop(client)
         for connection in list(self.connections):
             connection.close()
         await loop.run_in_executor(None, self.handlers.close)
@@ -180,6 +184,35 @@ class Server:
         except OSError:
             connection.close()
             return
+        if begun:
+            self._hand_over(connection, peer, begun)
+        else:
+            # Most hooks hang up now; a transport is only made for a client that goes on.
+            loop = asyncio.get_running_loop()
+            idle = loop.call_later(IDLE_S, self._drop, connection)
+            loop.add_reader(connection, self._readable, connection, peer)
+            self.waiting[connection] = idle
+
+    def _readable(self, connection: socket.socket, peer: Peer) -> None:
+        """Go on with an answered client that sends more; close when it hung up."""
+        more = b""
+        with contextlib.suppress(OSError):
+            more = connection.recv(MAX_REQUEST)
+        self._forget(connection)
+        if more:
+            self._hand_over(connection, peer, more)
+        else:
+            connection.close()
+
+    def _forget(self, connection: socket.socket) -> None:
+        asyncio.get_running_loop().remove_reader(connection)
+        self.waiting.pop(connection).cancel()
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._forget(connection)
+        connection.close()
+
+    def _hand_over(self, connection: socket.socket, peer: Peer, begun: bytes) -> None:
         task = asyncio.ensure_future(self._keep(connection, peer, begun))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)

@@ -82,6 +82,32 @@ static int ready(int fd, short events, double finish)
     }
 }
 
+static int early = -1; /* a connection made before there was anything to say, or -1 */
+
+/* knock(path): connect ahead of the question, so that the daemon wakes up meanwhile. */
+static int knock(lua_State *L)
+{
+    struct sockaddr_un to;
+    if (early >= 0 || address(&to, luaL_checklstring(L, 1, NULL)) < 0)
+        return 0;
+    early = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (early >= 0 && connect(early, (struct sockaddr *)&to, sizeof to) < 0) {
+        close(early);
+        early = -1;
+    }
+    return 0;
+}
+
+/* leave(): drop a connection that is not needed after all. */
+static int leave(lua_State *L)
+{
+    (void)L;
+    if (early >= 0)
+        close(early);
+    early = -1;
+    return 0;
+}
+
 /* exchange(path, line, deadline_s, no_answer): see portable.lua. */
 static int exchange(lua_State *L)
 {
@@ -96,13 +122,17 @@ static int exchange(lua_State *L)
 
     if (address(&to, path) < 0)
         return fail(L, "absent", "the socket's path is too long");
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return fail(L, "absent", strerror(errno));
-    bound(fd, deadline);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
-        word = errno == EAGAIN || errno == EINTR ? "timeout" : "absent";
-        text = strerror(errno);
+    int fd = early;
+    early = -1;
+    if (fd < 0) {
+        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+            return fail(L, "absent", strerror(errno));
+        bound(fd, deadline);
+        if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
+            word = errno == EAGAIN || errno == EINTR ? "timeout" : "absent";
+            text = strerror(errno);
+        }
     }
     while (!word && sent < length) {
         ssize_t n = send(fd, line + sent, length - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -243,7 +273,7 @@ static int datagram(lua_State *L)
 int luaopen_advisor(lua_State *L)
 {
     static const struct { const char *name; lua_CFunction f; } all[] = {
-        {"exchange", exchange}, {"read", read_file}, {"setenv", set_variable}, {"look", look},
+        {"knock", knock}, {"leave", leave}, {"exchange", exchange}, {"read", read_file}, {"setenv", set_variable}, {"look", look},
         {"create", create}, {"remove", remove_file}, {"uid", uid}, {"cwd", cwd},
         {"datagram", datagram},
     };

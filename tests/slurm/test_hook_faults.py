@@ -279,9 +279,9 @@ GARBAGE = {
     "a line without end": b"x" * 199_000,
     "an answer without end": answer(message="x" * 100_000),
     "binary": bytes(range(256)) * 20 + b"\n",
-    "not UTF-8": answer().replace(b'"message":""', b'"message":"\xff\xfe"'),
     "half a character": answer().replace(b'"message":""', b'"message":"\\ud800"'),
 }
+UNREADABLE = answer().replace(b'"message":""', b'"message":"ad\xff\xfevisor"')
 IMPOSSIBLE = {
     "no such feature": {"constraint": "quantum"},
     "more nodes than there are": {"nodes": "9"},
@@ -290,6 +290,13 @@ IMPOSSIBLE = {
     "more cores than that node has": {"cpus-per-task": "40", "constraint": "broadwell"},
     "more tasks than fit": {"ntasks-per-node": "99", "ntasks": "99"},
 }
+
+
+def test_a_message_that_is_not_text_is_made_readable(cluster: Cluster, daemon: HookDaemon) -> None:
+    daemon.reply = lambda _: UNREADABLE
+    done = cluster.submit("-N1", "-n1")
+    assert done.returncode == 0
+    assert done.stderr == "ad??visor\n"
 
 
 @pytest.mark.parametrize("what", GARBAGE)

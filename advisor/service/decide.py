@@ -247,6 +247,8 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
     case.reasons += choice.reasons
     if choice.chosen is None:
         raise _StopError
+    if len(case.node_types) > 1 and policy.axes.node_type == "keep":
+        raise _stop(case, "mixed-partition", case.partition)
     if policy.mode == "observe":
         raise _stop(case, "mode-observe")
     if not choice.pinned:

@@ -243,6 +243,15 @@ def test_in_a_mixed_partition_the_node_type_is_pinned(store: Writer) -> None:
     assert decision.rewrite["constraint"] == "broadwell"
 
 
+def test_where_the_policy_keeps_node_types_a_mixed_partition_is_left_alone(store: Writer) -> None:
+    policy(store, axes={"node_type": "keep"})
+    decision = ask(store, "-N1 --exclusive -p mixed")
+    assert not decision.rewrite
+    assert "mixed-partition" in codes(decision)
+    assert ask(store, "-N1 --exclusive -p mixed -C broadwell").rewrite
+    assert ask(store, "-N1 --exclusive -p batch").rewrite
+
+
 def test_suspended_models_change_nothing(store: Writer) -> None:
     store.set_model_state(1, "suspended", "jobs 7 and 8 were slower than promised")
     decision = ask(store)

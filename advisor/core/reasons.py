@@ -44,7 +44,7 @@ TEXTS: dict[str, str] = {
     "training-running": "a training sweep is under way",
     "suspended": "nothing changed: the model is suspended: {0}",
     "no-baseline": "nothing changed: what the job asked for cannot be told: {0}",
-    "mixed-partition": "nothing changed: partition {0} has several node types and policy keeps them",
+    "mixed-partition": "nothing changed: {0} has several node types and policy keeps them",
     "baseline-outside-model": "nothing changed: {0} is outside what was measured",
     "baseline-is-best": "nothing changed: what you asked for is best for goal {0}",
     "no-candidates": "nothing changed: no option is left within what you fixed",

@@ -27,8 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "slurm"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "slurm"))
 
 from testbed import NODE_TYPES, Testbed, predict
 from testbed.config import NOOP_HOOKS
@@ -39,6 +38,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.option import Option
 from advisor.store.writer import Writer
 
+ROOT = Path(__file__).resolve().parent.parent
 ARMS = ("no-op filter", "unknown application", "rewritten")
 SUBMITTERS = 4
 TIMED = """
@@ -289,8 +289,9 @@ def main() -> None:
         for arm, t in times.items()
     }  # fmt: skip
     if args.json:
-        print(json.dumps({"sbatch": result, "filter_us": inside, "job_submit_us": stamp,
-                          "parallel": {"jobs": arrived, "stamped": stamped, "per_s": rate}}))  # fmt: skip
+        parallel = {"jobs": arrived, "stamped": stamped, "per_s": rate}
+        whole = {"sbatch": result, "filter_us": inside, "job_submit_us": stamp}
+        print(json.dumps({**whole, "parallel": parallel}))
         return
     print("sequential sbatch -H       p50 ms   p99 ms   per s   throughput (of the p50)")
     for arm, r in result.items():

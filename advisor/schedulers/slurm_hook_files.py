@@ -27,7 +27,7 @@ BUNDLE = "filter.luac"
 NATIVE = "native.so"
 """The system calls cli_filter needs, compiled here; without it lua-posix is used."""
 
-_BUNDLED = ("config", "system", "json", "answer", "breaker", "filter")
+_BUNDLED = ("config", "system", "json", "answer", "filter")
 _LOADER = """\
 local loaded = { home = home }
 local function use(name)

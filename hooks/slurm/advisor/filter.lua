@@ -6,13 +6,10 @@
 local use = ...
 local config, system = use("config"), use("system")
 
-local SCRIPT_LIMIT, CHOICES_LIMIT, VARIABLE_LIMIT = 131072, 65536, 4096
 local KINDS = { sbatch = true, srun = true, salloc = true }
 local OFF = { off = true, ["0"] = true, no = true, ["false"] = true, never = true }
-local VARIABLES = {
-  "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN", "ADVISOR_APPLICATION",
-  "ADVISOR_WORKLOAD", "OMP_NUM_THREADS",
-}
+local VARIABLES = "ADVISOR ADVISOR_MODE ADVISOR_GOAL ADVISOR_MAX_SLOWDOWN ADVISOR_APPLICATION"
+  .. " ADVISOR_WORKLOAD OMP_NUM_THREADS"
 local STAMP, DECISION = "ADVISOR_STAMP", "ADVISOR_DECISION"
 local CARRIED = "SLURM_ADVISOR_STAMP" -- goes with the job whatever --export says
 
@@ -42,48 +39,19 @@ local function is_het(options, explicit)
   return options.type == "srun" or before < all - #(use("json").decode(explicit).argv or {})
 end
 
-local function environment(quote)
-  local words = {}
-  for _, name in ipairs(VARIABLES) do
-    local value = os.getenv(name)
-    if value and #value <= VARIABLE_LIMIT then
-      words[#words + 1] = quote(name) .. ":" .. quote(value)
-    end
-  end
-  return "{" .. table.concat(words, ",") .. "}"
-end
-
-local function choices()
+local function request(options, explicit, het)
   local root = os.getenv("XDG_CONFIG_HOME") or ""
   if root:sub(1, 1) ~= "/" then root = (os.getenv("HOME") or "/nonexistent") .. "/.config" end
-  local text, more = system.read(root .. "/advisor/choices.json", CHOICES_LIMIT)
-  return not more and text or ""
-end
-
-local function request(options, explicit, het)
-  local quote, kind = use("json").quote, options.type
-  local argv = explicit:match('"argv":(%[.*%])%s*}%s*$') or "[]"
-  local cwd = system.cwd() -- the shell's PWD may be another
-  local script, more
-  local path = kind == "sbatch" and (options.argv or {})[1] or ""
-  if path ~= "" then
-    if path:sub(1, 1) ~= "/" then path = cwd .. "/" .. path end
-    script, more = system.read(path, SCRIPT_LIMIT)
-  end
-  return table.concat({
-    '{"v":1,"op":"decide","scheduler":"slurm","hook":"cli_filter","type":', quote(kind),
-    ',"options":', explicit, ',"argv":', argv,
-    ',"script":', script and quote(script) or "null", ',"script_path":', quote(path),
-    ',"truncated":', tostring(more or false), ',"env":', environment(quote),
-    ',"choices":', quote(choices()), ',"cwd":', quote(cwd),
-    ',"het":', tostring(het), "}\n",
-  })
+  local head = ('{"v":1,"op":"decide","scheduler":"slurm","hook":"cli_filter","type":"%s",'
+    .. '"het":%s,"argv":'):format(options.type, tostring(het))
+    .. (explicit:match('"argv":(%[.*%])%s*}%s*$') or "[]") .. ',"options":' .. explicit
+  local script = options.type == "sbatch" and (options.argv or {})[1] or ""
+  return system.request(head, script, root .. "/advisor/choices.json", VARIABLES)
 end
 
 -- The plan, or nil, why there is none, and whether that is worth no line in the log.
 local function ask(options, explicit, het)
-  local breaker = use("breaker")
-  if breaker.is_open(config.retry) then
+  if system.hung(config.retry) then
     return nil, "the daemon hung a moment ago and is not asked", true
   end
   local line = request(options, explicit, het)
@@ -93,7 +61,7 @@ local function ask(options, explicit, het)
     plan, problem, word = use("answer").read(text)
   end
   if word == "timeout" or word == "garbage" then
-    breaker.trip()
+    system.trip()
     problem = ("%s (not asked again for %d s)"):format(problem, config.retry)
   end
   if plan then plan.wanted = {} end

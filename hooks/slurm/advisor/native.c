@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -31,7 +32,7 @@ extern const char *lua_tolstring(lua_State *, int, size_t *);
 extern const char *luaL_checklstring(lua_State *, int, size_t *);
 extern double luaL_checknumber(lua_State *, int);
 
-enum { MAX_ANSWER = 16384 };
+enum { MAX_ANSWER = 16384, SCRIPT_LIMIT = 131072, CHOICES_LIMIT = 65536, VARIABLE_LIMIT = 4096 };
 
 static int fail(lua_State *L, const char *word, const char *text)
 {
@@ -82,32 +83,6 @@ static int ready(int fd, short events, double finish)
     }
 }
 
-static int early = -1; /* a connection made before there was anything to say, or -1 */
-
-/* knock(path): connect ahead of the question, so that the daemon wakes up meanwhile. */
-static int knock(lua_State *L)
-{
-    struct sockaddr_un to;
-    if (early >= 0 || address(&to, luaL_checklstring(L, 1, NULL)) < 0)
-        return 0;
-    early = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (early >= 0 && connect(early, (struct sockaddr *)&to, sizeof to) < 0) {
-        close(early);
-        early = -1;
-    }
-    return 0;
-}
-
-/* leave(): drop a connection that is not needed after all. */
-static int leave(lua_State *L)
-{
-    (void)L;
-    if (early >= 0)
-        close(early);
-    early = -1;
-    return 0;
-}
-
 /* exchange(path, line, deadline_s, no_answer): see portable.lua. */
 static int exchange(lua_State *L)
 {
@@ -122,17 +97,13 @@ static int exchange(lua_State *L)
 
     if (address(&to, path) < 0)
         return fail(L, "absent", "the socket's path is too long");
-    int fd = early;
-    early = -1;
-    if (fd < 0) {
-        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0)
-            return fail(L, "absent", strerror(errno));
-        bound(fd, deadline);
-        if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
-            word = errno == EAGAIN || errno == EINTR ? "timeout" : "absent";
-            text = strerror(errno);
-        }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return fail(L, "absent", strerror(errno));
+    bound(fd, deadline);
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
+        word = errno == EAGAIN || errno == EINTR ? "timeout" : "absent";
+        text = strerror(errno);
     }
     while (!word && sent < length) {
         ssize_t n = send(fd, line + sent, length - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -167,38 +138,143 @@ static int exchange(lua_State *L)
     return 1;
 }
 
-/* read(path, limit): the first bytes of a regular file and whether there are more, else nil. */
-static int read_file(lua_State *L)
-{
-    const char *path = luaL_checklstring(L, 1, NULL);
-    size_t limit = (size_t)luaL_checknumber(L, 2), got = 0;
-    struct stat found;
-    char *text = NULL;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+/* A growing text; once memory is short it stays as it is and `short_of` says so. */
+struct text {
+    char *data;
+    size_t length, size;
+    int short_of;
+};
 
-    if (fd < 0) {
-        lua_pushnil(L);
-        return 1;
+static void add(struct text *t, const char *from, size_t length)
+{
+    if (t->length + length > t->size) {
+        size_t size = 2 * (t->length + length) + 1024;
+        char *data = t->short_of ? NULL : realloc(t->data, size);
+        if (!data) {
+            t->short_of = 1;
+            return;
+        }
+        t->data = data;
+        t->size = size;
     }
+    memcpy(t->data + t->length, from, length);
+    t->length += length;
+}
+
+static void say(struct text *t, const char *from)
+{
+    add(t, from, strlen(from));
+}
+
+/* Add bytes as a JSON string: control characters escaped, all else as it is. */
+static void quote(struct text *t, const char *from, size_t length)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t start = 0;
+    say(t, "\"");
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)from[i];
+        char escaped[] = "\\u00xx";
+        if (c >= 0x20 && c != 0x7f && c != '"' && c != '\\')
+            continue;
+        add(t, from + start, i - start);
+        start = i + 1;
+        escaped[4] = hex[c >> 4];
+        escaped[5] = hex[c & 15];
+        add(t, escaped, 6);
+    }
+    add(t, from + start, length - start);
+    say(t, "\"");
+}
+
+/* Quote the first bytes of a regular file; -1 when it is none, 1 when there is more, else 0. A
+ * FIFO or a device would wait and is not read. */
+static int quote_file(struct text *t, const char *path, size_t limit)
+{
+    struct stat found;
+    size_t got = 0;
+    char *data = NULL;
+    int fd = *path ? open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return -1;
     if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode))
-        text = malloc(limit + 1);
-    if (!text) {
-        close(fd);
-        lua_pushnil(L);
-        return 1;
-    }
-    while (got <= limit) {
-        ssize_t n = read(fd, text + got, limit + 1 - got);
+        data = malloc(limit + 1);
+    while (data && got <= limit) {
+        ssize_t n = read(fd, data + got, limit + 1 - got);
         if (n == 0 || (n < 0 && errno != EINTR))
             break;
         if (n > 0)
             got += (size_t)n;
     }
     close(fd);
-    lua_pushlstring(L, text, got > limit ? limit : got);
-    free(text);
-    lua_pushboolean(L, got > limit);
-    return 2;
+    if (!data)
+        return -1;
+    quote(t, data, got > limit ? limit : got);
+    free(data);
+    return got > limit;
+}
+
+/* request(head, script, choices, variables): see portable.lua. */
+static int request(lua_State *L)
+{
+    size_t length;
+    const char *head = luaL_checklstring(L, 1, &length);
+    const char *script = luaL_checklstring(L, 2, NULL);
+    const char *choices = luaL_checklstring(L, 3, NULL);
+    const char *names = luaL_checklstring(L, 4, NULL);
+    struct text t = {NULL, 0, 0, 0};
+    char name[64], cwd[4096], full[8192] = "";
+    const char *comma = "";
+    int more;
+
+    if (!getcwd(cwd, sizeof cwd))
+        *cwd = 0;
+    if (strlen(script) < 4000) {
+        if (*script && *script != '/')
+            strcat(strcpy(full, cwd), "/");
+        strcat(full, script);
+    }
+    add(&t, head, length);
+    say(&t, ",\"script\":");
+    more = quote_file(&t, full, SCRIPT_LIMIT);
+    if (more < 0)
+        say(&t, "null");
+    say(&t, more == 1 ? ",\"truncated\":true" : ",\"truncated\":false");
+    say(&t, ",\"script_path\":");
+    quote(&t, full, strlen(full));
+    say(&t, ",\"env\":{");
+    for (; *names; names += strspn(names, " ")) {
+        size_t n = strcspn(names, " ");
+        const char *value = NULL;
+        if (n < sizeof name) {
+            memcpy(name, names, n);
+            name[n] = 0;
+            value = getenv(name);
+        }
+        names += n;
+        if (!value || strlen(value) > VARIABLE_LIMIT)
+            continue;
+        say(&t, comma);
+        quote(&t, name, n);
+        say(&t, ":");
+        quote(&t, value, strlen(value));
+        comma = ",";
+    }
+    say(&t, "},\"choices\":");
+    length = t.length;
+    if (quote_file(&t, choices, CHOICES_LIMIT) != 0) {
+        t.length = length; /* half a file is no file */
+        say(&t, "\"\"");
+    }
+    say(&t, ",\"cwd\":");
+    quote(&t, cwd, strlen(cwd));
+    say(&t, "}\n");
+    if (t.short_of)
+        lua_pushnil(L);
+    else
+        lua_pushlstring(L, t.data, t.length);
+    free(t.data);
+    return 1;
 }
 
 /* setenv(name, value): nil takes the variable away. */
@@ -210,49 +286,46 @@ static int set_variable(lua_State *L)
     return 1;
 }
 
-/* look(path): kind ("file", "folder", "other"), owner and time in seconds; nil when not there. */
-static int look(lua_State *L)
+/* Where the circuit breaker's file is: see portable.lua. */
+static const char *breaker(char path[4200])
 {
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
     struct stat found;
-    if (lstat(luaL_checklstring(L, 1, NULL), &found) < 0) {
-        lua_pushnil(L);
-        return 1;
-    }
-    const char *kind = S_ISREG(found.st_mode) ? "file" : S_ISDIR(found.st_mode) ? "folder" : "other";
-    lua_pushlstring(L, kind, strlen(kind));
-    lua_pushnumber(L, (double)found.st_uid);
-    lua_pushnumber(L, (double)found.st_mtime);
-    return 3;
+    if (runtime && *runtime == '/' && strlen(runtime) < 4096 && lstat(runtime, &found) == 0 &&
+        S_ISDIR(found.st_mode) && found.st_uid == geteuid())
+        strcat(strcpy(path, runtime), "/advisor-breaker");
+    else
+        sprintf(path, "/tmp/advisor-breaker-%lu", (unsigned long)geteuid());
+    return path;
 }
 
-/* create(path): a new empty file of the user's; never through a link. */
-static int create(lua_State *L)
+/* hung(retry_s): whether the daemon hung less than so long ago. */
+static int hung(lua_State *L)
 {
-    int fd = open(luaL_checklstring(L, 1, NULL), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    double retry = luaL_checknumber(L, 1), age;
+    char path[4200];
+    struct stat found;
+    int open = 0;
+    if (lstat(breaker(path), &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == geteuid()) {
+        age = difftime(time(NULL), found.st_mtime);
+        open = age >= -1 && age < retry;
+    }
+    lua_pushboolean(L, open);
+    return 1;
+}
+
+/* trip(): note that the daemon hung just now. */
+static int trip(lua_State *L)
+{
+    char path[4200];
+    struct stat found;
+    (void)L;
+    if (lstat(breaker(path), &found) == 0 && found.st_uid == geteuid())
+        unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0)
         close(fd);
-    lua_pushboolean(L, fd >= 0);
-    return 1;
-}
-
-static int remove_file(lua_State *L)
-{
-    lua_pushboolean(L, unlink(luaL_checklstring(L, 1, NULL)) == 0);
-    return 1;
-}
-
-static int uid(lua_State *L)
-{
-    lua_pushnumber(L, (double)geteuid());
-    return 1;
-}
-
-static int cwd(lua_State *L)
-{
-    char path[4096];
-    const char *found = getcwd(path, sizeof path);
-    lua_pushlstring(L, found ? found : "", found ? strlen(found) : 0);
-    return 1;
+    return 0;
 }
 
 /* datagram(path, text): one message, dropped when nobody takes it at once. */
@@ -273,9 +346,8 @@ static int datagram(lua_State *L)
 int luaopen_advisor(lua_State *L)
 {
     static const struct { const char *name; lua_CFunction f; } all[] = {
-        {"knock", knock}, {"leave", leave}, {"exchange", exchange}, {"read", read_file}, {"setenv", set_variable}, {"look", look},
-        {"create", create}, {"remove", remove_file}, {"uid", uid}, {"cwd", cwd},
-        {"datagram", datagram},
+        {"request", request}, {"exchange", exchange}, {"setenv", set_variable},
+        {"hung", hung}, {"trip", trip}, {"datagram", datagram},
     };
     lua_createtable(L, 0, sizeof all / sizeof *all);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -6,6 +6,7 @@
 
 local use = ...
 local MAX_ANSWER, MAX_PATH, MODE = 16384, 107, 384 -- the mode is 0600
+local SCRIPT_LIMIT, CHOICES_LIMIT, VARIABLE_LIMIT = 131072, 65536, 4096
 local EAGAIN = 11
 local pieces = {}
 
@@ -88,9 +89,9 @@ function M.exchange(path, line, deadline_s, no_answer)
 end
 
 -- The first bytes of a regular file and whether there are more, else nil: a FIFO would wait.
-function M.read(path, limit)
+local function read(path, limit)
   local stat = posix("sys.stat")
-  local found = stat.stat(path)
+  local found = path ~= "" and stat.stat(path)
   local file = found and stat.S_ISREG(found.st_mode) ~= 0 and io.open(path, "rb")
   if not file then return nil end
   local text = file:read(limit) or ""
@@ -99,32 +100,62 @@ function M.read(path, limit)
   return text, more
 end
 
+-- The line that asks: `head` is the object as far as it is known already, without its end. Of
+-- the script and the choices file come the contents (of a script the first 128 KB; null when it
+-- is no regular file), of the variables named in `variables` those that are set.
+function M.request(head, script, choices, variables)
+  local quote = use("json").quote
+  local cwd = posix("unistd").getcwd() or ""
+  if #script >= 4000 then script = "" end
+  if script ~= "" and script:sub(1, 1) ~= "/" then script = cwd .. "/" .. script end
+  local text, more = read(script, SCRIPT_LIMIT)
+  local chosen, too_long = read(choices, CHOICES_LIMIT)
+  local words = {}
+  for name in variables:gmatch("%S+") do
+    local value = os.getenv(name)
+    if value and #value <= VARIABLE_LIMIT then
+      words[#words + 1] = quote(name) .. ":" .. quote(value)
+    end
+  end
+  return table.concat({
+    head, ',"script":', text and quote(text) or "null", ',"truncated":', tostring(more or false),
+    ',"script_path":', quote(script), ',"env":{', table.concat(words, ","), '},"choices":',
+    quote(not too_long and chosen or ""), ',"cwd":', quote(cwd), "}\n",
+  })
+end
+
 function M.setenv(name, value) return posix("stdlib").setenv(name, value) ~= nil end
 
--- Kind ("file", "folder", "other"), owner and time in seconds of what is there, no link
--- followed; else nil.
-function M.look(path)
-  local stat = posix("sys.stat")
+-- The circuit breaker: after a daemon that hung, nobody waits for a while. Each sbatch is a
+-- process of its own, so the state is a file of the user's: its time says when the daemon hung.
+-- It closes itself; deleting the file closes it at once. A file of somebody else's, or a link,
+-- is never believed and never written through.
+local function breaker()
+  local stat, uid = posix("sys.stat"), posix("unistd").geteuid()
+  local runtime = os.getenv("XDG_RUNTIME_DIR") or ""
+  local folder = runtime:sub(1, 1) == "/" and stat.lstat(runtime)
+  local ours = folder and folder.st_uid == uid and stat.S_ISDIR(folder.st_mode) ~= 0
+  local path = ours and runtime .. "/advisor-breaker" or ("/tmp/advisor-breaker-%d"):format(uid)
   local found = stat.lstat(path)
-  if not found then return nil end
-  local kind = stat.S_ISREG(found.st_mode) ~= 0 and "file"
-    or stat.S_ISDIR(found.st_mode) ~= 0 and "folder" or "other"
-  return kind, found.st_uid, found.st_mtime
+  return path, found and found.st_uid == uid and found
 end
 
--- Makes a new empty file of the user's, never through a link.
-function M.create(path)
-  local fcntl = posix("fcntl")
+-- Whether the daemon hung less than `retry` seconds ago.
+function M.hung(retry)
+  local _, found = breaker()
+  if not found or posix("sys.stat").S_ISREG(found.st_mode) == 0 then return false end
+  local age = os.time() - found.st_mtime
+  return age >= -1 and age < retry
+end
+
+-- Notes that it hung just now.
+function M.trip()
+  local fcntl, unistd = posix("fcntl"), posix("unistd")
+  local path, found = breaker()
+  if found then unistd.unlink(path) end
   local fd = fcntl.open(path, fcntl.O_WRONLY + fcntl.O_CREAT + fcntl.O_EXCL, MODE)
-  if fd then posix("unistd").close(fd) end
-  return fd ~= nil
+  if fd then unistd.close(fd) end
 end
-
-function M.remove(path) return posix("unistd").unlink(path) ~= nil end
-
-function M.uid() return posix("unistd").geteuid() end
-
-function M.cwd() return posix("unistd").getcwd() or "" end
 
 -- Sends one message; waits for nobody for longer than 20 ms.
 function M.datagram(path, text)

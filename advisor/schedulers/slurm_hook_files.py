@@ -28,11 +28,13 @@ NATIVE = "native.so"
 """The system calls cli_filter needs, compiled here; without it lua-posix is used."""
 
 _BUNDLED = ("config", "system", "json", "answer", "filter")
+_ON_CHANGE = ("limits", "inventory")
 _LOADER = """\
 local loaded = { home = home }
 local function use(name)
   if loaded[name] == nil then
-    local part = parts[name] or assert(loadfile(home .. "/" .. name .. ".lua"))
+    local path = home .. "/" .. name .. ".lua"
+    local part = parts[name] or loadfile(path .. "c") or assert(loadfile(path))
     loaded[name] = part(use)
   end
   return loaded[name]
@@ -89,6 +91,8 @@ def module_files(
     bundle = _compiled(_bundle({name: files[f"{name}.lua"].decode() for name in parts}))
     if bundle is not None:
         files[BUNDLE] = bundle
+        for name in _ON_CHANGE:
+            files[f"{name}.luac"] = _compiled(files[f"{name}.lua"].decode()) or b""
     return files
 
 

@@ -124,7 +124,7 @@ def plan_install(folder: Path, settings: HookSettings, cluster: Cluster | None) 
     plan.add(f"write {target}", lambda: _write_folder(target, files))
     for hook in hooks:
         _plan_stub(plan, folder, hook, sites[hook.name] is not None)
-    plan.add("drop older modules", lambda: _drop_old(folder / "advisor", keep=plan.folder_id))
+    plan.add("drop older modules", lambda: _drop_old(folder, keep=plan.folder_id))
     for hook in hooks:
         if not hook.enabled:
             plan.notes.append(_missing_line(folder / "slurm.conf", hook.name))
@@ -160,9 +160,8 @@ def plan_remove(folder: Path) -> Plan:
             plan.notes.append(
                 f"{path} does nothing and can go once slurm.conf has no {KEYS[hook.name]}=lua"
             )
-    modules = folder / "advisor"
-    if modules.is_dir():
-        plan.add(f"delete {modules}", lambda: shutil.rmtree(modules))
+    if _module_folders(folder):
+        plan.add(f"delete {folder / 'advisor'}", lambda: _delete_modules(folder))
     return plan
 
 
@@ -199,7 +198,7 @@ def _site_source(folder: Path, hook: HookFile) -> Path | None:
     """Return the site's own script as it lies now, None when there is none."""
     if hook.state == "site":
         kept = folder / _site_name(hook.name)
-        if os.path.lexists(kept) and not (folder / "advisor").is_dir():
+        if os.path.lexists(kept) and not _module_folders(folder):
             raise InputError(
                 f"{kept}: in the way, and not the advisor's", hint="move it out of the way"
             )
@@ -296,12 +295,27 @@ def _same(path: Path, data: bytes) -> bool:
         return False
 
 
-def _drop_old(modules: Path, keep: str) -> None:
-    os.utime(modules / keep)
-    folders = sorted(modules.iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
-    for folder in folders[_KEPT:]:
-        if folder.is_dir():
-            shutil.rmtree(folder)
+def _module_folders(folder: Path) -> list[Path]:
+    """Return the modules' folders, half-written ones too, the newest first; nothing else's."""
+    found = [
+        path
+        for path in (folder / "advisor").glob("*")
+        if re.fullmatch(r"\.?\d[\w.+]*-[0-9a-f]{12}(\.new)?", path.name) and path.is_dir()
+    ]
+    return sorted(found, key=lambda p: p.stat().st_mtime, reverse=True)
+
+
+def _drop_old(folder: Path, keep: str) -> None:
+    os.utime(folder / "advisor" / keep)
+    for path in _module_folders(folder)[_KEPT:]:
+        shutil.rmtree(path)
+
+
+def _delete_modules(folder: Path) -> None:
+    for path in _module_folders(folder):
+        shutil.rmtree(path)
+    with contextlib.suppress(OSError):  # something of the site's is in it
+        (folder / "advisor").rmdir()
 
 
 def _check_writable(folder: Path) -> None:

@@ -207,6 +207,21 @@ def test_a_site_script_that_does_not_compile_is_not_wrapped(folder: Path, adviso
     assert tree(folder) == before
 
 
+def test_what_else_lies_in_the_modules_folder_stays(folder: Path, advisor: Run) -> None:
+    (folder / "advisor").mkdir()
+    (folder / "advisor" / "notes").write_text("the site's")
+    before = tree(folder)
+    (folder / "slurm.conf").write_text("ClusterName=x\n")
+    for deadline in ("1ms", "2ms", "3ms"):
+        assert advisor("hook", "install", "--dir", folder, "--deadline", deadline).code == 0
+    assert len(list((folder / "advisor").iterdir())) == 3
+    (folder / "advisor" / ".0.0.1-0123456789ab.new").mkdir()
+    assert advisor("hook", "remove", "--dir", folder).code == 0
+    (folder / "slurm.conf").write_text(BOTH)
+    assert tree(folder) == before
+    assert [p.name for p in (folder / "advisor").iterdir()] == ["notes"]
+
+
 def test_a_foreign_file_in_the_way_is_left(folder: Path, advisor: Run) -> None:
     (folder / "job_submit.lua").write_bytes(OWN)
     (folder / "job_submit.site.lua").write_text("somebody's")

@@ -117,9 +117,12 @@ class AdvisedSite:
     def settle(self) -> None:
         """Wait until the daemon has taken over what was last written into the store."""
         with Reader(self.store) as reader:
-            wanted = max(reader.model_stamps(), default=0)
+            wanted = max(reader.model_stamps(), default=0), reader.policy().version
         end = time.monotonic() + 20
-        while call(self.socket, {"op": "status"})["newest_model"] != wanted:
+        while True:
+            status = call(self.socket, {"op": "status"})
+            if (status["newest_model"], status["policy_version"]) == wanted:
+                return
             if time.monotonic() > end:
                 raise AssertionError((self.folder / "serve.log").read_text())
             time.sleep(0.05)

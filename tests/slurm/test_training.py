@@ -282,6 +282,11 @@ class Command:
         rows = [line.split("|") for line in done.stdout.splitlines() if sweep in line]
         return [{"id": i, "name": name, "state": state} for i, name, state in rows]
 
+    def designs(self, sweep: str) -> list[str]:
+        """The states of the design's allocations; the accounting lags behind Slurm."""
+        jobs = [j for j in self.sweep_jobs(sweep) if "." not in j["id"]]
+        return [j["state"].split()[0] for j in jobs if j["name"].endswith("design")]
+
     def wait_for(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 60
         while not condition():
@@ -351,9 +356,8 @@ def test_killed_while_it_waits_and_resumed(command: Command) -> None:
     child.kill()
     child.communicate()
     result = command.run("--resume")
+    command.wait_for(lambda: command.designs(result["id"]) == ["COMPLETED"])
     seen = command.sweep_jobs(result["id"])
-    designs = [j for j in seen if "." not in j["id"] and j["name"].endswith("design")]
-    assert len(designs) == 1 and designs[0]["state"] == "COMPLETED"
     steps = [j["name"] for j in seen if "." in j["id"] and "design" in j["name"]]
     assert sorted(steps) == sorted(set(steps)) and len(steps) == 4
     assert [r["threads_per_node"] for r in result["runs"]][:4] == [28, 7, 14, 21]
@@ -374,9 +378,8 @@ def test_an_allocation_that_is_lost_is_made_anew_for_what_is_missing(command: Co
     assert "runs not made" in err and "CANCELLED" in err
     assert f"advisor train --resume {folder.name}" in err and err.count("advisor: ") == 1
     result = command.run("--resume", folder.name)
+    command.wait_for(lambda: command.designs(folder.name) == ["CANCELLED", "COMPLETED"])
     seen = command.sweep_jobs(folder.name)
-    designs = [j for j in seen if "." not in j["id"] and j["name"].endswith("design")]
-    assert [j["state"].split()[0] for j in designs] == ["CANCELLED", "COMPLETED"]
     good = [
         j["name"] for j in seen
         if "." in j["id"] and "design" in j["name"] and j["state"] == "COMPLETED"

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from advisor.schedulers.slurm_hook_files import HookSettings, module_files
 from advisor.schedulers.slurm_inventory import Cluster, Node, Partition
+from advisor.service.protocol import answer_line
 
 LUA = shutil.which("lua5.1")
 pytestmark = pytest.mark.skipif(LUA is None, reason="lua5.1 is not installed")
@@ -182,6 +183,77 @@ def test_nothing_is_known_of_the_cluster(home: Path, tmp_path: Path) -> None:
     for name, data in module_files(HookSettings(Path("/nowhere")), None, {}).items():
         (tmp_path / name).write_bytes(data)
     assert "there is no inventory" in refused(tmp_path, {"nodes": "1"})
+
+
+READ = """\
+local json = use("json")
+local function show(plan, problem, word)
+  if not plan then return tostring(problem) .. " " .. tostring(word) end
+  local words = {}
+  for _, key in ipairs({ "decision", "stamp", "message" }) do
+    words[#words + 1] = json.quote(key) .. ":" .. json.quote(plan[key] or "")
+  end
+  for _, key in ipairs({ "options", "env" }) do
+    local inner = {}
+    for name, value in pairs(plan[key]) do
+      inner[#inner + 1] = json.quote(name) .. ":" .. json.quote(value)
+    end
+    table.sort(inner)
+    words[#words + 1] = json.quote(key) .. ":{" .. table.concat(inner, ",") .. "}"
+  end
+  return "{" .. table.concat(words, ",") .. "}"
+end
+local decoded = 0
+local decode = json.decode
+json.decode = function(...) decoded = decoded + 1 return decode(...) end
+print(show(use("answer").read(io.read("*a"))))
+print(decoded)
+"""
+ANSWERS = st.fixed_dictionaries(
+    {
+        "decision": st.text("0123456789abcdef", min_size=15, max_size=17),
+        "rewrite": st.dictionaries(
+            st.sampled_from(["nodes", "cpu-freq", "constraint", "ntasks", "uid"]),
+            st.sampled_from(["1", "12", "0", "1-2", "milan", 'a"b', "", "{}", "\\"]),
+            max_size=3,
+        ),
+        "env": st.dictionaries(
+            st.sampled_from(["OMP_NUM_THREADS", "PATH"]), st.sampled_from(["1", "x"]), max_size=1
+        ),
+        "message": st.text(st.sampled_from('ab"\\{},:é\\n'), max_size=12),
+        "stamp": st.text(st.sampled_from('ab"\\{},:é\\n'), max_size=12).map(
+            lambda t: f"advisor:{{{t}}}"
+        ),
+    }
+)
+
+
+def read_answer(home: Path, line: bytes) -> tuple[str, int]:
+    """Return the plan as JSON text (or what is wrong), and how often JSON was read."""
+    plan, decoded = run(home, READ, line).decode().rstrip("\n").rsplit("\n", 1)
+    return plan, int(decoded)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(ANSWERS)
+def test_the_usual_line_reads_as_json_would(home: Path, answer: dict[str, Any]) -> None:
+    line = answer_line(answer)[:-1]
+    spaced = json.dumps({"v": 1, **answer}).encode()  # is read as JSON
+    assert read_answer(home, spaced)[1] == 1
+    assert read_answer(home, line)[0] == read_answer(home, spaced)[0]
+
+
+def test_the_daemons_own_answer_is_the_usual_line(home: Path, tmp_path: Path) -> None:
+    from advisor.service.handlers import Handlers
+    from advisor.service.peer import Peer
+    from advisor.service.snapshot import Source
+
+    request = {"v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter",
+               "options": {}, "argv": ["x"], "script": "#!/bin/sh\nsrun ./app\n"}  # fmt: skip
+    answer = Handlers(Source(tmp_path / "none.db")).handle(request, Peer(1, os.getuid(), 0))
+    plan, decoded = read_answer(home, answer_line(dict(answer))[:-1])
+    assert decoded == 0
+    assert json.loads(plan)["stamp"] == answer["stamp"]
 
 
 MESSAGE = 'local p = use("answer").read(io.read("*a")) io.write(p and p.message or "")'

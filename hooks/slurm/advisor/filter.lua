@@ -49,6 +49,15 @@ local function request(options, explicit, het)
   return system.request(head, script, root .. "/advisor/choices.json", VARIABLES)
 end
 
+-- What the user set, by long option name: the JSON says whether, Slurm says what.
+local function wanted_by(options, explicit)
+  return setmetatable({}, {
+    __index = function(_, name)
+      return explicit:find('"' .. name .. '":', 1, true) and options[name] or nil
+    end,
+  })
+end
+
 -- The plan, or nil, why there is none, and whether that is worth no line in the log.
 local function ask(options, explicit, het)
   if system.hung(config.retry) then
@@ -64,11 +73,10 @@ local function ask(options, explicit, het)
     system.trip()
     problem = ("%s (not asked again for %d s)"):format(problem, config.retry)
   end
-  if plan then plan.wanted = {} end
+  if plan then plan.wanted = wanted_by(options, explicit) end
   if not plan or not plan.changes then return plan, problem end
   -- One component's options are no base to rewrite it on; looked for only now, as it costs 40 us.
   if not het and is_het(options, explicit) then return ask(options, explicit, true) end
-  plan.wanted = use("json").decode(explicit) or {}
   problem = use("limits").refused(plan, plan.wanted, use("inventory"))
   if problem then return nil, problem end
   return plan
@@ -115,7 +123,7 @@ function M.pre_submit(options, offset)
   if OFF[(os.getenv("ADVISOR") or ""):lower()] then return end
   local plan, problem, quietly = ask(options, explicit, false)
   if not plan then return use("log")(problem, quietly) end
-  assign(plan, options, explicit:find('"export":', 1, true) and options.export or "ALL")
+  assign(plan, options, plan.wanted.export or "ALL")
   if options.type ~= "sbatch" then pending = plan.decision end
   if plan.message and not explicit:find('"quiet":', 1, true) then
     io.stderr:write(plan.message, "\n")

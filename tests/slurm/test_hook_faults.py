@@ -21,6 +21,7 @@ from testbed.daemons import wait_until
 
 from advisor.core.stamp import read_stamp
 from advisor.paths import share
+from advisor.schedulers.slurm_hooks import read_hooks
 from advisor.service.protocol import call
 
 ROOT = share("config").parent
@@ -81,7 +82,8 @@ class Cluster:
 
     @property
     def modules(self) -> Path:
-        return max((self.testbed.conf_dir / "advisor").iterdir(), key=lambda p: p.stat().st_mtime)
+        folder = self.testbed.conf_dir
+        return folder / "advisor" / read_hooks(folder)[0].folder_id
 
     def submit(self, *args: str, **other: Any) -> Submitted:
         env = {"XDG_RUNTIME_DIR": str(self.runtime), **other.pop("env", {})}

@@ -54,13 +54,6 @@ class Hooked:
         assert done.returncode == 0, done.stderr
         return done
 
-    def put(self, name: str, text: str) -> None:
-        """Write a file beside slurm.conf that slurmctld takes for newer than the one before."""
-        path = self.testbed.conf_dir / name
-        later = path.stat().st_mtime + 2
-        path.write_text(text)
-        os.utime(path, (later, later))
-
     def env(self, user: str | None = None) -> dict[str, str]:
         """Give a submission a runtime folder of its own: its circuit breaker is nobody else's."""
         runtime = Path(tempfile.mkdtemp(dir=self.folder))
@@ -406,8 +399,8 @@ def with_site(hooked: Hooked, daemon: HookDaemon) -> Iterator[list[str]]:
     folder = hooked.testbed.conf_dir
     hooked.hook("remove")
     noop = {n: (folder / n).read_text() for n in ("cli_filter.lua", "job_submit.lua")}
-    hooked.put("cli_filter.lua", SITE_FILTER)
-    hooked.put("job_submit.lua", SITE_SUBMIT)
+    hooked.testbed.install_hook("cli_filter.lua", SITE_FILTER)
+    hooked.testbed.install_hook("job_submit.lua", SITE_SUBMIT)
     alone = hooked.sbatch("-n1").stderr.splitlines()
     assert alone.count("site pre") == alone.count("site post") == 1
     hooked.hook("install")
@@ -416,7 +409,7 @@ def with_site(hooked: Hooked, daemon: HookDaemon) -> Iterator[list[str]]:
     assert (folder / "cli_filter.lua").read_text() == SITE_FILTER
     assert (folder / "job_submit.lua").read_text() == SITE_SUBMIT
     for name, text in noop.items():
-        hooked.put(name, text)
+        hooked.testbed.install_hook(name, text)
     hooked.hook("install")
 
 

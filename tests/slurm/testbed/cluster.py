@@ -229,8 +229,10 @@ class Testbed(Client):
         target = self.conf_dir / name
         partial = target.with_suffix(".new")
         partial.write_text(NOOP_HOOKS[name] if text is None else text)
+        # slurmctld reads a hook again only when it is newer than the one before
+        later = int(max(time.time(), target.stat().st_mtime if target.exists() else 0)) + 1
+        os.utime(partial, (later, later))
         partial.replace(target)
-        os.utime(target, (time.time() + 1, time.time() + 1))  # reloaded only when newer
 
     def reset(self) -> None:
         """Cancel every job, wait until all nodes are idle, and make the hooks do nothing again."""

@@ -39,6 +39,7 @@ class Handlers:
     users: Users = field(default_factory=Users)
     journal: Journal | None = None
     spool: Spool | None = None
+    _behind: deque[Callable[[], None]] = field(default_factory=deque)
     _issued: dict[str, int] = field(default_factory=dict)
     _latencies: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
     _decided: int = 0
@@ -52,6 +53,7 @@ class Handlers:
 
     def close(self) -> None:
         """Write what is still to be written and let go of the store."""
+        self.settle()
         if self.journal is not None:
             self.journal.close(5.0)
         self.source.close()
@@ -90,7 +92,11 @@ class Handlers:
             log.warning("event=enforce-marker error=%r", str(error))
 
     def handle(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
-        """Answer one request. Raises AdvisorError for what the peer did wrong."""
+        """Answer one request. Raises AdvisorError for what the peer did wrong.
+
+        What need not be done before the answer is sent waits for :meth:`settle`.
+        """
+        self.settle()
         operation = request["op"]
         if operation == "decide":
             return self._decide(request, peer)
@@ -107,6 +113,14 @@ class Handlers:
             return {"pong": True, "version": __version__}
         raise ProtocolError(f"unknown op {operation!r}")
 
+    def settle(self) -> None:
+        """Do what answers left to be done behind them: the log, the journal, sweeps to start."""
+        while self._behind:
+            try:
+                self._behind.popleft()()
+            except Exception:
+                log.exception("event=internal-error")
+
     def _decide(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
         carried = read_stamp(str(request.get("stamp") or ""))
         if carried is not None and self._issued.get(str(carried["decision"])) == self.users.subject(
@@ -121,6 +135,17 @@ class Handlers:
             del self._issued[next(iter(self._issued))]
         self._decided += 1
         self._changed += decision.changed
+        self._behind.append(lambda: self._record(decision, request, peer))
+        return {
+            "decision": decision.id,
+            "rewrite": dict(decision.rewrite),
+            "env": dict(decision.environment),
+            "message": decision.message,
+            "stamp": make_stamp(decision),
+        }
+
+    def _record(self, decision: Decision, request: Mapping[str, object], peer: Peer) -> None:
+        """Keep a decision whose answer is sent."""
         if self.journal is not None:
             self.journal.put(decision.to_dict)
         if self.spool is not None and any(r.code == "training-auto" for r in decision.reasons):
@@ -130,13 +155,6 @@ class Handlers:
             decision.id, decision.user, decision.application, decision.changed,
             ",".join(r.code for r in decision.reasons),
         )  # fmt: skip
-        return {
-            "decision": decision.id,
-            "rewrite": dict(decision.rewrite),
-            "env": dict(decision.environment),
-            "message": decision.message,
-            "stamp": make_stamp(decision),
-        }
 
     def _decision(self, request: Mapping[str, object], peer: Peer, hook: str = "") -> Decision:
         uid = self.users.subject(peer, request)

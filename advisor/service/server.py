@@ -79,6 +79,7 @@ class _Connection(asyncio.Protocol):
     def _send(self, answer: dict[str, object]) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(answer_line(answer))
+        self._server.handlers.settle()
 
     def _rest(self) -> None:
         if self._idle:
@@ -174,16 +175,12 @@ class Server:
             connection.setblocking(False)
             peer = peer_of(connection)
             with contextlib.suppress(BlockingIOError):
-                begun = connection.recv(MAX_REQUEST)
-                if begun.endswith(b"\n") and begun.count(b"\n") == 1 and self._knows(peer):
-                    answer = answer_line(self.answer(begun[:-1], peer))
-                    begun = b""
-                    sent = connection.send(answer)
-                    if sent < len(answer):
-                        raise OSError("the client does not read")
+                begun = self._at_once(connection, peer, connection.recv(MAX_REQUEST))
         except OSError:
             connection.close()
             return
+        finally:
+            self.handlers.settle()
         if begun:
             self._hand_over(connection, peer, begun)
         else:
@@ -193,11 +190,36 @@ class Server:
             loop.add_reader(connection, self._readable, connection, peer)
             self.waiting[connection] = idle
 
+    def _at_once(self, connection: socket.socket, peer: Peer, data: bytes) -> bytes:
+        """Answer if ``data`` is one line of a known user's; return what is left to be answered.
+
+        Raises OSError when the client does not take the answer.
+        """
+        if not data.endswith(b"\n") or data.count(b"\n") > 1 or not self._knows(peer):
+            return data
+        answer = answer_line(self.answer(data[:-1], peer))
+        if connection.send(answer) < len(answer):
+            raise OSError("the client does not read")
+        return b""
+
     def _readable(self, connection: socket.socket, peer: Peer) -> None:
-        """Go on with an answered client that sends more; close when it hung up."""
-        more = b""
-        with contextlib.suppress(OSError):
-            more = connection.recv(MAX_REQUEST)
+        """Go on with a client that sends its line only now, or more; close when it hung up."""
+        try:
+            data = connection.recv(MAX_REQUEST)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        try:
+            more = self._at_once(connection, peer, data) if data else b""
+        except OSError:
+            data = more = b""
+        self.handlers.settle()
+        if data and not more:
+            loop = asyncio.get_running_loop()
+            self.waiting[connection].cancel()
+            self.waiting[connection] = loop.call_later(IDLE_S, self._drop, connection)
+            return
         self._forget(connection)
         if more:
             self._hand_over(connection, peer, more)

@@ -87,6 +87,17 @@ local function read(data)
   return plan
 end
 
+-- A character in UTF-8; nil for half of a pair.
+function M.utf8(code)
+  local char, floor = string.char, math.floor
+  if code >= 0xD800 and code < 0xE000 then return nil end
+  if code < 0x80 then return char(code) end
+  if code < 0x800 then return char(0xC0 + floor(code / 64), 0x80 + code % 64) end
+  local last, middle = 0x80 + code % 64, 0x80 + floor(code / 64) % 64
+  if code < 0x10000 then return char(0xE0 + floor(code / 4096), middle, last) end
+  return char(0xF0 + floor(code / 262144), 0x80 + floor(code / 4096) % 64, middle, last)
+end
+
 -- A flat object's inner part, of plain strings only, as a table; nil for anything else.
 local function flat(inner)
   local result, at = {}, 1
@@ -103,12 +114,22 @@ end
 -- else in here; nil when anything in it is unusual, and then it is read as JSON.
 local function usual(text)
   local decision, rewrite, env, message, stamp = text:match(
-    '^{"v":1,"decision":"(%x+)","rewrite":{([^{}]*)},"env":{([^{}]*)},"message":"([^"\\]*)",'
+    '^{"v":1,"decision":"(%x+)","rewrite":{([^{}]*)},"env":{([^{}]*)},"message":"([^"]*)",'
       .. '"stamp":"(advisor:.*)"}$')
   if not decision or stamp:find('\\[^"]') or stamp:find('[^\\]"') then return nil end
   rewrite, env = flat(rewrite), flat(env)
   if not rewrite or not env then return nil end
   stamp = stamp:gsub('\\"', '"')
+  if message:find("\\", 1, true) then
+    if message:gsub("\\u%x%x%x%x", ""):find("\\", 1, true) then return nil end
+    local whole = true
+    message = message:gsub("\\u(%x%x%x%x)", function(digits)
+      local char = M.utf8(tonumber(digits, 16))
+      whole = whole and char ~= nil
+      return char
+    end)
+    if not whole then return nil end
+  end
   return { v = 1, decision = decision, rewrite = rewrite, env = env, message = message, stamp = stamp }
 end
 

@@ -4,6 +4,7 @@
 -- replaces what is not UTF-8). decode(text) reads one value strictly and returns it, or nil and
 -- what is wrong; null becomes the `null` of this table.
 
+local use = ...
 local M = { null = setmetatable({}, { __tostring = function() return "null" end }) }
 
 local MAX_DEPTH = 8
@@ -18,13 +19,6 @@ function M.quote(text)
   return '"' .. text:gsub('[%c"\\]', escapes) .. '"'
 end
 
-local function utf8(code)
-  local char, floor = string.char, math.floor
-  if code < 0x80 then return char(code) end
-  if code < 0x800 then return char(0xC0 + floor(code / 64), 0x80 + code % 64) end
-  return char(0xE0 + floor(code / 4096), 0x80 + floor(code / 64) % 64, 0x80 + code % 64)
-end
-
 -- Text between quotes that holds a backslash.
 local function unescape(text)
   local parts, at = {}, 1
@@ -35,8 +29,12 @@ local function unescape(text)
     local char = text:sub(back + 1, back + 1)
     if char == "u" then
       local code = tonumber(text:match("^%x%x%x%x", back + 2) or error("bad \\u", 0), 16)
-      if code >= 0xD800 and code < 0xE000 then error("half a character", 0) end
-      parts[#parts + 1], at = utf8(code), back + 6
+      at = back + 6
+      local low = text:match("^\\u([dD][c-fC-F]%x%x)", at)
+      if code >= 0xD800 and code < 0xDC00 and low then
+        code, at = 0x10000 + (code - 0xD800) * 0x400 + tonumber(low, 16) - 0xDC00, at + 6
+      end
+      parts[#parts + 1] = use("answer").utf8(code) or "\239\191\189" -- half a pair
     else
       parts[#parts + 1], at = plain[char] or error("bad escape", 0), back + 2
     end

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,13 +28,15 @@ NATIVE = "native.so"
 """The system calls cli_filter needs, compiled here; without it lua-posix is used."""
 
 _BUNDLED = ("config", "system", "answer", "filter")
-_SELDOM = ("inventory", "json", "limits")
+_SELDOM = ("inventory", "limits")
+"""What only a rewritten job needs: in a second file."""
 _LOADER = """\
 local loaded = { home = home }
 local function use(name)
   if loaded[name] == nil then
-    local path = home .. "/" .. name .. ".lua"
-    local part = parts[name] or loadfile(path .. "c") or assert(loadfile(path))
+    local seldom = not parts[name] and loadfile(home .. "/seldom.luac")
+    for other, part in pairs(seldom and seldom() or {}) do parts[other] = part end
+    local part = parts[name] or assert(loadfile(home .. "/" .. name .. ".lua"))
     loaded[name] = part(use)
   end
   return loaded[name]
@@ -88,11 +90,11 @@ def module_files(
     files["inventory.lua"] = inventory_text(cluster).encode()
     files.update(sites)
     parts = _BUNDLED if native is not None else (*_BUNDLED, "portable")
-    bundle = _compiled(_bundle({name: files[f"{name}.lua"].decode() for name in parts}))
-    if bundle is not None:
-        files[BUNDLE] = bundle
-        for name in _SELDOM:
-            files[f"{name}.luac"] = _compiled(files[f"{name}.lua"].decode()) or b""
+    head = "local home, main = ...\n"
+    bundle = _compiled(f"{head}{_parts(files, parts)}{_LOADER}")
+    seldom = _compiled(f"{_parts(files, _SELDOM)}return parts\n")
+    if bundle is not None and seldom is not None:
+        files[BUNDLE], files["seldom.luac"] = bundle, seldom
     return files
 
 
@@ -189,11 +191,12 @@ def inventory_text(cluster: Cluster | None) -> str:
     return "\n".join([*lines, "} }", ""])
 
 
-def _bundle(parts: Mapping[str, str]) -> str:
-    text = "local home, main = ...\nlocal parts = {}\n"
-    for name, code in parts.items():
-        text += f"parts[{_lua_text(name)}] = function(...)\n{code}\nend\n"
-    return text + _LOADER
+def _parts(files: Mapping[str, bytes], names: Sequence[str]) -> str:
+    """Return Lua code that makes a table of functions out of modules."""
+    text = "local parts = {}\n"
+    for name in names:
+        text += f"parts[{_lua_text(name)}] = function(...)\n{files[f'{name}.lua'].decode()}\nend\n"
+    return text
 
 
 def _compiled(code: str) -> bytes | None:

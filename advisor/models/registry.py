@@ -13,6 +13,7 @@ GROUP = "advisor.models"
 _BUILT_IN = {
     "bspline": "advisor.models.bspline:BSpline",
     "polynomial": "advisor.models.polynomial:Polynomial",
+    "neural": "advisor.models.neural:Neural",
 }
 """What a checkout that is not installed offers too."""
 

@@ -161,7 +161,7 @@ def test_a_site_adds_a_model_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) 
         EntryPoint("broken", "no.such.module:Model", "advisor.models"),
     ]
     monkeypatch.setattr(registry, "entry_points", lambda group: entries)
-    assert names() == ("bspline", "polynomial", "broken", "cubic")
+    assert names() == ("bspline", "polynomial", "neural", "broken", "cubic")
     assert isinstance(create("cubic"), Polynomial)
     with pytest.raises(InputError, match=r"model 'broken' .*cannot be loaded"):
         create("broken")

@@ -1,0 +1,76 @@
+"""The neural network of the thesis (Endrei 2019, section 4.3.4), for comparison; needs [ml]."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+
+from advisor.errors import InputError
+from advisor.models.base import Matrix, ModelOption, Vector
+
+_HIDDEN = (10, 20, 10)
+_REACH = 3.0
+"""Predictions keep within this factor of what was run: beyond, a network only guesses."""
+
+
+class Neural:
+    """Three hidden layers of 10, 20 and 10 rectified units on standardised axes and log response.
+
+    The thesis's steps are those of a stochastic optimiser; with a dozen runs the whole gradient is
+    known, so L-BFGS takes them. The same seed gives the same network.
+    """
+
+    NAME: ClassVar[str] = "neural"
+    DESCRIPTION: ClassVar[str] = "neural network 10-20-10 of the log response (Endrei 2019)"
+    OPTIONS: ClassVar[tuple[ModelOption, ...]] = (
+        ModelOption("steps", int, 2000, "most training steps", 10, 100_000),
+        ModelOption("seed", int, 0, "of the weights to begin with", 0, 2**31 - 1),
+    )
+
+    def __init__(
+        self, *, bounds: Matrix | None = None, steps: int = 2000, seed: int = 0, **_: Any
+    ) -> None:
+        try:
+            from sklearn.neural_network import MLPRegressor
+        except ImportError as error:
+            raise InputError(
+                "model neural needs scikit-learn", hint="pip install 'hpc-advisor[ml]'"
+            ) from error
+        self.notes: list[str] = []
+        self._network: Any = MLPRegressor(
+            hidden_layer_sizes=_HIDDEN,
+            activation="relu",
+            solver="lbfgs",
+            max_iter=steps,
+            random_state=seed,
+        )
+        self._centre, self._scale = np.zeros(3), np.ones(3)
+        self._mean, self._spread = 0.0, 1.0
+        self._low, self._high = -np.inf, np.inf
+
+    def fit(self, x: Matrix, y: Vector) -> None:
+        """Fit to x (n, 3) and positive y (n,)."""
+        log_y = np.log(y)
+        self._centre, self._scale = x.mean(axis=0), _positive(x.std(axis=0))
+        self._mean, self._spread = float(log_y.mean()), float(_positive(log_y.std()))
+        self._low = float(log_y.min()) - np.log(_REACH)
+        self._high = float(log_y.max()) + np.log(_REACH)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it stopped after ``steps`` is what was asked for
+            self._network.fit(self._scaled(x), (log_y - self._mean) / self._spread)
+
+    def predict(self, x: Matrix) -> Vector:
+        """Predict the response in its own unit."""
+        log_y = self._mean + self._spread * self._network.predict(self._scaled(x))
+        predicted: Vector = np.exp(np.clip(log_y, self._low, self._high))
+        return predicted
+
+    def _scaled(self, x: Matrix) -> Matrix:
+        scaled: Matrix = (x - self._centre) / self._scale
+        return scaled
+
+
+def _positive(spread: Any) -> Any:
+    return np.where(spread > 0, spread, 1.0)

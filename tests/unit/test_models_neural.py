@@ -1,0 +1,51 @@
+"""The neural network: same seed, same network; a clear line without scikit-learn."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from advisor.errors import InputError
+from advisor.models.base import Matrix, Vector
+from advisor.models.registry import create
+
+CORES = np.array([8.0, 20.0, 32.0, 44.0])
+FREQS = np.array([1.2e6, 1.9e6, 2.2e6])
+DESIGN: Matrix = np.array([(1.0, c, f) for c in CORES for f in FREQS])
+
+
+def times(x: Matrix) -> Vector:
+    found: Vector = 40.0 / (x[:, 1] * x[:, 2] / 2.2e6) + 3.0
+    return found
+
+
+def test_it_learns_a_smooth_response_and_the_seed_decides_the_network() -> None:
+    pytest.importorskip("sklearn")
+    between: Matrix = np.array([(1.0, c, f) for c in (12.0, 26.0, 38.0) for f in (1.5e6, 2.0e6)])
+    predictions = []
+    for seed in (0, 0, 1):
+        model = create("neural", seed=seed)
+        model.fit(DESIGN, times(DESIGN))
+        assert model.predict(DESIGN) == pytest.approx(times(DESIGN), rel=0.02)
+        predictions.append(model.predict(between))
+    assert predictions[0] == pytest.approx(times(between), rel=0.25)
+    assert predictions[0] == pytest.approx(predictions[1], rel=1e-12)
+    assert predictions[0] != pytest.approx(predictions[2], rel=1e-6)
+
+
+def test_one_value_on_an_axis_and_points_far_off_stay_finite() -> None:
+    pytest.importorskip("sklearn")
+    model = create("neural", steps=200)
+    model.fit(DESIGN[DESIGN[:, 1] == 20.0], times(DESIGN[DESIGN[:, 1] == 20.0]))
+    far = model.predict(np.array([[1000.0, 1e6, 1e9], [0.0, 0.0, 0.0]]))
+    assert np.isfinite(far).all()
+    assert (far > 0).all()
+
+
+def test_without_scikit_learn_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.neural_network", None)
+    with pytest.raises(InputError, match="model neural needs scikit-learn") as told:
+        create("neural")
+    assert told.value.hint == "pip install 'hpc-advisor[ml]'"

@@ -43,6 +43,9 @@ _CONTINUED = re.compile(r"\\\r?\n")
 _HERE = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 _REMEMBERED_LENGTH = 16384
 _SPECIAL = re.compile(r"[\"'\\;&|()<>#`]")
+_QUOTING = re.compile(r"[\"'\\#]")
+_TOKEN = re.compile(r"[;&|()<>]+|[^\s;&|()<>]+")
+_DESCRIPTOR = re.compile(r"(?<=\s)\d+(?=[<>])")
 _ADVISOR_LINE = re.compile(r"^#ADVISOR\b[ \t]*(.*)$", re.MULTILINE)
 
 
@@ -185,14 +188,8 @@ def _simple_commands(line: str) -> Iterator[list[str]]:
     if not _SPECIAL.search(line):
         yield line.split()
         return
-    line = re.sub(r"(?<=\s)\d+(?=[<>])", "", line)  # the descriptor of a redirection
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()<>")
-    lexer.whitespace_split = True
-    lexer.commenters = "#"
-    try:
-        tokens = list(lexer)
-    except ValueError:
-        tokens = line.split()
+    line = _DESCRIPTOR.sub("", line)
+    tokens = _lexed(line) if _QUOTING.search(line) else _TOKEN.findall(line)
     words: list[str] = []
     redirected = False
     for token in tokens:
@@ -208,6 +205,16 @@ def _simple_commands(line: str) -> Iterator[list[str]]:
             words.append(token)
     if words:
         yield words
+
+
+def _lexed(line: str) -> list[str]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()<>")
+    lexer.whitespace_split = True
+    lexer.commenters = "#"
+    try:
+        return list(lexer)
+    except ValueError:
+        return line.split()
 
 
 def _command(words: list[str], variables: dict[str, str]) -> Command | None:

@@ -46,7 +46,7 @@ Candidate = tuple[str, Row]
 """A node type and one of its rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Weighed:
     """A candidate against the baseline: log ratios with standard errors, and its score."""
 
@@ -131,9 +131,8 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     within.sort(key=lambda x: x.score)
     saving = [x for x in within if x.e + z * x.e_sigma <= saving_bound]
     passed = [x for x in saving if x.row.confirmed and x.score < 0]
-    shown = (
-        (passed + [x for x in within if x not in passed])[:_SHOWN] if passed else within[:_SHOWN]
-    )
+    shown = passed[:_SHOWN]
+    shown += [x for x in within if x not in shown][: _SHOWN - len(shown)]
     reasons: list[Reason] = []
     if len(within) < len(candidates):
         slow = f"{policy.max_slowdown:.1%}", f"{policy.confidence:.0%}"

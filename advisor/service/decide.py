@@ -6,7 +6,7 @@ import random
 import secrets
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from advisor.core.asked import (
@@ -285,8 +285,8 @@ def _finish(case: _Case) -> Decision:
             case.application, reference, choice.chosen, case.reasons, case.rewrite, quality
         )
     return Decision(
-        id=secrets.token_hex(8),
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        id=_new_id(),
+        created_at=_now(),
         scheduler=request.scheduler,
         hook=request.hook,
         user=request.user,
@@ -309,6 +309,19 @@ def _finish(case: _Case) -> Decision:
         baseline_energy_j=baseline.energy_j if baseline else None,
         request=request,
     )
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def issue(decision: Decision) -> Decision:
+    """Return the same decision for another job: with an id and a time of its own."""
+    return replace(decision, id=_new_id(), created_at=_now())
 
 
 def unchanged(request: JobRequest, snapshot: Snapshot, why: Reason) -> Decision:

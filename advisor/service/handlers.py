@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -18,10 +19,10 @@ from advisor.core.settings import parse_choices
 from advisor.core.stamp import make_stamp, read_stamp
 from advisor.errors import AdvisorError
 from advisor.schedulers.slurm_options import parse_request
-from advisor.service.decide import decide, unchanged
+from advisor.service.decide import decide, issue, unchanged
 from advisor.service.peer import Peer, Users
-from advisor.service.protocol import ProtocolError
-from advisor.service.snapshot import Source
+from advisor.service.protocol import ProtocolError, parse_request_line
+from advisor.service.snapshot import Answered, Source
 from advisor.service.spool import Spool
 from advisor.store.journal import Journal
 
@@ -29,6 +30,8 @@ log = logging.getLogger("advisor.serve")
 
 PARSERS: dict[str, Callable[..., JobRequest]] = {"slurm": parse_request}
 _REMEMBERED = 50_000
+_SHORT = 8192
+"""A longer request is worked out anew each time, so that memory stays bounded."""
 
 
 @dataclass(slots=True)
@@ -58,10 +61,12 @@ class Handlers:
             self.journal.close(5.0)
         self.source.close()
 
-    def refresh(self, *, force: bool = False) -> None:
-        """Look at the store; on failure keep answering from what was read last."""
+    def refresh(self, *, force: bool = False) -> bool:
+        """Look at the store, tell whether anything changed; on failure keep what was read last."""
+        fresh = False
         try:
-            if self.source.refresh(force=force):
+            fresh = self.source.refresh(force=force)
+            if fresh:
                 s = self.source.snapshot
                 log.info(
                     "event=loaded models=%d node_types=%d policy=%d",
@@ -75,6 +80,7 @@ class Handlers:
             if text != self.source.error:
                 log.error("event=store-unreadable error=%r", text)
             self.source.error = text
+        return fresh
 
     def mark_enforce(self, socket_path: Path, *, on: bool | None = None) -> None:
         """Keep the marker file beside the socket that tells job_submit to ask us."""
@@ -91,17 +97,42 @@ class Handlers:
         except OSError as error:
             log.warning("event=enforce-marker error=%r", str(error))
 
-    def handle(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
-        """Answer one request. Raises AdvisorError for what the peer did wrong.
+    def answer(self, line: bytes, peer: Peer) -> dict[str, object]:
+        """Answer one line. Raises AdvisorError for what the peer did wrong.
 
-        What need not be done before the answer is sent waits for :meth:`settle`.
+        The same job is submitted again and again: a user's line that was answered from the same
+        snapshot is not worked out anew. What need not be done before the answer is sent waits for
+        :meth:`settle`.
         """
         self.settle()
+        snapshot, luck = self.source.snapshot, random.random()
+        known = snapshot.answered.get((peer.uid, line))
+        if known is not None and known.holds(luck):
+            return self._issue(issue(known.decision), known.request, known.uid)
+        request = parse_request_line(line)
+        if request["op"] != "decide":
+            return self._handle(request, peer)
+        carried = read_stamp(str(request.get("stamp") or ""))
+        uid = self.users.subject(peer, request)
+        if carried is not None and self._issued.get(str(carried["decision"])) == uid:
+            return {"decision": carried["decision"], "rewrite": {}, "message": ""}
+        drawn: list[float] = []
+
+        def chance() -> float:
+            drawn.append(luck)
+            return luck
+
+        decision, lasts = self._decision(request, peer, chance=chance)
+        if request.get("hook") == "job_submit" and not decision.policy.enforce:
+            decision = replace(decision, rewrite={}, environment={}, message="")
+        if lasts and not decision.holdout and carried is None and len(line) <= _SHORT:
+            snapshot.remember((peer.uid, line), Answered(decision, request, uid, bool(drawn)))
+        return self._issue(decision, request, uid)
+
+    def _handle(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
         operation = request["op"]
-        if operation == "decide":
-            return self._decide(request, peer)
         if operation == "explain":
-            decision = self._decision(request, peer, hook="explain")
+            decision, _ = self._decision(request, peer, hook="explain")
             return {**decision.to_dict(), "decision": decision.id}
         if operation == "submitted":
             return self._submitted(request, peer)
@@ -121,21 +152,16 @@ class Handlers:
             except Exception:
                 log.exception("event=internal-error")
 
-    def _decide(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
-        carried = read_stamp(str(request.get("stamp") or ""))
-        if carried is not None and self._issued.get(str(carried["decision"])) == self.users.subject(
-            peer, request
-        ):
-            return {"decision": carried["decision"], "rewrite": {}, "message": ""}
-        decision = self._decision(request, peer)
-        if request.get("hook") == "job_submit" and not decision.policy.enforce:
-            decision = replace(decision, rewrite={}, environment={}, message="")
-        self._issued[decision.id] = self.users.subject(peer, request)
+    def _issue(
+        self, decision: Decision, request: Mapping[str, object], uid: int
+    ) -> dict[str, object]:
+        """Return the answer to the hook that asked for ``uid``."""
+        self._issued[decision.id] = uid
         if len(self._issued) > _REMEMBERED:
             del self._issued[next(iter(self._issued))]
         self._decided += 1
         self._changed += decision.changed
-        self._behind.append(lambda: self._record(decision, request, peer))
+        self._behind.append(lambda: self._record(decision, request, uid))
         return {
             "decision": decision.id,
             "rewrite": dict(decision.rewrite),
@@ -144,19 +170,27 @@ class Handlers:
             "stamp": make_stamp(decision),
         }
 
-    def _record(self, decision: Decision, request: Mapping[str, object], peer: Peer) -> None:
+    def _record(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
         """Keep a decision whose answer is sent."""
         if self.journal is not None:
             self.journal.put(decision.to_dict)
         if self.spool is not None and any(r.code == "training-auto" for r in decision.reasons):
-            self.spool.want_training(decision, request, self.users.subject(peer, request))
+            self.spool.want_training(decision, request, uid)
         log.info(
             "event=decision id=%s user=%s application=%r changed=%d reasons=%s",
             decision.id, decision.user, decision.application, decision.changed,
             ",".join(r.code for r in decision.reasons),
         )  # fmt: skip
 
-    def _decision(self, request: Mapping[str, object], peer: Peer, hook: str = "") -> Decision:
+    def _decision(
+        self,
+        request: Mapping[str, object],
+        peer: Peer,
+        *,
+        hook: str = "",
+        chance: Callable[[], float] = random.random,
+    ) -> tuple[Decision, bool]:
+        """Return the decision, and whether the same request would get it again."""
         uid = self.users.subject(peer, request)
         user = self.users.name(uid)
         scheduler = str(request.get("scheduler") or "")
@@ -170,13 +204,13 @@ class Handlers:
             job = parser(payload, user=user, uid=uid, choices=choices)
         except ValueError as error:
             empty = JobRequest(scheduler, str(payload["hook"]), user, uid)
-            return unchanged(empty, snapshot, reason("bad-request", error))
+            return unchanged(empty, snapshot, reason("bad-request", error)), False
         if self.source.error and not self.source.loaded:
-            return unchanged(job, snapshot, reason("store-unreadable"))
-        decision = decide(job, snapshot)
+            return unchanged(job, snapshot, reason("store-unreadable")), False
+        decision = decide(job, snapshot, chance=chance)
         if problem:
             log.warning("event=choices-bad user=%s error=%r", user, problem)
-        return decision
+        return decision, not problem
 
     def _submitted(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
         decision, job = str(request.get("decision") or ""), str(request.get("job") or "")

@@ -19,11 +19,13 @@ from advisor.errors import AdvisorError
 from advisor.service.handlers import Handlers
 from advisor.service.notify import inherited_socket, notify
 from advisor.service.peer import Peer, peer_of
-from advisor.service.protocol import MAX_REQUEST, ProtocolError, answer_line, parse_request_line
+from advisor.service.protocol import MAX_REQUEST, ProtocolError, answer_line
 
 log = logging.getLogger("advisor.serve")
 
 BACKLOG = 1024
+_SWITCH_S = 5e-5
+"""Each call of a socket waits no longer than this for a thread that writes behind the answer."""
 IDLE_S = 30.0
 """A connection that sends nothing for so long is closed."""
 
@@ -108,8 +110,7 @@ class Server:
         """Answer one line; whatever goes wrong becomes an ``error`` and a line in the log."""
         start = time.perf_counter()
         try:
-            request = parse_request_line(line)
-            answer = self.handlers.handle(request, peer)
+            answer = self.handlers.answer(line, peer)
         except ProtocolError as error:
             log.warning("event=bad-request uid=%d error=%s", peer.uid, quote(error.message))
             return {"error": error.message}
@@ -133,10 +134,8 @@ class Server:
         sock.setblocking(False)
         sock.listen(BACKLOG)
         loop.add_reader(sock, self._accept, sock)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
-        sys.setswitchinterval(0.001)
+        gc.disable()  # garbage is collected between answers, see _refresh_forever
+        sys.setswitchinterval(_SWITCH_S)
         self.handlers.start()
         notify("READY=1")
         if ready:
@@ -257,10 +256,14 @@ class Server:
         while True:
             await asyncio.sleep(self.refresh_s)
             await self._refresh()
+            gc.collect(1)
 
     async def _refresh(self, *, force: bool = False) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, lambda: self.handlers.refresh(force=force))
+        fresh = await loop.run_in_executor(None, lambda: self.handlers.refresh(force=force))
+        if fresh:
+            gc.collect()
+            gc.freeze()
         self.handlers.mark_enforce(self.path)
 
     def _socket(self) -> socket.socket:

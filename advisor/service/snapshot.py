@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.option import Row, unpack_rows
 from advisor.core.policy import PolicySet
@@ -25,6 +26,25 @@ _SWEEP_LASTS = timedelta(days=1)
 
 _REMEMBERED = 20_000
 """Choices and baselines kept; the same jobs are submitted again and again."""
+_ANSWERED = 4096
+"""Whole answers kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a request was answered, for the next time it comes.
+
+    ``drawn``: the holdout was drawn for it, and must be drawn each time.
+    """
+
+    decision: Decision
+    request: Mapping[str, object]
+    uid: int
+    drawn: bool
+
+    def holds(self, luck: float) -> bool:
+        """Tell whether it is the answer again, with another draw of the holdout."""
+        return not self.drawn or luck >= self.decision.policy.holdout
 
 
 @dataclass(slots=True)
@@ -39,6 +59,7 @@ class Snapshot:
     training: frozenset[tuple[str, str]] = frozenset()
     choices: dict[object, Any] = field(default_factory=dict)
     baselines: dict[object, tuple[Row | None, bool]] = field(default_factory=dict)
+    answered: dict[tuple[int, bytes], Answered] = field(default_factory=dict)
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
     _decoded: OrderedDict[int, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
 
@@ -97,6 +118,12 @@ class Snapshot:
                 self.baselines.clear()
             self.baselines[key] = found
         return found
+
+    def remember(self, key: tuple[int, bytes], answered: Answered) -> None:
+        """Keep an answer for as long as this snapshot holds."""
+        if len(self.answered) >= _ANSWERED:
+            self.answered.clear()
+        self.answered[key] = answered
 
     def choice(self, key: object, make: Callable[[], Any]) -> Any:
         """Return what was chosen for ``key`` before, else make and remember it."""

@@ -45,8 +45,9 @@ def test_a_decision_loads_nothing_heavy(tmp_path: Path) -> None:
         "from advisor.service.snapshot import Source\n"
         f"handlers = Handlers(Source(Path({str(tmp_path / 'advisor.db')!r})))\n"
         "handlers.refresh()\n"
-        "answer = handlers.handle({'v': 1, 'op': 'decide', 'scheduler': 'slurm',\n"
-        "    'script': 'srun ./app', 'options': {}}, Peer(1, 0, 0))\n"
+        'line = b\'{"v": 1, "op": "decide", "scheduler": "slurm", \'\n'
+        'line += b\'"script": "srun ./app", "options": {}}\'\n'
+        "answer = handlers.answer(line, Peer(1, 0, 0))\n"
         "assert answer['rewrite'] == {}"
     )
     assert loaded_after(code) == []

@@ -252,7 +252,9 @@ def test_the_daemons_own_answer_is_the_usual_line(home: Path, tmp_path: Path) ->
 
     request = {"v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter",
                "options": {}, "argv": ["x"], "script": "#!/bin/sh\nsrun ./app\n"}  # fmt: skip
-    answer = Handlers(Source(tmp_path / "none.db")).handle(request, Peer(1, os.getuid(), 0))
+    answer = Handlers(Source(tmp_path / "none.db")).answer(
+        json.dumps(request).encode(), Peer(1, os.getuid(), 0)
+    )
     plan, decoded = read_answer(home, answer_line(dict(answer))[:-1])
     assert decoded == 0
     assert json.loads(plan)["stamp"] == answer["stamp"]

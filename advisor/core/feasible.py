@@ -58,26 +58,24 @@ def feasible_rows(
     kind = x.inventory.node_types[node_type]
     limit = x.request.time_limit_s or math.inf
     top = max((row[3] for row in rows), default=0)
-    shapes: dict[tuple[int, int, int], str] = {}
-    frequencies: dict[int, str] = {}
-    kept: list[Row] = []
-    dropped: Counter[str] = Counter()
-    for row in rows:
-        shape = row[:3]
-        why_shape = shapes.get(shape)
-        if why_shape is None:
-            why_shape = shapes[shape] = _shape_obstacle(row.configuration(node_type), x, kind)
-        freq = row[3]
-        why_freq = frequencies.get(freq)
-        if why_freq is None:
-            why_freq = frequencies[freq] = _frequency_obstacle(freq, x, kind, top)
-        if why_shape or why_freq:
-            dropped[why_shape or why_freq] += 1
-        elif row.time_hi_s > limit:
-            dropped["time-limit"] += 1
-        else:
-            kept.append(row)
-    return kept, dropped
+    shapes = {row[:3]: row for row in rows}
+    ruled_out = {s: _shape_obstacle(r.configuration(node_type), x, kind) for s, r in shapes.items()}
+    frequencies = {f: _frequency_obstacle(f, x, kind, top) for f in {row[3] for row in rows}}
+    if any(ruled_out.values()) or any(frequencies.values()):
+        kept: list[Row] = []
+        dropped: Counter[str] = Counter()
+        for row in rows:
+            why = ruled_out[row[:3]] or frequencies[row[3]]
+            if why:
+                dropped[why] += 1
+            else:
+                kept.append(row)
+    else:
+        kept, dropped = list(rows), Counter()
+    in_time = [row for row in kept if row.time_hi_s <= limit]
+    if len(in_time) < len(kept):
+        dropped["time-limit"] += len(kept) - len(in_time)
+    return in_time, dropped
 
 
 def _node_type_obstacle(name: str, x: Constraints) -> str:

@@ -125,9 +125,13 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     slow_bound, saving_bound = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
     t_limit, e_limit = baseline.log_time + slow_bound, baseline.log_energy + saving_bound
     # Most candidates are too slow by their mean alone: look at the others only.
-    fast = [c for c in candidates if c[1].log_time <= t_limit]
-    weighed = [weigh(c, baseline, policy.goal) for c in fast if c[1].energy_j == c[1].energy_j]
-    within = [x for x in weighed if x.t + z * x.t_sigma <= slow_bound]
+    fast = [c for c in candidates if c[1].log_time <= t_limit and c[1].energy_j == c[1].energy_j]
+    spread = baseline.time_sigma
+    within = [
+        weigh(c, baseline, policy.goal)
+        for c in fast
+        if c[1].log_time + z * math.hypot(c[1].time_sigma, spread) <= t_limit
+    ]
     within.sort(key=lambda x: x.score)
     saving = [x for x in within if x.e + z * x.e_sigma <= saving_bound]
     passed = [x for x in saving if x.row.confirmed and x.score < 0]
@@ -142,9 +146,8 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
         energy, time = format_change(math.expm1(best.e)), format_change(math.expm1(best.t))
         reasons += [reason("chosen", f"energy {energy}, time {time}"), reason("confirmed"), *tie]
         return Selection(best, tuple(shown), tuple(reasons))
-    unconfirmed = [
-        x for x in weighed if not x.row.confirmed and x.row.log_energy <= e_limit and x.score < 0
-    ]
+    open_ = [c for c in fast if not c[1].confirmed and c[1].log_energy <= e_limit]
+    unconfirmed = [x for x in (weigh(c, baseline, policy.goal) for c in open_) if x.score < 0]
     if unconfirmed:
         reasons.append(reason("unconfirmed", len(unconfirmed)))
     if not within:

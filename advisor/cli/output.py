@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
+from advisor.views.tables import table
+
 
 def print_json(verb: str, data: Mapping[str, object]) -> None:
     """Print one JSON object with its schema name; NaN and infinities become null."""
@@ -28,16 +30,5 @@ def _clean(value: object) -> object:
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print an aligned table; columns whose cells all look like numbers are right-aligned."""
-    cells = [[str(c) for c in row] for row in rows]
-    widths = [max(len(h), *(len(r[i]) for r in cells)) if cells else len(h)
-              for i, h in enumerate(headers)]  # fmt: skip
-    right = [bool(cells) and all(_numeric(r[i]) for r in cells) for i in range(len(headers))]
-    for row in [list(headers), *cells]:
-        line = "  ".join(
-            c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)
-        )
-        print(line.rstrip())
-
-
-def _numeric(text: str) -> bool:
-    return not text or text[0] in "+-−.0123456789"
+    for line in table(headers, rows):
+        print(line)

@@ -98,9 +98,9 @@ def _this_machine(snapshot: Snapshot) -> NodeType:
 
 
 def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
-    from advisor.cli.job_request import read_job
     from advisor.core.inventory import Inventory
     from advisor.service.decide import decide
+    from advisor.views.request import read_job
 
     request = read_job(script, scheduler="local", hook="run")
     alone = replace(snapshot, inventory=Inventory.of([node_type]))

@@ -1,0 +1,146 @@
+"""What was decided for a job and how it came out, as ``advisor why`` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from advisor.core.units import format_energy, format_freq
+from advisor.loop.match import changed
+from advisor.loop.why import Answer, Compared
+from advisor.store.records import Outcome
+from advisor.views.decision import configuration_text, effects_text, explanation, rewrite_text
+from advisor.views.tables import table
+
+VERDICTS = {
+    "as-promised": "as promised",
+    "better": "better than promised",
+    "worse": "worse than promised",
+    "unknown": "cannot be told",
+    "left-alone": "nothing was promised: the job ran as you wrote it",
+}
+
+
+def why_lines(answer: Answer) -> list[str]:
+    """Return what is known of a job as lines: decision, promise, outcome and reasons."""
+    lines = _job(answer)
+    lines += [f"note         {note}" for note in answer.notes]
+    if answer.tasks:
+        rows = [[o.job_id, o.state, VERDICTS.get(o.verdict, o.verdict)] for o in answer.tasks]
+        lines += ["", *table(["task", "state", "came out"], rows)]
+    record = answer.decision
+    if record is None:
+        return [
+            *lines,
+            "decision     none is known: the job did not pass the advisor's hook, or its stamp "
+            "was lost",
+        ]
+    lines += _decision(answer, record)
+    lines += _comparison(answer)
+    lines += ["", "why", *(f"  - {text}" for text in explanation(record))]
+    if changed(record):
+        lines += [
+            "",
+            "next time: ADVISOR=off sbatch ... leaves one job alone, a line #ADVISOR off a "
+            "script, advisor off all of yours",
+        ]
+    return lines
+
+
+def _job(answer: Answer) -> list[str]:
+    o = answer.outcome
+    lines = [f"job          {answer.job_id}  {answer.state}".rstrip()]
+    if o is not None:
+        where = f"{o.nodes} node{'s' if o.nodes != 1 else ''} ({o.node_list})"
+        partition = o.record.get("partition")
+        lines.append(
+            f"ran          {where}{f' of partition {partition}' if partition else ''}, "
+            f"user {o.user}{f', account {o.account}' if o.account else ''}"
+        )
+        if not answer.collected and o.decision_id:
+            lines.append("             not collected yet: this is the accounting as it is now")
+    elif answer.state:
+        lines.append("             it has not ended: nothing to compare yet")
+    return lines
+
+
+def _decision(answer: Answer, record: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"decision     {record.get('decision')}  {_trust(answer)}",
+        f"application  {record.get('application') or '(not recognised)'}   "
+        f"workload {record.get('workload') or '-'}",
+        f"policy       version {record.get('policy_version')}, mode {record.get('mode')}, "
+        f"goal {record.get('goal')}",
+    ]
+    baseline, chosen = record.get("baseline"), record.get("chosen")
+    predicted = record.get("predicted")
+    if baseline:
+        lines.append(f"asked for    {configuration_text(baseline)}")
+    if chosen:
+        took = "took         " if changed(record) else "would take   "
+        lines.append(f"{took}{configuration_text(chosen)}")
+        if predicted:
+            lines.append(f"promised     {effects_text(predicted)}")
+    rewrite = rewrite_text(record)
+    if rewrite or not changed(record):
+        lines.append(f"rewritten    {rewrite or 'nothing'}")
+    return lines
+
+
+def _trust(answer: Answer) -> str:
+    if answer.trust == "unverified":
+        return f"(not trusted: {answer.trust_why})"
+    return "(by its stamp)" if answer.trust == "stamped" else ""
+
+
+def _comparison(answer: Answer) -> list[str]:
+    o = answer.outcome
+    if o is None:
+        return []
+    compared = answer.compared()
+    lines = [""]
+    if compared:
+        rows = [["", "promised", "interval", "measured", ""]]
+        rows += [_row(name, c) for name, c in compared.items()]
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        for row in rows:
+            cells = [c.ljust(w) for c, w in zip(row, widths, strict=False)]
+            lines.append("  ".join([*cells, row[4]]).rstrip())
+    else:
+        energy = format_energy(o.energy_j) if o.energy_j else _no_energy(o)
+        time = _duration_like(o.time_s)(o.time_s) if o.time_s is not None else "-"
+        lines.append(f"measured     time {time}, energy {energy}")
+    requested, observed = o.freq_requested_khz, o.freq_observed_khz
+    if requested or observed:
+        seen = f"{observed / 1e6:.2f} GHz observed" if observed else "observed: not known"
+        cap = f"at most {format_freq(requested)}" if requested else "no cap"
+        lines += ["", f"frequency    {cap} requested, {seen}"]
+    if o.decision_id:
+        notes = "; ".join(str(n) for n in o.record.get("notes") or ())
+        lines.append(
+            f"came out     {VERDICTS.get(o.verdict, o.verdict)}{f' ({notes})' if notes else ''}"
+        )
+    return lines
+
+
+def _no_energy(o: Outcome) -> str:
+    why = (o.record.get("ran") or {}).get("energy_note")
+    return f"not known{f' ({why})' if why else ''}"
+
+
+def _row(name: str, c: Compared) -> list[str]:
+    if name == "time":
+        form = _duration_like(c.promised.value)
+    else:
+        form = format_energy
+    interval = f"{form(c.promised.lo)} to {form(c.promised.hi)}"
+    measured = form(c.measured) if c.measured is not None else "-"
+    return [name, form(c.promised.value), interval, measured, c.words]
+
+
+def _duration_like(seconds: float) -> Callable[[float], str]:
+    """Return how to print times near one: three digits, all in the same unit."""
+    unit, scale = ("s", 1.0) if seconds < 120 else ("min", 60.0)
+    if seconds >= 7200:
+        unit, scale = "h", 3600.0
+    return lambda value: f"{value / scale:.3g} {unit}"

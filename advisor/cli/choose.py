@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
+from advisor.choices import entry_of, read, write
 from advisor.cli.output import print_json
 from advisor.core.policy import GOALS
-from advisor.core.settings import CHOICES_VERSION, parse_choices
+from advisor.core.settings import CHOICES_VERSION
 from advisor.core.units import parse_fraction, parse_freq_khz
-from advisor.errors import InputError, UsageError
+from advisor.errors import UsageError
 from advisor.paths import choices_path
 
 
@@ -60,43 +58,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Return the choices file's content. Raises InputError when it is broken."""
-    try:
-        text = path.read_text()
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {error}", hint="mend or remove the file") from None
-    choices, problem = parse_choices(text)
-    if problem:
-        raise InputError(f"{path}: {problem}", hint="mend or remove the file")
-    return choices
-
-
-def write(path: Path, choices: dict[str, Any]) -> None:
-    """Replace the choices file in one step."""
-    workloads = choices.get("workloads")
-    if isinstance(workloads, dict):
-        choices["workloads"] = {k: v for k, v in workloads.items() if v}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".choices-")
-        with os.fdopen(descriptor, "w") as file:
-            json.dump({"version": CHOICES_VERSION, **choices}, file, indent=2)
-            file.write("\n")
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", hint="nothing was changed") from None
-
-
 def _entry(choices: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    if args.application is None:
-        if args.workload:
-            raise UsageError("--workload needs an application")
-        return choices
-    table = choices.setdefault("workloads", {})
-    entry: dict[str, Any] = table.setdefault(f"{args.application}/{args.workload or '*'}", {})
+    if args.application is None and args.workload:
+        raise UsageError("--workload needs an application")
+    entry: dict[str, Any] = entry_of(choices, args.application, args.workload)
     return entry
 
 

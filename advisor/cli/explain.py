@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from advisor.cli.job_request import identity, payload_of
 from advisor.cli.output import print_json
-from advisor.errors import InputError, StoreError
 from advisor.paths import socket_path, store_path
 
 
@@ -36,54 +33,31 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _decide(args: argparse.Namespace, path: Path) -> dict[str, object]:
-    payload: dict[str, object] = {
-        "v": 1,
-        "op": "explain",
-        "scheduler": args.scheduler,
-        **payload_of(path, args.tail, args.user),
-    }
-    store = store_path(args.db)
-    if args.socket is None and os.access(store, os.R_OK):
-        return _from_store(store, payload, *identity(args.user))
-    from advisor.service.protocol import call
+    from advisor.views.explain import explain
+    from advisor.views.request import identity, payload_of
 
-    socket = socket_path(args.socket)
-    if args.socket is None and not socket.exists():
-        raise StoreError(
-            f"{store}: cannot be read, and no daemon answers at {socket}",
-            hint="name a store with --db or a daemon with --socket",
-        )
-    answer = call(socket, payload)
-    answer.pop("v", None)
-    return answer
-
-
-def _from_store(
-    store: Path, payload: Mapping[str, object], uid: int, user: str
-) -> dict[str, object]:
-    from advisor.core.settings import parse_choices
-    from advisor.schedulers.slurm_options import parse_request
-    from advisor.service.decide import decide
-    from advisor.service.snapshot import Source
-
-    choices, _ = parse_choices(str(payload["choices"]))
-    try:
-        request = parse_request(payload, user=user, uid=uid, choices=choices)
-    except ValueError as error:
-        raise InputError(f"{payload['script_path']}: {error}") from None
-    source = Source(store)
-    try:
-        source.refresh()
-        return decide(request, source.snapshot, chance=lambda: 1.0).to_dict()
-    finally:
-        source.close()
+    uid, user = identity(args.user)
+    return explain(
+        {"scheduler": args.scheduler, **payload_of(path, args.tail, args.user)},
+        store=store_path(args.db) if args.socket is None else None,
+        socket=socket_path(args.socket),
+        user=user,
+        uid=uid,
+    )
 
 
 def _print(record: Mapping[str, object], path: Path, *, show_diff: bool) -> None:
-    from advisor.cli.decision_text import print_decision, print_rewrite_diff
+    from advisor.views.decision import decision_lines
+    from advisor.views.script import diff, rewritten
 
-    print_decision(record)
+    for line in decision_lines(record):
+        print(line)
     rewrite = record["rewrite"]
     if isinstance(rewrite, Mapping) and (show_diff or rewrite):
         print()
-        print_rewrite_diff(path, rewrite)
+        try:
+            old = path.read_text(errors="replace").splitlines()
+        except OSError:
+            return
+        for line in diff(old, rewritten(old, rewrite), str(path), f"{path} (as run)"):
+            print(line)

@@ -5,27 +5,22 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from advisor import paths
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, print_scene, save_plot
 from advisor.core.option import Option
-from advisor.core.pareto import Limits, trade_off
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
 from advisor.errors import RefusedError, UsageError
-from advisor.plotting import Scene
-
-if TYPE_CHECKING:
-    from advisor.store.records import StoredModel
+from advisor.views.options import View, best_in_words, known_by, scene
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor options`` takes."""
     parser.description = (
         "List what an application's model offers: the trade-off zone and what each option changes "
-        "against the baseline (most nodes, most cores, highest frequency)."
+        "against the baseline: the job as it was measured, else most nodes, most cores, highest "
+        "frequency."
     )
     parser.add_argument("application", metavar="A", help="what was measured")
     parser.add_argument("--workload", metavar="W", help="only this input or problem class")
@@ -35,45 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_plot_argument(parser)
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
-    """A model's options beside their baseline."""
-
-    model: StoredModel
-    options: tuple[Option, ...]
-    baseline: Option
-
-    @property
-    def energy_known(self) -> bool:
-        """Whether there is a trade-off at all."""
-        return not any(math.isnan(o.energy_j) for o in self.options)
-
-    @property
-    def title(self) -> str:
-        """Name the model in one line."""
-        m = self.model
-        whose = "everybody's jobs" if m.scope == "all" else f"jobs of {m.owner}"
-        return f"{m.application} (workload {m.workload}) on {m.node_type}, for {whose}"
-
-    def change(self, option: Option) -> tuple[float, float]:
-        """Return changes of energy and time against the baseline, as fractions."""
-        return (
-            option.energy_j / self.baseline.energy_j - 1.0,
-            option.time_s / self.baseline.time_s - 1.0,
-        )
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the options of every model that may advise the user's jobs."""
     check_plot(args.plot)
-    views = [_view(m) for m in _models(args)]
+    views = _views(args)
     if args.plot is not None and len(views) > 1:
         raise UsageError(
             f"--plot shows one model, there are {len(views)}",
             hint="choose with --workload and --node-type",
         )
     if args.plot is not None:
-        save_plot(_scene(views[0]), args.plot)
+        save_plot(scene(views[0]), args.plot)
     if args.json:
         print_json(
             "options",
@@ -91,15 +58,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _models(args: argparse.Namespace) -> list[StoredModel]:
+def _views(args: argparse.Namespace) -> list[View]:
     from advisor.store.opening import caller
     from advisor.store.reader import Reader
+    from advisor.views.options import views
 
     user = args.user or caller()
     with Reader(paths.store_path(args.db)) as store:
-        found = store.find_models(args.application, args.workload, args.node_type)
+        seen = views(
+            store, args.application, user=user, workload=args.workload, node_type=args.node_type
+        )
         known = [w.name for w in store.workloads(args.application)]
-    seen = [m for m in found if m.scope != "own" or m.owner == user]
     if not seen:
         what = f"there is no model of {args.application} for {user}"
         if not known:
@@ -111,19 +80,7 @@ def _models(args: argparse.Namespace) -> list[StoredModel]:
     return seen
 
 
-def _view(model: StoredModel) -> _View:
-    options = model.options()
-    if not options:
-        raise RefusedError(f"model {model.id} of {model.application} has no options")
-    return _View(model, options, max(options, key=_size))
-
-
-def _size(option: Option) -> tuple[int, int, int, int]:
-    c = option.configuration
-    return c.nodes, c.threads_per_node, c.freq_khz, c.ranks_per_node
-
-
-def _print(view: _View, everything: bool) -> None:
+def _print(view: View, everything: bool) -> None:
     model = view.model
     print(view.title)
     if model.state == "suspended":
@@ -147,16 +104,15 @@ def _print(view: _View, everything: bool) -> None:
         ],
         [_row(view, o) for o in shown],
     )
-    print(f"energy is {model.energy_quality}; {_words(view)}")
+    print(f"energy is {model.energy_quality}; {best_in_words(view)}")
     if view.energy_known:
         print()
-        print_scene(_scene(view))
+        print_scene(scene(view))
 
 
-def _row(view: _View, o: Option) -> list[object]:
+def _row(view: View, o: Option) -> list[object]:
     c = o.configuration
     energy, time = view.change(o)
-    known = "run, confirmed" if o.confirmed else "run" if o.measured else "prediction"
     place = "front" if o.on_front else "zone" if o.in_zone else ""
     if o is view.baseline:
         place = f"baseline, {place}" if place else "baseline"
@@ -170,54 +126,12 @@ def _row(view: _View, o: Option) -> list[object]:
         "" if o is view.baseline else format_change(time),
         "-" if unknown else format_energy(o.energy_j),
         "" if unknown or o is view.baseline else format_change(energy),
-        known,
+        known_by(o),
         place,
     ]
 
 
-def _words(view: _View) -> str:
-    """Say in one sentence what is to be had."""
-    if not view.energy_known:
-        return "without it there is no trade-off to choose from"
-    zone = [o for o in view.options if o.in_zone]
-    best = min(zone, key=lambda o: o.energy_j)
-    energy, time = view.change(best)
-    if best is view.baseline or energy > -0.005:
-        return "no option saves energy against the baseline"
-    slower = "slower" if time >= 0 else "faster"
-    return (
-        f"the thriftiest option takes {-energy:.1%} less energy and is {abs(time):.1%} {slower} "
-        "than the baseline"
-    )
-
-
-def _scene(view: _View) -> Scene:
-    if not view.energy_known:
-        raise RefusedError(f"{view.title}: energy is not known, so there is nothing to draw")
-    points = [tuple(100.0 * v for v in view.change(o)) for o in view.options]
-    limits = Limits(float(view.model.stats.get("error", 0.05)))
-    found = trade_off(
-        [o.energy_j for o in view.options],
-        [o.time_s for o in view.options],
-        max_x=False,
-        max_y=False,
-        x_limits=limits,
-        y_limits=limits,
-    )
-    base = view.baseline
-    return Scene(
-        view.title,
-        "energy against the baseline (%)",
-        "time against the baseline (%)",
-        [(p[0], p[1]) for p in points],
-        found.front,
-        found.zone,
-        next(i for i, o in enumerate(view.options) if o is base),
-        [(100 * (x / base.energy_j - 1), 100 * (y / base.time_s - 1)) for x, y in found.polygon],
-    )
-
-
-def _model_json(view: _View) -> dict[str, object]:
+def _model_json(view: View) -> dict[str, object]:
     m = view.model
     return {
         "id": m.id,
@@ -237,7 +151,7 @@ def _model_json(view: _View) -> dict[str, object]:
     }
 
 
-def _options_json(view: _View) -> Sequence[dict[str, object]]:
+def _options_json(view: View) -> Sequence[dict[str, object]]:
     found: list[dict[str, object]] = []
     for o in view.options:
         energy, time = view.change(o)

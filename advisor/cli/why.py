@@ -15,6 +15,7 @@ from advisor.errors import AdvisorError
 if TYPE_CHECKING:
     from advisor.store.reader import Reader
 
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor why`` takes."""
     parser.description = (

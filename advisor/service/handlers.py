@@ -132,7 +132,7 @@ class Handlers:
     def _handle(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
         operation = request["op"]
         if operation == "explain":
-            decision, _ = self._decision(request, peer, hook="explain")
+            decision, _ = self._decision(request, peer, hook="explain", chance=lambda: 1.0)
             return {**decision.to_dict(), "decision": decision.id}
         if operation == "submitted":
             return self._submitted(request, peer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -62,6 +62,16 @@ class Snapshot:
     answered: dict[tuple[int, bytes], Answered] = field(default_factory=dict)
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
     _decoded: OrderedDict[int, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
+
+    def take(self, models: Iterable[StoredModel]) -> None:
+        """Add models, under the inventory's names for their node types."""
+        names: dict[str, str] = {}
+        for model in models:
+            if model.node_type not in names:
+                known = self.inventory.resolve(model.node_type)
+                names[model.node_type] = known.name if known else model.node_type
+            self.models[model.id] = replace(model, node_type=names[model.node_type])
+        self.index()
 
     def index(self) -> None:
         """Rebuild the index after ``models`` changed."""
@@ -172,36 +182,14 @@ class Source:
 
     def _load(self, reader: Reader) -> Snapshot:
         old = self.snapshot
-        recent = (datetime.now(UTC) - _SWEEP_LASTS).isoformat()
-        site = reader.site()
         stamps = reader.model_stamps()
-        inventory = reader.inventory()
-        same = inventory == old.inventory
-        models = {i: m for i, m in old.models.items() if same and stamps.get(i) == m.updated_at}
-        wanted = [i for i in stamps if i not in models]
-        names: dict[str, str] = {}
-        for model in _chunked(reader, wanted):
-            if model.node_type not in names:
-                known = inventory.resolve(model.node_type)
-                names[model.node_type] = known.name if known else model.node_type
-            models[model.id] = replace(model, node_type=names[model.node_type])
-        rules = site.get("applications")
-        defaults = site.get("default_node_types")
-        snapshot = Snapshot(
-            reader.policy(),
-            inventory,
-            tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
-            {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, dict) else {},
-            models,
-            frozenset(
-                (r.application, r.workload)
-                for state in ("requested", "running")
-                for r in reader.training_requests(state=state)
-                if r.updated_at > recent
-            ),
-        )
+        snapshot = site_of(reader)
+        same = snapshot.inventory == old.inventory
+        snapshot.models = {
+            i: m for i, m in old.models.items() if same and stamps.get(i) == m.updated_at
+        }
+        snapshot.take(_chunked(reader, [i for i in stamps if i not in snapshot.models]))
         snapshot._decoded = old._decoded
-        snapshot.index()
         return snapshot
 
     def close(self) -> None:
@@ -210,6 +198,25 @@ class Source:
             if self._reader is not None:
                 self._reader.close()
                 self._reader = None
+
+
+def site_of(reader: Reader) -> Snapshot:
+    """Return what a decision needs but for the models: policy, inventory, site, sweeps."""
+    site = reader.site()
+    rules, defaults = site.get("applications"), site.get("default_node_types")
+    recent = (datetime.now(UTC) - _SWEEP_LASTS).isoformat()
+    return Snapshot(
+        reader.policy(),
+        reader.inventory(),
+        tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
+        {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, dict) else {},
+        training=frozenset(
+            (r.application, r.workload)
+            for state in ("requested", "running")
+            for r in reader.training_requests(state=state)
+            if r.updated_at > recent
+        ),
+    )
 
 
 def _chunked(reader: Reader, ids: list[int]) -> Iterator[StoredModel]:

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.policy import PolicySet
 from advisor.errors import StoreError
@@ -273,6 +274,20 @@ class Reader(StoreConnection):
             " ORDER BY r.created_at, r.id"
         )
         return [_rows.request(row) for row in self.rows(sql, values)]
+
+    def swept_baseline(
+        self, application: str, workload: str, node_type: str
+    ) -> Configuration | None:
+        """Return the job as it was in the latest sweep of a workload, None without any."""
+        sql = (
+            "SELECT t.* FROM training_runs AS t"
+            " JOIN training_requests AS r ON r.id = t.request_id"
+            " JOIN workloads AS w ON w.id = r.workload_id"
+            " WHERE w.application = ? AND w.name = ? AND r.node_type = ? AND t.role = 'baseline'"
+            " ORDER BY r.created_at DESC, t.seq LIMIT 1"
+        )
+        found = self.rows(sql, (application, workload, node_type))
+        return _rows.run(found[0]).configuration if found else None
 
     def training_runs(self, request_id: str) -> list[TrainingRun]:
         """Return the runs of a sweep in order."""

@@ -9,15 +9,23 @@ from advisor.schedulers.slurm_options import read_directives
 
 
 def rewritten(lines: Sequence[str], rewrite: Mapping[str, object]) -> list[str]:
-    """Return a script's lines with the rewritten options as ``#SBATCH`` lines."""
+    """Return a script's lines with the rewritten options as ``#SBATCH`` lines.
+
+    Lines that hold nothing else are replaced; one that also holds other options is overruled by
+    the line behind it. What follows the first command is no directive and stays as it is.
+    """
     kept = []
     last = 0
+    heading = True
     for line in lines:
-        names = read_directives(line) if line.startswith("#SBATCH") else {}
+        if line.strip() and not line.startswith("#"):
+            heading = False
+        directive = heading and line.startswith("#SBATCH")
+        names = read_directives(line) if directive else {}
         if names and set(names) <= set(rewrite):
             continue
         kept.append(line)
-        if line.startswith(("#!", "#SBATCH")):
+        if directive or (heading and line.startswith("#!")):
             last = len(kept)
     return [*kept[:last], *directives(rewrite), *kept[last:]]
 
@@ -27,6 +35,6 @@ def directives(rewrite: Mapping[str, object]) -> list[str]:
     return [f"#SBATCH --{k}={v}" for k, v in rewrite.items()]
 
 
-def diff(old: Sequence[str], new: Sequence[str], name: str) -> list[str]:
+def diff(old: Sequence[str], new: Sequence[str], name: str, new_name: str) -> list[str]:
     """Return the difference of two versions of a script in unified form."""
-    return list(difflib.unified_diff(old, new, name, f"{name} (as run)", lineterm="", n=1))
+    return list(difflib.unified_diff(old, new, name, new_name, lineterm="", n=1))

@@ -1,0 +1,81 @@
+"""What the advisor would do with a job that is not submitted: asked of a store or a daemon."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.errors import InputError, StoreError
+
+if TYPE_CHECKING:
+    from advisor.core.decision import Decision
+    from advisor.core.request import JobRequest
+    from advisor.store.reader import Reader
+
+
+def explain(
+    payload: Mapping[str, object], *, store: Path | None, socket: Path, user: str, uid: int
+) -> dict[str, object]:
+    """Return the decision for a payload as ``advisor explain --json`` prints it.
+
+    ``payload`` is what a hook would send; a readable ``store`` is asked before the daemon at
+    ``socket``. Nothing is recorded, and the job is never the one left alone at random. Raises
+    StoreError when there is neither, InputError for a request that makes no sense.
+    """
+    if store is not None and os.access(store, os.R_OK):
+        return from_store(store, payload, user=user, uid=uid)
+    if store is not None and not socket.exists():
+        raise StoreError(
+            f"{store}: cannot be read, and no daemon answers at {socket}",
+            hint="name a store with --db or a daemon with --socket",
+        )
+    return from_daemon(socket, payload)
+
+
+def from_daemon(
+    socket: Path, payload: Mapping[str, object], *, timeout_s: float = 5.0
+) -> dict[str, object]:
+    """Ask the daemon, which hooks ask, too. Raises AdvisorError."""
+    from advisor.service.protocol import call
+
+    answer = call(socket, {"v": 1, "op": "explain", **payload}, timeout_s)
+    answer.pop("v", None)
+    return answer
+
+
+def from_store(
+    store: Path, payload: Mapping[str, object], *, user: str, uid: int
+) -> dict[str, object]:
+    """Decide from a store, without a daemon. Raises StoreError and InputError."""
+    from advisor.core.settings import parse_choices
+    from advisor.service.handlers import PARSERS
+    from advisor.store.reader import Reader
+
+    choices, _ = parse_choices(str(payload.get("choices") or ""))
+    parse = PARSERS[str(payload["scheduler"])]
+    try:
+        request = parse(payload, user=user, uid=uid, choices=choices)
+    except ValueError as error:
+        raise InputError(f"{payload['script_path']}: {error}") from None
+    with Reader(store) as reader:
+        return decide_alone(request, reader).to_dict()
+
+
+def decide_alone(request: JobRequest, reader: Reader) -> Decision:
+    """Return the decision for one request, reading no other application's models.
+
+    The holdout is never drawn.
+    """
+    from advisor.service.decide import decide
+    from advisor.service.snapshot import site_of
+
+    snapshot = site_of(reader)
+    application = decide(request, snapshot, chance=_never).application
+    snapshot.take(reader.find_models(application) if application else ())
+    return decide(request, snapshot, chance=_never)
+
+
+def _never() -> float:
+    return 1.0

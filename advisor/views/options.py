@@ -1,0 +1,151 @@
+"""An application's options beside the job as it is: changes, words, and the picture."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import Option
+from advisor.core.pareto import Limits, trade_off
+from advisor.errors import RefusedError
+from advisor.plotting import Scene
+
+if TYPE_CHECKING:
+    from advisor.store.reader import Reader
+    from advisor.store.records import StoredModel
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A model's options beside their baseline."""
+
+    model: StoredModel
+    options: tuple[Option, ...]
+    baseline: Option
+
+    @property
+    def energy_known(self) -> bool:
+        """Whether there is a trade-off at all."""
+        return not any(math.isnan(o.energy_j) for o in self.options)
+
+    @property
+    def title(self) -> str:
+        """Name the model in one line."""
+        m = self.model
+        whose = "everybody's jobs" if m.scope == "all" else f"jobs of {m.owner}"
+        return f"{m.application} (workload {m.workload}) on {m.node_type}, for {whose}"
+
+    def change(self, option: Option) -> tuple[float, float]:
+        """Return changes of energy and time against the baseline, as fractions."""
+        return (
+            option.energy_j / self.baseline.energy_j - 1.0,
+            option.time_s / self.baseline.time_s - 1.0,
+        )
+
+
+def view_of(model: StoredModel, asked: Configuration | None = None) -> View:
+    """Return a model's view; the baseline is what was ``asked`` for, else the largest option.
+
+    Raises RefusedError for a model without options.
+    """
+    options = model.options()
+    if not options:
+        raise RefusedError(f"model {model.id} of {model.application} has no options")
+    named = [o for o in options if o.configuration == asked]
+    return View(model, options, named[0] if named else max(options, key=_size))
+
+
+def views(
+    reader: Reader,
+    application: str,
+    *,
+    user: str,
+    workload: str | None = None,
+    node_type: str | None = None,
+) -> list[View]:
+    """Return a view of every model that may advise the user's jobs.
+
+    The baseline is the job as a sweep measured it, where one did; else most nodes, most cores,
+    highest frequency.
+    """
+    found = reader.find_models(application, workload, node_type)
+    return [
+        view_of(m, reader.swept_baseline(application, m.workload, m.node_type))
+        for m in found
+        if m.scope != "own" or m.owner == user
+    ]
+
+
+def _size(option: Option) -> tuple[int, int, int, int]:
+    c = option.configuration
+    return c.nodes, c.threads_per_node, c.freq_khz, c.ranks_per_node
+
+
+def known_by(option: Option) -> str:
+    """Say whether an option was run or is predicted."""
+    return "run, confirmed" if option.confirmed else "run" if option.measured else "prediction"
+
+
+def best_in_words(view: View) -> str:
+    """Say in one sentence what is to be had."""
+    if not view.energy_known:
+        return "without it there is no trade-off to choose from"
+    zone = [o for o in view.options if o.in_zone]
+    best = min(zone, key=lambda o: o.energy_j)
+    energy, time = view.change(best)
+    if best is view.baseline or energy > -0.005:
+        return "no option saves energy against the baseline"
+    slower = "slower" if time >= 0 else "faster"
+    return (
+        f"the thriftiest option takes {-energy:.1%} less energy and is {abs(time):.1%} {slower} "
+        "than the baseline"
+    )
+
+
+def scene(view: View) -> Scene:
+    """Return the picture of energy and time against the baseline, in percent.
+
+    Raises RefusedError when no energy is known.
+    """
+    if not view.energy_known:
+        raise RefusedError(f"{view.title}: energy is not known, so there is nothing to draw")
+    points = [tuple(100.0 * v for v in view.change(o)) for o in view.options]
+    limits = Limits(float(view.model.stats.get("error", 0.05)))
+    found = trade_off(
+        [o.energy_j for o in view.options],
+        [o.time_s for o in view.options],
+        max_x=False,
+        max_y=False,
+        x_limits=limits,
+        y_limits=limits,
+    )
+    base = view.baseline
+    return Scene(
+        view.title,
+        "energy against the baseline (%)",
+        "time against the baseline (%)",
+        [(p[0], p[1]) for p in points],
+        found.front,
+        found.zone,
+        next(i for i, o in enumerate(view.options) if o is base),
+        [(100 * (x / base.energy_j - 1), 100 * (y / base.time_s - 1)) for x, y in found.polygon],
+    )
+
+
+def in_words(energy: float | None, time: float, *, estimated: bool = False) -> str:
+    """Return changes (fractions) as people say them: ``9 % less energy, 3 % slower``.
+
+    ``energy`` None: not known. Less than half a percent counts as the same.
+    """
+    pace = _percent(time, "slower", "faster") or "as fast"
+    if energy is None or math.isnan(energy):
+        return f"{pace}, energy not known"
+    less = _percent(energy, "more energy", "less energy") or "same energy"
+    return f"{'about ' if estimated else ''}{less}, {pace}"
+
+
+def _percent(change: float, more: str, less: str) -> str:
+    number = f"{abs(change) * 100:.0f}"
+    return "" if number == "0" else f"{number} % {more if change > 0 else less}"

@@ -12,12 +12,15 @@ from advisor.paths import socket_path, store_path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's own arguments."""
-    parser.add_argument("script", help="the job script, as for sbatch")
+    parser.add_argument("script", help="the job script, as for sbatch or qsub")
     parser.add_argument("--user", help="decide as for this user (default: you)")
-    parser.add_argument("--scheduler", default="slurm", choices=["slurm"])
+    parser.add_argument(
+        "--scheduler", choices=["slurm", "pbs"],
+        help="whose options the script has (default: by its #PBS or #SBATCH lines)",
+    )  # fmt: skip
     parser.add_argument("--socket", help="ask this daemon (default: read the store if one can)")
     parser.add_argument("--diff", action="store_true", help="show the script as it would be")
-    parser.usage = "advisor explain SCRIPT [options] [-- SBATCH OPTIONS]"
+    parser.usage = "advisor explain SCRIPT [options] [-- SBATCH OR QSUB OPTIONS]"
     parser.set_defaults(takes_tail=True)
 
 
@@ -34,11 +37,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _decide(args: argparse.Namespace, path: Path) -> dict[str, object]:
     from advisor.views.explain import explain
-    from advisor.views.request import identity, payload_of
+    from advisor.views.request import identity, payload_of, scheduler_of
 
     uid, user = identity(args.user)
+    scheduler = args.scheduler or scheduler_of(path)
     return explain(
-        {"scheduler": args.scheduler, **payload_of(path, args.tail, args.user)},
+        {
+            "scheduler": scheduler,
+            **payload_of(path, args.tail, args.user, scheduler=scheduler),
+        },
         store=store_path(args.db) if args.socket is None else None,
         socket=socket_path(args.socket),
         user=user,
@@ -59,5 +66,6 @@ def _print(record: Mapping[str, object], path: Path, *, show_diff: bool) -> None
             old = path.read_text(errors="replace").splitlines()
         except OSError:
             return
-        for line in diff(old, rewritten(old, rewrite), str(path), f"{path} (as run)"):
+        new = rewritten(old, rewrite, str(record.get("scheduler") or "slurm"))
+        for line in diff(old, new, str(path), f"{path} (as run)"):
             print(line)

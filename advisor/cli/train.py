@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("subject", nargs="?", metavar="SCRIPT|APPLICATION")
     add("--application", metavar="A", help="what it is (default: recognised)")
     add("--workload", metavar="W", help="its input or problem class")
-    add("--scheduler", help="slurm or local (default: slurm where there is one)")
+    add("--scheduler", help="slurm, pbs or local (default: the one this machine has)")
     add("--node-type", metavar="T", help="where to train (default: where the job would run)")
     add("--samples", type=int, metavar="N", help="runs of the design (default: the policy's)")
     add("--nodes", metavar="N,N", help="numbers of nodes to try (default: the job's)")
@@ -42,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--limit", metavar="TIME", help="stop any run after this (default: the job's time limit)")
     add("--model", default="bspline", help="model to fit (default: bspline)")
     add("--meter", default="auto", help="local only: auto, none or a meter's name")
-    add("--sbatch", metavar="OPTIONS", default="", help="more options of the job: '-A climate'")
+    add(
+        "--options", "--sbatch", "--qsub", metavar="OPTIONS", default="",
+        help="more options of the job, as for sbatch or qsub: '-A climate'",
+    )  # fmt: skip
     add("--work-dir", type=Path, metavar="DIR", help="folder of sweeps, which the nodes must see")
     add("--yes", "-y", action="store_true", help="do not ask")
     add("--dry-run", action="store_true", help="show plan and cost only")
@@ -107,7 +110,7 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
         model=args.model,
         confirm=policy.training.confirm,
         working_folder=str(Path.cwd()),
-        extra_options=_words(args.sbatch),
+        extra_options=_words(args.options),
     )
     state = states.new(
         root,
@@ -162,7 +165,7 @@ def _subject(args: argparse.Namespace, known: Known, scheduler: Scheduler) -> Su
         workload=named(args.workload) if args.workload else "",
         node_type=args.node_type or "",
         this_machine=scheduler.this_machine(),
-        extra_options=_words(args.sbatch),
+        extra_options=_words(args.options),
     )
 
 
@@ -333,4 +336,4 @@ def _words(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise UsageError(f"--sbatch: {error}") from error
+        raise UsageError(f"--options: {error}") from error

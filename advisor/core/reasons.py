@@ -55,6 +55,7 @@ TEXTS: dict[str, str] = {
     "energy-estimated": "energy is estimated, not measured",
     "holdout": "nothing changed: left alone at random to measure real savings",
     "pin-impossible": "your pinned configuration cannot be used: {0}",
+    "cannot-write": "nothing changed: {0}",
     "already-decided": "nothing changed: this job was decided before",
     "store-unreadable": "nothing changed: the advisor's store cannot be read",
     "bad-request": "nothing changed: {0}",

@@ -73,12 +73,14 @@ def recognise(
     job_name: str = "",
     script_arguments: Sequence[str] = (),
     command: Sequence[str] = (),
+    submit_line: str = "",
     stated: Mapping[str, tuple[str, str]] | None = None,
     rules: Sequence[ApplicationRule] = (),
 ) -> Recognised:
     """Tell application and workload of a job.
 
-    ``command`` is the words after srun (or of --wrap) for jobs without a script; ``stated`` maps
+    ``command`` is the words after srun (or of --wrap) for jobs without a script; where neither it
+    nor the script is known, rules look for arguments in ``submit_line``. ``stated`` maps
     ``application`` and ``workload`` to (value, where it was stated).
     """
     stated = stated or {}
@@ -89,7 +91,7 @@ def recognise(
     application, workload, ranks_free = "", "", False
     how: list[Reason] = []
     for rule in rules:
-        groups = _match(rule, found, job_name, line)
+        groups = _match(rule, found, job_name, line if found else submit_line)
         if groups is None:
             continue
         application, ranks_free = rule.name, rule.ranks_free

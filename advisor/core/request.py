@@ -20,7 +20,7 @@ class JobRequest:
     user: str
     uid: int
     kind: str = "batch"
-    """``batch``, ``run`` (srun), ``allocate`` (salloc) or ``step``."""
+    """``batch``, ``run`` (a command: srun, qsub --), ``allocate`` (salloc, qsub -I) or ``step``."""
     account: str = ""
     partition: str = ""
     qos: str = ""
@@ -29,6 +29,10 @@ class JobRequest:
     script_path: str = ""
     script_truncated: bool = False
     command: tuple[str, ...] = ()
+    submit_line: str = ""
+    """The words after the submit command, for site rules where the script cannot be read."""
+    fingerprint: str = ""
+    """Digest of the script, where only an excerpt of it was sent."""
     environment: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, object] = field(default_factory=dict)
     explicit: frozenset[str] = frozenset()
@@ -54,6 +58,6 @@ class JobRequest:
 
 
 _KEPT = (
-    "kind", "partition", "qos", "job_name", "script_path", "nodes", "ntasks", "ntasks_per_node",
-    "cpus_per_task", "constraint", "freq_khz", "time_limit_s", "exclusive",
+    "kind", "partition", "qos", "job_name", "script_path", "fingerprint", "nodes", "ntasks",
+    "ntasks_per_node", "cpus_per_task", "constraint", "freq_khz", "time_limit_s", "exclusive",
 )  # fmt: skip

@@ -7,6 +7,7 @@ daemon uses it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,6 +17,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
 from advisor.core.units import parse_memory_mb, parse_slurm_time
 
+SUBMIT, DIRECTIVE = "sbatch", "#SBATCH"
 _AXIS_OF = {
     "cpu-freq": "frequency",
     "cpus-per-task": "threads",
@@ -82,6 +84,13 @@ def read_arguments(words: Iterable[str]) -> dict[str, str]:
         else:
             break
     return options
+
+
+def environment_options() -> dict[str, str]:
+    """Return the options that sbatch takes from its environment; they win over the script's."""
+    names = {"timelimit": "time"}
+    found = {k[7:].lower(): v for k, v in os.environ.items() if k.startswith("SBATCH_")}
+    return {names.get(k, k.replace("_", "-")): v for k, v in found.items()}
 
 
 def parse_request(
@@ -187,6 +196,11 @@ def render(
     if node_type.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
         rewrite["cpu-freq"] = f"{node_type.freq_khz[0]}-{chosen.freq_khz}"
     return rewrite, environment
+
+
+def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return options as they are typed, one word each: ``--cpus-per-task=16``."""
+    return [(f"--{name}={value}",) for name, value in options.items()]
 
 
 def _exports_all(value: str) -> bool:

@@ -26,7 +26,7 @@ from advisor.core.recognise import Recognised, recognise
 from advisor.core.request import JobRequest
 from advisor.core.script import advisor_lines
 from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices
-from advisor.schedulers.slurm_options import render
+from advisor.schedulers.translators import translator
 from advisor.service.choice import Choice, choose
 from advisor.service.message import effect_line
 from advisor.service.snapshot import Snapshot
@@ -112,6 +112,7 @@ def _understand(case: _Case) -> None:
         job_name=request.job_name,
         script_arguments=arguments,
         command=request.command if request.kind == "run" else (),
+        submit_line=request.submit_line,
         stated={k: v for k, v in case.settings.values.items() if k in ("application", "workload")},
         rules=snapshot.rules,
     )
@@ -146,7 +147,7 @@ def _understand(case: _Case) -> None:
         raise _stop(case, "mode-off")
     if not case.application:
         if request.kind == "allocate":
-            raise _stop(case, "interactive", "salloc")
+            raise _stop(case, "interactive", "an interactive job")
         if request.script is None and request.kind == "batch":
             raise _stop(case, "no-script")
         raise _stop(case, "unrecognised")
@@ -212,11 +213,12 @@ def _no_model(case: _Case) -> _StopError:
     stop = _stop(case, NO_MODEL, f"{case.application}/{case.workload}")
     if (case.application, case.workload) in case.snapshot.training:
         case.reasons.append(reason("training-running"))
-    elif request.script is not None and case.policy.mode != "observe":
+    elif case.policy.mode != "observe" and (request.script is not None or request.script_path):
+        whole = request.script is not None and not request.script_truncated
         if training.mode == "ask":
             path = request.script_path or "SCRIPT"
             case.reasons.append(reason("training-ask", shlex.quote(path)))
-        elif training.mode == "auto":
+        elif training.mode == "auto" and (whole or request.script_path.startswith("/")):
             case.reasons.append(reason("training-auto"))
     return stop
 
@@ -229,16 +231,19 @@ def _describe(c: Configuration) -> str:
 def _choose(case: _Case, chance: Callable[[], float]) -> None:
     assert case.baseline is not None and case.reference is not None
     assert case.model is not None and case.recognised is not None
-    policy = case.policy
+    policy, request = case.policy, case.request
+    kept = threads_kept(request)
+    if request.script is None and request.kind == "batch" and policy.axes.threads != "override":
+        kept = kept or "the script cannot be read"
     constraints = Constraints(
-        case.request,
+        request,
         case.reference,
         policy,
         case.snapshot.inventory,
         case.partition,
         case.recognised.ranks_free,
-        threads_kept(case.request),
-        case.request.freq_khz or 0,
+        kept,
+        request.freq_khz or 0,
     )
     pin = Pin.from_dict(case.settings.pin) if case.settings.pin is not None else None
     case.choice = choice = choose(
@@ -266,13 +271,16 @@ def _render(case: _Case, chosen: Configuration) -> None:
     request = case.request
     node_type = case.snapshot.inventory.node_types[chosen.node_type]
     several = len(case.node_types) > 1
-    case.rewrite, case.environment = render(
-        case.reference,
-        chosen,
-        node_type,
-        request,
-        pin_node_type=several and not request.node_list and bool(node_type.feature),
-    )
+    try:
+        case.rewrite, case.environment = translator(request.scheduler).render(
+            case.reference,
+            chosen,
+            node_type,
+            request,
+            pin_node_type=several and not request.node_list and bool(node_type.feature),
+        )
+    except ValueError as error:
+        raise _stop(case, "cannot-write", error) from None
 
 
 def _finish(case: _Case) -> Decision:

@@ -17,8 +17,8 @@ from advisor.core.reasons import reason
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
 from advisor.core.stamp import make_stamp, read_stamp
-from advisor.errors import AdvisorError
-from advisor.schedulers.slurm_options import parse_request
+from advisor.errors import AdvisorError, InputError
+from advisor.schedulers.translators import translator
 from advisor.service.decide import decide, issue, unchanged
 from advisor.service.peer import Peer, Users
 from advisor.service.protocol import ProtocolError, parse_request_line
@@ -28,7 +28,6 @@ from advisor.store.journal import Journal
 
 log = logging.getLogger("advisor.serve")
 
-PARSERS: dict[str, Callable[..., JobRequest]] = {"slurm": parse_request}
 _REMEMBERED = 50_000
 _SHORT = 8192
 """A longer request is worked out anew each time, so that memory stays bounded."""
@@ -194,9 +193,10 @@ class Handlers:
         uid = self.users.subject(peer, request)
         user = self.users.name(uid)
         scheduler = str(request.get("scheduler") or "")
-        parser = PARSERS.get(scheduler)
-        if parser is None:
-            raise ProtocolError(f"unknown scheduler {scheduler!r}")
+        try:
+            parser = translator(scheduler).parse_request
+        except InputError as error:
+            raise ProtocolError(error.message) from None
         payload = {**request, "hook": hook or request.get("hook", "")}
         choices, problem = parse_choices(str(request.get("choices") or ""))
         snapshot = self.source.snapshot

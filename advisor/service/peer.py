@@ -9,6 +9,8 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from advisor.service.protocol import ProtocolError
+
 _UCRED = struct.Struct("3i")
 
 
@@ -33,6 +35,7 @@ class Users:
     def __init__(self, trusted_uids: frozenset[int] = frozenset({0})) -> None:
         self.trusted_uids = trusted_uids
         self._names: dict[int, str] = {}
+        self._uids: dict[str, int] = {}
 
     def known(self, uid: int) -> bool:
         """Tell whether :meth:`name` answers without a look-up."""
@@ -50,12 +53,25 @@ class Users:
     def subject(self, peer: Peer, payload: Mapping[str, object]) -> int:
         """Return whose job a request is about: the peer's own uid.
 
-        The request's ``uid`` is believed only from root and the scheduler's user.
+        The request's ``uid``, or its ``user`` by name, is believed only from root and the
+        scheduler's user. Raises ProtocolError for a name that nobody has.
         """
-        stated = payload.get("uid")
-        if peer.uid in self.trusted_uids and isinstance(stated, int) and stated >= 0:
+        if peer.uid not in self.trusted_uids:
+            return peer.uid
+        stated, name = payload.get("uid"), payload.get("user")
+        if isinstance(stated, int) and stated >= 0:
             return stated
-        return peer.uid
+        return self.uid(name) if isinstance(name, str) and name else peer.uid
+
+    def uid(self, name: str) -> int:
+        """Return the uid of a user's name. Raises ProtocolError when nobody has it."""
+        if name not in self._uids:
+            try:
+                uid = pwd.getpwnam(name).pw_uid
+            except (KeyError, ValueError):
+                raise ProtocolError(f"no such user: {name[:40]!r}") from None
+            self._uids[name], self._names[uid] = uid, name
+        return self._uids[name]
 
 
 def trusted_uids(names: list[str]) -> frozenset[int]:

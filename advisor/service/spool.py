@@ -27,6 +27,7 @@ from typing import Any
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.errors import AdvisorError
+from advisor.schedulers.translators import translator
 from advisor.service.peer import groups_of
 from advisor.service.protocol import ProtocolError
 
@@ -38,7 +39,8 @@ MAX_SWEEPS = 4
 
 _KEPT_OPTIONS = frozenset(
     {"account", "partition", "qos", "reservation", "time", "nodes", "ntasks", "ntasks-per-node",
-     "constraint", "licenses", "exclusive"}
+     "constraint", "licenses", "exclusive",
+     "queue", "project", "l.select", "l.place", "l.nodes", "l.ncpus", "l.walltime", "l.mem"}
 )  # fmt: skip
 _AGAIN_S = 3600.0
 """An application whose sweep could not be started is not tried again for so long."""
@@ -82,18 +84,20 @@ class Spool:
         """Start a sweep for a job's application as the job's user, if that is possible."""
         key = (decision.application, decision.workload)
         now = time.monotonic()
-        script = request.get("script")
-        if not isinstance(script, str) or now - self._asked.get(key, -math.inf) < _AGAIN_S:
+        job_request = decision.request
+        if job_request is None or now - self._asked.get(key, -math.inf) < _AGAIN_S:
             return
         self._asked[key] = now
         if os.geteuid() not in (0, uid):
             log.warning("event=no-training reason=not-root user=%s", decision.user)
             return
-        argv = request.get("argv")
-        job = {
-            "script": script,
-            "arguments": [str(a) for a in argv[1:]] if isinstance(argv, list) else [],
-            "options": _sweep_options(request.get("options")),
+        job: dict[str, object] = {
+            "scheduler": decision.scheduler,
+            # What was not sent whole is read by the user's own process, where it lies.
+            "script": None if job_request.script_truncated else job_request.script,
+            "path": job_request.script_path,
+            "arguments": list(job_request.command[1:]),
+            "options": _sweep_options(decision.scheduler, request.get("options")),
             "uid": uid,
             "cwd": str(request.get("cwd") or "/"),
         }
@@ -131,11 +135,13 @@ class Spool:
         entry = pwd.getpwuid(uid)
         gid, groups = groups_of(uid)
         folder = Path(tempfile.mkdtemp(prefix="advisor-train-"))
-        script = folder / "job.sh"
-        script.write_text(str(job["script"]))
+        script = folder / "job.sh" if job["script"] is not None else Path(job["path"])
+        if job["script"] is not None:
+            script.write_text(job["script"])
         if os.geteuid() == 0:
             os.chown(folder, uid, gid)
-            os.chown(script, uid, gid)
+            if job["script"] is not None:
+                os.chown(script, uid, gid)
         environment = {
             "HOME": entry.pw_dir,
             "USER": entry.pw_name,
@@ -144,10 +150,12 @@ class Spool:
             "ADVISOR_SOCKET": str(self._socket),
             "ADVISOR_DB": str(self._store),
         }
-        if "SLURM_CONF" in os.environ:
-            environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
+        for name in ("SLURM_CONF", "PBS_CONF_FILE"):
+            if name in os.environ:
+                environment[name] = os.environ[name]
         command = [sys.executable, "-m", "advisor", "train", str(script), "--yes"]
-        command += ["--scheduler", "slurm", "--sbatch", job["options"], "--", *job["arguments"]]
+        command += ["--scheduler", job["scheduler"], "--options", job["options"]]
+        command += ["--", *job["arguments"]]
         as_user: dict[str, object] = {}
         if os.geteuid() == 0:
             as_user = {"user": uid, "group": gid, "extra_groups": groups}
@@ -166,12 +174,12 @@ class Spool:
         self._sweeps.append(process)
 
 
-def _sweep_options(options: object) -> str:
+def _sweep_options(scheduler: str, options: object) -> str:
     """Return those of a job's own options that its sweep must keep, as for a command line."""
     if not isinstance(options, Mapping):
         return ""
     kept = {k: v for k, v in options.items() if k in _KEPT_OPTIONS and isinstance(v, str)}
-    return " ".join(shlex.quote(f"--{k}={v}") for k, v in kept.items())
+    return shlex.join(w for words in translator(scheduler).written(kept) for w in words)
 
 
 def write_spool_file(folder: Path, data: Mapping[str, object]) -> Path:

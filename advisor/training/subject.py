@@ -18,17 +18,12 @@ from advisor.core.request import JobRequest
 from advisor.core.script import advisor_lines
 from advisor.core.settings import stated
 from advisor.errors import InputError, UsageError
-from advisor.schedulers.slurm_options import parse_request, read_arguments, read_directives
+from advisor.schedulers.translators import Translator, translator
 
 MAX_SCRIPT = 4 * 1024 * 1024
 _HET = re.compile(r"^#SBATCH\s+(?:hetjob|packjob)\b", re.MULTILINE)
-_SBATCH_VARIABLES = {
-    "SBATCH_ACCOUNT": "account",
-    "SBATCH_CONSTRAINT": "constraint",
-    "SBATCH_PARTITION": "partition",
-    "SBATCH_QOS": "qos",
-    "SBATCH_TIMELIMIT": "time",
-}
+_FROM_ENVIRONMENT = frozenset({"account", "constraint", "partition", "qos", "time"})
+"""Options that the submitting environment may set and a sweep takes over."""
 _SRUN = re.compile(r"^[^#\n]*\bsrun\b", re.MULTILINE)
 
 
@@ -125,10 +120,11 @@ def understand(
     text = read_script(script) if script is not None else None
     if text and _HET.search(text):
         raise InputError(f"{script} is a heterogeneous job, which cannot be trained")
+    language = translator(scheduler)
     options = {
-        **(read_directives(text) if text else {}),
-        **(_from_environment() if scheduler == "slurm" else {}),
-        **read_arguments(extra_options),
+        **(language.read_directives(text) if text else {}),
+        **(_from_environment(language) if scheduler != "local" else {}),
+        **language.read_arguments(extra_options),
     }
     request = _request(scheduler, options, text, script, arguments, command)
     said = dict(stated(os.environ, advisor_lines(text) if text else {}).values)
@@ -185,13 +181,14 @@ def _request(
     arguments: Sequence[str],
     command: Sequence[str],
 ) -> JobRequest:
+    language = translator(scheduler)
     argv = [str(script), *arguments] if script is not None else list(command)
     given = dict(options)
     if "exclusive" in given:
         given["exclusive"] = given["exclusive"] or "exclusive"
     payload = {
         "hook": "train",
-        "type": "sbatch",
+        "type": language.SUBMIT,
         "options": given,
         "explicit": list(given),
         "script": text,
@@ -200,22 +197,19 @@ def _request(
         "env": {k: v for k, v in os.environ.items() if k == "OMP_NUM_THREADS"},
     }
     try:
-        request = parse_request(payload, user=current_user(), uid=os.getuid(), choices={})
+        request = language.parse_request(payload, user=current_user(), uid=os.getuid(), choices={})
     except ValueError as error:
         raise InputError(f"{script or 'the job'}: {error}") from error
-    if scheduler == "slurm":
+    if scheduler != "local":
         return request
     # whatever the script says of partitions, a machine without a scheduler is its user's own
     return replace(request, scheduler=scheduler, partition="", constraint="", exclusive=True)
 
 
-def _from_environment() -> dict[str, str]:
+def _from_environment(language: Translator) -> dict[str, str]:
     """Return the options that sbatch takes from its environment; they win over the script's."""
-    return {
-        option: os.environ[variable]
-        for variable, option in _SBATCH_VARIABLES.items()
-        if os.environ.get(variable)
-    }
+    found = language.environment_options()
+    return {name: value for name, value in found.items() if name in _FROM_ENVIRONMENT and value}
 
 
 def _node_type(

@@ -7,6 +7,7 @@ from typing import Any
 
 from advisor.core.reasons import TEXTS
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
+from advisor.schedulers.translators import translator
 from advisor.views.tables import table
 
 
@@ -33,7 +34,8 @@ def decision_lines(record: Mapping[str, Any]) -> list[str]:
 
 def rewrite_text(record: Mapping[str, Any]) -> str:
     """Return the rewritten options as on a command line, "" when nothing was changed."""
-    return "  ".join(f"--{k}={v}" for k, v in (record.get("rewrite") or {}).items())
+    language = translator(str(record.get("scheduler") or "slurm"))
+    return "  ".join(" ".join(words) for words in language.written(record.get("rewrite") or {}))
 
 
 def explanation(record: Mapping[str, Any]) -> list[str]:

@@ -50,11 +50,11 @@ def from_store(
 ) -> dict[str, object]:
     """Decide from a store, without a daemon. Raises StoreError and InputError."""
     from advisor.core.settings import parse_choices
-    from advisor.service.handlers import PARSERS
+    from advisor.schedulers.translators import translator
     from advisor.store.reader import Reader
 
     choices, _ = parse_choices(str(payload.get("choices") or ""))
-    parse = PARSERS[str(payload["scheduler"])]
+    parse = translator(str(payload["scheduler"])).parse_request
     try:
         request = parse(payload, user=user, uid=uid, choices=choices)
     except ValueError as error:

@@ -22,15 +22,20 @@ _OWN_PLACES = ("ADVISOR_DB", "ADVISOR_CONFIG_DIR", "ADVISOR_SOCKET", "ADVISOR_ST
 
 
 def payload_of(
-    path: Path, options: Sequence[str] = (), user: str | None = None
+    path: Path,
+    options: Sequence[str] = (),
+    user: str | None = None,
+    *,
+    scheduler: str = "slurm",
 ) -> dict[str, object]:
-    """Return what the filter would send for ``sbatch OPTIONS SCRIPT``.
+    """Return what the scheduler's hook would send for ``sbatch OPTIONS SCRIPT`` (or qsub).
 
     ``user`` None is the caller, with the caller's environment. Raises InputError when the script
     cannot be read or there is no such user.
     """
-    from advisor.schedulers.slurm_options import read_arguments, read_directives
+    from advisor.schedulers.translators import translator
 
+    language = translator(scheduler)
     uid, name = identity(user)
     try:
         with path.open("rb") as file:
@@ -38,10 +43,14 @@ def payload_of(
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", hint="name a readable job script") from None
     script = raw[:MAX_SCRIPT].decode("utf-8", "replace")
-    given = read_directives(script) | _sbatch_environment() | read_arguments(options)
+    given = (
+        language.read_directives(script)
+        | language.environment_options()
+        | language.read_arguments(options)
+    )
     given.setdefault("job-name", path.name)
     return {
-        "type": "sbatch",
+        "type": language.SUBMIT,
         "options": given,
         "script": script,
         "script_path": str(path),
@@ -53,16 +62,27 @@ def payload_of(
     }
 
 
+def scheduler_of(path: Path) -> str:
+    """Return whose job script this is: ``pbs`` where only PBS's own lines are in it."""
+    try:
+        text = path.read_bytes()[:MAX_SCRIPT]
+    except OSError:
+        return "slurm"  # whoever reads it next says what is wrong
+    lines = text.splitlines()
+    slurm = any(line.startswith(b"#SBATCH") for line in lines)
+    return "pbs" if not slurm and any(line.startswith(b"#PBS") for line in lines) else "slurm"
+
+
 def read_job(path: Path, *, scheduler: str, hook: str) -> JobRequest:
     """Return the caller's request for a script. Raises InputError for what makes no sense."""
     from advisor.core.settings import parse_choices
-    from advisor.schedulers.slurm_options import parse_request
+    from advisor.schedulers.translators import translator
 
-    payload = {**payload_of(path), "hook": hook}
+    payload = {**payload_of(path, scheduler=scheduler), "hook": hook}
     uid, user = identity(None)
     choices, _ = parse_choices(str(payload["choices"]))
     try:
-        request = parse_request(payload, user=user, uid=uid, choices=choices)
+        request = translator(scheduler).parse_request(payload, user=user, uid=uid, choices=choices)
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None
     return replace(request, scheduler=scheduler)
@@ -89,12 +109,6 @@ def _own_environment() -> dict[str, str]:
     if "OMP_NUM_THREADS" in os.environ:
         wanted["OMP_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
     return wanted
-
-
-def _sbatch_environment() -> dict[str, str]:
-    names = {"timelimit": "time"}
-    found = {k[7:].lower(): v for k, v in os.environ.items() if k.startswith("SBATCH_")}
-    return {names.get(k, k.replace("_", "-")): v for k, v in found.items()}
 
 
 def _choices(user: str | None) -> str:

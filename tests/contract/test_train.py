@@ -182,7 +182,7 @@ def test_a_policy_without_training_refuses(advisor: Run, script: Path, store_pat
         (["job.sh", "--samples", "0"], 2, "--samples"),
         (["job.sh", "--estimate", "soon"], 2, "--estimate"),
         (["job.sh", "--limit", "0"], 2, "--limit"),
-        (["job.sh", "--sbatch", "'"], 2, "--sbatch"),
+        (["job.sh", "--sbatch", "'"], 2, "--options"),
         (["job.sh", "--node-type", "knl"], 1, "not in the inventory"),
         (["job.sh", "--meter", "rapl2"], 1, "no meter"),
         (["job.sh", "--application", "\x01 "], 2, "not a name"),

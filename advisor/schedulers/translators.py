@@ -1,0 +1,81 @@
+"""How each scheduler says what a job asks for: one translator per scheduler, found by name.
+
+A translator is a module: it reads a request as that scheduler's hook sends it, and writes a
+choice back in that scheduler's own options. Standard library only: the daemon uses it. A site
+adds one, beside its backend, by an entry point ``advisor.translators``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Protocol, cast
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import NodeType
+from advisor.core.request import JobRequest
+from advisor.errors import InputError
+from advisor.schedulers import slurm_options
+
+GROUP = "advisor.translators"
+
+
+class Translator(Protocol):
+    """What a scheduler's options module offers. Options go by long name, values are strings."""
+
+    @property
+    def SUBMIT(self) -> str:  # noqa: N802
+        """The command that submits a job script."""
+
+    @property
+    def DIRECTIVE(self) -> str:  # noqa: N802
+        """What a script's own lines of options begin with."""
+
+    def read_directives(self, script: str) -> dict[str, str]:
+        """Return the options of a script's own lines."""
+
+    def read_arguments(self, words: Iterable[str]) -> dict[str, str]:
+        """Return the options of a command line, up to the first word that is none."""
+
+    def environment_options(self) -> dict[str, str]:
+        """Return the options that this process's environment sets."""
+
+    def parse_request(
+        self, payload: Mapping[str, object], *, user: str, uid: int, choices: Mapping[str, object]
+    ) -> JobRequest:
+        """Return the request a hook sent. Raises ValueError for what makes no sense."""
+
+    def render(
+        self,
+        baseline: Configuration,
+        chosen: Configuration,
+        node_type: NodeType,
+        request: JobRequest,
+        *,
+        pin_node_type: bool,
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Return (options to write, variables to set). Raises ValueError where it cannot."""
+
+    def written(self, options: Mapping[str, str]) -> list[tuple[str, ...]]:
+        """Return options as they are typed: the words of each."""
+
+
+_BUILT_IN: dict[str, Translator] = {
+    "slurm": slurm_options,
+    "local": slurm_options,
+}
+
+
+def translator(scheduler: str) -> Translator:
+    """Return a scheduler's translator. Raises InputError for a scheduler nobody knows."""
+    found = _BUILT_IN.get(scheduler) or _added().get(scheduler)
+    if found is None:
+        raise InputError(f"unknown scheduler {scheduler!r}")
+    return found
+
+
+@cache
+def _added() -> dict[str, Translator]:
+    from importlib.metadata import entry_points
+
+    return {e.name: cast(Translator, e.load()) for e in entry_points(group=GROUP)}

@@ -19,6 +19,8 @@ Z90 = 1.6448536269514722
 """Two-sided 90 % normal quantile: intervals are stored as 90 % intervals in log space."""
 
 _RECORD = struct.Struct("<4i10dI")
+_POINT = struct.Struct(f"<4i{_RECORD.size - 16}x")
+_FLAGS_AT = _RECORD.size - 4
 _MEASURED, _CONFIRMED, _ZONE, _FRONT = 1, 2, 4, 8
 
 
@@ -131,11 +133,31 @@ def pack_options(options: Iterable[Option]) -> bytes:
 
 def unpack_rows(blob: bytes) -> list[Row]:
     """Return the rows packed by :func:`pack_options`. Raises ValueError on a torn blob."""
-    if len(blob) % _RECORD.size:
-        raise ValueError(f"options blob of {len(blob)} bytes is not a multiple of {_RECORD.size}")
+    _check_whole(blob)
     return list(map(_AS_ROW, _RECORD.iter_unpack(blob)))
 
 
 def unpack_options(node_type: str, blob: bytes) -> tuple[Option, ...]:
     """Return the options packed by :func:`pack_options`. Raises ValueError on a torn blob."""
     return tuple(row.option(node_type) for row in unpack_rows(blob))
+
+
+def packed_points(blob: bytes) -> list[tuple[int, int, int, int]]:
+    """Return (nodes, ranks, threads, frequency) of every packed row, and nothing else of it.
+
+    Raises ValueError on a torn blob.
+    """
+    _check_whole(blob)
+    return list(_POINT.iter_unpack(blob))
+
+
+def pick_packed(blob: bytes, also: Iterable[int]) -> bytes:
+    """Return the confirmed rows, and the rows ``also`` named by number, still packed."""
+    wanted = {i for i, flags in enumerate(blob[_FLAGS_AT :: _RECORD.size]) if flags & _CONFIRMED}
+    size = _RECORD.size
+    return b"".join(blob[i * size : (i + 1) * size] for i in sorted(wanted.union(also)))
+
+
+def _check_whole(blob: bytes) -> None:
+    if len(blob) % _RECORD.size:
+        raise ValueError(f"options blob of {len(blob)} bytes is not a multiple of {_RECORD.size}")

@@ -21,7 +21,7 @@ from advisor.store.records import StoredModel
 
 _DECODED = 1024
 """Models whose options are kept decoded; the others stay packed (100 bytes an option)."""
-_SWEEP_LASTS = timedelta(days=1)
+SWEEP_LASTS = timedelta(days=1)
 """A sweep of which nothing was heard for so long is taken to be over."""
 
 _REMEMBERED = 20_000
@@ -204,7 +204,7 @@ def site_of(reader: Reader) -> Snapshot:
     """Return what a decision needs but for the models: policy, inventory, site, sweeps."""
     site = reader.site()
     rules, defaults = site.get("applications"), site.get("default_node_types")
-    recent = (datetime.now(UTC) - _SWEEP_LASTS).isoformat()
+    recent = (datetime.now(UTC) - SWEEP_LASTS).isoformat()
     return Snapshot(
         reader.policy(),
         reader.inventory(),

@@ -279,15 +279,25 @@ class Reader(StoreConnection):
         self, application: str, workload: str, node_type: str
     ) -> Configuration | None:
         """Return the job as it was in the latest sweep of a workload, None without any."""
+        where = "w.application = ? AND w.name = ? AND r.node_type = ?"
+        found = self._baselines(where, (application, workload, node_type))
+        return next(iter(found.values()), None)
+
+    def swept_baselines(self) -> dict[tuple[str, str, str], Configuration]:
+        """Return every swept job as it was, by application, workload and node type."""
+        return self._baselines("1", ())
+
+    def _baselines(
+        self, where: str, values: tuple[str, ...]
+    ) -> dict[tuple[str, str, str], Configuration]:
         sql = (
-            "SELECT t.* FROM training_runs AS t"
+            "SELECT w.application, w.name, r.node_type, t.* FROM training_runs AS t"
             " JOIN training_requests AS r ON r.id = t.request_id"
             " JOIN workloads AS w ON w.id = r.workload_id"
-            " WHERE w.application = ? AND w.name = ? AND r.node_type = ? AND t.role = 'baseline'"
-            " ORDER BY r.created_at DESC, t.seq LIMIT 1"
+            f" WHERE t.role = 'baseline' AND {where} ORDER BY r.created_at, t.seq DESC"
         )
-        found = self.rows(sql, (application, workload, node_type))
-        return _rows.run(found[0]).configuration if found else None
+        rows = self.rows(sql, values)
+        return {(row[0], row[1], row[2]): _rows.run(row).configuration for row in rows}
 
     def training_runs(self, request_id: str) -> list[TrainingRun]:
         """Return the runs of a sweep in order."""

@@ -78,9 +78,15 @@ def views(
     ]
 
 
+def size(point: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+    """Return what a point (nodes, ranks, threads, frequency) is ordered by: the largest last."""
+    nodes, ranks, threads, freq_khz = point
+    return nodes, threads, freq_khz, ranks
+
+
 def _size(option: Option) -> tuple[int, int, int, int]:
     c = option.configuration
-    return c.nodes, c.threads_per_node, c.freq_khz, c.ranks_per_node
+    return size((c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz))
 
 
 def known_by(option: Option) -> str:

@@ -1,0 +1,108 @@
+"""Lists for people who browse: a page at a time, so that ten thousand rows cost what one does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from advisor.store import rows as _rows
+from advisor.store.reader import Reader
+from advisor.store.records import Outcome, StoredModel, Workload
+
+Order = Literal["name", "runs", "newest"]
+ORDERS: tuple[Order, ...] = ("name", "runs", "newest")
+
+_COUNT = "(SELECT count(*) FROM observations AS o WHERE o.workload_id = w.id)"
+_ORDER_BY: dict[Order, str] = {
+    "name": "w.application, w.name",
+    "runs": "runs DESC, w.application, w.name",
+    "newest": "(SELECT max(m.updated_at) FROM models AS m WHERE m.workload_id = w.id"
+    " AND m.state <> 'replaced') DESC NULLS LAST, w.application, w.name",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeping:
+    """A sweep under way: runs made, runs planned so far."""
+
+    workload_id: int
+    done: int
+    planned: int
+
+
+def count_workloads(reader: Reader, search: str = "") -> tuple[int, int]:
+    """Return how many workloads, of how many applications, have all the words in their name."""
+    where, values = _matching(search)
+    sql = f"SELECT count(*), count(DISTINCT w.application) FROM workloads AS w {where}"
+    found = reader.rows(sql, values)[0]
+    return int(found[0]), int(found[1])
+
+
+def page_of_workloads(
+    reader: Reader, *, search: str = "", order: Order = "name", offset: int = 0, limit: int = 100
+) -> list[Workload]:
+    """Return some of the workloads that have all the words of ``search`` in their name."""
+    where, values = _matching(search)
+    sql = (
+        f"SELECT w.id, w.application, w.name, {_COUNT} AS runs FROM workloads AS w {where}"
+        f" ORDER BY {_ORDER_BY[order]} LIMIT ? OFFSET ?"
+    )
+    return [Workload(*row) for row in reader.rows(sql, [*values, limit, offset])]
+
+
+def _matching(search: str) -> tuple[str, list[str]]:
+    words = search.split()
+    if not words:
+        return "", []
+    patterns = [
+        "%" + w.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_") + "%" for w in words
+    ]
+    condition = r"w.application || ' ' || w.name LIKE ? ESCAPE '\'"
+    return "WHERE " + " AND ".join([condition] * len(patterns)), patterns
+
+
+def models_of(reader: Reader, workloads: Sequence[Workload]) -> list[StoredModel]:
+    """Return the current models of some workloads."""
+    marks = ",".join("?" * len(workloads))
+    ids = reader.rows(
+        f"SELECT id FROM models WHERE workload_id IN ({marks}) AND state <> 'replaced'",
+        [w.id for w in workloads],
+    )
+    return list(reader.models([row[0] for row in ids])) if ids else []
+
+
+def sweeping(reader: Reader, since: str) -> list[Sweeping]:
+    """Return the sweeps under way of which something was heard since a time (ISO 8601)."""
+    sql = (
+        "SELECT r.workload_id, (SELECT count(*) FROM training_runs AS t WHERE t.request_id = r.id"
+        " AND t.state IN ('done', 'failed')),"
+        " coalesce(json_array_length(r.plan, '$.runs.design'), 0)"
+        " + coalesce(json_array_length(r.plan, '$.runs.confirm'), 0)"
+        " FROM training_requests AS r WHERE r.state IN ('requested', 'running')"
+        " AND r.updated_at > ? ORDER BY r.created_at"
+    )
+    return [Sweeping(*row) for row in reader.rows(sql, (since,))]
+
+
+def page_of_decisions(
+    reader: Reader, *, user: str | None = None, offset: int = 0, limit: int = 100
+) -> list[dict[str, Any]]:
+    """Return decisions, a user's or everybody's, newest first."""
+    where, values = ("", []) if user is None else ("WHERE user = ?", [user])
+    sql = (
+        f"SELECT id, record, job_id FROM decisions {where}"
+        " ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?"
+    )
+    found = []
+    for row in reader.rows(sql, [*values, limit, offset]):
+        record = _rows.from_json(row["record"], f"decision {row['id']}")
+        found.append({**record, "job_id": row["job_id"]})
+    return found
+
+
+def outcomes_of(reader: Reader, job_ids: Sequence[str]) -> dict[str, Outcome]:
+    """Return the latest outcome of each of some jobs that has one."""
+    marks = ",".join("?" * len(job_ids))
+    sql = f"SELECT * FROM outcomes WHERE job_id IN ({marks}) ORDER BY submitted_at"
+    return {row["job_id"]: _rows.outcome(row) for row in reader.rows(sql, list(job_ids))}

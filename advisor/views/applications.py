@@ -1,0 +1,173 @@
+"""The list of applications and workloads: what is known of each, promised and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from advisor import choices as _choices
+from advisor.core.decision import Decision
+from advisor.errors import AdvisorError
+from advisor.service.message import describe_choice
+from advisor.service.snapshot import SWEEP_LASTS, Snapshot, site_of
+from advisor.store import listing
+from advisor.store.listing import Order
+from advisor.store.reader import Reader
+from advisor.store.records import StoredModel, Workload
+from advisor.views.options import View, in_words, view_of
+from advisor.views.preview import Person, preview
+
+if TYPE_CHECKING:
+    from advisor.loop.report import Comparison
+
+State = Literal["none", "training", "fitted", "confirmed", "suspended"]
+Key = tuple[str, str]
+"""Application and workload."""
+
+_NARROW = {"own": 2, "account": 1, "all": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One workload as the list shows it.
+
+    ``done`` and ``planned`` count the runs of a sweep under way; ``energy`` and ``time`` are the
+    promised changes as fractions, None where nothing would be changed; ``words`` says in a
+    sentence what a job of it would get, or why nothing.
+    """
+
+    application: str
+    workload: str
+    runs: int
+    state: State
+    node_types: tuple[str, ...] = ()
+    done: int = 0
+    planned: int = 0
+    energy: float | None = None
+    time: float | None = None
+    words: str = ""
+    chosen: Literal["", "off", "pin", "goal"] = ""
+
+    @property
+    def key(self) -> Key:
+        """Application and workload."""
+        return self.application, self.workload
+
+
+def page(
+    reader: Reader,
+    person: Person,
+    *,
+    search: str = "",
+    order: Order = "name",
+    offset: int = 0,
+    limit: int = 100,
+    sweeps: Mapping[Key, tuple[int, int]] | None = None,
+) -> list[Listed]:
+    """Return some rows of the list; ``sweeps`` are the person's own under way, done and planned.
+
+    Reads the models of these rows only.
+    """
+    found = listing.page_of_workloads(
+        reader, search=search, order=order, offset=offset, limit=limit
+    )
+    snapshot = site_of(reader)
+    snapshot.take(m for m in listing.models_of(reader, found) if _visible(m, person))
+    since = (datetime.now(UTC) - SWEEP_LASTS).isoformat()
+    under_way = {s.workload_id: (s.done, s.planned) for s in listing.sweeping(reader, since)}
+    models: dict[Key, list[StoredModel]] = {}
+    for model in snapshot.models.values():
+        models.setdefault((model.application, model.workload), []).append(model)
+    rows = []
+    for w in found:
+        key = w.application, w.name
+        sweep = (sweeps or {}).get(key) or under_way.get(w.id)
+        rows.append(_listed(reader, snapshot, w, models.get(key, []), sweep, person))
+    return rows
+
+
+def _visible(model: StoredModel, person: Person) -> bool:
+    return model.scope != "own" or model.owner == person.name
+
+
+def _listed(
+    reader: Reader,
+    snapshot: Snapshot,
+    w: Workload,
+    models: Sequence[StoredModel],
+    sweep: tuple[int, int] | None,
+    person: Person,
+) -> Listed:
+    done, planned = sweep or (0, 0)
+    held = _choices.chosen(person.choices, w.application, w.name)
+    chosen: Literal["", "off", "pin", "goal"] = (
+        "off" if "off" in held else "pin" if "pin" in held
+        else "goal" if {"goal", "max_slowdown"} & held.keys() else ""
+    )  # fmt: skip
+    row = Listed(
+        w.application, w.name, w.observations, "none", done=done, planned=planned, chosen=chosen,
+        node_types=tuple(sorted({m.node_type for m in models})),
+    )  # fmt: skip
+    if not models:
+        words = "no model yet; t measures it once" if not sweep else "a sweep is under way"
+        return _with(row, "training" if sweep else "none", words)
+    model = home(models, person)
+    try:
+        view = view_of(model, reader.swept_baseline(w.application, w.name, model.node_type))
+    except AdvisorError as error:
+        return _with(row, "suspended", str(error))
+    state: State = "confirmed" if any(o.confirmed for o in view.options) else "fitted"
+    if model.state == "suspended":
+        state = "suspended"
+    whose = replace(person, account=model.owner) if model.scope == "account" else person
+    decision = preview(snapshot, w.application, w.name, view.baseline.configuration, whose)
+    words, energy, time = _promise(decision, view)
+    if model.scope == "account":
+        words += f" (jobs of account {model.owner})"
+    return _with(row, "training" if sweep else state, words, energy, time)
+
+
+def _with(
+    row: Listed, state: State, words: str, energy: float | None = None, time: float | None = None
+) -> Listed:
+    return replace(row, state=state, words=words, energy=energy, time=time)
+
+
+def _promise(decision: Decision | None, view: View) -> tuple[str, float | None, float | None]:
+    if decision is None:
+        return f"node type {view.model.node_type} is not in the inventory", None, None
+    chosen = decision.chosen
+    if chosen is None:
+        return why_not(decision), None, None
+    what = describe_choice(decision.baseline, chosen.configuration)
+    estimated = decision.energy_quality == "estimated"
+    effect = in_words(chosen.energy.change, chosen.time.change, estimated=estimated)
+    words = f"{what} on {chosen.configuration.node_type}: {effect}"
+    if not decision.changed:
+        words += f"; {why_not(decision)}"
+    return words, chosen.energy.change, chosen.time.change
+
+
+def why_not(decision: Decision) -> str:
+    """Return the sentence that says why a decision changes nothing."""
+    ended = [r.text for r in decision.reasons if r.text.startswith("nothing changed")]
+    return ended[-1] if ended else "nothing would be changed"
+
+
+def home(models: Sequence[StoredModel], person: Person) -> StoredModel:
+    """Return the model to show first: the person's own, the account's, the site's, the newest."""
+
+    def rank(model: StoredModel) -> tuple[int, str, int]:
+        foreign = model.scope == "account" and model.owner != person.account
+        return (-1 if foreign else _NARROW[model.scope]), model.updated_at, model.id
+
+    return max(models, key=rank)
+
+
+def measured(reader: Reader, since: str) -> dict[Key, Comparison]:
+    """Return what the jobs since a time (ISO 8601) really saved, by workload."""
+    from advisor.loop.report import report
+
+    return {(c.application, c.workload): c for c in report(reader, since=since).comparisons}

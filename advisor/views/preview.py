@@ -1,0 +1,75 @@
+"""What the advisor would do with a job that asks for a baseline: the daemon's own decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from advisor.core.asked import default_freq
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
+from advisor.core.inventory import Inventory, NodeType
+from advisor.core.request import JobRequest
+from advisor.service.decide import decide
+from advisor.service.snapshot import Snapshot
+
+_SCRIPT = "#!/bin/sh\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whose jobs are looked at, and what this person has chosen."""
+
+    name: str
+    uid: int = 0
+    account: str = ""
+    choices: Mapping[str, Any] = field(default_factory=dict)
+
+
+def sample_job(
+    application: str, workload: str, baseline: Configuration, node_type: NodeType, person: Person
+) -> JobRequest:
+    """Return a request that asks for a baseline and leaves every axis to the advisor.
+
+    Whole nodes, in the first partition of the node type; the frequency counts as asked for only
+    where it is not the node type's default.
+    """
+    asked_freq = baseline.freq_khz if baseline.freq_khz != default_freq(node_type) else None
+    partitions = node_type.partitions
+    partition = node_type.default_partition or (partitions[0] if partitions else "")
+    return JobRequest(
+        scheduler="slurm",
+        hook="explain",
+        user=person.name,
+        uid=person.uid,
+        account=person.account,
+        partition=partition,
+        script=_SCRIPT,
+        environment={"ADVISOR_APPLICATION": application, "ADVISOR_WORKLOAD": workload},
+        choices=person.choices,
+        nodes=baseline.nodes,
+        ntasks_per_node=baseline.ranks_per_node,
+        cpus_per_task=baseline.threads_per_rank,
+        constraint=node_type.feature,
+        freq_khz=asked_freq or None,
+        exclusive=True,
+    )
+
+
+def preview(
+    snapshot: Snapshot, application: str, workload: str, baseline: Configuration, person: Person
+) -> Decision | None:
+    """Return the decision for a job that asks for ``baseline``; None on an unknown node type.
+
+    The holdout is never drawn. A node type in no partition is taken for a machine without a
+    scheduler, as ``advisor run`` does.
+    """
+    node_type = snapshot.inventory.resolve(baseline.node_type)
+    if node_type is None:
+        return None
+    if not node_type.partitions:
+        snapshot = replace(snapshot, inventory=Inventory.of([node_type]))
+        snapshot.index()
+    request = sample_job(application, workload, baseline, node_type, person)
+    return decide(request, snapshot, chance=lambda: 1.0)

@@ -1,0 +1,184 @@
+"""What another policy would do: every known workload decided again, by the daemon's own rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import packed_points, pick_packed
+from advisor.core.policy import Goal, Policy, PolicySet
+from advisor.service.message import describe_choice
+from advisor.service.snapshot import Snapshot, site_of
+from advisor.store.reader import Reader
+from advisor.store.records import StoredModel
+from advisor.views.options import size
+from advisor.views.preview import Person, preview
+
+Kind = Literal["same", "gained", "lost", "moved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a workload would run at under a policy. Fractions against the baseline."""
+
+    configuration: Configuration
+    energy: float
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One model's workload, whose jobs it advises, and the job as it is."""
+
+    application: str
+    workload: str
+    person: Person
+    baseline: Configuration
+    model_id: int
+    now: Choice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A workload under the applied policy and under the other one."""
+
+    case: Case
+    then: Choice | None
+
+    @property
+    def kind(self) -> Kind:
+        """How the two differ."""
+        now, then = self.case.now, self.then
+        if now is None or then is None:
+            return "same" if now is then else "gained" if now is None else "lost"
+        return "same" if now.configuration == then.configuration else "moved"
+
+    def words(self, choice: Choice | None) -> str:
+        """Name what a choice changes, in words."""
+        if choice is None:
+            return "as submitted"
+        return describe_choice(self.case.baseline, choice.configuration)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """All workloads together: how many are changed, and the mean of what it does to them."""
+
+    workloads: int
+    advised: int
+    energy: float
+    time: float
+
+
+def summed(choices: Sequence[Choice | None]) -> Sum:
+    """Return the sum of choices: geometric means over all workloads, unchanged ones included."""
+    made = [c for c in choices if c is not None]
+    if not choices:
+        return Sum(0, 0, 0.0, 0.0)
+
+    def mean(values: Sequence[float]) -> float:
+        return math.expm1(math.fsum(math.log1p(v) for v in values) / len(choices))
+
+    return Sum(
+        len(choices), len(made), mean([c.energy for c in made]), mean([c.time for c in made])
+    )
+
+
+@dataclass(slots=True)
+class WhatIf:
+    """Every known workload, ready to be decided under another goal and slowdown bound."""
+
+    policy: PolicySet
+    snapshot: Snapshot
+    cases: list[Case] = field(default_factory=list)
+
+    @classmethod
+    def load(cls, reader: Reader, going_on: Callable[[], bool] = lambda: True) -> WhatIf:
+        """Read every current model, keep what can be chosen, and decide under today's policy.
+
+        Stops early, with what it has, when ``going_on`` says no.
+        """
+        snapshot = site_of(reader)
+        loaded = cls(snapshot.policy, snapshot)
+        swept = reader.swept_baselines()
+        for model in reader.models():
+            if not going_on():
+                break
+            asked = swept.get((model.application, model.workload, model.node_type))
+            pruned, baseline = prune(model, asked)
+            if pruned is not None and baseline is not None:
+                loaded.snapshot.models[model.id] = pruned
+                loaded.cases.append(_case(pruned, baseline))
+        loaded.snapshot.take(list(loaded.snapshot.models.values()))
+        choices = loaded._decide(loaded.policy, going_on)
+        loaded.cases = [replace(c, now=now) for c, now in zip(loaded.cases, choices, strict=False)]
+        return loaded
+
+    def under(
+        self, goal: Goal, max_slowdown: float, going_on: Callable[[], bool] = lambda: True
+    ) -> list[Change]:
+        """Return every workload under the applied policy with another goal and bound.
+
+        Rules that set their own keep them. Stops early when ``going_on`` says no.
+        """
+        base = replace(self.policy.base, goal=goal, max_slowdown=max_slowdown)
+        choices = self._decide(replace(self.policy, base=base), going_on)
+        return [Change(c, then) for c, then in zip(self.cases, choices, strict=False)]
+
+    def _decide(self, policy: PolicySet, going_on: Callable[[], bool]) -> list[Choice | None]:
+        self.snapshot.policy = policy
+        found: list[Choice | None] = []
+        for case in self.cases:
+            if not going_on():
+                break
+            made = preview(
+                self.snapshot, case.application, case.workload, case.baseline, case.person
+            )
+            chosen = made.chosen if made is not None else None
+            found.append(
+                None
+                if chosen is None
+                else Choice(chosen.configuration, chosen.energy.change, chosen.time.change)
+            )
+        return found
+
+
+def _case(model: StoredModel, baseline: Configuration) -> Case:
+    person = Person(
+        model.owner if model.scope == "own" else "",
+        account=model.owner if model.scope == "account" else "",
+    )
+    return Case(model.application, model.workload, person, baseline, model.id)
+
+
+def prune(
+    model: StoredModel, asked: Configuration | None
+) -> tuple[StoredModel | None, Configuration | None]:
+    """Return a model with nothing but what a decision can choose, and its baseline.
+
+    That is the baseline, the confirmed options, and one at the highest frequency (which stands
+    for no cap). (None, None) for a model whose options cannot be read.
+    """
+    try:
+        points = packed_points(model.options_blob)
+    except ValueError:
+        return None, None
+    if not points:
+        return None, None
+    numbers = range(len(points))
+    base = max(numbers, key=lambda i: size(points[i]))
+    if asked is not None:
+        point = (asked.nodes, asked.ranks_per_node, asked.threads_per_node, asked.freq_khz)
+        base = next((i for i in numbers if points[i] == point), base)
+    top = max(numbers, key=lambda i: points[i][3])
+    kept = pick_packed(model.options_blob, (base, top))
+    return replace(model, options_blob=kept), Configuration(model.node_type, *points[base])
+
+
+def matching_rule(policy: PolicySet, facts: dict[str, str]) -> tuple[Policy, int | None]:
+    """Return the settings that hold for a job's facts, and the number of the rule, from 1."""
+    settings, index = policy.for_job(facts)
+    return settings, None if index is None else index + 1

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "advisor train SCRIPT [options] [-- ARG ...]\n"
         "       advisor train APPLICATION [options] -- COMMAND [ARG ...]\n"
-        "       advisor train --resume [ID]"
+        "       advisor train --resume [ID] | --stop ID"
     )
     add = parser.add_argument
     add("subject", nargs="?", metavar="SCRIPT|APPLICATION")
@@ -50,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--yes", "-y", action="store_true", help="do not ask")
     add("--dry-run", action="store_true", help="show plan and cost only")
     add("--resume", nargs="?", const="", metavar="ID", help="go on with a sweep (the latest)")
+    add("--detach", action="store_true", help="run in the background, also after a logout")
+    add("--stop", metavar="ID", help="stop a sweep; what was measured stays")
     parser.set_defaults(takes_tail=True)
 
 
@@ -58,12 +60,41 @@ def run(args: argparse.Namespace) -> int:
     from advisor import paths
     from advisor.training.known import load_known
 
-    known = load_known(paths.store_path(args.db))
     root = (args.work_dir or paths.state_dir() / "sweeps").absolute()
+    if args.stop:
+        return _stop(args, root)
+    known = load_known(paths.store_path(args.db))
     state = _resume(args, root) if args.resume is not None else _begin(args, known, root)
     if state is None:
         return 0
-    return _execute(args, state, known)
+    return _detach(args, state, root) if args.detach else _execute(args, state, known)
+
+
+def _stop(args: argparse.Namespace, root: Path) -> int:
+    from advisor.cli.output import print_json
+    from advisor.training.progress import stop
+
+    stop(root / args.stop)
+    if args.json:
+        print_json("train", {"id": args.stop, "stopping": True})
+    else:
+        print(f"sweep {args.stop} is being stopped; go on with: advisor train --resume {args.stop}")
+    return 0
+
+
+def _detach(args: argparse.Namespace, state: SweepState, root: Path) -> int:
+    """Let another process run the sweep, and say how to look after it."""
+    from advisor.cli.output import print_json
+    from advisor.training.progress import LOG, in_background
+
+    pid = in_background(state.id, root, ["--db", args.db] if args.db else [])
+    log = state.folder / LOG
+    if args.json:
+        print_json("train", {"id": state.id, "folder": str(state.folder), "pid": pid})
+    else:
+        print(f"sweep {state.id} runs in the background and prints to {log}")
+        print(f"watch it with: advisor tui; stop it with: advisor train --stop {state.id}")
+    return 0
 
 
 def _stream(args: argparse.Namespace) -> TextIO:
@@ -258,6 +289,7 @@ def _execute(args: argparse.Namespace, state: SweepState, known: Known) -> int:
     from advisor.cli.output import print_json
     from advisor.schedulers.registry import create
     from advisor.training import state as states
+    from advisor.training.progress import Recorder
     from advisor.training.sink import open_sink
     from advisor.training.sweep import Sweep
 
@@ -277,7 +309,9 @@ def _execute(args: argparse.Namespace, state: SweepState, known: Known) -> int:
                 f"sweep {state.id} of {output.title(state)}; results go to {sink.description}"
             )
             sink.know(state.subject.node_type)
-            sweep = Sweep(state, scheduler, sink, policy, known.site, progress.show)
+            sweep = Sweep(
+                state, scheduler, sink, policy, known.site, Recorder(state, progress.show)
+            )
             outcome = sweep.run()
     except KeyboardInterrupt:
         print(f"advisor: stopped; go on with: advisor train --resume {state.id}", file=sys.stderr)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
 from advisor.core.units import format_duration, format_energy
 from advisor.errors import AdvisorError
-from advisor.models.fit import FitResult
 from advisor.schedulers.base import PlannedRun, RunResult
+
+if TYPE_CHECKING:
+    from advisor.models.fit import FitResult
 
 
 @dataclass(frozen=True, slots=True)

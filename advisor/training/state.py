@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import secrets
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -188,7 +189,10 @@ def latest(root: Path, application: str = "") -> SweepState | None:
 
 @contextlib.contextmanager
 def locked(state: SweepState) -> Iterator[None]:
-    """Hold a sweep for this process. Raises InputError when another one has it."""
+    """Hold a sweep for this process, and say which that is in the file ``lock``.
+
+    Raises InputError when another one has it.
+    """
     with (state.folder / "lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -196,6 +200,9 @@ def locked(state: SweepState) -> Iterator[None]:
             raise InputError(
                 f"sweep {state.id} is being run by another process", hint="wait for it"
             ) from error
+        file.truncate(0)
+        file.write(f"{socket.gethostname()} {os.getpid()}\n")
+        file.flush()
         yield
 
 

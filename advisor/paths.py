@@ -76,6 +76,13 @@ def state_dir() -> Path:
     return _xdg("XDG_STATE_HOME", ".local/state") / "advisor"
 
 
+def cache_dir() -> Path:
+    """Return the folder for what can be made again, like compiled C sources: XDG cache."""
+    if _is_root() and not os.environ.get("XDG_CACHE_HOME"):
+        return Path("/var/cache/advisor")
+    return _xdg("XDG_CACHE_HOME", ".cache") / "advisor"
+
+
 def choices_path() -> Path:
     """Return the user's own choices file."""
     return _xdg("XDG_CONFIG_HOME", ".config") / "advisor" / "choices.json"

@@ -26,14 +26,21 @@ class Result:
         return data
 
 
+@pytest.fixture(scope="session")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is compiled once serves all tests of a run."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _cache: Path) -> None:
     """No test reads or writes the machine's own store, configuration or socket."""
     monkeypatch.setenv("ADVISOR_DB", str(tmp_path / "advisor.db"))
     monkeypatch.setenv("ADVISOR_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("ADVISOR_SOCKET", str(tmp_path / "advisor.sock"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(_cache))
     for name in ("ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_APPLICATION"):
         monkeypatch.delenv(name, raising=False)
 

@@ -1,0 +1,1 @@
+"""Rankings: which node type suits an application, from microbenchmarks (Corredor, 2011)."""

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--model``, ``--model-option`` and ``--list-models``."""
-    parser.add_argument("--model", default="bspline", metavar="NAME", help="the model (bspline)")
+    parser.add_argument("--model", default="auto", metavar="NAME", help="the model (auto)")
     parser.add_argument(
         "--model-option",
         action="append",

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--repeat-baseline", type=int, default=0, metavar="N", help="more runs of the job as it is")
     add("--estimate", metavar="TIME", help="time of one run as it is, like 10m")
     add("--limit", metavar="TIME", help="stop any run after this (default: the job's time limit)")
-    add("--model", default="bspline", help="model to fit (default: bspline)")
+    add("--model", default="auto", help="model to fit (default: auto)")
     add("--meter", default="auto", help="local only: auto, none or a meter's name")
     add(
         "--options", "--sbatch", "--qsub", metavar="OPTIONS", default="",

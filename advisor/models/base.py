@@ -5,13 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.core.configuration import Configuration
 from advisor.errors import InputError
+
+if TYPE_CHECKING:
+    from advisor.models.intervals import Forecast
+    from advisor.models.runs import Runs
 
 Matrix = NDArray[np.float64]
 """Configurations as rows of [nodes, threads_per_node, freq_khz]."""
@@ -48,7 +52,7 @@ class ModelOption:
 
 
 class Model(Protocol):
-    """A response over configurations, fitted to runs.
+    """A response over configurations, fitted to runs; its error is found by cross-validation.
 
     Made as ``cls(bounds=..., **options)``: ``bounds`` (2, 3) are the least and greatest value of
     each axis that will be asked for, ``options`` are values of ``OPTIONS`` by name. ``fit`` takes
@@ -71,10 +75,41 @@ class Model(Protocol):
         """Predict the response."""
 
 
+class JointModel(Protocol):
+    """Time and energy together, by a model that knows its own error.
+
+    Made as a :class:`Model` is. ``forecast`` takes :class:`advisor.models.runs.Runs` and returns,
+    for m wanted configurations, both responses with 90 % half widths for a new run, and each
+    run as the others predict it (:class:`advisor.models.intervals.Forecast`).
+    """
+
+    NAME: ClassVar[str]
+    DESCRIPTION: ClassVar[str]
+    OPTIONS: ClassVar[tuple[ModelOption, ...]]
+
+    def __init__(self, *, bounds: Matrix | None = None, **options: Any) -> None: ...
+
+    def forecast(self, runs: Runs, wanted: Sequence[Configuration]) -> Forecast:
+        """Predict both responses."""
+
+
 def matrix(configurations: Sequence[Configuration]) -> Matrix:
     """Return configurations as a matrix (n, 3)."""
     rows = [(c.nodes, c.threads_per_node, c.freq_khz) for c in configurations]
     return np.array(rows, dtype=np.float64).reshape(-1, 3)
+
+
+_LEAVE_ONE_OUT = 20
+_FOLDS = 10
+
+
+def folds(n: int) -> list[NDArray[np.intp]]:
+    """Return the rows of n runs in the folds of every cross-validation, so that models compare.
+
+    Up to twenty runs are left out one by one; more are in ten folds, drawn once for all.
+    """
+    order = np.random.default_rng(0).permutation(n)
+    return np.array_split(order, n if n <= _LEAVE_ONE_OUT else _FOLDS)
 
 
 def least_squares(design: Matrix, response: Vector) -> Vector:

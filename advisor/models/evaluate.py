@@ -20,6 +20,7 @@ from advisor.core.select import recommend
 from advisor.errors import InputError
 from advisor.models.design import DESIGNS, within
 from advisor.models.fit import fit_options, place
+from advisor.models.registry import DEFAULT
 from advisor.models.runs import Response, gather
 
 _DISTANCES = 5
@@ -130,7 +131,7 @@ class _Cell:
 def evaluate(
     grid: Sequence[Observation],
     *,
-    model: str = "bspline",
+    model: str = DEFAULT,
     design: str = "uniform",
     samples: int = 12,
     error: float = 0.05,

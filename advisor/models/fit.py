@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
-
-import numpy as np
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
 from advisor.core.pareto import Limits, trade_off
 from advisor.core.units import format_change, format_freq
-from advisor.models.base import Model, matrix
-from advisor.models.intervals import Prediction, predict_with_intervals
-from advisor.models.registry import create
-from advisor.models.runs import Response, broken, gather
+from advisor.models.forecast import forecast
+from advisor.models.intervals import Forecast, Prediction
+from advisor.models.registry import DEFAULT
+from advisor.models.runs import Response, Runs, broken, gather, place_name
 
 _MOST_OPTIONS = 20_000
 """A grid beyond this is the sum of unrelated runs: then only what was run becomes an option."""
@@ -48,7 +45,7 @@ class FitResult:
 def fit_options(
     observations: Sequence[Observation],
     *,
-    model: str = "bspline",
+    model: str = DEFAULT,
     space: SearchSpace | None = None,
     error: float = 0.05,
     measurement_error: float = 0.02,
@@ -70,14 +67,8 @@ def fit_options(
     runs = gather(observations, measurement_error=measurement_error)
     notes += runs.notes
     wanted = _wanted(observations, space, notes)
-    bounds = _bounds([*wanted, *runs.time.log_mean])
-    make = partial(create, model, bounds=bounds, **dict(model_options or {}))
-
-    def predict(name: str, response: Response) -> Prediction:
-        return _predict(make, name, response, wanted, notes)
-
-    time = predict("time", runs.time)
-    energy = None if runs.energy is None else predict("energy", runs.energy)
+    found = _forecast(model, runs, wanted, model_options, notes)
+    time, energy = found.time, found.energy
     notes += dict.fromkeys((*time.notes, *(energy.notes if energy else ())))
     if _several_ranks(runs.time.log_mean):
         notes.append("ranks per node vary at the same threads: the model does not tell them apart")
@@ -136,45 +127,65 @@ def _wanted(
     return list(space)
 
 
-def _bounds(configurations: Sequence[Configuration]) -> Any:
-    x = matrix(configurations)
-    return np.array([x.min(axis=0), x.max(axis=0)])
-
-
 def _several_ranks(trained: Mapping[Configuration, float]) -> bool:
     return len({(c.nodes, c.threads_per_node, c.freq_khz) for c in trained}) < len(trained)
 
 
-def _predict(
-    make: Callable[[], Model],
-    name: str,
-    response: Response,
+def _forecast(
+    model: str,
+    runs: Runs,
     wanted: Sequence[Configuration],
+    options: Mapping[str, object] | None,
     notes: list[str],
-) -> Prediction:
-    """Predict a response; broken runs are named and do not bend the model.
+) -> Forecast:
+    """Predict both responses; broken runs are named and do not bend the model.
 
     They are compared with what the model says without them.
     """
-    trained = list(response.log_mean)
-    log_y = np.array(list(response.log_mean.values()))
-    odd = broken(response.log_mean)
-    keep = np.array([c not in odd for c in trained])
-    prediction = predict_with_intervals(
-        make,
-        [c for c in trained if c not in odd],
-        log_y[keep],
-        [*wanted, *(c for c in trained if c in odd)],
-        response.sigma,
-    ).with_outsiders(keep)
-    for c, error in list(odd.items())[:_NAMED]:
-        nodes = "1 node" if c.nodes == 1 else f"{c.nodes} nodes"
-        where = f"{nodes}, {c.threads_per_node} cores, {format_freq(c.freq_khz)}"
-        off = format_change(math.expm1(error))
-        notes.append(f"{name} at {where} is {off} off its neighbours: left out of the fit")
-    if len(odd) > _NAMED:
-        notes.append(f"{name}: {len(odd)} runs are left out of the fit in all")
-    return prediction
+    odd = {"time": broken(runs.time.log_mean)}
+    clean = replace(runs, time=runs.time.without(odd["time"]))
+    if runs.energy is not None and runs.power is not None:
+        odd["energy"] = broken(runs.energy.log_mean)
+        out = {*odd["time"], *odd["energy"]}
+        clean = replace(clean, energy=runs.energy.without(out), power=runs.power.without(out))
+    for name, off in odd.items():
+        for c, error in list(off.items())[:_NAMED]:
+            change = format_change(math.expm1(error))
+            notes.append(
+                f"{name} at {place_name(c)} is {change} off its neighbours: left out of the fit"
+            )
+        if len(off) > _NAMED:
+            notes.append(f"{name}: {len(off)} runs are left out of the fit in all")
+    outside = sorted({c for off in odd.values() for c in off})
+    found = forecast(model, clean, [*wanted, *outside], options)
+    energy = found.energy
+    return Forecast(
+        _with_outsiders(found.time, runs.time, outside),
+        None if energy is None or runs.energy is None
+        else _with_outsiders(energy, runs.energy, outside),
+    )  # fmt: skip
+
+
+def _with_outsiders(
+    prediction: Prediction, response: Response, outside: Sequence[Configuration]
+) -> Prediction:
+    """Move the last predictions, of runs not trained on, to the held-out ones."""
+    if not outside:
+        return prediction
+    cut = len(prediction.log_mean) - len(outside)
+    held = dict(prediction.held_out)
+    for c, mean, half in zip(
+        outside, prediction.log_mean[cut:], prediction.half[cut:], strict=True
+    ):
+        if c in response.log_mean and c not in held:
+            held[c] = float(mean), float(half)
+    return replace(
+        prediction,
+        log_mean=prediction.log_mean[:cut],
+        half=prediction.half[:cut],
+        held_out=held,
+        trained=len(prediction.held_out),
+    )
 
 
 def _predicted(
@@ -215,9 +226,9 @@ def _measured(
 
 
 def _confirms(response: Response, prediction: Prediction, c: Configuration) -> bool:
-    i = list(response.log_mean).index(c)
-    off = abs(response.log_mean[c] - float(prediction.held_out[i]))
-    return off <= float(prediction.held_out_half[i])
+    """Tell whether the others predict a configuration's runs, or its own runs agree."""
+    mean, half = prediction.held_out[c]
+    return abs(response.log_mean[c] - mean) <= half or c in response.agreed
 
 
 def place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
@@ -234,9 +245,10 @@ def place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
 
 def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:
     return {
-        "n_train": prediction.n_train,
+        "n_train": prediction.trained,
         "r2": None if math.isnan(prediction.r2) else prediction.r2,
         "loo_rmse_pct": 100.0 * prediction.cv_rmse,
         "sigma_pct": 100.0 * response.sigma,
         "repeats": response.repeats,
+        **prediction.facts,
     }

@@ -1,192 +1,139 @@
-"""How far a prediction may be off: 90 % intervals by cross-validation.
+"""How far a prediction may be off: 90 % intervals by cross-validation, for models that cannot say.
 
-Twelve runs determine every coefficient, so residuals say nothing. Each run is therefore predicted
-from the others. Its error, divided by the distance to the nearest of those others, gives an error
-per distance that is charged at every configuration by its own distance from the data; on top come
-how much the prediction depends on any one run, and the measurement's own error. Distances are in
-logarithms of nodes, ranks, threads and frequency: responses follow powers of them, so half the
-threads is as far away whatever the count.
+Twelve runs determine every coefficient of a spline, so residuals say nothing. Each run is
+therefore predicted from the others. Where the prediction will be how far off has a shape: it grows
+with the distance to the nearest run, and with how much the prediction depends on any one run; the
+measurement's own error comes on top. How large it is, the held-out errors say: standardised by the
+same shape at their own places they give the one factor of all intervals, and with it Student's t
+(a normalised jackknife). Distances are in logarithms of nodes, ranks, threads and frequency:
+responses follow powers of them, so half the threads is as far away whatever the count.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from advisor.core.configuration import Configuration
-from advisor.models.base import Matrix, Model, Vector, matrix
-
-_LEAVE_ONE_OUT = 20
-"""Up to this many configurations each is left out alone; above, ten folds do."""
-_FOLDS = 10
+from advisor.models.base import Matrix, Model, Vector, folds, matrix
+from advisor.models.runs import Response
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A fitted response over configurations, in log space, with 90 % half widths for a new run.
+    """A response over m configurations, in log space, with 90 % half widths for a new run.
 
-    ``held_out`` and ``held_out_half`` are the training configurations' own, each predicted
-    without its run.
+    ``held_out`` gives each training configuration's log mean and half width as the others predict
+    them. ``r2`` is equation 4.16 on the response itself, ``cv_rmse`` the root mean square of the
+    held-out relative errors; ``facts`` is plain JSON that the model wants to be kept.
     """
 
     log_mean: Vector
     half: Vector
-    held_out: Vector
-    held_out_half: Vector
-    n_train: int
+    held_out: Mapping[Configuration, tuple[float, float]]
     r2: float
     cv_rmse: float
-    notes: tuple[str, ...]
-
-    def with_outsiders(self, trained: NDArray[np.bool_]) -> Prediction:
-        """Move the last predictions, of runs not trained on, to the held-out ones.
-
-        ``trained`` (n,) tells of all runs, in order, which were trained on.
-        """
-        outside = int((~trained).sum())
-        cut = len(self.log_mean) - outside
-        held, half = np.empty(len(trained)), np.empty(len(trained))
-        held[trained], held[~trained] = self.held_out, self.log_mean[cut:]
-        half[trained], half[~trained] = self.held_out_half, self.half[cut:]
-        return replace(
-            self,
-            log_mean=self.log_mean[:cut],
-            half=self.half[:cut],
-            held_out=held,
-            held_out_half=half,
-        )
+    trained: int
+    """The number of configurations trained on; the held-out ones may be more."""
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def predict_with_intervals(
-    make: Callable[[], Model],
-    trained: Sequence[Configuration],
-    log_y: Vector,
-    wanted: Sequence[Configuration],
-    sigma: float,
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a model says of both responses; ``energy`` is None when too few runs know theirs."""
+
+    time: Prediction
+    energy: Prediction | None
+
+
+def cross_validated(
+    make: Callable[[], Model], response: Response, wanted: Sequence[Configuration]
 ) -> Prediction:
-    """Fit a response and predict it at the wanted configurations.
-
-    ``log_y`` (n,) are the training configurations' log responses, ``sigma`` the standard
-    deviation of one run's. R2 is equation 4.16 on the response itself, ``cv_rmse`` the root mean
-    square of the relative errors of held-out predictions.
-    """
-    x, n = matrix(trained), len(log_y)
-    y = np.exp(log_y)
+    """Fit a model to a response and predict the wanted configurations."""
+    trained = list(response.log_mean)
+    x, log_y = matrix(trained), np.array(list(response.log_mean.values()))
+    n, m = len(trained), len(wanted)
     everything = np.vstack([matrix(wanted), x])
+    parts = folds(n)
+    fold_of = np.empty(n, dtype=int)
+    others = np.empty((len(parts), m + n))
+    for k, rows in enumerate(parts):
+        fold_of[rows] = k
+        keep = np.setdiff1d(np.arange(n), rows)
+        others[k] = _log_fit(make(), x[keep], log_y[keep], everything)
     model = make()
-    model.fit(x, y)
-    full = np.log(model.predict(everything))
-    split = _Split(make, x, y, _folds(n))
-    others = np.array([split.predict(everything, k) for k in range(split.count)])
-    held_out = others[split.fold_of, len(wanted) + np.arange(n)]
+    full = _log_fit(model, x, log_y, everything)
+    held = others[fold_of, m + np.arange(n)]
     between = _distances(trained, trained)
-    half = _half_width(
-        held_out - log_y,
-        split.nearest(between),
-        _distances(wanted, trained).min(axis=1),
-        others[:, : len(wanted)] - full[: len(wanted)],
-        sigma,
+    between[fold_of[:, None] == fold_of[None]] = np.inf
+    apart, away = between.min(axis=1), _distances(wanted, trained).min(axis=1)
+    own_spread = np.array(
+        [np.delete(others[:, m + i] - held[i], fold_of[i]) ** 2 for i in range(n)]
+    ).mean(axis=1)
+    half, own_half = _half_widths(
+        held - log_y,
+        apart**2,
+        own_spread,
+        away**2,
+        ((others[:, :m] - full[:m]) ** 2).mean(axis=0),
+        response.sigma,
     )
     return Prediction(
-        full[: len(wanted)],
+        full[:m],
         half,
-        held_out,
-        _held_out_half(split, log_y, held_out, between, sigma),
+        {c: (float(v), float(h)) for c, v, h in zip(trained, held, own_half, strict=True)},
+        r_squared(log_y, full[m:]),
+        relative_rmse(held - log_y),
         n,
-        _r_squared(y, np.exp(full[len(wanted) :])),
-        math.sqrt(float(np.mean(np.expm1(np.clip(held_out - log_y, -50, 50)) ** 2))),
         tuple(model.notes),
     )
 
 
-class _Split:
-    """The training runs in folds; fits without one fold, or without two."""
-
-    def __init__(
-        self, make: Callable[[], Model], x: Matrix, y: Vector, folds: Sequence[NDArray[np.intp]]
-    ) -> None:
-        self._make, self._x, self._y = make, x, y
-        self.folds = folds
-        self.count = len(folds)
-        self.fold_of = np.empty(len(y), dtype=int)
-        for k, rows in enumerate(folds):
-            self.fold_of[rows] = k
-
-    def predict(self, x: Matrix, *left_out: int) -> Vector:
-        """Predict log responses from a fit without the given folds."""
-        keep = ~np.isin(self.fold_of, left_out)
-        model = self._make()
-        model.fit(self._x[keep], self._y[keep])
-        log_y: Vector = np.log(model.predict(x))
-        return log_y
-
-    def predict_pair(self, a: int, b: int) -> tuple[Vector, Vector]:
-        """Predict the runs of two folds from a fit without both."""
-        rows = np.concatenate([self.folds[a], self.folds[b]])
-        both = self.predict(self._x[rows], a, b)
-        return both[: len(self.folds[a])], both[len(self.folds[a]) :]
-
-    def nearest(self, between: Matrix, without: int = -1) -> Vector:
-        """Return each run's distance to the nearest one of another fold than its own."""
-        masked = between.copy()
-        masked[self.fold_of[:, None] == self.fold_of[None]] = np.inf
-        masked[:, self.fold_of == without] = np.inf
-        distances: Vector = masked.min(axis=1)
-        return distances
+def r_squared(log_y: Vector, log_fitted: Vector) -> float:
+    """Return R2 (equation 4.16) on the response itself; NaN where all runs are equal."""
+    y = np.exp(log_y)
+    total = float(((y - y.mean()) ** 2).sum())
+    left = float(((y - np.exp(log_fitted)) ** 2).sum())
+    return 1.0 - left / total if total else math.nan
 
 
-def _folds(n: int) -> list[NDArray[np.intp]]:
-    order = np.random.default_rng(0).permutation(n)
-    return np.array_split(order, n if n <= _LEAVE_ONE_OUT else _FOLDS)
+def relative_rmse(log_errors: Vector) -> float:
+    """Return the root mean square of relative errors, given as logarithms."""
+    return math.sqrt(float(np.mean(np.expm1(np.clip(log_errors, -50, 50)) ** 2)))
 
 
-def _half_width(
-    errors: Vector, apart: Vector, away: Vector, spread: Matrix, sigma: float
-) -> Vector:
-    """Return half widths of 90 % intervals for new runs ``away`` from the data.
+def _log_fit(model: Model, x: Matrix, log_y: Vector, wanted: Matrix) -> Vector:
+    model.fit(x, np.exp(log_y))
+    predicted: Vector = np.log(model.predict(wanted))
+    return predicted
 
-    ``errors`` and ``apart`` are the held-out runs' errors and distances, ``spread`` (folds, m)
-    what leaving out a fold does to the prediction.
+
+def _half_widths(
+    errors: Vector, apart: Vector, own_spread: Vector, away: Vector, spread: Vector, sigma: float
+) -> tuple[Vector, Vector]:
+    """Return half widths of 90 % intervals at the wanted places (m,) and at the runs (n,).
+
+    ``errors`` (n,) are those of held-out runs, ``apart`` (n,) and ``away`` (m,) squared distances
+    to the nearest other run, the spreads what leaving out a run does to the prediction there. A
+    run's own interval does not know the run: its error is left out of the factor.
     """
-    per_distance = float(np.mean((errors / apart) ** 2))
-    quantile = float(student.ppf(0.95, max(1, len(errors) - 1)))
-    variance = per_distance * away**2 + (spread**2).mean(axis=0) + sigma**2
-    half: Vector = quantile * np.sqrt(variance)
-    return half
-
-
-def _held_out_half(
-    split: _Split, log_y: Vector, held_out: Vector, between: Matrix, sigma: float
-) -> Vector:
-    """Half widths at the training runs, each as if its own fold had never been run.
-
-    A run far off would otherwise widen the very interval it is to be judged by. Needs a fit
-    without every pair of folds.
-    """
-    n, count = len(log_y), split.count
-    paired = np.full((count, n), np.nan)
-    for a in range(count):
-        for b in range(a + 1, count):
-            in_a, in_b = split.predict_pair(a, b)
-            paired[a, split.folds[b]], paired[b, split.folds[a]] = in_b, in_a
-    own = split.nearest(between)
-    half = np.empty(n)
-    for a, rows in enumerate(split.folds):
-        rest = split.fold_of != a
-        others = np.arange(count) != a
-        half[rows] = _half_width(
-            (paired[a] - log_y)[rest],
-            split.nearest(between, a)[rest],
-            own[rows],
-            paired[others][:, rows] - held_out[rows],
-            sigma,
-        )
-    return half
+    n = len(errors)
+    per_distance = float(np.mean(errors**2)) / float(np.mean(apart))
+    shape = per_distance * away + spread + sigma**2
+    own_shape = per_distance * apart + own_spread + sigma**2
+    squares = errors**2 / own_shape
+    quantile = float(student.ppf(0.95, n - 1)) * math.sqrt(1 + 1 / n)
+    factor = math.sqrt(float(squares.mean()))
+    own_factors = np.sqrt((squares.sum() - squares) / (n - 1))
+    half: Vector = quantile * np.maximum(factor * np.sqrt(shape), sigma)
+    own_half: Vector = quantile * np.maximum(own_factors * np.sqrt(own_shape), sigma)
+    return half, own_half
 
 
 def _distances(a: Sequence[Configuration], b: Sequence[Configuration]) -> Matrix:
@@ -203,9 +150,3 @@ def _places(configurations: Sequence[Configuration]) -> Matrix:
         (c.nodes, c.ranks_per_node, c.threads_per_node, max(1, c.freq_khz)) for c in configurations
     ]
     return np.log(np.array(rows, dtype=np.float64))
-
-
-def _r_squared(y: Vector, fitted: Vector) -> float:
-    total = float(((y - y.mean()) ** 2).sum())
-    left = float(((y - fitted) ** 2).sum())
-    return 1.0 - left / total if total else math.nan

@@ -24,6 +24,8 @@ class Neural:
 
     NAME: ClassVar[str] = "neural"
     DESCRIPTION: ClassVar[str] = "neural network 10-20-10 of the log response (Endrei 2019)"
+    IN_AUTO: ClassVar[bool] = False
+    """A dozen fits of it take seconds."""
     OPTIONS: ClassVar[tuple[ModelOption, ...]] = (
         ModelOption("steps", int, 2000, "most training steps", 10, 100_000),
         ModelOption("seed", int, 0, "of the weights to begin with", 0, 2**31 - 1),

@@ -7,10 +7,14 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 from advisor.errors import InputError
-from advisor.models.base import Matrix, Model, parse_options
+from advisor.models.base import JointModel, Matrix, Model, parse_options
 
 GROUP = "advisor.models"
+DEFAULT = "auto"
+"""The model that is fitted where none is named."""
 _BUILT_IN = {
+    "auto": "advisor.models.auto:Auto",
+    "physical": "advisor.models.physical:Physical",
     "bspline": "advisor.models.bspline:BSpline",
     "polynomial": "advisor.models.polynomial:Polynomial",
     "neural": "advisor.models.neural:Neural",
@@ -23,20 +27,20 @@ def names() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*_BUILT_IN, *sorted(e.name for e in entry_points(group=GROUP))]))
 
 
-def find(name: str) -> type[Model]:
+def find(name: str) -> type[Model] | type[JointModel]:
     """Return a model's class; InputError names the known ones for an unknown name."""
     if name in _BUILT_IN:
         module, _, attribute = _BUILT_IN[name].partition(":")
-        return cast(type[Model], getattr(import_module(module), attribute))
+        return cast(type[Model] | type[JointModel], getattr(import_module(module), attribute))
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             return _load(entry)
     raise InputError(f"no model is called {name!r}", hint=f"choose from: {', '.join(names())}")
 
 
-def _load(entry: EntryPoint) -> type[Model]:
+def _load(entry: EntryPoint) -> type[Model] | type[JointModel]:
     try:
-        return cast(type[Model], entry.load())
+        return cast(type[Model] | type[JointModel], entry.load())
     except Exception as error:
         raise InputError(
             f"model {entry.name!r} ({entry.value}) cannot be loaded: {error}",
@@ -44,7 +48,7 @@ def _load(entry: EntryPoint) -> type[Model]:
         ) from error
 
 
-def create(name: str, *, bounds: Matrix | None = None, **options: Any) -> Model:
-    """Make a model; InputError for an unknown name or option, or a value out of range."""
+def create(name: str, *, bounds: Matrix | None = None, **options: Any) -> Any:
+    """Make a Model or JointModel; InputError for an unknown name or option, or a bad value."""
     found = find(name)
     return found(bounds=bounds, **parse_options(name, found.OPTIONS, options))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import t as student
@@ -12,6 +12,7 @@ from scipy.stats import t as student
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Z90
+from advisor.core.units import format_change, format_freq
 from advisor.errors import InputError
 
 MIN_CONFIGURATIONS = 4
@@ -21,6 +22,9 @@ _Z95 = 1.959963984540054
 _AXES = ("nodes", "threads_per_node", "freq_khz")
 _TELLING = 30
 _BROKEN, _BROKEN_AT_LEAST = 5.0, 0.10
+_ENOUGH_TO_TELL = 3
+_POWER_SHARE = 0.5
+"""What disturbs a run makes it longer and costs energy alike: power repeats better than either."""
 _LEAST_SIGMA = 0.001
 """No meter and no clock repeats a run better than this, whatever two lucky runs say."""
 
@@ -39,18 +43,29 @@ class Response:
     quantile: float
     repeats: int
     """Degrees of freedom behind ``sigma``; 0 when it is the assumed measurement error."""
+    residuals: tuple[float, ...] = ()
+    """How far each repeated run is off the mean of its configuration, at one run's scale."""
+    agreed: frozenset[Configuration] = frozenset()
+    """Configurations run more than once whose runs agree within the assumed measurement error."""
 
     def half_width(self, configuration: Configuration) -> float:
         """Half the 90 % interval of a measured configuration's mean, in log space."""
         return self.quantile * self.sigma / math.sqrt(self.counts[configuration])
 
+    def without(self, odd: Container[Configuration]) -> Response:
+        """Return the response with some configurations left out."""
+        kept = {c: v for c, v in self.log_mean.items() if c not in odd}
+        return replace(self, log_mean=kept)
+
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Everything a model is fitted to. ``energy`` is None when too few runs know theirs."""
+    """Everything a model is fitted to. ``energy`` and ``power`` (W, of the same runs) are None
+    when too few runs know their energy."""
 
     time: Response
     energy: Response | None
+    power: Response | None
     energy_quality: Quality
     notes: tuple[str, ...]
 
@@ -78,16 +93,47 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = 0.
             f"{len(found)} configurations were measured, a model needs {MIN_CONFIGURATIONS}",
             hint="measure more, best with advisor train",
         )
+    observations = _without_stragglers(observations, notes)
     work = _work(observations)
     if work is None and any(o.fom for o in observations):
         notes.append("figures of merit are ignored: not every run has one")
     sigma = measurement_error / _Z95
     time = _response([(o.configuration, _time(o, work)) for o in observations], sigma)
     quality, chosen = _energies(observations, notes)
-    energy = None
+    energy = power = None
     if quality != "missing":
         energy = _response([(o.configuration, _energy(o, work)) for o in chosen], sigma)
-    return Runs(time, energy, quality, tuple(notes))
+        watts = [(o.configuration, o.energy_j / o.time_s) for o in chosen if o.energy_j is not None]
+        power = _response(watts, _POWER_SHARE * sigma)
+    return Runs(time, energy, power, quality, tuple(notes))
+
+
+def _without_stragglers(
+    observations: Sequence[Observation], notes: list[str]
+) -> Sequence[Observation]:
+    """Leave out runs that took much longer than the other runs of their configuration, and say so.
+
+    Three runs or more tell which one is off: by five times what is usual among repeats (median
+    absolute deviation of all of them) and by more than 10 %.
+    """
+    groups: dict[Configuration, list[int]] = {}
+    for i, o in enumerate(observations):
+        groups.setdefault(o.configuration, []).append(i)
+    off: dict[int, float] = {}
+    for rows in groups.values():
+        if len(rows) >= _ENOUGH_TO_TELL:
+            logs = [math.log(observations[i].time_s) for i in rows]
+            off |= {i: v - float(np.median(logs)) for i, v in zip(rows, logs, strict=True)}
+    if not off:
+        return observations
+    usual = 1.4826 * float(np.median(np.abs(list(off.values()))))
+    odd = {i: v for i, v in off.items() if abs(v) > max(_BROKEN * usual, _BROKEN_AT_LEAST)}
+    for i, v in odd.items():
+        where = place_name(observations[i].configuration)
+        notes.append(
+            f"a run at {where} is {format_change(math.expm1(v))} off its repeats: left out"
+        )
+    return [o for i, o in enumerate(observations) if i not in odd]
 
 
 def _work(observations: Sequence[Observation]) -> float | None:
@@ -148,7 +194,16 @@ def _response(values: Sequence[tuple[Configuration, float]], assumed: float) -> 
         return Response(means, counts, assumed, Z90, 0)
     squares = sum((v - means[c]) ** 2 for c, group in groups.items() for v in group)
     sigma = max(_LEAST_SIGMA, math.sqrt(squares / repeats))
-    return Response(means, counts, sigma, float(student.ppf(0.95, repeats)), repeats)
+    repeated = {c: group for c, group in groups.items() if len(group) > 1}
+    residuals = tuple(
+        (v - means[c]) / math.sqrt(1 - 1 / len(group))
+        for c, group in repeated.items()
+        for v in group
+    )
+    near = Z90 * math.sqrt(2) * assumed
+    agreed = frozenset(c for c, group in repeated.items() if max(group) - min(group) <= near)
+    quantile = float(student.ppf(0.95, repeats))
+    return Response(means, counts, sigma, quantile, repeats, residuals, agreed)
 
 
 def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float]:
@@ -182,6 +237,13 @@ def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float
         return {}
     usual = 1.4826 * float(np.median(np.abs(list(least.values()))))
     return {c: e for c, e in least.items() if abs(e) > max(_BROKEN * usual, _BROKEN_AT_LEAST)}
+
+
+def place_name(c: Configuration) -> str:
+    """Return a configuration for people: ``1 node, 8 cores, 2 GHz``."""
+    nodes = "1 node" if c.nodes == 1 else f"{c.nodes} nodes"
+    freq = f", {format_freq(c.freq_khz)}" if c.freq_khz else ""
+    return f"{nodes}, {c.threads_per_node} cores{freq}"
 
 
 def _place(c: Configuration, axis: str) -> int:

@@ -36,7 +36,7 @@ class Settings:
     run_limit_s: float | None = None
     estimate_s: float | None = None
     meter: str = "auto"
-    model: str = "bspline"
+    model: str = "auto"
     confirm: int = 1
     working_folder: str = ""
     extra_options: tuple[str, ...] = ()

@@ -37,11 +37,11 @@ def test_the_contract(advisor: Advisor, grid: Path) -> None:
     assert result.code == 0
     data = result.json()
     assert data["schema"] == "advisor/evaluate/1"
-    assert data["model"] == "bspline"
+    assert data["model"] == "auto"
     assert list(data["responses"]) == ["energy", "time"]
     for score in data["responses"].values():
         assert score["n_train"] == 12
-        assert score["r2"] == pytest.approx(1.0)
+        assert score["r2"] == pytest.approx(1.0, abs=1e-3)
         assert 0 < score["total_rmse_pct"] < 50
         assert 0 <= score["pareto_rmse_pct"] < 25
         assert 0 <= score["interval_coverage"] <= 1

@@ -1,0 +1,190 @@
+"""What physics says of time and power: families of laws with prior weights, no free constants.
+
+A law gives the logarithm of a response up to a constant. Its parameters take values on a grid
+that spans what programs and machines do; how much each combination counts is for the data to say
+(:mod:`advisor.models.process`). Cores, nodes and frequency are measured against the largest asked
+for, so the grids need no units.
+
+Time is Amdahl's law for the part that follows the clock, plus a part that does not (memory,
+network, disks) whose parallel speed ends at a bandwidth ceiling:
+
+    t = (1 - m) (s + (1 - s) / p) / f + m (s + (1 - s) / min(p, ceiling)),    over nodes^g
+
+``p`` is the number of cores, or W / ceil(W / p) where the program hands out W equal pieces of
+work: the last round then leaves cores idle, so that time falls in steps.
+
+Power is that of an idle node, a part of which (caches, interconnect) follows the clock, plus that
+of the busy cores: leakage and a power of the frequency, from 1 (voltage fixed) to 3 (voltage
+rising with it). Nodes add up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.models.base import Matrix, Vector
+
+_SERIAL = (0.0, 0.003, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 0.75, 1.0)
+_CLOCKLESS = (0.0, 0.08, 0.2, 0.4, 0.65, 0.9, 1.0)
+_CEILING = (0.5, 0.25, 0.125)
+_CEILING_WEIGHT = 1 / 3
+_PIECES = (0.5, 1.0, 2.0, 4.0, 8.0)
+_PIECES_WEIGHT = 0.3
+_SCALING = (0.0, 0.4, 0.7, 0.9, 1.0)
+_IDLE = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
+_EXPONENT = (1.0, 2.0, 3.0)
+_LEAKAGE = (0.0, 0.25, 0.5, 0.75)
+_UNCORE = (0.0, 0.5, 1.0)
+_LEAST_POWER = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The reach of the axes: what is trained on and what is asked for together."""
+
+    first_nodes: float
+    most_nodes: float
+    least_cores: float
+    most_cores: float
+    least_freq: float
+    most_freq: float
+
+    @classmethod
+    def of(cls, x: Matrix) -> Axes:
+        """Return the reach of rows of [nodes, threads, frequency]."""
+        low, high = x.min(axis=0), x.max(axis=0)
+        nodes, cores, freqs = ((float(a), float(b)) for a, b in zip(low, high, strict=True))
+        return cls(*nodes, *cores, *freqs)
+
+    @property
+    def nodes_vary(self) -> bool:
+        """Whether there are several node counts."""
+        return self.most_nodes > self.first_nodes
+
+    @property
+    def cores_vary(self) -> bool:
+        """Whether there are several core counts."""
+        return self.most_cores > self.least_cores
+
+    @property
+    def freq_varies(self) -> bool:
+        """Whether there are several frequencies."""
+        return self.most_freq > self.least_freq > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Configurations as laws and kernels see them, every vector of length m.
+
+    ``freq`` is a share of the highest; ``along`` goes from -1/2 at the lowest frequency to 1/2 at
+    the highest, in logarithms; ``top`` is 1 at the highest of several, which often means turbo.
+    """
+
+    cores: Vector
+    freq: Vector
+    log_cores: Vector
+    log_nodes: Vector
+    along: Vector
+    top: Vector
+
+    def some(self, part: slice) -> Places:
+        """Return a part of the places."""
+        return Places(*(getattr(self, f.name)[part] for f in fields(self)))
+
+    @classmethod
+    def of(cls, x: Matrix, axes: Axes) -> Places:
+        """Return rows of [nodes, threads, frequency] in these terms."""
+        cores = np.maximum(x[:, 1], 1.0)
+        log_nodes = np.log(np.maximum(x[:, 0], 1.0) / max(1.0, axes.first_nodes))
+        if not axes.freq_varies:
+            still = np.ones(len(x))
+            return cls(cores, still, np.log(cores), log_nodes, 0 * still, 0 * still)
+        freq = np.maximum(x[:, 2], 1.0) / axes.most_freq
+        along = np.log(freq) / math.log(axes.most_freq / axes.least_freq) + 0.5
+        top = (x[:, 2] >= axes.most_freq).astype(np.float64)
+        return cls(cores, freq, np.log(cores), log_nodes, along, top)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Laws by row of ``parameters``, with their log prior weights (k,).
+
+    ``shown`` names the first columns of the parameters, those that mean something to people.
+    """
+
+    shown: tuple[str, ...]
+    parameters: Matrix
+    log_prior: Vector
+    law: Callable[..., Matrix]
+
+    def evaluate(self, places: Places, rows: NDArray[np.intp] | None = None) -> Matrix:
+        """Return the laws' log responses (m, k or number of ``rows``), up to a constant each."""
+        chosen = self.parameters if rows is None else self.parameters[rows]
+        return self.law(places, *(column[None] for column in chosen.T))
+
+
+def time_laws(axes: Axes) -> Family:
+    """Return the laws of time for such axes: only what their values can tell apart."""
+    rounds = {2.0 ** round(math.log2(axes.most_cores * share)) for share in _PIECES}
+    pieces = [math.inf, *sorted(w for w in rounds if w >= 2 and axes.cores_vary)]
+    serials, ceilings = (
+        (_SERIAL, (math.inf, *_CEILING)) if axes.cores_vary else ((1.0,), (math.inf,))
+    )
+    scaling = _SCALING if axes.nodes_vary else (0.0,)
+    clockless = _CLOCKLESS if axes.freq_varies else (0.0, 0.4)
+    rows, weights = [], []
+    for serial, apart, share, work, scale in itertools.product(
+        serials, clockless, (math.inf, *ceilings), pieces, scaling
+    ):
+        if (apart == 0 or serial == 1) and share != math.inf:
+            continue
+        if serial == 1 and work != math.inf:
+            continue
+        weight = 1 - _CEILING_WEIGHT if share == math.inf else _CEILING_WEIGHT / len(_CEILING)
+        if len(pieces) > 1:
+            chopped = _PIECES_WEIGHT / (len(pieces) - 1)
+            weight *= 1 - _PIECES_WEIGHT if work == math.inf else chopped
+        rows.append((serial, apart, share * axes.most_cores, work, scale))
+        weights.append(weight)
+    prior = np.log(np.array(weights) / sum(weights))
+    return Family(("serial", "clockless"), np.array(rows), prior, _time)
+
+
+def power_laws(axes: Axes) -> Family:
+    """Return the laws of power for such axes."""
+    exponents = _EXPONENT if axes.freq_varies else (1.0,)
+    leakage = _LEAKAGE if axes.freq_varies else (0.0,)
+    rows = [
+        (idle, exponent, leak, uncore, axes.most_cores)
+        for idle, exponent, leak in itertools.product(_IDLE, exponents, leakage)
+        for uncore in (_UNCORE if idle and axes.freq_varies else (0.0,))
+    ]
+    prior = np.full(len(rows), -math.log(len(rows)))
+    return Family(("idle", "exponent"), np.array(rows), prior, _power)
+
+
+def _time(
+    places: Places, serial: Matrix, apart: Matrix, ceiling: Matrix, pieces: Matrix, scaling: Matrix
+) -> Matrix:
+    cores, freq = places.cores[:, None], places.freq[:, None]
+    with np.errstate(invalid="ignore"):
+        busy = np.where(np.isinf(pieces), cores, pieces / np.ceil(pieces / cores))
+    clocked = (serial + (1 - serial) / busy) / freq
+    other = serial + (1 - serial) / np.minimum(cores, ceiling)
+    spent: Matrix = np.log((1 - apart) * clocked + apart * other)
+    return spent - scaling * places.log_nodes[:, None]
+
+
+def _power(
+    places: Places, idle: Matrix, exponent: Matrix, leak: Matrix, uncore: Matrix, most: Matrix
+) -> Matrix:
+    clock = places.freq[:, None] ** exponent
+    busy = (1 - idle) * places.cores[:, None] / most * (leak + (1 - leak) * clock)
+    watts: Matrix = np.log(idle * (1 - uncore + uncore * clock) + busy + _LEAST_POWER)
+    return watts + places.log_nodes[:, None]

@@ -1,0 +1,163 @@
+"""Our own model: laws of time and power, and a Gaussian process for what they miss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import Z90
+from advisor.core.units import format_change
+from advisor.models.base import Matrix, ModelOption, Vector, matrix
+from advisor.models.intervals import Forecast, Prediction, r_squared, relative_rmse
+from advisor.models.process import Belief, What, believe
+from advisor.models.runs import Response, Runs, place_name
+
+_MOST_RUNS = 1000
+_PROBABLY = 0.5
+_WORTH_SAYING = 0.01
+
+
+class Physical:
+    """Time and power, each from what it obeys; energy is their product.
+
+    Time and power are not disturbed by the same things: power is smooth and nearly exact where
+    time has steps and slow runs, and energy has both. Energy's error is therefore that of time
+    and of power together. :mod:`advisor.models.laws` has the laws, :mod:`advisor.models.process`
+    the rest; there are no settings.
+    """
+
+    NAME: ClassVar[str] = "physical"
+    DESCRIPTION: ClassVar[str] = "laws of time and power, a Gaussian process for what they miss"
+    OPTIONS: ClassVar[tuple[ModelOption, ...]] = ()
+
+    def __init__(self, *, bounds: Matrix | None = None, **_: Any) -> None:
+        self._bounds = bounds
+
+    def forecast(self, runs: Runs, wanted: Sequence[Configuration]) -> Forecast:
+        """Predict time and energy of the wanted configurations from runs."""
+        time = _Response.of("time", runs.time, wanted)
+        if runs.energy is None or runs.power is None:
+            return Forecast(time.prediction(), None)
+        power = _Response.of("power", runs.power, wanted)
+        return Forecast(time.prediction(), power.times(time, runs.energy))
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    """Time or power at the wanted configurations (m,) and at those trained on, in log space."""
+
+    what: What
+    response: Response
+    mean: Vector
+    sigma: Vector
+    held_out: dict[Configuration, tuple[float, float]]
+    """Log mean and standard deviation of each training run, as the others predict it."""
+    fitted: dict[Configuration, float]
+    notes: tuple[str, ...]
+    facts: dict[str, Any]
+
+    @classmethod
+    def of(cls, what: What, response: Response, wanted: Sequence[Configuration]) -> _Response:
+        trained = used = list(response.log_mean)
+        notes = []
+        if len(trained) > _MOST_RUNS:
+            some = np.random.default_rng(0).permutation(len(trained))[:_MOST_RUNS]
+            used = [trained[i] for i in sorted(some)]
+            notes.append(f"{what} rests on {_MOST_RUNS} of {len(trained)} configurations")
+        number = {c: i for i, c in enumerate(used)}
+        places = [*wanted, *trained]
+        log_y = np.array([response.log_mean[c] for c in used])
+        belief = believe(
+            what,
+            matrix(used),
+            log_y,
+            np.array([response.sigma / math.sqrt(response.counts[c]) for c in used]),
+            response.sigma,
+            matrix(places),
+            np.array([number.get(c, -1) for c in places]),
+        )
+        m = len(wanted)
+        mean, sigma = belief.mean[:m], belief.sigma[:m]
+        at_runs = zip(belief.mean[m:].tolist(), belief.sigma[m:].tolist(), strict=True)
+        held_out = dict(zip(trained, at_runs, strict=True))
+        left = zip(belief.held_out.tolist(), belief.held_out_sigma.tolist(), strict=True)
+        held_out |= dict(zip(used, left, strict=True))
+        for i in np.flatnonzero(belief.disturbed):
+            off = format_change(math.expm1(float(log_y[i] - belief.held_out[i])))
+            notes.append(
+                f"{what} at {place_name(used[i])} is {off} off what the other runs say: "
+                "taken for disturbed"
+            )
+        law = _law(what, belief, used)
+        return cls(
+            what,
+            response,
+            mean,
+            sigma,
+            held_out,
+            dict(zip(trained, belief.mean[m:].tolist(), strict=True)),
+            (*notes, *([law] if law else [])),
+            {"law": {**belief.parameters, "top_step_apart": belief.turbo}},
+        )
+
+    def prediction(self) -> Prediction:
+        """Return the response by itself."""
+        log_y = self.response.log_mean
+        runs = list(log_y)
+        y = np.array([log_y[c] for c in runs])
+        return Prediction(
+            self.mean,
+            Z90 * self.sigma,
+            {c: (v, Z90 * s) for c, (v, s) in self.held_out.items()},
+            r_squared(y, np.array([self.fitted[c] for c in runs])),
+            relative_rmse(np.array([self.held_out[c][0] for c in runs]) - y),
+            len(runs),
+            self.notes,
+            self.facts,
+        )
+
+    def times(self, time: _Response, energy: Response) -> Prediction:
+        """Return energy, from this power and a time."""
+        runs = [c for c in energy.log_mean if c in time.held_out and c in self.held_out]
+        y = np.array([energy.log_mean[c] for c in runs])
+        held_out = {}
+        for c in runs:
+            (t, t_sigma), (p, p_sigma) = time.held_out[c], self.held_out[c]
+            held_out[c] = t + p, Z90 * math.hypot(t_sigma, p_sigma)
+        return Prediction(
+            time.mean + self.mean,
+            Z90 * np.hypot(time.sigma, self.sigma),
+            held_out,
+            r_squared(y, np.array([time.fitted[c] + self.fitted[c] for c in runs])),
+            relative_rmse(np.array([held_out[c][0] for c in runs]) - y),
+            len(runs),
+            self.notes,
+            self.facts,
+        )
+
+
+def _law(what: What, belief: Belief, used: Sequence[Configuration]) -> str:
+    """Say in words which law the runs follow, as far as they can tell."""
+    cores = len({c.threads_per_node for c in used}) > 1
+    freqs = len({c.freq_khz for c in used}) > 1
+    said = []
+    if what == "time":
+        if cores:
+            said.append(f"{belief.parameters['serial']:.0%} serial")
+        if freqs:
+            said.append(f"{belief.parameters['clockless']:.0%} not bound to the clock")
+    else:
+        if cores:
+            said.append(f"{belief.parameters['idle']:.0%} of the node at full load is idle power")
+        if freqs:
+            said.append(
+                f"the cores' goes with frequency to the {belief.parameters['exponent']:.1f}"
+            )
+    if freqs and belief.turbo > _PROBABLY:
+        said.append("the highest frequency stands apart (turbo)")
+    return f"{what}: {', '.join(said)}" if said else ""

@@ -1,0 +1,400 @@
+"""A Gaussian process around a family of laws, averaged over laws and its own settings.
+
+No single law is chosen and nothing is optimised: every pair of a law and a setting of the process
+counts by its prior weight times the probability it gave the runs (the marginal likelihood). With a
+dozen runs many pairs stay possible, and that they disagree is part of the error. As prior and
+grid are fixed, leaving runs out is exact and needs no second fit: a pair's weight without some runs
+is its weight divided by the probability it gave them (Gelfand, Dey and Chang 1992; Rasmussen and
+Williams 2006, equations 5.10 to 5.12).
+
+What the laws miss is a sum of independent parts, all of the logarithm:
+
+- rough in cores (an Ornstein-Uhlenbeck process of log cores for time, since sockets, caches and
+  partitions make steps; once differentiable for power), and of nodes, alone and together;
+- smooth in frequency: a tilt and a bend, partly shared by all core counts;
+- the highest frequency apart from the others, nearly alike for all core counts: turbo;
+- something of each configuration's own, which its next run will show again;
+- the measurement's error, which it will not.
+
+Runs that the others make very improbable count as disturbed and hardly weigh; see ``_disturbed``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from advisor.models.base import Matrix, Vector, folds
+from advisor.models.laws import Axes, Family, Places, power_laws, time_laws
+
+What = Literal["time", "power"]
+
+_LEVEL = 3.0
+"""Prior standard deviation of the level (log), beyond what the mean of the runs says: flat."""
+_NODES_LENGTH = 1.5
+_BEND_LENGTH = 0.5
+_FREQ_SHARED = 0.4
+_TOP_SHARED = 0.6
+_TOP_LENGTH = 1.5
+_DISTURBED_SIGMA = 0.5
+"""How far (log) a disturbed run is off, and how many of all runs are: one in fifty."""
+_DISTURBED_SHARE = 0.02
+_DISTURBED_RUNS = 20.0
+_LONGER = 2.0
+_SHORTER = 0.2
+"""A disturbance makes a run longer ten times as often as shorter."""
+_MOST_DISTURBED = 6
+_TRUST = 12.0
+"""The process' own error counts as much as a dozen held-out runs."""
+_MOST_SURPRISE = 9.0
+_MOST_SHARE = 0.09
+_SCREEN = 40
+_KEPT_OF_MANY = 24
+_LEAST_WEIGHT = 1e-6
+_LEAST_VARIANCE = 1e-10
+_CHUNK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Standard deviations (log) of the process' parts."""
+
+    rough: float
+    bend: float
+    top: float
+    own: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How the processes of time and power differ: length in log cores, smoothness, settings."""
+
+    length: float
+    smooth: bool
+    rough: tuple[float, ...]
+    bend: tuple[float, ...]
+    top: tuple[float, ...]
+    own: tuple[float, ...]
+    """In units of one run's error."""
+
+    def settings(self, axes: Axes, sigma: float) -> list[Setting]:
+        """Return the settings that such axes can tell apart."""
+        bends, tops = (self.bend, self.top) if axes.freq_varies else ((0.0,), (0.0,))
+        return [
+            Setting(rough, bend, top, own * sigma)
+            for rough, bend, top, own in itertools.product(self.rough, bends, tops, self.own)
+        ]
+
+
+KINDS: dict[What, Kind] = {
+    "time": Kind(
+        1.0, False, (0.01, 0.03, 0.08, 0.2), (0.005, 0.02, 0.06), (0.0, 0.1, 0.3), (0.5, 2.0, 6.0)
+    ),
+    "power": Kind(
+        1.5, True, (0.003, 0.01, 0.03, 0.08), (0.003, 0.01, 0.04), (0.0, 0.05, 0.2), (0.3, 1.0, 4.0)
+    ),
+}
+"""Power has fewer causes than time and is smoother: what its laws miss is smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What the runs of one response lead to expect of a new run: log means, standard deviations.
+
+    ``mean`` and ``sigma`` (m,) are those at the places asked for, ``held_out`` and
+    ``held_out_sigma`` (n,) the runs' own, each from the others only. ``disturbed`` (n,) tells
+    which runs hardly weigh, ``parameters`` the laws' average parameters, ``turbo`` how probable
+    it is that the highest frequency stands apart from the others.
+    """
+
+    mean: Vector
+    sigma: Vector
+    held_out: Vector
+    held_out_sigma: Vector
+    disturbed: NDArray[np.bool_]
+    parameters: dict[str, float]
+    turbo: float
+
+
+def believe(
+    what: What,
+    trained: Matrix,
+    log_y: Vector,
+    noise: Vector,
+    sigma: float,
+    wanted: Matrix,
+    at: NDArray[np.intp],
+) -> Belief:
+    """Return what n runs say of m places.
+
+    ``trained`` (n, 3) and ``wanted`` (m, 3) are rows of [nodes, threads, frequency]; ``noise``
+    (n,) is the standard deviation of each ``log_y``, ``sigma`` that of a single run; ``at`` (m,)
+    is the number of the training run made at that very configuration, -1 where there is none.
+    """
+    axes = Axes.of(np.vstack([trained, wanted]))
+    kind = KINDS[what]
+    family = time_laws(axes) if what == "time" else power_laws(axes)
+    process = _Process(axes, kind, family, kind.settings(axes, sigma), trained, log_y)
+    disturbed = np.zeros(len(log_y), dtype=bool)
+    while True:
+        weighed = process.weigh(np.where(disturbed, np.hypot(noise, _DISTURBED_SIGMA), noise))
+        left = process.leave_out(weighed)
+        more = _disturbed(left, disturbed, what)
+        if not more.any():
+            break
+        disturbed = disturbed | more
+    mean, variance = process.predict(weighed, Places.of(wanted, axes), at, sigma)
+    everywhere, own = _scales(left, disturbed)
+    undisturbed = left.variance - np.where(disturbed, _DISTURBED_SIGMA**2, 0.0)
+    wider = _wider(disturbed)
+    parameters = weighed.weight @ family.parameters[weighed.law][:, : len(family.shown)]
+    return Belief(
+        mean,
+        np.sqrt(variance) * everywhere * wider,
+        log_y - left.error,
+        np.sqrt(np.maximum(undisturbed, sigma**2)) * own * wider,
+        disturbed,
+        dict(zip(family.shown, parameters.tolist(), strict=True)),
+        float(sum(w for h, w in zip(weighed.setting, weighed.weight, strict=True)
+                  if process.settings[h].top)),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """Pairs (k,) of a setting and a law with their weights, for n runs of such ``noise``."""
+
+    noise: Vector
+    setting: NDArray[np.intp]
+    law: NDArray[np.intp]
+    weight: Vector
+
+    def by_setting(self) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.intp]]]:
+        """Give each setting with its pairs' places among all, and their laws."""
+        for number in np.unique(self.setting):
+            pairs = np.flatnonzero(self.setting == number)
+            yield int(number), pairs, self.law[pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftOut:
+    """The runs (n,) as the others predict them, over all pairs: error, variance, probabilities.
+
+    ``likely`` is the probability density of each run's error, ``likely_disturbed`` what it would
+    be were the run disturbed.
+    """
+
+    error: Vector
+    variance: Vector
+    likely: Vector
+    likely_disturbed: Vector
+
+
+class _Process:
+    """The runs' covariances, and what follows from them."""
+
+    def __init__(
+        self,
+        axes: Axes,
+        kind: Kind,
+        family: Family,
+        settings: Sequence[Setting],
+        trained: Matrix,
+        log_y: Vector,
+    ) -> None:
+        self.kind, self.family, self.settings = kind, family, settings
+        self.places = Places.of(trained, axes)
+        self._nodes_vary = axes.nodes_vary
+        self._log_y = log_y
+        self._folds = folds(len(log_y))
+        self._laws = family.evaluate(self.places)
+        self._parts = self._covariances(self.places, self.places)
+
+    def weigh(self, noise: Vector) -> _Weighed:
+        """Weigh every pair; of many runs a few decide first which pairs are worth weighing."""
+        n = len(self._log_y)
+        laws = np.arange(self._laws.shape[1])
+        pairs = [(h, laws) for h in range(len(self.settings))]
+        if n > _SCREEN:
+            some = np.random.default_rng(0).permutation(n)[:_SCREEN]
+            first = self._weigh(pairs, noise, some)
+            best = np.argsort(-first.weight)[:_KEPT_OF_MANY]
+            kept = _Weighed(noise, first.setting[best], first.law[best], first.weight[best])
+            pairs = [(h, law) for h, _, law in kept.by_setting()]
+        return self._weigh(pairs, noise, np.arange(n))
+
+    def _weigh(
+        self,
+        pairs: Sequence[tuple[int, NDArray[np.intp]]],
+        noise: Vector,
+        rows: NDArray[np.intp],
+    ) -> _Weighed:
+        settings, laws, logs = [], [], []
+        for h, law in pairs:
+            factor = np.linalg.cholesky(self._covariance(h, noise)[np.ix_(rows, rows)])
+            white = np.linalg.solve(factor, self._residuals(law)[rows])
+            log_weight = -0.5 * (white**2).sum(axis=0) - np.log(np.diag(factor)).sum()
+            settings.append(np.full(len(law), h))
+            laws.append(law)
+            logs.append(log_weight + self.family.log_prior[law])
+        log_weights = np.concatenate(logs)
+        weights = np.exp(log_weights - log_weights.max())
+        keep = weights > _LEAST_WEIGHT
+        weights = weights[keep] / weights[keep].sum()
+        return _Weighed(noise, np.concatenate(settings)[keep], np.concatenate(laws)[keep], weights)
+
+    def leave_out(self, weighed: _Weighed) -> _LeftOut:
+        """Predict each run from those of other folds; up to twenty runs are a fold each."""
+        k, n = len(weighed.weight), len(self._log_y)
+        error, variance = np.empty((k, n)), np.empty((k, n))
+        log_likely = np.empty((k, n))
+        for h, pairs, law in weighed.by_setting():
+            inverse = np.linalg.inv(self._covariance(h, weighed.noise))
+            pulled = inverse @ self._residuals(law)
+            for rows in self._folds:
+                block = np.linalg.inv(inverse[np.ix_(rows, rows)])
+                off = block @ pulled[rows]
+                error[np.ix_(pairs, rows)] = off.T
+                variance[np.ix_(pairs, rows)] = np.diag(block)
+                surprise = (off * pulled[rows]).sum(axis=0) + np.linalg.slogdet(block)[1]
+                log_likely[np.ix_(pairs, rows)] = -0.5 * surprise[:, None]
+        without = np.log(weighed.weight)[:, None] - log_likely
+        without = np.exp(without - without.max(axis=0))
+        without /= without.sum(axis=0)
+        mean = (without * error).sum(axis=0)
+        spread = (without * (variance + error**2)).sum(axis=0) - mean**2
+        likely = (without * _density(error, variance)).sum(axis=0)
+        off = _density(error, variance + _DISTURBED_SIGMA**2)
+        return _LeftOut(mean, spread, likely, (without * off).sum(axis=0))
+
+    def predict(
+        self, weighed: _Weighed, places: Places, at: NDArray[np.intp], sigma: float
+    ) -> tuple[Vector, Vector]:
+        """Return mean and variance (m,) of a new run's logarithm."""
+        m = len(places.cores)
+        mean, square = np.zeros(m), np.zeros(m)
+        for begin in range(0, m, _CHUNK):
+            part = slice(begin, begin + _CHUNK)
+            some = places.some(part)
+            cross = self._covariances(some, self.places)
+            laws = self.family.evaluate(some, np.unique(weighed.law))
+            column = {law: i for i, law in enumerate(np.unique(weighed.law))}
+            same = at[part][:, None] == np.arange(len(self._log_y))[None]
+            for h, pairs, law in weighed.by_setting():
+                own = self.settings[h].own ** 2
+                reach = self._sum(h, cross) + own * same
+                inverse = np.linalg.inv(self._covariance(h, weighed.noise))
+                pull = reach @ inverse
+                residuals = self._residuals(law)
+                expected = laws[:, [column[i] for i in law]] + self._levels(law) + pull @ residuals
+                weight = weighed.weight[pairs]
+                variance = self._variance(h, some) + own - (pull * reach).sum(axis=1)
+                mean[part] += expected @ weight
+                square[part] += expected**2 @ weight
+                square[part] += np.maximum(variance, 0.0) * weight.sum()
+        return mean, np.maximum(square - mean**2, _LEAST_VARIANCE) + sigma**2
+
+    def _levels(self, law: NDArray[np.intp]) -> Vector:
+        """Return what the laws' mean is off the runs' mean."""
+        levels: Vector = (self._log_y[:, None] - self._laws[:, law]).mean(axis=0)
+        return levels
+
+    def _residuals(self, law: NDArray[np.intp]) -> Matrix:
+        return self._log_y[:, None] - self._laws[:, law] - self._levels(law)
+
+    def _covariance(self, h: int, noise: Vector) -> Matrix:
+        return self._sum(h, self._parts) + np.diag(self.settings[h].own ** 2 + noise**2)
+
+    def _sum(self, h: int, parts: tuple[Matrix, Matrix, Matrix]) -> Matrix:
+        setting = self.settings[h]
+        rough, bend, top = parts
+        whole: Matrix = setting.rough**2 * rough + setting.bend**2 * bend + setting.top**2 * top
+        return whole + _LEVEL**2
+
+    def _variance(self, h: int, places: Places) -> Vector:
+        setting = self.settings[h]
+        bend = setting.bend**2 * (places.along**2 + 0.5)
+        whole: Vector = setting.rough**2 + bend + setting.top**2 * places.top + _LEVEL**2
+        return whole
+
+    def _covariances(self, a: Places, b: Places) -> tuple[Matrix, Matrix, Matrix]:
+        """Return the parts' correlations (len(a), len(b)): in cores and nodes, frequency, top."""
+        cores = _matern(a.log_cores, b.log_cores, self.kind.length, smooth=self.kind.smooth)
+        rough = cores
+        if self._nodes_vary:
+            nodes = _matern(a.log_nodes, b.log_nodes, _NODES_LENGTH, smooth=True)
+            rough = 0.5 * cores + 0.5 * nodes * (0.5 + 0.5 * cores)
+        tilt = np.outer(a.along, b.along)
+        apart = (a.along[:, None] - b.along[None]) / _BEND_LENGTH
+        bend = (tilt + 0.5 * np.exp(-0.5 * apart**2)) * (_FREQ_SHARED + (1 - _FREQ_SHARED) * cores)
+        near = _matern(a.log_cores, b.log_cores, _TOP_LENGTH, smooth=True)
+        top = np.outer(a.top, b.top) * (_TOP_SHARED + (1 - _TOP_SHARED) * near)
+        return rough, bend, top
+
+
+def _matern(a: Vector, b: Vector, length: float, *, smooth: bool) -> Matrix:
+    """Return Matern correlations, of order 3/2 if smooth, else 1/2 (Ornstein-Uhlenbeck)."""
+    apart = np.abs(a[:, None] - b[None]) / length
+    if not smooth:
+        rough: Matrix = np.exp(-apart)
+        return rough
+    apart = math.sqrt(3.0) * apart
+    found: Matrix = (1.0 + apart) * np.exp(-apart)
+    return found
+
+
+def _density(error: Matrix, variance: Matrix) -> Matrix:
+    found: Matrix = np.exp(-0.5 * error**2 / variance) / np.sqrt(2 * np.pi * variance)
+    return found
+
+
+def _disturbed(left: _LeftOut, known: NDArray[np.bool_], what: What) -> NDArray[np.bool_]:
+    """Return which further runs are more probably disturbed than not.
+
+    Of a few runs the worst one only, since it makes others look bad; at most a sixth of all.
+    """
+    share = _DISTURBED_SHARE / (1 - _DISTURBED_SHARE)
+    odds = share * left.likely_disturbed / np.maximum(left.likely, 1e-300)
+    if what == "time":
+        odds = odds * np.where(left.error > 0, _LONGER, _SHORTER)
+    odds = np.where(known, 0.0, odds)
+    room = len(odds) // _MOST_DISTURBED - int(known.sum())
+    allowed = min(room, 1 if len(odds) <= _SCREEN else room)
+    worst = np.argsort(-odds)[: max(0, allowed)]
+    found = np.zeros(len(odds), dtype=bool)
+    found[worst] = odds[worst] > 1.0
+    return found
+
+
+def _scales(left: _LeftOut, disturbed: NDArray[np.bool_]) -> tuple[float, Vector]:
+    """Return by what the errors of held-out runs make all intervals wider, and each run's own.
+
+    The mean square of the standardised errors, with the process' own expectation of one counting
+    as :data:`_TRUST` runs. A run's own interval does not know the run.
+    """
+    squares = np.minimum(left.error**2 / left.variance, _MOST_SURPRISE)
+    squares = np.where(disturbed, 0.0, squares)
+    total, count = float(squares.sum()), int((~disturbed).sum())
+    everywhere = math.sqrt((_TRUST + total) / (_TRUST + count))
+    own = np.sqrt((_TRUST + total - squares) / (_TRUST + count - ~disturbed))
+    return everywhere, own
+
+
+def _wider(disturbed: NDArray[np.bool_]) -> float:
+    """Return how much wider 90 % intervals must be where some runs are disturbed.
+
+    Disturbed runs miss any interval, so the others must fill the 90 %: of a share of 4 % the
+    others' interval must hold 94 %.
+    """
+    share = (int(disturbed.sum()) + _DISTURBED_SHARE * _DISTURBED_RUNS) / (
+        len(disturbed) + _DISTURBED_RUNS
+    )
+    share = min(share, _MOST_SHARE)
+    return float(ndtri(0.5 + 0.45 / (1 - share)) / ndtri(0.95))

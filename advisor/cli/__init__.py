@@ -26,6 +26,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "on": ("choose", "let the advisor handle my jobs again"),
     "off": ("choose", "leave my jobs alone"),
     "choose": ("choose", "pin a configuration or a goal for my jobs"),
+    "characterise": ("characterise", "find an application's phases and memory streams"),
+    "cc": ("cc", "compile, and make a traced twin for advisor characterise"),
     "report": ("report", "promised and measured savings"),
     "import": ("import_", "take over measured runs from a file"),
     "fit": ("fit", "fit and store a model from what was measured"),
@@ -67,7 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     tail: list[str] | None = None
-    if "--" in arguments:
+    if arguments[:1] == ["cc"] and arguments[1:2] not in (["--help"], ["-h"]):
+        arguments, tail = arguments[:1], arguments[1:]  # every word is the compiler's
+    elif "--" in arguments:
         at = arguments.index("--")
         arguments, tail = arguments[:at], arguments[at + 1 :]
     verb = next((a for a in arguments if not a.startswith("-")), None)

@@ -63,11 +63,13 @@ def measure(
     note: Path | None = None,
     limit_s: float | None = None,
     stdout_to_stderr: bool = False,
+    stdin: int | None = None,
 ) -> Measured:
     """Run a command on ``threads`` cores and measure its time (monotonic) and energy.
 
     The child inherits the affinity of this thread, which is narrowed around the start only.
     ``output`` takes its stdout and stderr (default: this process's own, or all to stderr);
+    ``stdin`` is a file to read from (default: this process's own, none with ``output``);
     ``note`` names the process while it runs. Raises SchedulerError when it cannot be started or
     this machine has too few cores.
     """
@@ -85,7 +87,7 @@ def measure(
         try:
             child = subprocess.Popen(
                 argv,
-                stdin=subprocess.DEVNULL if output else None,
+                stdin=subprocess.DEVNULL if output and stdin is None else stdin,
                 stdout=2 if stdout_to_stderr and stream is None else stream,
                 stderr=stream,
                 cwd=folder,

@@ -1,0 +1,273 @@
+"""Characterise an application: its phases, their weights, and their memory streams.
+
+Corredor (2011), section 3.1.2: a phase is one fork-join of the program; its weight is its part of
+the whole run's time; its iterations are those of one thread (the slowest sets the time) over all
+its calls, so that its time divided by them can be held against a microbenchmark's. The program is
+run twice: as it is, for the times, and traced, for the streams.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from advisor.ranking.characterise_files import TimedPhase, TimedProcess, TracedProcess
+from advisor.ranking.characterise_runs import TimedRun, TracedRun, twin_of
+from advisor.ranking.characterise_streams import FoundPhase, find_phase
+from advisor.ranking.symbols import Symbol, look_up
+
+WHOLE = "whole program"
+DEFAULT_L1 = 32 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One phase of the whole run: where it is, how often it ran, and its wall time.
+
+    ``imbalance`` is the slowest thread's time over the mean one's; ``order`` is the place of its
+    first fork among all regions of its program.
+    """
+
+    exe: Path
+    symbol: Symbol
+    order: int
+    calls: int
+    time_s: float
+    threads: int
+    imbalance: float
+    dynamic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseResult:
+    """A phase with what was found of it; ``found`` is None when it was not traced.
+
+    ``places`` are the source lines of the streams' sites; ``note`` says what is not as it should.
+    """
+
+    name: str
+    weight: float
+    time_s: float
+    calls: int
+    threads: int
+    imbalance: float
+    iterations: float
+    found: FoundPhase | None
+    places: Mapping[int, str] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def time_per_iter_us(self) -> float | None:
+        """Microseconds an iteration of the slowest thread takes."""
+        return self.time_s * 1e6 / self.iterations if self.iterations else None
+
+
+def cache_bytes(level: int, root: Path = Path("/sys")) -> int | None:
+    """Return the size of this machine's data cache of a level, None where it does not tell."""
+    for index in sorted((root / "devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            kind, at = (index / "type").read_text().strip(), (index / "level").read_text().strip()
+            size = (index / "size").read_text().strip()
+        except OSError:
+            continue
+        if kind in ("Data", "Unified") and at == str(level) and size[:-1].isdigit():
+            return int(size[:-1]) * {"K": 1024, "M": 1024**2}.get(size[-1], 1)
+    return None
+
+
+def timed_phases(run: TimedRun) -> list[Timed]:
+    """Return the phases of all processes of a run, the longest first.
+
+    Processes of the same program that run at the same time (ranks) count as one, with their mean
+    times; those that run one after the other add up.
+    """
+    gathered: defaultdict[tuple[Path, Path, int], list[tuple[int, TimedPhase, float]]]
+    gathered = defaultdict(list)
+    together = _concurrency(run.processes)
+    for process in run.processes:
+        for order, phase in enumerate(process.phases):
+            key = (process.exe, phase.file, phase.offset)
+            gathered[key].append((order, phase, together[process.exe]))
+    offsets: defaultdict[Path, set[int]] = defaultdict(set)
+    for _, file, offset in gathered:
+        offsets[file].add(offset)
+    symbols = {file: look_up(file, wanted) for file, wanted in offsets.items()}
+    found = []
+    for (exe, file, offset), parts in gathered.items():
+        time_s = sum(p.time_s / ranks for _, p, ranks in parts)
+        busy, slowest = (sum(getattr(p, k) for _, p, _ in parts) for k in ("busy_s", "slowest_s"))
+        threads = max(p.threads for _, p, _ in parts)
+        found.append(
+            Timed(
+                exe,
+                symbols[file].get(offset, Symbol()),
+                min(order for order, _, _ in parts),
+                round(sum(p.calls / ranks for _, p, ranks in parts)),
+                time_s,
+                threads,
+                max(1.0, slowest * threads / busy) if busy else 1.0,
+                any(p.dynamic for _, p, _ in parts),
+            )
+        )
+    return sorted(found, key=lambda phase: -phase.time_s)
+
+
+def _concurrency(processes: Sequence[TimedProcess]) -> dict[Path, float]:
+    """Return how many processes of each program ran at the same time, in the mean."""
+    spans: defaultdict[Path, list[tuple[float, float]]] = defaultdict(list)
+    for process in processes:
+        if process.phases:
+            spans[process.exe].append((process.begin_s, process.begin_s + process.time_s))
+    found = {}
+    for exe, times in spans.items():
+        covered, end = 0.0, float("-inf")
+        for begin, stop in sorted(times):
+            covered += max(0.0, stop - max(begin, end))
+            end = max(end, stop)
+        total = sum(stop - begin for begin, stop in times)
+        found[exe] = max(1.0, total / covered) if covered else 1.0
+    return found
+
+
+def join(
+    timed: TimedRun, traced: TracedRun | None, *, min_weight: float, l1_bytes: int
+) -> tuple[PhaseResult, ...]:
+    """Put times and streams together; return the phases of at least ``min_weight`` of the time.
+
+    A program without parallel regions is one phase.
+    """
+    phases = timed_phases(timed)
+    if not phases:
+        process = _busiest(traced)
+        found = find_phase(process, 0, l1_bytes=l1_bytes) if process else None
+        whole = Timed(Path(), Symbol(), 0, 1, timed.time_s, found.threads if found else 1, 1, False)
+        places = _places(process, found) if process and found else {}
+        return (_result(WHOLE, whole, timed.time_s, found, places),)
+    kept = [p for p in phases if p.time_s >= min_weight * timed.time_s]
+    matched = [_match(phase, phases, traced) for phase in kept]
+    names = _names(
+        [symbol or phase.symbol for phase, (_, _, symbol) in zip(kept, matched, strict=True)]
+    )
+    results = []
+    for phase, name, (process, region, _) in zip(kept, names, matched, strict=True):
+        if process is None or traced is None:
+            results.append(_result(name, phase, timed.time_s, None, {}))
+            continue
+        found = find_phase(process, region, l1_bytes=l1_bytes)
+        note = ""
+        if traced.stopped:
+            found, note = _scaled(found, phase.calls, process.regions[region].calls)
+        places = _places(process, found)
+        results.append(_result(name, phase, timed.time_s, found, places, note))
+    return tuple(results)
+
+
+def _result(
+    name: str,
+    phase: Timed,
+    total_s: float,
+    found: FoundPhase | None,
+    places: Mapping[int, str],
+    note: str = "",
+) -> PhaseResult:
+    iterations = 0.0
+    if found is not None and found.iterations_mean:
+        # who had most iterations in the traced run need not be the slowest in the real one
+        uneven = 1.0 if phase.dynamic else phase.imbalance
+        most = found.iterations_most / found.iterations_mean
+        iterations = found.iterations_mean * min(uneven, most)
+    return PhaseResult(
+        name, phase.time_s / total_s, phase.time_s, phase.calls, phase.threads, phase.imbalance,
+        iterations, found, places, note,
+    )  # fmt: skip
+
+
+def _busiest(traced: TracedRun | None, exe: Path | None = None) -> TracedProcess | None:
+    """Return the traced process (of one program) with the most accesses."""
+    if traced is None:
+        return None
+    found = [p for p in traced.processes if exe is None or p.exe in (exe, twin_of(exe))]
+    return max(found, key=lambda p: sum(s.count for s in p.sites), default=None)
+
+
+def _match(
+    phase: Timed, phases: Sequence[Timed], traced: TracedRun | None
+) -> tuple[TracedProcess | None, int, Symbol | None]:
+    """Find a timed phase in the traced run: by the linker's name, else by the order of forks.
+
+    Several regions of one name (static functions of different files) are told by their order.
+    """
+    process = _busiest(traced, phase.exe)
+    if process is None:
+        return None, 0, None
+    symbols = _region_symbols(process)
+    own = phase.symbol.raw
+    alike = sorted(p.order for p in phases if p.exe == phase.exe and p.symbol.raw == own)
+    named = [n for n, symbol in symbols.items() if own and symbol.raw == own]
+    at = alike.index(phase.order)
+    if at < len(named):
+        return process, named[at], symbols[named[at]]
+    known = {p.symbol.raw for p in phases if p.exe == phase.exe and p.symbol.raw}
+    by_order = phase.order + 1
+    if by_order in symbols and symbols[by_order].raw not in known:
+        return process, by_order, symbols[by_order]
+    return None, 0, None
+
+
+def _region_symbols(process: TracedProcess) -> dict[int, Symbol]:
+    """Return the symbol of each region of a traced process, by its number."""
+    return {
+        n: symbol
+        for n, symbol in enumerate(_symbols(process, [r.pc for r in process.regions]))
+        if n > 0
+    }
+
+
+def _symbols(process: TracedProcess, pcs: Sequence[int], *, back: int = 0) -> list[Symbol]:
+    """Return the symbols of addresses in a process; ``back`` is subtracted before looking up."""
+    located = [process.locate(pc - back) for pc in pcs]
+    wanted: defaultdict[Path, set[int]] = defaultdict(set)
+    for place in located:
+        if place is not None:
+            wanted[place[0]].add(place[1])
+    known = {file: look_up(file, offsets) for file, offsets in wanted.items()}
+    return [known[p[0]].get(p[1], Symbol()) if p is not None else Symbol() for p in located]
+
+
+def _places(process: TracedProcess, found: FoundPhase) -> dict[int, str]:
+    """Return the source line of each site of the streams, where it is known."""
+    pcs = sorted({pc for stream in found.streams for pc in stream.sites})
+    symbols = _symbols(process, pcs, back=1)  # a return address lies behind its call
+    return {pc: s.place or s.function for pc, s in zip(pcs, symbols, strict=True)}
+
+
+def _scaled(found: FoundPhase, calls: int, seen: int) -> tuple[FoundPhase, str]:
+    """Scale the iterations of a trace that was cut short to all calls of the timed run."""
+    if seen >= calls:
+        return found, ""
+    if seen < 2:
+        return replace(found, iterations_mean=0.0, iterations_most=0.0), (
+            "its call was cut short, so its iterations are not known"
+        )
+    factor = calls / (seen - 0.5)
+    return replace(
+        found,
+        iterations_mean=found.iterations_mean * factor,
+        iterations_most=found.iterations_most * factor,
+    ), f"traced in {seen} of {calls} calls"
+
+
+def _names(symbols: Sequence[Symbol]) -> list[str]:
+    """Name phases by function and line, numbered where that does not tell them apart."""
+    names = [
+        f"{s.function or 'region'} ({s.place})" if s.place else s.function or "region"
+        for s in symbols
+    ]
+    seen: Counter[str] = Counter()
+    for n, name in enumerate(names):
+        seen[name] += 1
+        if names.count(name) > 1 or name == "region":
+            names[n] = f"{name} #{seen[name]}"
+    return names

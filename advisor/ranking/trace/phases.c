@@ -1,0 +1,185 @@
+/* Times every outermost parallel region of a program it is preloaded into (LD_PRELOAD).
+ *
+ * A few clock readings per region and thread are all it costs. Each process has a file of its own
+ * in the folder ADVISOR_PHASES, mapped shared, so that the figures are there even if the program
+ * is killed. advisor/ranking/characterise_files.py reads it; keep the two equal.
+ *
+ * With ADVISOR_TWIN set to a suffix, nothing is timed: a program that has a twin of that name is
+ * replaced by it before its main begins, however deep in scripts or launchers it is started.
+ */
+#define _GNU_SOURCE
+#include "regions.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PHASES_MAGIC 0x3153455341485041ull /* "APHASES1" */
+#define REGIONS 1024
+#define PATH 488
+
+struct phase {
+    uint64_t code, calls;
+    uint64_t time_ns, longest_ns; /* from fork to join */
+    uint64_t busy_ns;             /* sum over all threads of their own parts */
+    uint64_t slowest_ns;          /* sum over the calls of the longest part */
+    uint64_t threads, dynamic;    /* threads: most in one call */
+    uint64_t offset;              /* of the code, as the file itself has it */
+    char file[PATH];
+};
+
+struct phases_file {
+    uint64_t magic, size, pid, begin_ns, end_ns; /* end: when last heard of */
+    uint64_t complete, regions, lost_ns;         /* lost: time of regions beyond REGIONS */
+    char exe[PATH];
+    struct phase phase[REGIONS];
+};
+
+static struct phases_file *file;
+static __thread int depth;
+static __thread uint64_t entered;
+static __thread struct team *inside;
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void raise_to(uint64_t *place, uint64_t value) {
+    uint64_t known = __atomic_load_n(place, __ATOMIC_RELAXED);
+    while (known < value && !__atomic_compare_exchange_n(place, &known, value, 1, __ATOMIC_RELAXED,
+                                                         __ATOMIC_RELAXED)) {
+    }
+}
+
+#define ADD(place, value) __atomic_fetch_add(&(place), (value), __ATOMIC_RELAXED)
+
+/* Returns the place of a region, making it at its first fork; NULL when all are taken. */
+static struct phase *phase_of(void *code) {
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    const uint64_t key = (uint64_t)(uintptr_t)code;
+    uint64_t known = __atomic_load_n(&file->regions, __ATOMIC_ACQUIRE);
+    for (uint64_t i = 0; i < known; i++)
+        if (file->phase[i].code == key) return &file->phase[i];
+    struct phase *phase = NULL;
+    pthread_mutex_lock(&making);
+    for (uint64_t i = known; i < file->regions; i++)
+        if (file->phase[i].code == key) phase = &file->phase[i];
+    if (!phase && file->regions < REGIONS) {
+        Dl_info info;
+        struct link_map *from = NULL;
+        phase = &file->phase[file->regions];
+        phase->code = phase->offset = key;
+        if (dladdr1(code, &info, (void **)&from, RTLD_DL_LINKMAP) && from) {
+            phase->offset = key - from->l_addr;
+            snprintf(phase->file, PATH, "%s", *from->l_name ? from->l_name : file->exe);
+        }
+        __atomic_store_n(&file->regions, file->regions + 1, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&making);
+    return phase;
+}
+
+static int team_fork(struct team *team) {
+    if (!file || depth) return 0;
+    team->begin = now_ns();
+    return 1;
+}
+
+static void team_enter(struct team *team) {
+    depth++;
+    inside = team;
+    entered = now_ns();
+}
+
+static void team_leave(struct team *team) {
+    const uint64_t took = now_ns() - entered;
+    depth--;
+    inside = NULL;
+    ADD(team->busy, took);
+    ADD(team->threads, 1);
+    raise_to(&team->slowest, took);
+}
+
+static void team_join(struct team *team) {
+    const uint64_t end = now_ns(), took = end - team->begin;
+    struct phase *phase = file ? phase_of((void *)team->code) : NULL;
+    if (!file) return;
+    file->end_ns = end;
+    if (!phase) {
+        ADD(file->lost_ns, took);
+        return;
+    }
+    ADD(phase->calls, 1);
+    ADD(phase->time_ns, took);
+    ADD(phase->busy_ns, team->busy);
+    ADD(phase->slowest_ns, team->slowest);
+    raise_to(&phase->longest_ns, took);
+    raise_to(&phase->threads, team->threads);
+    if (team->dynamic) phase->dynamic = 1;
+}
+
+static void team_barrier(void) {}
+
+static void team_dynamic(void) {
+    if (inside && !inside->dynamic) inside->dynamic = 1;
+}
+
+static void open_file(void) {
+    const char *folder = getenv("ADVISOR_PHASES");
+    char path[4096];
+    int fd = -1;
+    file = NULL;
+    for (int n = 0; folder && fd < 0 && n < 10000; n++) {
+        if (snprintf(path, sizeof path, "%s/%ld.%d", folder, (long)getpid(), n) >= 4096) return;
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd < 0 && errno != EEXIST) return;
+    }
+    if (fd < 0) return;
+    void *mapped = MAP_FAILED;
+    if (!ftruncate(fd, sizeof *file))
+        mapped = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (mapped == MAP_FAILED) return;
+    struct phases_file *made = mapped;
+    made->size = sizeof *made;
+    made->pid = (uint64_t)getpid();
+    made->begin_ns = made->end_ns = now_ns();
+    if (readlink("/proc/self/exe", made->exe, PATH - 1) < 0) made->exe[0] = 0;
+    made->magic = PHASES_MAGIC;
+    file = made;
+}
+
+static void in_child(void) {
+    depth = 0;
+    inside = NULL;
+    open_file();
+}
+
+static void become_twin(char **argv) {
+    const char *suffix = getenv("ADVISOR_TWIN");
+    char path[4096];
+    if (!suffix || !*suffix) return;
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 64);
+    if (length <= 0 || strlen(suffix) > 60) return;
+    strcpy(path + length, suffix);
+    if (!access(path, X_OK)) execv(path, argv);
+}
+
+__attribute__((constructor)) static void begin(int argc, char **argv) {
+    (void)argc;
+    become_twin(argv);
+    open_file();
+    if (file) pthread_atfork(NULL, NULL, in_child);
+}
+
+__attribute__((destructor)) static void end(void) {
+    if (!file) return;
+    file->end_ns = now_ns();
+    file->complete = 1;
+}

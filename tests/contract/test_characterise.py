@@ -1,0 +1,338 @@
+"""``advisor characterise`` and ``advisor cc`` on real programs, compiled and run here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor import paths
+from advisor.ranking import valgrind
+from advisor.ranking.characterise_files import read_sites
+from advisor.ranking.twin import compile_twice
+
+Run = Callable[..., Any]
+KERNELS = paths.share("examples/kernels")
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("cc") and shutil.which("objcopy")), reason="needs a C compiler and binutils"
+)
+with_valgrind = pytest.param(
+    "valgrind",
+    marks=pytest.mark.skipif(not valgrind.installed(), reason="needs valgrind"),
+)
+WAYS = ["cc", with_valgrind]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, _cache: Path) -> Iterator[Path]:
+    """All kernels with their twins."""
+    folder = tmp_path_factory.mktemp("kernels")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(_cache))
+        for source in sorted(KERNELS.glob("*.c")):
+            target = folder / source.stem
+            words = ["-O2", "-fopenmp", str(source), "-o", str(target), "-lm"]
+            assert compile_twice(words) == (0, "")
+        yield folder
+
+
+def characterise(advisor: Run, *command: object, way: str = "cc", threads: int = 2) -> Any:
+    done = advisor(
+        "characterise", "--json", "--threads", threads, "--trace", way, "--", *command
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.err == ""
+    return done.json()
+
+
+def phase_of(result: Any, function: str) -> Any:
+    (found,) = [p for p in result["phases"] if p["name"].split(" ")[0] == function]
+    return found
+
+
+def streams_of(phase: Any) -> list[tuple[float, int, int, str]]:
+    shown = ("size_kb", "stride_b", "dtype_b", "access")
+    return sorted((tuple(s[k] for k in shown) for s in phase["streams"]), key=str)  # type: ignore[misc]
+
+
+def same(
+    found: list[tuple[float, int, int, str]], truth: list[tuple[float, int, int, str]]
+) -> None:
+    """Strides, elements and sharing are exact, sizes are within 5 %."""
+    assert sorted(f[1:] for f in found) == sorted(t[1:] for t in truth)
+    for at, size in enumerate(sorted(f[0] for f in found)):
+        assert size == pytest.approx(sorted(t[0] for t in truth)[at], rel=0.05)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("storage", "stride"), [("row", 208 * 8), ("column", 8)])
+def test_matrix_product(advisor: Run, built: Path, way: str, storage: str, stride: int) -> None:
+    n = 208
+    result = characterise(advisor, built / "matmul", n, storage, way=way)
+    phase = phase_of(result, "by_rows" if storage == "row" else "by_columns")
+    kb = n * n * 8 / 1024
+    same(streams_of(phase), [(kb, stride, 8, "C"), (kb / 2, 8, 8, "P")])
+    assert phase["iterations"] == n**3 / 2
+    assert phase["calls"] == 1
+    assert phase["threads"] == 2
+    assert phase["time_per_iter_us"] == pytest.approx(phase["time_s"] * 1e6 / (n**3 / 2))
+    assert all(s["dominance"] > 0.99 for s in phase["streams"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nbody(advisor: Run, built: Path, way: str) -> None:
+    phase = phase_of(characterise(advisor, built / "nbody", 2400, 1, way=way), "forces")
+    same(streams_of(phase), [(2400 * 32 / 1024, 32, 8, "C")])
+    if way == "cc":
+        assert phase["iterations"] == 2400**2 / 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_stencil_does_not_take_two_arrays_for_one(advisor: Run, built: Path, way: str) -> None:
+    phase = phase_of(characterise(advisor, built / "stencil", 802, 6, way=way), "step")
+    part = 400 * 802 * 8 / 1024
+    same(streams_of(phase), [(part, 8, 8, "P"), (part, 8, 8, "P")])
+    assert {s["writes"] for s in phase["streams"]} == {True, False}
+    assert phase["iterations"] == 6 * 800 * 800 / 2
+    assert phase["calls"] == 6
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_random_access_is_told_apart(advisor: Run, built: Path, way: str) -> None:
+    table = phase_of(characterise(advisor, built / "table", 500_000, 400_000, way=way), "look_up")
+    same(streams_of(table), [(500_000 * 8 / 1024, 0, 8, "C")])
+    (stream,) = table["streams"]
+    assert stream["random"] and stream["dominance"] < 0.01
+    spmv = phase_of(characterise(advisor, built / "spmv", 40_000, 16, 3, way=way), "multiply")
+    entries = 40_000 * 16 / 1024
+    same(
+        streams_of(spmv),
+        [
+            (40_000 * 8 / 1024, 0, 8, "C"),
+            (entries / 2 * 8, 8, 8, "P"),
+            (entries / 2 * 4, 4, 4, "P"),
+        ],
+    )
+    assert spmv["iterations"] == 3 * 40_000 * 16 / 2
+
+
+def test_one_thread_has_it_all_for_itself(advisor: Run, built: Path) -> None:
+    phase = phase_of(characterise(advisor, built / "matmul", 200, threads=1), "by_rows")
+    kb = 200 * 200 * 8 / 1024
+    same(streams_of(phase), [(kb, 1600, 8, "P"), (kb, 8, 8, "P")])
+    assert phase["iterations"] == 200**3
+    assert phase["threads"] == 1
+
+
+def test_the_report_is_for_people(advisor: Run, built: Path) -> None:
+    done = advisor("characterise", "--threads", 2, "--", built / "triad", 200_000, 20)
+    assert done.code == 0 and done.err == ""
+    assert "triad.c:" in done.out and "P private" in done.out and "remainder" in done.out
+    assert "with advisor cc" in done.out
+
+
+def source(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+PLAIN = """
+#include <stdlib.h>
+int main(int argc, char **argv) {
+    const long n = 100000;
+    volatile double sum = 0;
+    float *a = malloc(n * sizeof *a);
+    for (long i = 0; i < n; i++) a[i] = i;
+    for (int r = 0; r < 9; r++)
+        for (long i = 0; i < n; i += 8) sum += a[i];
+    if (argc > 1) abort();
+    return 0;
+}
+"""
+
+
+def test_without_openmp_the_program_is_one_phase(advisor: Run, tmp_path: Path) -> None:
+    program = tmp_path / "plain"
+    words = ["-O1", str(source(tmp_path, "plain.c", PLAIN)), "-o", str(program)]
+    assert compile_twice(words) == (0, "")
+    result = characterise(advisor, program)
+    (phase,) = result["phases"]
+    assert (phase["name"], phase["weight"], phase["threads"]) == ("whole program", 1.0, 1)
+    strided = [s for s in phase["streams"] if s["stride_b"] == 32]
+    assert [(s["dtype_b"], s["access"]) for s in strided] == [(4, "P")]
+    assert strided[0]["size_kb"] == pytest.approx(400_000 / 1024, rel=0.01)
+
+
+DYNAMIC = """
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    const long n = 1200;
+    double *a = malloc(n * n * sizeof *a), sum = 0;
+    for (long i = 0; i < n * n; i++) a[i] = i % 7;
+#pragma omp parallel for schedule(dynamic, 1) reduction(+ : sum)
+    for (long i = 0; i < n; i++)
+        for (int again = 0; again < 3; again++)
+            for (long j = 0; j < n; j++) sum += a[i * n + j];
+    printf("%g\\n", sum);
+    return 0;
+}
+"""
+
+
+def test_rows_handed_out_one_by_one_are_private_parts(advisor: Run, tmp_path: Path) -> None:
+    program = tmp_path / "dynamic"
+    words = ["-O2", "-fopenmp", str(source(tmp_path, "d.c", DYNAMIC)), "-o", str(program)]
+    assert compile_twice(words) == (0, "")
+    (phase,) = characterise(advisor, program)["phases"]
+    (stream,) = phase["streams"]
+    assert (stream["stride_b"], stream["access"]) == (8, "P")
+    assert stream["size_kb"] == pytest.approx(1200 * 1200 * 8 / 1024 / 2, rel=0.15)
+    assert phase["iterations"] == 3 * 1200 * 1200 / 2
+
+
+THREADS = """
+#include <atomic>
+#include <thread>
+#include <vector>
+int main() {
+    const long n = 200000;
+    std::vector<double> data(n, 1.0);
+    std::atomic<long> total{0};
+    std::vector<std::thread> threads;
+    for (int k = 0; k < 2; k++)
+        threads.emplace_back([&] {
+            double sum = 0;
+            for (int again = 0; again < 5; again++)
+                for (long i = 0; i < n; i++) sum += data[i];
+            total += (long)sum;
+        });
+    for (auto &thread : threads) thread.join();
+    return total == 2 * 5 * n ? 0 : 1;
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")
+def test_threads_of_cpp_and_its_atomics(advisor: Run, tmp_path: Path) -> None:
+    program = tmp_path / "threads"
+    file = source(tmp_path, "threads.cc", THREADS)
+    assert compile_twice(["g++", "-O2", str(file), "-o", str(program), "-pthread"]) == (0, "")
+    (phase,) = characterise(advisor, program)["phases"]
+    shared = [s for s in phase["streams"] if s["access"] == "C"]
+    assert [(s["stride_b"], s["dtype_b"]) for s in shared] == [(8, 8)]
+    assert shared[0]["size_kb"] == pytest.approx(200_000 * 8 / 1024, rel=0.01)
+    assert phase["iterations"] == 5 * 200_000
+
+
+def test_scripts_ranks_and_earlier_runs(advisor: Run, built: Path, tmp_path: Path) -> None:
+    """Two processes at the same time are ranks: their mean counts, one of them is traced."""
+    triad = f"{built / 'triad'} 200000 10"
+    one = phase_of(characterise(advisor, "sh", "-c", triad), "triad")
+    ranks = phase_of(characterise(advisor, "sh", "-c", f"{triad} & {triad}; wait"), "triad")
+    after = phase_of(characterise(advisor, "sh", "-c", f"{triad}; {triad}"), "triad")
+    assert (one["calls"], after["calls"]) == (10, 20)
+    assert 10 <= ranks["calls"] <= 20
+    assert streams_of(one) == streams_of(ranks) == streams_of(after)
+
+
+def test_nothing_is_left_where_the_job_runs(
+    advisor: Run, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    characterise(advisor, built / "triad", 100_000, 2)
+    assert list(work.iterdir()) == []
+
+
+def test_the_commands_own_failure_is_passed_on(advisor: Run, tmp_path: Path) -> None:
+    program = tmp_path / "plain"
+    source(tmp_path, "plain.c", PLAIN)
+    subprocess.run(["cc", "-o", program, tmp_path / "plain.c"], check=True)
+    crashed = advisor("characterise", "--", program, "crash")
+    assert (crashed.code, crashed.out) == (134, "")
+    assert crashed.err == f"advisor: {program}: killed by SIGABRT; nothing is stored\n"
+    failed = advisor("characterise", "--json", "--", "sh", "-c", "exit 7")
+    assert (failed.code, failed.out) == (7, "")
+    assert failed.err == "advisor: sh: exit code 7; nothing is stored\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        ([], 2, "nothing to run"),
+        (["--", "/no/such/program"], 1, "cannot run /no/such/program"),
+        (["--threads", "0", "--", "true"], 2, "--threads"),
+        (["--min-weight", "lots", "--", "true"], 2, "lots"),
+        (["--limit", "soon", "--", "true"], 2, "soon"),
+        (["--trace", "cc", "--", "true"], 1, "no traced twin of true"),
+    ],
+)
+def test_mistakes_are_one_line(advisor: Run, argv: list[str], code: int, message: str) -> None:
+    done = advisor("characterise", *argv)
+    assert done.code == code
+    assert message in done.err and done.err.count("\n") == 1
+
+
+def test_a_twin_older_than_its_program_is_not_believed(
+    advisor: Run, built: Path, tmp_path: Path
+) -> None:
+    for name in ("triad", "triad.traced"):
+        shutil.copy2(built / name, tmp_path / name)
+    now = (tmp_path / "triad.traced").stat().st_mtime
+    os.utime(tmp_path / "triad", (now + 60, now + 60))
+    done = advisor("characterise", "--", tmp_path / "triad", 1000, 1)
+    assert done.code == 1 and "older than its program" in done.err
+
+
+LONG = """
+#include <stdlib.h>
+int main(void) {
+    volatile char *a = malloc(1 << 26);
+    for (unsigned long k = 0; k < 3000000; k++) a[k * 2654435761u % (1 << 26)] = 1;
+    return 0;
+}
+"""
+
+
+def test_a_trace_never_outgrows_its_limit(tmp_path: Path) -> None:
+    """Millions of different lines, in a file of one megabyte, which holds what it should."""
+    program, folder = tmp_path / "long", tmp_path / "sites"
+    folder.mkdir()
+    words = ["-O2", str(source(tmp_path, "long.c", LONG)), "-o", str(program)]
+    assert compile_twice(words) == (0, "")
+    limit = 1 << 20
+    subprocess.run(
+        [f"{program}.traced"],
+        env={**os.environ, "ADVISOR_STREAMS": str(folder), "ADVISOR_STREAMS_BYTES": str(limit)},
+        check=True,
+    )
+    assert sum(file.stat().st_size for file in folder.iterdir()) == limit
+    (process,) = read_sites(folder)
+    assert process.complete and not process.lost
+    (busiest,) = [s for s in process.sites if s.count == 3_000_000]
+    assert busiest.interval is not None and len(busiest.interval.lines) < 1024
+    touched = len({k * 2654435761 % (1 << 26) // 64 for k in range(0, 3_000_000)}) * 64
+    assert busiest.interval.footprint == pytest.approx(touched, rel=0.15)
+
+
+def test_a_long_trace_is_ended_and_scaled(advisor: Run, built: Path) -> None:
+    command = (built / "stencil", 402, 1500)
+    done = advisor("characterise", "--json", "--threads", 2, "--limit", "1s", "--", *command)
+    assert done.code == 0, done.err
+    result = done.json()
+    assert result["trace"]["stopped"]
+    phase = phase_of(result, "step")
+    assert "of 1500 calls" in phase["note"]
+    assert phase["iterations"] == pytest.approx(1500 * 400 * 400 / 2, rel=0.1)
+    part = 200 * 402 * 8 / 1024
+    same(streams_of(phase), [(part, 8, 8, "P"), (part, 8, 8, "P")])

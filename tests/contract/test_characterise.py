@@ -58,7 +58,7 @@ def phase_of(result: Any, function: str) -> Any:
 
 def streams_of(phase: Any) -> list[tuple[float, int, int, str]]:
     shown = ("size_kb", "stride_b", "dtype_b", "access")
-    return sorted((tuple(s[k] for k in shown) for s in phase["streams"]), key=str)  # type: ignore[misc]
+    return sorted((tuple(s[k] for k in shown) for s in phase["streams"]), key=str)
 
 
 def same(

@@ -102,5 +102,13 @@ class Inventory:
         return found[0] if len(found) == 1 else None
 
     def by_feature(self, feature: str) -> tuple[NodeType, ...]:
-        """Return the node types a constraint selects: by feature, else by the type's own name."""
-        return tuple(t for t in self.node_types.values() if feature in (t.feature, t.name))
+        """Return the node types a constraint selects: by feature, else by the type's own name.
+
+        Of PBS's several resources (``node_type=bdw:bigmem=True``) one that is a feature does.
+        """
+        types = self.node_types.values()
+        found = tuple(t for t in types if feature in (t.feature, t.name))
+        if found or ":" not in feature:
+            return found
+        parts = set(feature.split(":"))
+        return tuple(t for t in types if t.feature in parts)

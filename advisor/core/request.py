@@ -33,6 +33,10 @@ class JobRequest:
     """The words after the submit command, for site rules where the script cannot be read."""
     fingerprint: str = ""
     """Digest of the script, where only an excerpt of it was sent."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The scheduler's own options, where writing a choice back needs them."""
+    host_resources: tuple[str, ...] = ()
+    """PBS: names of the site's own resources that belong to a host."""
     environment: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, object] = field(default_factory=dict)
     explicit: frozenset[str] = frozenset()

@@ -15,7 +15,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
 from advisor.errors import InputError
-from advisor.schedulers import slurm_options
+from advisor.schedulers import pbs_options, slurm_options
 
 GROUP = "advisor.translators"
 
@@ -62,6 +62,7 @@ class Translator(Protocol):
 
 _BUILT_IN: dict[str, Translator] = {
     "slurm": slurm_options,
+    "pbs": pbs_options,
     "local": slurm_options,
 }
 

@@ -1,0 +1,142 @@
+"""qsub's options: read from command lines, ``#PBS`` lines and hooks, and written as typed.
+
+Resources (``-l``) go by their own name, what else there is by a long name of ours. Standard
+library only: the daemon uses it.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+_VALUED = {
+    "a": "after", "A": "account", "c": "checkpoint", "C": "prefix", "e": "error", "j": "join",
+    "J": "array", "k": "keep", "m": "mail", "M": "mail-users", "N": "job-name", "o": "output",
+    "p": "priority", "P": "project", "q": "queue", "r": "rerunable", "R": "remove", "S": "shell",
+    "u": "users", "v": "variables", "W": "additional",
+}  # fmt: skip
+_FLAGS = {"f": "foreground", "h": "hold", "I": "interactive", "V": "export-all", "X": "forward-x11",
+          "z": "quiet"}  # fmt: skip
+_LETTER = {name: letter for letter, name in {**_VALUED, **_FLAGS}.items()}
+_ARGUMENT = re.compile(r"<jsdl-hpcpa:Argument>(.*?)</jsdl-hpcpa:Argument>", re.DOTALL)
+
+
+def decode_arguments(text: str) -> list[str]:
+    """Return the words of ``Submit_arguments`` or ``argument_list`` as a hook sees them (JSDL)."""
+    return [html.unescape(word) for word in _ARGUMENT.findall(text)]
+
+
+def split_words(words: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """Return qsub's options, and the words that follow them: a script, or ``--`` and a command.
+
+    Unknown options are skipped; of what is given twice the last counts, as for qsub.
+    """
+    options: dict[str, str] = {}
+    queue = list(words)
+    while queue:
+        word = queue[0]
+        if word == "--" or not word.startswith("-") or word == "-":
+            break
+        del queue[0]
+        letters = word[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            if letter in _FLAGS:
+                options[_FLAGS[letter]] = ""
+            elif letter == "l" or letter in _VALUED:
+                value = letters or (queue.pop(0) if queue else "")
+                if letter == "l":
+                    options.update(read_resources(value))
+                else:
+                    options[_VALUED[letter]] = value
+                break
+            else:
+                break
+    return options, queue
+
+
+def read_resources(text: str) -> dict[str, str]:
+    """Return the resources of one ``-l``: ``select=2:ncpus=4,walltime=1:00:00``."""
+    found = {}
+    for part in _split_quoted(text):
+        name, equals, value = part.strip().partition("=")
+        if name:
+            found[name] = value.strip("\"'") if equals else ""
+    return found
+
+
+def _split_quoted(text: str) -> list[str]:
+    """Split at commas outside quotes."""
+    parts, quote = [""], ""
+    for character in text:
+        if character == "," and not quote:
+            parts.append("")
+            continue
+        if character in "\"'":
+            quote = "" if quote == character else quote or character
+        parts[-1] += character
+    return parts
+
+
+def directive_words(script: str, prefix: str = "#PBS") -> list[list[str]]:
+    """Return the words of each ``#PBS`` line before a script's first command, as qsub does."""
+    found = []
+    lines = iter(script.splitlines())
+    for line in lines:
+        stripped = line.strip()
+        if prefix and stripped.startswith(prefix):
+            while stripped.endswith("\\"):
+                stripped = stripped[:-1] + next(lines, "").strip()
+            found.append(_words(stripped[len(prefix) :]))
+        elif stripped and not stripped.startswith("#"):
+            break
+    return found
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError:
+        return text.split()
+
+
+def read_directives(script: str) -> dict[str, str]:
+    """Return the options of a script's ``#PBS`` lines."""
+    options: dict[str, str] = {}
+    for words in directive_words(script):
+        options.update(split_words(words)[0])
+    return options
+
+
+def read_arguments(words: Iterable[str]) -> dict[str, str]:
+    """Return qsub's command-line options by name; stops at the first word that is none."""
+    return split_words(words)[0]
+
+
+def environment_options() -> dict[str, str]:
+    """Return nothing: qsub takes no options from its environment."""
+    return {}
+
+
+def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return options as they are typed: ``-l select=1:ncpus=16``. A resource without value is
+    one that is taken out: it is left out here, too."""
+    found: list[tuple[str, ...]] = []
+    for name, value in options.items():
+        letter = _LETTER.get(name)
+        if letter in _FLAGS:
+            found.append((f"-{letter}",))
+        elif letter is not None:
+            found.append((f"-{letter}", value))
+        elif value:
+            found.append(("-l", f"{name}={value}"))
+    return found
+
+
+def script_of(rest: Sequence[str], folder: str) -> str:
+    """Return the script's path among the words after the options, "" when it came by stdin."""
+    if not rest or rest[0] in ("--", "-"):
+        return ""
+    return rest[0] if rest[0].startswith("/") or not folder else f"{folder}/{rest[0]}"

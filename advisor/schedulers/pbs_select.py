@@ -1,0 +1,220 @@
+"""What a PBS job asks of its nodes: ``select`` and ``place``, or the older ``nodes``, ``ncpus``.
+
+Standard library only: the daemon uses it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+CHUNK_RESOURCES = frozenset(
+    {"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "arch", "host", "vnode", "ngpus",
+     "naccelerators", "accelerator", "accelerator_model", "accelerator_memory", "hbmem"}
+)  # fmt: skip
+"""Resources of a host, which a job that has no select may ask for directly."""
+_COUNTED = frozenset({"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "hbmem"})
+_DEVICES = frozenset({"ngpus", "naccelerators", "accelerator", "accelerator_model"})
+_AMOUNT = re.compile(r"[\d.]+\s*[kmgtp]?[bw]?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmgtp]?)([bw]?)")
+_FACTOR = {"": 2**-20, "k": 2**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20, "p": 2.0**30}
+_TRUE, _FALSE = frozenset({"true", "t", "yes", "y"}), frozenset({"false", "f", "no", "n"})
+ARRANGEMENTS = ("free", "pack", "scatter", "vscatter")
+SHARINGS = ("excl", "shared", "exclhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``place``: arrangement, sharing ("" for none asked) and what groups the nodes."""
+
+    arrangement: str = ""
+    sharing: str = ""
+    group: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Read ``scatter:excl``. Raises ValueError."""
+        found = {"arrangement": "", "sharing": "", "group": ""}
+        for word in filter(None, text.split(":")):
+            if word in ARRANGEMENTS:
+                found["arrangement"] = word
+            elif word in SHARINGS:
+                found["sharing"] = word
+            elif word.startswith("group="):
+                found["group"] = word
+            else:
+                raise ValueError(f"place={text} is not a placement")
+        return cls(**found)
+
+    def __str__(self) -> str:
+        return ":".join(filter(None, (self.arrangement, self.sharing, self.group)))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Equal chunks, their placement, and the job-wide resources they were made of.
+
+    ``resources`` are one chunk's, in the order written; ``moved`` names what a job without
+    select asked for directly: it goes when a select is written. ``several`` tells of chunks of
+    different kinds, which are not understood.
+    """
+
+    count: int = 1
+    resources: Mapping[str, str] = field(default_factory=dict)
+    place: Place = Place()
+    moved: tuple[str, ...] = ()
+    several: bool = False
+
+    @property
+    def ncpus(self) -> int:
+        """Cores of a chunk."""
+        return self._number("ncpus") or 1
+
+    @property
+    def mpiprocs(self) -> int:
+        """Ranks of a chunk."""
+        return self._number("mpiprocs") or 1
+
+    @property
+    def threads_per_rank(self) -> int:
+        """Cores of each rank."""
+        return self._number("ompthreads") or max(1, self.ncpus // self.mpiprocs)
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes that is, None where it depends on how many chunks fit on one."""
+        if self.count == 1 or self.place.arrangement == "pack":
+            return 1
+        return self.count if self.place.arrangement in ("scatter", "vscatter") else None
+
+    @property
+    def memory_mb(self) -> float:
+        """Memory of a chunk, 0 when none is asked for. Raises ValueError."""
+        text = self.resources.get("mem", "")
+        try:
+            return parse_size_mb(text) if text else 0.0
+        except ValueError:
+            raise ValueError(f"mem={text} is not an amount of memory") from None
+
+    @property
+    def host(self) -> str:
+        """The host or vnode asked for by name, or ""."""
+        return self.resources.get("host", "") or self.resources.get("vnode", "")
+
+    @property
+    def devices(self) -> bool:
+        """Whether accelerators are asked for."""
+        return any(name in _DEVICES for name in self.resources)
+
+    def selectors(self) -> dict[str, str]:
+        """Return what picks nodes by kind: text and boolean resources, not amounts."""
+        return {
+            name: truth(value)
+            for name, value in self.resources.items()
+            if name not in _COUNTED | _DEVICES | {"host", "vnode"}
+            and value
+            and not _AMOUNT.fullmatch(value)
+        }
+
+    def _number(self, name: str) -> int:
+        text = self.resources.get(name, "")
+        if text and not text.isdecimal():
+            raise ValueError(f"{name}={text} is not a number")
+        return int(text or 0)
+
+    def select(self) -> str:
+        """Return the chunks as ``select`` is written."""
+        words = [f"{name}={value}" for name, value in self.resources.items()]
+        return ":".join([str(self.count), *words])
+
+
+def truth(value: str) -> str:
+    """Return a boolean as PBS shows it, other values as they are."""
+    lower = value.lower()
+    return "True" if lower in _TRUE else "False" if lower in _FALSE else value
+
+
+def asked(options: Mapping[str, str], host_resources: Collection[str] = ()) -> Asked:
+    """Read what a job's resources ask for. Raises ValueError for what makes no sense.
+
+    ``host_resources`` are the site's own resources of a host. Without select PBS packs onto one
+    node, ``-l nodes`` spreads over several.
+    """
+    place = Place.parse(options.get("place", ""))
+    if options.get("select"):
+        found = _chunks(options["select"])
+        return replace(found, place=place)
+    direct = [n for n in options if n in CHUNK_RESOURCES or n in host_resources]
+    resources = {name: options[name] for name in direct}
+    if options.get("nodes"):
+        found = _nodes(options["nodes"])
+        if "ncpus" in resources:
+            raise ValueError("nodes and ncpus together are not understood")
+        chunk = {**found.resources, **resources}
+        if "mem" in resources and found.count > 1:
+            chunk["mem"] = f"{round(parse_size_mb(resources['mem']) / found.count)}mb"
+        return replace(found, resources=chunk, moved=("nodes", *direct))
+    resources.setdefault("ncpus", "1")
+    return Asked(1, resources, place if str(place) else Place("pack"), tuple(direct))
+
+
+def _chunks(text: str) -> Asked:
+    """Read a select: the same chunk written twice is one chunk two times."""
+    kinds: list[tuple[int, dict[str, str]]] = []
+    for part in text.split("+"):
+        words = part.strip().split(":")
+        count = int(words.pop(0)) if words[0].isdecimal() else 1
+        resources = {}
+        for word in words:
+            name, equals, value = word.partition("=")
+            if not (name and equals):
+                raise ValueError(f"select={text} is not understood")
+            resources[name] = value
+        if kinds and kinds[-1][1] == resources:
+            kinds[-1] = (kinds[-1][0] + count, resources)
+        else:
+            kinds.append((count, resources))
+    if kinds[0][0] < 1:
+        raise ValueError(f"select={text} has no chunk")
+    return Asked(kinds[0][0], kinds[0][1], several=len(kinds) > 1)
+
+
+def _nodes(text: str) -> Asked:
+    """Read ``nodes=2:ppn=14:property#excl`` as PBS turns it into chunks."""
+    body, _, tail = text.partition("#")
+    sharing = "excl" if tail.startswith("excl") else "shared" if tail.startswith("shared") else ""
+    words = body.split("+")[0].split(":")
+    head = words.pop(0)
+    resources = {"ncpus": "1"}
+    count = 1
+    if head.isdecimal():
+        count = int(head)
+    else:
+        resources["host"] = head
+    ppn = cpp = 1
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and name in ("ppn", "cpp", "ncpus") and value.isdecimal():
+            ppn, cpp = (int(value), cpp) if name == "ppn" else (ppn, int(value))
+        elif equals:
+            raise ValueError(f"nodes={text} is not understood")
+        else:
+            resources[name] = "True"
+    resources["ncpus"] = str(ppn * cpp)
+    if ppn > 1:
+        resources["mpiprocs"] = str(ppn)
+    if count < 1:
+        raise ValueError(f"nodes={text} has no node")
+    return Asked(count, resources, Place("scatter", sharing), several="+" in body)
+
+
+def parse_size_mb(text: str) -> float:
+    """Return PBS's sizes (``10gb``, ``4096``: bytes, ``1mw``: words of 8 bytes) in MB.
+
+    Raises ValueError for anything else.
+    """
+    match = _SIZE.fullmatch(text.strip().lower())
+    if not match:
+        raise ValueError(f"not an amount of memory: {text!r}")
+    return float(match[1]) * _FACTOR[match[2]] * (8 if match[3] == "w" else 1)

@@ -1,0 +1,440 @@
+"""queuejob hook of PBS: asks the advisor's daemon about one job and turns its answer into the job.
+
+Runs as root inside pbs_server, which does nothing else meanwhile; an exception or the hook's
+alarm would reject the job. So whatever happens here, the job is accepted; one deadline covers
+the whole exchange with the daemon; after a daemon that hung nobody asks for a while; and nothing
+of the job is touched before the whole answer is read, checked, and made into PBS's own objects.
+
+Python 3.6 to 3.12, the standard library only, also under -OO. Settings come from the hook's
+configuration file (JSON, written by `advisor hook install`); without one the defaults below hold.
+"""
+
+import pbs
+
+DEFAULTS = {
+    "socket": "/run/advisor/advisor.sock",
+    "deadline_s": 0.25,
+    "retry_s": 30,
+    "breaker": "",
+    "host_resources": [],
+    "inventory": "",
+}
+OFF = ("off", "0", "no", "false", "never")
+VARIABLES = (
+    "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN", "ADVISOR_APPLICATION",
+    "ADVISOR_WORKLOAD", "OMP_NUM_THREADS",
+)  # fmt: skip
+CLIENT, DECISION = "ADVISOR_QSUB", "ADVISOR_DECISION"
+STAMP, FREQ = "advisor_stamp", "cpu_freq_mhz"
+CHUNK = (
+    "nodes", "ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "arch", "host", "vnode", "ngpus",
+    "naccelerators", "accelerator", "accelerator_model", "accelerator_memory", "hbmem",
+)  # fmt: skip
+MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_SOCKET = 65536, 65536, 2000, 107
+
+
+class Unchanged(Exception):  # noqa: N818
+    """Why the job stays as it is."""
+
+
+class Hung(Unchanged):
+    """The daemon is there but does not answer as it must."""
+
+
+def main(event):
+    """Ask about the event's job and write the plan into it. Raises whatever goes wrong."""
+    import time
+
+    begin = time.monotonic()
+    job = event.job
+    variables = {} if job.Variable_List is None else job.Variable_List
+    if job.interactive or str(variables.get("ADVISOR") or "").lower() in OFF:
+        return
+    settings = read_settings()
+    breaker = breaker_path(settings)
+    if is_open(breaker, settings["retry_s"]):
+        pbs.logmsg(pbs.EVENT_DEBUG, "advisor: the daemon hung a moment ago and is not asked")
+        return
+    line = request(event, job, variables, settings)
+    try:
+        text = exchange(settings["socket"], line, begin + settings["deadline_s"])
+        plan = read_answer(text)
+    except Hung as problem:
+        trip(breaker)
+        raise Unchanged(f"{problem} (not asked again for {settings['retry_s']} s)") from None
+    resources = job.Resource_List
+    changes = check(plan, job, resources, settings)
+    assign(job, resources, variables, plan, changes)
+
+
+# -- settings and the circuit breaker ----------------------------------------------------------
+
+
+def read_settings():
+    """Return the settings of the configuration file laid over the defaults."""
+    import json
+    import os
+
+    settings = dict(DEFAULTS)
+    name = os.environ.get("PBS_HOOK_CONFIG_FILE") or getattr(pbs, "hook_config_filename", None)
+    if name:
+        with open(name) as file:
+            found = json.load(file)
+        for key in settings:
+            if key in found:
+                settings[key] = type(settings[key])(found[key])
+    if not os.environ.get("PBS_HOOK_CONFIG_FILE") and os.environ.get("ADVISOR_SOCKET"):
+        settings["socket"] = os.environ["ADVISOR_SOCKET"]
+    return settings
+
+
+def breaker_path(settings):
+    """Return the file whose date says when the daemon hung."""
+    import os
+
+    if settings["breaker"]:
+        return settings["breaker"]
+    if os.geteuid() == 0 and os.path.isdir("/run"):
+        return "/run/advisor-pbs-breaker"
+    return f"/tmp/advisor-pbs-breaker-{os.geteuid()}"
+
+
+def is_open(path, retry_s):
+    """Tell whether the daemon hung less than ``retry_s`` ago; a foreign file is not believed."""
+    import os
+    import stat
+    import time
+
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        return False
+    return -1 <= time.time() - found.st_mtime < retry_s
+
+
+def trip(path):
+    """Note that the daemon hung just now."""
+    import os
+
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        pbs.logmsg(pbs.EVENT_ADMIN, f"advisor: {path}: {error.strerror}")
+
+
+# -- question and answer -----------------------------------------------------------------------
+
+
+def request(event, job, variables, settings):
+    """Return the line that asks about a job."""
+    import json
+
+    resources = job.Resource_List
+    options = {}
+    for name in resources.keys():  # noqa: SIM118
+        value = resources[name]
+        if value is not None and name != STAMP:
+            options[name] = str(value)
+    queue = job.queue
+    for name, value in (
+        ("queue", getattr(queue, "name", queue)),
+        ("account", job.Account_Name),
+        ("job-name", job.Job_Name),
+        ("project", job.project),
+        ("array", job.array_indices_submitted),
+    ):
+        if value:
+            options[name] = str(value)
+    client = str(variables.get(CLIENT) or "")
+    data = {
+        "v": 1,
+        "op": "decide",
+        "scheduler": "pbs",
+        "hook": "queuejob",
+        "type": "qsub",
+        "user": str(event.requestor),
+        "options": options,
+        "host_resources": list(settings["host_resources"]),
+        "submit_arguments": text_of(job.Submit_arguments),
+        "executable": text_of(job.executable),
+        "argument_list": text_of(job.argument_list),
+        "client": client if len(client) <= MAX_TEXT else "",
+        "env": {n: text_of(variables.get(n)) for n in VARIABLES if variables.get(n) is not None},
+        "cwd": text_of(variables.get("PBS_O_WORKDIR")),
+    }
+    return json.dumps(data).encode("ascii") + b"\n"
+
+
+def text_of(value):
+    """Return a value as text; "" for none, and for one that is too long to be sent."""
+    text = "" if value is None else str(value)
+    return text if len(text) <= MAX_TEXT else ""
+
+
+def exchange(path, line, until):
+    """Send a line and return the answer's, all before the monotonic clock says ``until``."""
+    import socket
+
+    if len(path) > MAX_SOCKET:
+        raise Unchanged("the socket's path is too long")
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        pieces = []
+        try:
+            connection.settimeout(left(until))
+            connection.connect(path)
+            connection.settimeout(left(until))
+            connection.sendall(line)
+            size = 0
+            while not pieces or b"\n" not in pieces[-1]:
+                connection.settimeout(left(until))
+                piece = connection.recv(MAX_ANSWER)
+                if not piece:
+                    raise Unchanged("the daemon hung up")
+                pieces.append(piece)
+                size += len(piece)
+                if size > MAX_ANSWER:
+                    raise Hung("the daemon's answer is too long")
+        except (socket.timeout, BlockingIOError):  # a full queue at the socket counts, too
+            raise Hung("the daemon did not answer in time") from None
+        except OSError as error:
+            raise Unchanged(f"no daemon answers at {path}: {error.strerror or error}") from None
+        return b"".join(pieces).split(b"\n", 1)[0]
+    finally:
+        connection.close()
+
+
+def left(until):
+    """Return the seconds left. Raises Hung when there are none."""
+    import time
+
+    seconds = until - time.monotonic()
+    if seconds <= 0:
+        raise Hung("the daemon did not answer in time")
+    return seconds
+
+
+def read_answer(text):
+    """Return the daemon's plan, read as if anybody could have written it. Raises Hung."""
+    import json
+    import re
+
+    try:
+        data = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise Hung("the daemon's answer is not JSON") from None
+    if not isinstance(data, dict):
+        raise Hung("the daemon's answer is not an object")
+    if isinstance(data.get("error"), str):
+        raise Unchanged("the daemon says: " + data["error"][:200])
+    rewrite, env, stamp = data.get("rewrite"), data.get("env"), data.get("stamp")
+    decision = data.get("decision")
+    if data.get("v") != 1:
+        raise Hung("the daemon does not speak protocol version 1")
+    if not isinstance(decision, str) or not re.match(r"[0-9a-f]{16}\Z", decision):
+        raise Hung("the daemon's answer has no decision")
+    if not isinstance(rewrite, dict) or (env is not None and env != {}):
+        raise Hung("the daemon's answer is not one for PBS")
+    if not isinstance(stamp, str) or len(stamp) > MAX_STAMP:
+        raise Hung("the daemon's answer has no stamp")
+    if not re.match(r"advisor:\{[ -&(-~]*\}\Z", stamp):
+        raise Hung("the daemon's stamp is malformed")
+    forms = {
+        "select": r"[1-9]\d{0,5}(:\w+=[\w.@+-]+)+\Z",
+        "place": r"(free|pack|scatter|vscatter|excl|shared|exclhost|group=[\w.]+|:)+\Z",
+        FREQ: r"[1-9]\d{1,5}\Z",
+    }
+    for name, value in rewrite.items():
+        if not isinstance(value, str) or len(value) > 4000:
+            raise Hung(f"resource {name!r} has a value that makes no sense")
+        if value == "" and name not in forms:
+            continue  # to be taken out
+        if name not in forms or not re.match(forms[name], value, re.ASCII):
+            raise Hung(f"resource {name!r} is not one the advisor writes so")
+    return {"decision": decision, "stamp": stamp, "rewrite": rewrite}
+
+
+# -- is it possible, and then doing it ---------------------------------------------------------
+
+
+def check(plan, job, resources, settings):
+    """Return the resources to write as PBS's objects, None for one to take out.
+
+    Raises Unchanged for a resource PBS does not know, one that is not the job's to take out, and
+    a select that no nodes could ever run.
+    """
+    changes = {}
+    for name, value in sorted(plan["rewrite"].items()):
+        if not hasattr(resources, name):
+            raise Unchanged(f"there is no resource {name} (run: advisor hook install)")
+        if value == "":
+            if name not in CHUNK and name not in settings["host_resources"]:
+                raise Unchanged(f"resource {name} is not the advisor's to take out")
+            if resources[name] is not None:
+                changes[name] = None
+        elif name == "select":
+            refuse_impossible(value, plan["rewrite"].get("place"), job, resources, settings)
+            changes[name] = pbs.select(value)
+        elif name == "place":
+            group = value.partition("group=")[2].split(":")[0]
+            if group and "group=" + group not in str(resources["place"]).split(":"):
+                raise Unchanged("the advisor does not group nodes")
+            changes[name] = pbs.place(value)
+        else:
+            changes[name] = int(value)
+    if not hasattr(resources, STAMP):
+        raise Unchanged(f"there is no resource {STAMP} (run: advisor hook install)")
+    changes[STAMP] = plan["stamp"]
+    return changes
+
+
+def chunk_of(text):
+    """Return (count, resources) of a select of one kind of chunk, None for another."""
+    if "+" in text:
+        return None
+    words = text.split(":")
+    count = int(words.pop(0)) if words[0].isdigit() else 1
+    return count, dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def present(resources):
+    """Return (count, resources) of what the job asks for now, None where that is not plain."""
+    import re
+
+    if resources["select"] is not None:
+        found = chunk_of(str(resources["select"]))
+        if found is None:
+            return None
+        count, chunk = found
+    else:
+        count, chunk = 1, {n: str(resources[n]) for n in CHUNK if resources[n] is not None}
+        if "nodes" in chunk:
+            plain = re.match(r"(\d+)(?::ppn=(\d+))?\Z", chunk.pop("nodes"))
+            if not plain:
+                return None
+            count, chunk["ncpus"] = int(plain.group(1)), plain.group(2) or "1"
+    chunk.setdefault("ncpus", "1")
+    for name in ("ncpus", "mem"):
+        if name in chunk:
+            chunk[name] = amount(chunk[name])
+    return count, chunk
+
+
+def refuse_impossible(select, place, job, resources, settings):
+    """Raise Unchanged unless the site's nodes, or the job's own request, vouch for a select."""
+    import json
+
+    count, chunk = chunk_of(select)
+    now, spread = present(resources), "scatter" in (place or "")
+    if now is not None and count <= now[0] and within(chunk, now[1]):
+        if count == 1 or not spread or "scatter" in str(resources["place"]):
+            return  # no more than the job asked for itself
+        if resources["nodes"] is not None:
+            return  # which PBS scatters anyway
+    if not settings["inventory"]:
+        raise Unchanged("there is no inventory (run: advisor hook install)")
+    inventory = json.loads(settings["inventory"])
+    queue = job.queue
+    queue = str(getattr(queue, "name", queue) or inventory["default"]).split("@")[0]
+    classes = inventory["queues"].get(queue)
+    if classes is None:
+        raise Unchanged(f"queue {queue} is not in the inventory")
+    fit = 0
+    for kind in classes:
+        if within(chunk, kind["resources"]):
+            each = kind["resources"]["ncpus"] // amount(chunk.get("ncpus", "1"))
+            fit += kind["nodes"] * (1 if spread else max(1, int(each)))
+    if fit < count:
+        raise Unchanged(f"queue {queue} has no nodes for select={select}")
+
+
+def within(chunk, limits):
+    """Tell whether each resource of a chunk is had: at most so much, or the very same."""
+    for name, value in chunk.items():
+        limit = limits.get(name)
+        if name in ("mpiprocs", "ompthreads"):
+            continue
+        if isinstance(limit, (int, float)):
+            if amount(value) > limit:
+                return False
+        elif limit is None or value not in limit.split(","):
+            return False
+    return True
+
+
+def amount(text):
+    """Return a number or a size (``4gb``, ``100mw``: in bytes). Raises ValueError."""
+    text = text.strip().lower()
+    factor = 8 if text.endswith("w") else 1
+    text = text.rstrip("bw")
+    if text[-1:] in ("k", "m", "g", "t", "p"):
+        factor *= 1024 ** ("kmgtp".index(text[-1]) + 1)
+        text = text[:-1]
+    return float(text) * factor
+
+
+def assign(job, resources, variables, plan, changes):
+    """Write the whole plan; when something fails on the way, what was done is taken back."""
+    done = []
+    try:
+        for name in sorted(changes, key=lambda n: changes[n] is not None):  # what goes, goes first
+            done.append((name, resources[name]))
+            write(resources, name, changes[name])
+        before = dict(variables)
+        done.append((None, before))
+        variables[DECISION] = plan["decision"]
+        variables.pop(CLIENT, None)
+    except BaseException:
+        for name, value in reversed(done):
+            try:
+                if name is None:
+                    restore(variables, value)
+                else:
+                    write(resources, name, value)
+            except Exception as error:
+                pbs.logmsg(pbs.EVENT_ADMIN, f"advisor: {name} is not as it was: {error!r}")
+        raise
+    if plan["rewrite"]:
+        pbs.logmsg(
+            pbs.EVENT_DEBUG,
+            f"advisor: {job.Job_Name}: job rewritten, decision {plan['decision']}",
+        )
+
+
+def write(resources, name, value):
+    """Set a resource, or take it out."""
+    if value is None:
+        delattr(resources, name)
+    else:
+        resources[name] = value
+
+
+def restore(variables, before):
+    """Put the job's variables back."""
+    for name in (DECISION, CLIENT):
+        if name in before:
+            variables[name] = before[name]
+        else:
+            variables.pop(name, None)
+
+
+def log(problem):
+    """Put one line into the server's log."""
+    text = "".join(c if " " <= c <= "~" else " " for c in str(problem))[:400]
+    pbs.logmsg(pbs.EVENT_ADMIN, "advisor: job goes on unchanged: " + text)
+
+
+hook_event = pbs.event()
+try:
+    main(hook_event)
+except Unchanged as why:
+    log(why)
+except BaseException as why:  # whatever it is, the alarm's KeyboardInterrupt too
+    log(repr(why))
+hook_event.accept()

@@ -1,0 +1,140 @@
+"""Run a PBS hook against the stand-in module, and daemons that behave as badly as they can."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HOOKS = ROOT / "hooks" / "pbs"
+RUNNER = Path(__file__).with_name("hook_run.py")
+Outcome = dict[str, Any]
+
+DECISION = "0123456789abcdef"
+STAMP = 'advisor:{"v":1,"id":"0123456789abcdef","app":"stencil","wl":"-n 1"}'
+
+
+def run_hook(
+    hook: str,
+    events: list[dict[str, Any]],
+    config: Mapping[str, object] | Path | None = None,
+    *,
+    folder: Path,
+    python: str = sys.executable,
+    environment: Mapping[str, str] | None = None,
+) -> list[Outcome]:
+    """Run a hook for events one after the other in one fresh interpreter."""
+    env = {"PATH": "/usr/bin:/bin", **(environment or {})}
+    if config is not None:
+        path = config if isinstance(config, Path) else folder / "hook.json"
+        if not isinstance(config, Path):
+            path.write_text(json.dumps(config))
+        env["PBS_HOOK_CONFIG_FILE"] = str(path)
+    done = subprocess.run(
+        [python, "-I", "-S", "-OO", str(RUNNER), str(HOOKS / hook)],
+        input=json.dumps(events), capture_output=True, text=True, env=env, cwd=folder, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: list[Outcome] = json.loads(done.stdout)
+    return found
+
+
+def job(
+    resources: Mapping[str, str | int] | None = None,
+    variables: Mapping[str, str] | None = None,
+    **attributes: object,
+) -> dict[str, Any]:
+    """Return a queuejob event as qsub makes one."""
+    return {
+        "event": "QUEUEJOB",
+        "user": "root",
+        "job": {
+            "id": "",
+            "Job_Name": "job.sh",
+            "queue": "",
+            "Submit_arguments": "<jsdl-hpcpa:Argument>job.sh</jsdl-hpcpa:Argument>",
+            "Resource_List": dict(resources or {}),
+            "Variable_List": {
+                "PBS_O_WORKDIR": "/home/alice", "PBS_O_HOME": "/home/alice", **(variables or {})
+            },
+            **attributes,
+        },
+    }  # fmt: skip
+
+
+def plan(rewrite: Mapping[str, str] | None = None, **other: object) -> bytes:
+    """Return a daemon's answer line."""
+    answer = {
+        "v": 1, "decision": DECISION, "rewrite": dict(rewrite or {}), "env": {}, "message": "",
+        "stamp": STAMP, **other,
+    }  # fmt: skip
+    return json.dumps(answer).encode() + b"\n"
+
+
+@contextmanager
+def daemon(path: Path, behave: Callable[[socket.socket, bytes], None]) -> Iterator[list[bytes]]:
+    """Serve at a socket; ``behave`` has each connection and the line it sent."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    asked: list[bytes] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=talk, args=(connection,), daemon=True).start()
+
+    def talk(connection: socket.socket) -> None:
+        with connection:
+            connection.settimeout(10)
+            line = b""
+            try:
+                while not line.endswith(b"\n"):
+                    piece = connection.recv(65536)
+                    if not piece:
+                        return
+                    line += piece
+                asked.append(line)
+                behave(connection, line)
+            except OSError:
+                return
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield asked
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def answering(line: bytes) -> Callable[[socket.socket, bytes], None]:
+    """Answer a line at once."""
+    return lambda connection, _: connection.sendall(line)
+
+
+def dripping(line: bytes, seconds: float) -> Callable[[socket.socket, bytes], None]:
+    """Answer a line a byte at a time."""
+
+    def behave(connection: socket.socket, _: bytes) -> None:
+        for byte in line:
+            connection.sendall(bytes([byte]))
+            time.sleep(seconds)
+
+    return behave
+
+
+def hanging(connection: socket.socket, _: bytes) -> None:
+    """Take the line and say nothing."""
+    time.sleep(5)

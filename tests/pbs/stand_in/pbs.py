@@ -11,8 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 EVENT_ERROR, EVENT_ADMIN, EVENT_JOB, EVENT_DEBUG = 1, 4, 8, 0x100
 QUEUEJOB = 1
 EXECJOB_BEGIN, EXECJOB_PROLOGUE, EXECJOB_EPILOGUE, EXECJOB_END = 64, 128, 256, 512
-EXECJOB_LAUNCH, EXECHOST_PERIODIC, EXECHOST_STARTUP = 2048, 4096, 32768
-EXECJOB_ABORT = 1 << 20
+EXECJOB_LAUNCH, EXECHOST_PERIODIC, EXECHOST_STARTUP, EXECJOB_ABORT = 2048, 4096, 8192, 0x40000
 
 hook_config_filename: Optional[str] = None
 LOG: List[Tuple[int, str]] = []
@@ -21,19 +20,19 @@ NODE = "node1"
 _event: Optional["Event"] = None
 
 
-class UnsetResourceNameError(AttributeError):
+class UnsetResourceNameError(Exception):
     """No such resource."""
 
 
-class UnsetAttributeNameError(AttributeError):
+class UnsetAttributeNameError(Exception):
     """No such attribute."""
 
 
-class BadResourceValueTypeError(TypeError):
+class BadResourceValueTypeError(Exception):
     """A value of another type than the resource's."""
 
 
-class BadAttributeValueError(ValueError):
+class BadAttributeValueError(Exception):
     """Not to be written, or not so."""
 
 
@@ -103,7 +102,7 @@ RESOURCES: Dict[str, Any] = {
     "host": str, "vnode": str, "ngpus": int, "node_type": str, "cput": duration,
     "naccelerators": int, "accelerator": str, "accelerator_model": str, "hbmem": size,
     "accelerator_memory": size, "software": str, "bigmem": str,
-    "advisor_stamp": str, "cpu_freq_mhz": int, "energy_j": int,
+    "advisor_stamp": str, "cpu_freq_mhz": int, "energy_j": int, "energy_nodes": int,
 }  # fmt: skip
 
 

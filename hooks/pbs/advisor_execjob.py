@@ -1,0 +1,440 @@
+"""Execution hook of PBS: applies a job's frequency cap on its nodes and meters their energy.
+
+Runs as root under pbs_mom on every node of a job. At begin and prologue the cap asked for by
+`cpu_freq_mhz` is written to scaling_max_freq of the job's CPUs; what stood there before is on
+disk first. At epilogue resources_used gets the node's energy (`energy_j`, and one node more in
+`energy_nodes`) and the cap that really held (`cpu_freq_mhz`); PBS adds them up over the nodes.
+At end, or when the job is
+found to be gone (after a crash of pbs_mom), what stood there comes back; a reboot does that by
+itself. Whatever happens, the job goes on.
+
+Python 3.6 to 3.12, the standard library only, also under -OO. Settings come from the hook's
+configuration file (JSON, written by `advisor hook install`).
+"""
+
+import glob
+import json
+import os
+import re
+import time
+
+import pbs
+
+DEFAULTS = {
+    "state_dir": "",
+    "sys_root": "/sys",
+    "boot_id": "/proc/sys/kernel/random/boot_id",
+    "max_power_w": 500.0,
+}
+FREQ, ENERGY, NODES = "cpu_freq_mhz", "energy_j", "energy_nodes"
+ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
+COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
+CPUSETS = (
+    "fs/cgroup/cpuset/pbs*/jobid/{}/cpuset.cpus",
+    "fs/cgroup/pbs*/jobid/{}/cpuset.cpus",
+    "fs/cgroup/cpuset/pbs*.slice/pbs*-{}.slice/cpuset.cpus",
+)
+
+
+def main(event):
+    """Do what the event asks for. Raises whatever goes wrong."""
+    settings = read_settings()
+    kind = event.type
+    if kind in events("EXECJOB_BEGIN", "EXECJOB_PROLOGUE"):
+        start(event.job, settings, again=kind in events("EXECJOB_PROLOGUE"))
+    elif kind in events("EXECJOB_EPILOGUE"):
+        account(event.job, settings)
+    elif kind in events("EXECJOB_END", "EXECJOB_ABORT"):
+        finish(event.job.id, settings)
+    elif kind in events("EXECHOST_PERIODIC"):
+        look_after(list(event.job_list.keys()), settings)
+    elif kind in events("EXECHOST_STARTUP"):
+        drop_old_boots(settings)
+
+
+def events(*names):
+    """Return the numbers of events; a release that lacks one never sends it."""
+    return [getattr(pbs, name) for name in names if hasattr(pbs, name)]
+
+
+def read_settings():
+    """Return the settings of the configuration file laid over the defaults."""
+    settings = dict(DEFAULTS)
+    name = os.environ.get("PBS_HOOK_CONFIG_FILE") or getattr(pbs, "hook_config_filename", None)
+    if name:
+        with open(name) as file:
+            found = json.load(file)
+        settings.update({k: type(settings[k])(found[k]) for k in settings if k in found})
+    if not settings["state_dir"]:
+        conf = pbs.get_pbs_conf()
+        home = conf.get("PBS_MOM_HOME") or conf.get("PBS_HOME") or "/var/spool/pbs"
+        settings["state_dir"] = os.path.join(home, "mom_priv", "advisor")
+    return settings
+
+
+def say(job, text):
+    """Put one line about a job into pbs_mom's log."""
+    pbs.logjobmsg(job, "advisor: " + text)
+
+
+# -- a job's life ------------------------------------------------------------------------------
+
+
+def start(job, settings, again):
+    """Cap the job's CPUs and begin to count; at prologue counting begins anew."""
+    path = state_path(job.id, settings)
+    state = load(path)
+    if state is not None and again and state["boot"] == boot_id(settings):
+        if state["energy"] is not None:
+            state["energy"] = begin_energy(settings)
+            save(path, state)
+        return
+    if state is not None:  # of a run of this job that was not ended here
+        finish_state(path, settings)
+    cpus, whole, why = job_cpus(job, settings)
+    if whole:  # nobody else can be here: whatever is left is of jobs that are gone
+        for other in states(settings):
+            finish_state(other, settings)
+    cap_khz = wanted_khz(job)
+    state = {
+        "job": job.id,
+        "boot": boot_id(settings),
+        "asked_khz": cap_khz,
+        "applied_khz": 0,
+        "before": {},
+        "energy": begin_energy(settings) if whole else None,
+        "why": "" if whole else why,
+    }
+    if cap_khz and cpus is None:
+        say(job.id, "runs without its cap: " + why)
+    elif cap_khz:
+        folders, problem = policies(cpus, settings)
+        if problem:
+            say(job.id, "runs without its cap: " + problem)
+        else:
+            state["before"] = {f: read(os.path.join(f, "scaling_max_freq")) for f in folders}
+            save(path, state)
+            state["applied_khz"] = cap(job.id, state["before"], cap_khz)
+    save(path, state)
+
+
+def account(job, settings):
+    """Tell PBS what the node used, and which cap held."""
+    path = state_path(job.id, settings)
+    state = load(path)
+    if state is None:
+        say(job.id, "its energy is not known: the hook did not see it begin")
+        return
+    if state["asked_khz"]:
+        job.resources_used[FREQ] = int(state["applied_khz"] // 1000)
+    energy = state["energy"]
+    if energy is None:
+        say(job.id, "its energy is not told: " + state["why"])
+        return
+    count(energy, settings)
+    save(path, state)
+    if energy["problem"]:
+        say(job.id, "its energy is not known: " + energy["problem"])
+    else:
+        job.resources_used[ENERGY] = round(energy["total_j"])
+        job.resources_used[NODES] = 1
+
+
+def finish(job, settings):
+    """Put everything back as it was before a job."""
+    path = state_path(job, settings)
+    if os.path.exists(path):
+        finish_state(path, settings)
+
+
+def finish_state(path, settings):
+    """Put back what a state file names, then drop it; it stays where that fails."""
+    state = load(path)
+    failed = ""
+    if state is not None and state["boot"] == boot_id(settings):
+        failed = restore(state["before"])
+    if failed:
+        say(state["job"], "its cap could not be lifted, and will be tried again: " + failed)
+    else:
+        os.unlink(path)
+
+
+def look_after(running, settings):
+    """Read the counters of running jobs; end what is left of jobs that are gone."""
+    for path in states(settings):
+        state = load(path)
+        if state is None or state["job"] not in running or state["boot"] != boot_id(settings):
+            finish_state(path, settings)
+        elif state["energy"] is not None:
+            count(state["energy"], settings)
+            save(path, state)
+
+
+def drop_old_boots(settings):
+    """After a reboot the kernel's own limits hold again, so old states are only dropped."""
+    for path in states(settings):
+        state = load(path)
+        if state is None or state["boot"] != boot_id(settings):
+            finish_state(path, settings)
+
+
+# -- what a job has of its node ----------------------------------------------------------------
+
+
+def wanted_khz(job):
+    """Return the cap a job asks for in kHz, 0 for none."""
+    value = job.Resource_List[FREQ] if hasattr(job.Resource_List, FREQ) else None
+    return int(value) * 1000 if value else 0
+
+
+def job_cpus(job, settings):
+    """Return (the job's CPUs or None, whether it has the node for itself, why not)."""
+    everyone = sorted(
+        int(re.search(r"(\d+)$", path).group(1))
+        for path in glob.glob(os.path.join(cpu_root(settings), "cpu[0-9]*"))
+    )
+    place = str(job.Resource_List["place"] or "").split(":")
+    given, several = given_here(job)
+    alone = "exclhost" in place or ("excl" in place and not several)
+    if alone or given >= cores(everyone, settings):
+        return everyone, True, ""
+    for pattern in CPUSETS:
+        pattern = os.path.join(settings["sys_root"], pattern.format(glob.escape(job.id)))
+        for path in glob.glob(pattern):
+            found = cpu_list(read(path))
+            if found:
+                return found, False, "other jobs may share this node"
+    return None, False, "other jobs may share this node, and it has no cpuset of its own"
+
+
+def given_here(job):
+    """Return (CPUs PBS gave the job on this node, whether the node is several vnodes)."""
+    host = pbs.get_local_nodename().split(".")[0]
+    total, several = 0, False
+    for part in re.split(r"[()+]+", str(job.exec_vnode or "")):
+        name, _, resources = part.partition(":")
+        number = re.search(r"(?:^|:)ncpus=(\d+)", resources)
+        if number and name.split("[")[0].split(".")[0] == host:
+            total += int(number.group(1))
+            several = several or "[" in name
+    return total, several
+
+
+def cores(cpus, settings):
+    """Return the number of cores; hardware threads of one core count once."""
+    found = set()
+    for cpu in cpus:
+        name = os.path.join(cpu_root(settings), f"cpu{cpu}", "topology", "thread_siblings_list")
+        try:
+            found.add(read(name))
+        except OSError:
+            found.add(str(cpu))
+    return max(1, len(found))
+
+
+def cpu_list(text):
+    """Return the numbers of ``0-3,8``."""
+    found = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        found.extend(range(int(first), int(last or first) + 1))
+    return found
+
+
+def cpu_root(settings):
+    """Return the folder of the CPUs in /sys."""
+    return os.path.join(settings["sys_root"], "devices", "system", "cpu")
+
+
+# -- frequency ---------------------------------------------------------------------------------
+
+
+def policies(cpus, settings):
+    """Return the cpufreq folders of CPUs, each policy once, and "" or why they cannot be used."""
+    found = {}
+    for cpu in cpus:
+        folder = os.path.join(cpu_root(settings), f"cpu{cpu}", "cpufreq")
+        if os.path.isdir(folder):
+            found[os.path.realpath(folder)] = folder
+    if not found:
+        return [], "this node has no cpufreq in /sys"
+    mine = set(cpus)
+    for folder in found:
+        try:
+            others = set(cpu_list(read(os.path.join(folder, "affected_cpus")).replace(" ", ",")))
+        except (OSError, ValueError):
+            others = set()
+        if others - mine:
+            return [], "its CPUs share their frequency with others"
+    return sorted(found), ""
+
+
+def cap(job, before, cap_khz):
+    """Write the cap and return the one that holds in kHz, 0 when it is not taken."""
+    holds = 0
+    for folder in sorted(before):
+        name = os.path.join(folder, "scaling_max_freq")
+        try:
+            lowest = number(os.path.join(folder, "cpuinfo_min_freq"), 0)
+            wanted = min(max(cap_khz, lowest), int(before[folder]))
+            write(name, str(wanted))
+            holds = max(holds, int(read(name)))
+        except (OSError, ValueError) as error:
+            restore(before)
+            say(job, f"runs without its cap: {name}: {error}")
+            return 0
+    if holds > cap_khz:
+        say(job, f"asked for at most {cap_khz} kHz, this node gives {holds} kHz")
+    return holds
+
+
+def restore(before):
+    """Put the former caps back; return "" or what could not be."""
+    failed = ""
+    for folder in sorted(before):
+        name = os.path.join(folder, "scaling_max_freq")
+        try:
+            if os.path.exists(name):
+                write(name, before[folder])
+        except OSError as error:
+            failed = f"{name}: {error.strerror}"
+    return failed
+
+
+# -- energy ------------------------------------------------------------------------------------
+
+
+def begin_energy(settings):
+    """Begin to count with the best meter there is: the whole node's, else its packages'."""
+    energy = {"meter": "", "total_j": 0.0, "last": {}, "ranges": {}, "at": 0.0, "problem": ""}
+    try:
+        energy["last"], energy["ranges"] = counters(settings)
+        energy["meter"] = "rapl" if energy["ranges"] else "pm_counters"
+    except (OSError, ValueError) as error:
+        energy["problem"] = str(error)
+    energy["at"] = now_s()
+    return energy
+
+
+def counters(settings):
+    """Return (joules by counter, where each wraps). Raises ValueError when there is no meter."""
+    cray = os.path.join(settings["sys_root"], "cray", "pm_counters")
+    if os.path.isdir(cray):
+        words = read(os.path.join(cray, "energy")).split()
+        if len(words) < 2 or words[1] != "J" or float(words[0]) <= 0:
+            raise ValueError(f"{cray}/energy is not like '1000 J'")
+        try:
+            boot = read(os.path.join(cray, "startup"))
+        except OSError:
+            boot = ""
+        return {"node@" + boot: float(words[0])}, {}
+    values, ranges = {}, {}
+    root = os.path.join(settings["sys_root"], "class", "powercap")
+    for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
+        folder = os.path.join(root, name)
+        if ZONE.match(name) and COUNTED.match(read(os.path.join(folder, "name"))):
+            limit = number(os.path.join(folder, "max_energy_range_uj"), 0)
+            if limit > 0:
+                values[folder] = int(read(os.path.join(folder, "energy_uj"))) / 1e6
+                ranges[folder] = limit / 1e6
+    if not values:
+        raise ValueError("this node has neither pm_counters nor RAPL")
+    return values, ranges
+
+
+def count(energy, settings):
+    """Add what the counters moved since the last reading, a wrap included."""
+    if energy["problem"]:
+        return
+    try:
+        values, ranges = counters(settings)
+        waited = now_s() - energy["at"]
+        if set(values) != set(energy["last"]):
+            raise ValueError("its counters began anew")
+        for name, value in values.items():
+            moved = value - energy["last"][name]
+            limit = ranges.get(name)
+            if limit and waited * settings["max_power_w"] > limit:
+                raise ValueError(f"{name} was not read for {waited:.0f} s and may have wrapped")
+            if moved < 0 and not limit:
+                raise ValueError("its counters began anew")
+            energy["total_j"] += moved if moved >= 0 else moved + limit
+        energy["last"], energy["at"] = values, now_s()
+    except (OSError, ValueError) as error:
+        energy["problem"] = str(error)
+
+
+def now_s():
+    """Return seconds that go on while the node sleeps, the same in every process."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def boot_id(settings):
+    """Return what tells one boot from the next."""
+    try:
+        return read(settings["boot_id"])
+    except OSError:
+        return ""
+
+
+def state_path(job, settings):
+    """Return a job's state file."""
+    return os.path.join(settings["state_dir"], re.sub(r"[^\w.\[\]-]", "_", job) + ".json")
+
+
+def states(settings):
+    """Return all state files."""
+    return sorted(glob.glob(os.path.join(glob.escape(settings["state_dir"]), "*.json")))
+
+
+def load(path):
+    """Return a state, None when there is none or it makes no sense."""
+    try:
+        with open(path) as file:
+            state = json.load(file)
+        return state if {"job", "boot", "before", "energy", "asked_khz"} <= set(state) else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def save(path, state):
+    """Write a state whole or not at all, and see it to the disk."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    partial = path + ".new"
+    with open(partial, "w") as file:
+        json.dump(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(partial, path)
+
+
+def read(path):
+    """Return a small file's text."""
+    with open(path) as file:
+        return file.read(65536).strip()
+
+
+def number(path, otherwise):
+    """Return a file's number, ``otherwise`` where it has none."""
+    try:
+        return int(read(path))
+    except (OSError, ValueError):
+        return otherwise
+
+
+def write(path, text):
+    """Write a small file in one go, as sysfs wants it."""
+    with open(path, "w") as file:
+        file.write(text + "\n")
+
+
+hook_event = pbs.event()
+try:
+    main(hook_event)
+except BaseException as why:  # whatever it is, the alarm's KeyboardInterrupt too
+    line = "".join(c if " " <= c <= "~" else " " for c in repr(why))[:400]
+    pbs.logmsg(pbs.EVENT_ADMIN, "advisor: the execution hook failed: " + line)
+hook_event.accept()

@@ -1,0 +1,366 @@
+"""The execution hook on a posed /sys: caps on and off again whatever happens, energy of a node."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hooked import HOOKS, Outcome, run_hook
+from posed_sys import HIGH, LOW, PosedSys
+
+HOOK = "advisor_execjob.py"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> PosedSys:
+    found = PosedSys(tmp_path)
+    found.rapl({"intel-rapl:0": 1_000_000_000, "intel-rapl:0:0": 5_000_000})
+    return found
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "mom_priv" / "advisor"
+
+
+def event(
+    kind: str, job: str = "7.pbs1", *, mhz: int | None = 1900, place: str = "scatter:excl",
+    ncpus: int = 4, vnode: str = "node1",
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "event": kind,
+        "job": {
+            "id": job,
+            "exec_vnode": f"({vnode}:ncpus={ncpus}:mem=1gb)+(node2:ncpus=64)",
+            "Resource_List": {
+                "ncpus": ncpus, "place": place, **({"cpu_freq_mhz": mhz} if mhz else {}),
+            },
+        },
+    }  # fmt: skip
+
+
+def periodic(*jobs: str) -> dict[str, Any]:
+    return {"event": "EXECHOST_PERIODIC", "job_list": {job: {} for job in jobs}}
+
+
+def accepted(outcomes: list[Outcome]) -> bool:
+    return all(
+        o["answer"] == ["accept", ""] and o["failure"] is None and o["exit"] == "0"
+        for o in outcomes
+    )
+
+
+class Mom:
+    """Runs the hook as pbs_mom does: a process of its own for each event."""
+
+    def __init__(self, folder: Path, settings: dict[str, object]) -> None:
+        self.folder, self.settings = folder, settings
+
+    def __call__(self, *events: dict[str, Any]) -> list[Outcome]:
+        found: list[Outcome] = []
+        for one in events:
+            found += run_hook(HOOK, [one], self.settings, folder=self.folder)
+        assert accepted(found), found
+        return found
+
+
+@pytest.fixture
+def mom(tmp_path: Path, node: PosedSys, state: Path) -> Mom:
+    return Mom(tmp_path, node.settings(state))
+
+
+def test_a_job_is_capped_metered_and_everything_comes_back(
+    node: PosedSys, state: Path, mom: Mom
+) -> None:
+    (node.cpufreq(3) / "scaling_max_freq").write_text("2000000\n")  # an admin's own
+    mom(event("EXECJOB_BEGIN"))
+    assert node.caps() == [1_900_000] * 4
+    node.rapl({"intel-rapl:0": 1_500_000_000})
+    mom(event("EXECJOB_PROLOGUE"))  # counts from here on
+    assert node.caps() == [1_900_000] * 4
+    node.rapl({"intel-rapl:0": 2_500_400_000, "intel-rapl:0:0": 15_000_000})
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"] == {"cpu_freq_mhz": "1900", "energy_j": "1010", "energy_nodes": "1"}
+    assert done["log"] == []
+    mom(event("EXECJOB_END"))
+    assert node.caps() == [HIGH, HIGH, HIGH, 2_000_000]
+    assert list(state.iterdir()) == []
+
+
+def test_a_cap_never_raises_a_frequency_nor_leaves_what_the_node_can(
+    node: PosedSys, mom: Mom
+) -> None:
+    (node.cpufreq(0) / "scaling_max_freq").write_text("1500000\n")
+    mom(event("EXECJOB_PROLOGUE"))
+    assert node.caps() == [1_500_000, 1_900_000, 1_900_000, 1_900_000]
+    mom(event("EXECJOB_END"))
+    [_, done] = mom(event("EXECJOB_BEGIN", mhz=800), event("EXECJOB_EPILOGUE", mhz=800))
+    assert node.caps() == [LOW] * 4
+    assert done["used"]["cpu_freq_mhz"] == "1200"
+    mom(event("EXECJOB_END", mhz=800))
+    assert node.caps() == [1_500_000, HIGH, HIGH, HIGH]
+
+
+def test_without_a_cap_only_energy_is_told(node: PosedSys, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN", mhz=None), event("EXECJOB_PROLOGUE", mhz=None))
+    assert node.caps() == [HIGH] * 4
+    node.rapl({"intel-rapl:0": 1_600_000_000})
+    [done] = mom(event("EXECJOB_EPILOGUE", mhz=None))
+    assert done["used"] == {"energy_j": "600", "energy_nodes": "1"}
+
+
+def test_a_crash_of_pbs_mom_leaves_no_cap(node: PosedSys, state: Path, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN"))
+    mom({"event": "EXECHOST_STARTUP"})
+    assert node.caps() == [1_900_000] * 4  # the job may have lived on
+    mom(periodic("7.pbs1"))
+    assert node.caps() == [1_900_000] * 4
+    mom(periodic("8.pbs1"))
+    assert node.caps() == [HIGH] * 4
+    assert list(state.iterdir()) == []
+
+
+def test_a_job_that_is_run_again_after_a_crash(node: PosedSys, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN"))
+    node.rapl({"intel-rapl:0": 1_500_000_000})
+    mom(event("EXECJOB_BEGIN", mhz=1500), event("EXECJOB_PROLOGUE", mhz=1500))
+    assert node.caps() == [1_500_000] * 4
+    node.rapl({"intel-rapl:0": 1_700_000_000})
+    done = mom(event("EXECJOB_EPILOGUE", mhz=1500), event("EXECJOB_END", mhz=1500))
+    assert done[0]["used"]["energy_j"] == "200"
+    assert node.caps() == [HIGH] * 4
+
+
+def test_a_job_alone_on_its_node_ends_what_was_left_there(
+    node: PosedSys, state: Path, mom: Mom
+) -> None:
+    mom(event("EXECJOB_BEGIN", "6.pbs1", mhz=1200))
+    mom(event("EXECJOB_BEGIN", "7.pbs1"))
+    assert node.caps() == [1_900_000] * 4
+    assert [p.name for p in state.iterdir()] == ["7.pbs1.json"]
+    mom(event("EXECJOB_END", "7.pbs1"))
+    assert node.caps() == [HIGH] * 4
+
+
+@pytest.mark.parametrize("first", ["EXECHOST_STARTUP", "EXECHOST_PERIODIC", "EXECJOB_END"])
+def test_after_a_reboot_the_kernel_s_own_limits_hold(
+    node: PosedSys, state: Path, mom: Mom, first: str
+) -> None:
+    mom(event("EXECJOB_BEGIN"))
+    node.reboot("second")
+    for cpu in range(4):  # what the kernel begins with: not what was there before
+        (node.cpufreq(cpu) / "scaling_max_freq").write_text("2100000\n")
+    job = {**event(first), "job_list": {}}
+    mom(job)
+    assert node.caps() == [2_100_000] * 4
+    assert list(state.iterdir()) == []
+
+
+def test_what_cannot_be_put_back_is_tried_again(
+    node: PosedSys, state: Path, mom: Mom, tmp_path: Path
+) -> None:
+    mom(event("EXECJOB_BEGIN"))
+    stuck = node.cpufreq(2) / "scaling_max_freq"
+    stuck.unlink()
+    stuck.mkdir()
+    [done] = mom(event("EXECJOB_END"))
+    assert "could not be lifted, and will be tried again" in done["log"][0]
+    assert len(list(state.iterdir())) == 1
+    stuck.rmdir()
+    stuck.write_text("1900000\n")
+    mom(periodic())
+    assert node.caps() == [HIGH] * 4
+    assert list(state.iterdir()) == []
+
+
+def test_a_cap_that_is_refused_halfway_is_taken_back(node: PosedSys, mom: Mom) -> None:
+    stuck = node.cpufreq(2) / "cpuinfo_min_freq"
+    stuck.write_text("x")
+    (node.cpufreq(3) / "scaling_max_freq").write_text("not a number\n")
+    done = mom(event("EXECJOB_BEGIN"), event("EXECJOB_EPILOGUE"))
+    assert "runs without its cap" in done[0]["log"][0]
+    assert done[1]["used"]["cpu_freq_mhz"] == "0"
+    texts = [(node.cpufreq(c) / "scaling_max_freq").read_text() for c in range(4)]
+    assert texts == ["2200000\n"] * 3 + ["not a number\n"]
+
+
+# -- nodes shared with other jobs ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_job_with_a_cpuset_has_its_own_cpus_capped(
+    node: PosedSys, mom: Mom, version: int
+) -> None:
+    node.cpuset("7.pbs1", "1-2", version=version)
+    done = mom(
+        event("EXECJOB_BEGIN", place="free", ncpus=2),
+        event("EXECJOB_EPILOGUE", place="free", ncpus=2),
+    )
+    assert node.caps() == [HIGH, 1_900_000, 1_900_000, HIGH]
+    assert done[1]["used"] == {"cpu_freq_mhz": "1900"}
+    assert done[1]["log"] == [
+        "7.pbs1;advisor: its energy is not told: other jobs may share this node"
+    ]
+    mom(event("EXECJOB_END"))
+    assert node.caps() == [HIGH] * 4
+
+
+def test_two_jobs_on_one_node_do_not_touch_each_other(node: PosedSys, mom: Mom) -> None:
+    node.cpuset("7.pbs1", "0-1")
+    node.cpuset("8.pbs1", "2-3")
+    mom(event("EXECJOB_BEGIN", "7.pbs1", place="free", ncpus=2))
+    mom(event("EXECJOB_BEGIN", "8.pbs1", place="free", ncpus=2, mhz=1500))
+    assert node.caps() == [1_900_000, 1_900_000, 1_500_000, 1_500_000]
+    mom(event("EXECJOB_END", "7.pbs1"))
+    assert node.caps() == [HIGH, HIGH, 1_500_000, 1_500_000]
+    mom(periodic("8.pbs1"), event("EXECJOB_ABORT", "8.pbs1"))
+    assert node.caps() == [HIGH] * 4
+
+
+def test_cpus_that_share_their_frequency_with_another_job_s_stay(node: PosedSys, mom: Mom) -> None:
+    node.share_policy([0, 1, 2, 3])
+    node.cpuset("7.pbs1", "0-1")
+    [done] = mom(event("EXECJOB_BEGIN", place="free", ncpus=2))
+    assert node.caps() == [HIGH] * 4
+    assert "its CPUs share their frequency with others" in done["log"][0]
+    mom(event("EXECJOB_BEGIN", "8.pbs1"))  # alone on the node: the one policy is capped once
+    assert node.caps() == [1_900_000] * 4
+    mom(event("EXECJOB_END", "8.pbs1"))
+    assert node.caps() == [HIGH] * 4
+
+
+def test_without_a_cpuset_a_shared_node_is_left_alone_and_that_is_said(
+    node: PosedSys, mom: Mom
+) -> None:
+    done = mom(
+        event("EXECJOB_BEGIN", place="free", ncpus=2),
+        event("EXECJOB_EPILOGUE", place="free", ncpus=2),
+    )
+    assert node.caps() == [HIGH] * 4
+    assert "runs without its cap: other jobs may share this node" in done[0]["log"][0]
+    assert done[1]["used"] == {"cpu_freq_mhz": "0"}
+
+
+def test_all_cores_of_a_node_are_the_whole_node(tmp_path: Path, state: Path) -> None:
+    node = PosedSys(tmp_path, cpus=8, threads=2)
+    node.rapl({"intel-rapl:0": 0})
+    mom = Mom(tmp_path, node.settings(state))
+    mom(event("EXECJOB_BEGIN", place="free", ncpus=4))
+    assert node.caps() == [1_900_000] * 8
+    mom(event("EXECJOB_END"), event("EXECJOB_BEGIN", place="free", ncpus=3))
+    assert node.caps() == [HIGH] * 8
+    mom(event("EXECJOB_BEGIN", place="free", ncpus=4, vnode="node10"))
+    assert node.caps() == [HIGH] * 8
+    # a node of several vnodes: a vnode for itself is not the node for itself
+    mom(event("EXECJOB_BEGIN", place="excl", ncpus=2, vnode="node1[0]"))
+    assert node.caps() == [HIGH] * 8
+    mom(event("EXECJOB_BEGIN", place="exclhost", ncpus=2, vnode="node1[0]"))
+    assert node.caps() == [1_900_000] * 8
+
+
+# -- meters --------------------------------------------------------------------------------------
+
+
+def test_a_wrap_is_counted(tmp_path: Path, node: PosedSys, mom: Mom) -> None:
+    limit = 262_143_328_850
+    node.rapl({"intel-rapl:0": limit - 1_000_000_000})
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_PROLOGUE"))
+    node.rapl({"intel-rapl:0": 500_000_000})
+    mom(periodic("7.pbs1"))
+    node.rapl({"intel-rapl:0": 600_000_000})
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"]["energy_j"] == "1600"
+
+
+def test_a_counter_that_may_have_wrapped_unseen_is_not_believed(
+    tmp_path: Path, node: PosedSys, state: Path
+) -> None:
+    mom = Mom(tmp_path, node.settings(state, max_power_w=1e9))
+    mom(event("EXECJOB_BEGIN"))
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert "energy_j" not in done["used"]
+    assert "may have wrapped" in done["log"][0]
+
+
+def test_pm_counters_go_before_rapl(tmp_path: Path, node: PosedSys, mom: Mom) -> None:
+    node.pm_counters(5000)
+    mom(event("EXECJOB_BEGIN"))
+    node.pm_counters(7345)
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"]["energy_j"] == "2345"
+
+
+@pytest.mark.parametrize(("joules", "startup"), [(100, "1"), (9000, "2")])
+def test_pm_counters_that_began_anew(
+    tmp_path: Path, node: PosedSys, mom: Mom, joules: float, startup: str
+) -> None:
+    node.pm_counters(5000)
+    mom(event("EXECJOB_BEGIN"))
+    node.pm_counters(joules, startup)
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert "energy_nodes" not in done["used"]
+    assert "began anew" in done["log"][0]
+
+
+def test_a_node_without_meter_or_cpufreq_says_so(tmp_path: Path, state: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    mom = Mom(tmp_path, {"sys_root": str(tmp_path / "empty"), "state_dir": str(state)})
+    done = mom(event("EXECJOB_BEGIN"), event("EXECJOB_EPILOGUE"), event("EXECJOB_END"))
+    assert done[0]["log"] == [
+        "7.pbs1;advisor: runs without its cap: this node has no cpufreq in /sys"
+    ]
+    assert done[1]["used"] == {"cpu_freq_mhz": "0"}
+    assert done[1]["log"] == [
+        "7.pbs1;advisor: its energy is not known: this node has neither pm_counters nor RAPL"
+    ]
+
+
+def test_an_epilogue_without_a_beginning(mom: Mom) -> None:
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"] == {}
+    assert "did not see it begin" in done["log"][0]
+
+
+# -- whatever happens ----------------------------------------------------------------------------
+
+
+def test_damaged_states_go(node: PosedSys, state: Path, mom: Mom) -> None:
+    state.mkdir(parents=True)
+    for name, text in (("a", "{"), ("b", "[]"), ("c", "{}"), ("d", "")):
+        (state / f"{name}.json").write_text(text)
+    mom(periodic())
+    assert list(state.iterdir()) == []
+
+
+def test_a_full_disk_is_a_line_in_the_log(tmp_path: Path, node: PosedSys) -> None:
+    (tmp_path / "file").write_text("")
+    mom = Mom(tmp_path, node.settings(tmp_path / "file"))
+    [done] = mom(event("EXECJOB_BEGIN"))
+    assert "the execution hook failed" in done["log"][-1]
+    assert node.caps() == [HIGH] * 4  # nothing is capped that could not be put back
+
+
+def test_a_job_s_name_is_no_path(node: PosedSys, state: Path, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN", "9[3].pbs1"), event("EXECJOB_BEGIN", "../../x"))
+    assert sorted(p.name for p in state.iterdir()) == [".._.._x.json"]
+    assert json.loads((state / ".._.._x.json").read_text())["job"] == "../../x"
+
+
+def test_the_state_is_in_pbs_mom_s_own_folder(tmp_path: Path, node: PosedSys) -> None:
+    settings = {"sys_root": str(node.root), "boot_id": str(node.boot)}
+    given = {**event("EXECJOB_BEGIN"), "conf": {"PBS_HOME": str(tmp_path / "pbs")}}
+    assert accepted(run_hook(HOOK, [given], settings, folder=tmp_path))
+    assert (tmp_path / "pbs/mom_priv/advisor/7.pbs1.json").is_file()
+    assert (tmp_path / "pbs/mom_priv/advisor").stat().st_mode & 0o77 == 0
+
+
+def test_it_is_python_3_6_and_standard_library() -> None:
+    tree = ast.parse((HOOKS / HOOK).read_text(encoding="ascii"), feature_version=(3, 6))
+    imported = {
+        name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
+    }
+    assert imported == {"glob", "json", "os", "pbs", "re", "time"}
+    assert not any(isinstance(node, ast.Assert | ast.NamedExpr) for node in ast.walk(tree))

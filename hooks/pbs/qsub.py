@@ -1,0 +1,308 @@
+#!/usr/bin/python3 -IS
+"""Goes before PBS's qsub on login nodes: tells the advisor what a job runs, then becomes qsub.
+
+PBS's hooks do not see a job's script. This adds variables to `-v`, by name only: ADVISOR_QSUB
+(the script's fingerprint, its launcher line with what that needs to be understood, the user's
+choices file) and the ADVISOR_ settings of the environment. Everything else is qsub's own: this
+process becomes it, so options, prompts, signals and exit codes are what they were. Whatever goes
+wrong here, qsub runs as it was called.
+
+Python 3.6 to 3.13, the standard library only.
+"""
+
+import os
+import re
+import signal
+import sys
+
+QSUB = ""
+"""The real qsub; "": the next one in PATH. Written by `advisor hook install`."""
+LAUNCHERS = "aprun ibrun jsrun mpiexec mpiexec.hydra mpirun orterun prun srun".split()  # noqa: SIM905
+SKIP = """
+: [ [[ . case cd chmod conda cp date declare do done echo elif else env esac exit export false fi
+for hostname if ln local ls mkdir ml module mv printf pwd readonly rm scontrol set shift sleep
+source spack test then touch trap true ulimit unset wait while cat
+""".split()  # noqa: SIM905
+FRONT = ("!", "then", "do", "else", "time", "exec", "nohup", "command", "stdbuf", "setsid")
+CLIENT = "ADVISOR_QSUB"
+PASSED = (
+    "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN", "ADVISOR_APPLICATION",
+    "ADVISOR_WORKLOAD",
+)  # fmt: skip
+OFF = ("off", "0", "no", "false", "never")
+FLAGS, VALUED = "fhIVXz", "aAcCejJklmMNopPqrRSuvW"
+MAX_SCRIPT, MAX_EXCERPT, MAX_CHOICES, MAX_VALUE = 1 << 20, 4000, 4000, 6000
+ASSIGNMENT = re.compile(r"(?:export|declare|readonly|local)?\s*([A-Za-z_]\w*)=")
+VARIABLE = re.compile(r"\$\{?(\w+)")
+HERE = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+LAUNCH = re.compile(r"(?:^|[\s;&|(/])(?:" + "|".join(map(re.escape, LAUNCHERS)) + r")(?=\s|$)")
+
+
+def main(argv):
+    """Become qsub, with more in `-v` where that can be."""
+    words = argv[1:]
+    program = QSUB or next_qsub(argv[0])
+    for name in (CLIENT, "ADVISOR_DECISION"):
+        os.environ.pop(name, None)  # of the job this one is submitted from
+    try:
+        words = prepared(words)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as problem:
+        if os.environ.get("ADVISOR_DEBUG"):
+            sys.stderr.write(f"advisor: qsub as it was called: {problem!r}\n")
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and exec would keep so
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execv(program, ["qsub", *words])
+    except OSError as error:
+        sys.stderr.write(f"qsub: {program}: {error.strerror}\n")
+        return 127
+
+
+def next_qsub(own):
+    """Return the qsub that comes after this file in PATH."""
+    here = os.path.realpath(own if os.sep in own else __file__)
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder or ".", "qsub")
+        if os.access(path, os.X_OK) and os.path.realpath(path) not in (
+            here,
+            os.path.realpath(__file__),
+        ):
+            return path
+    return "/opt/pbs/bin/qsub"
+
+
+def prepared(words):
+    """Return qsub's words with the advisor's variables in `-v`; raises for what it cannot tell."""
+    options, end = read_options(words)
+    if "I" in options or end is None:
+        return words
+    names = [name for name in PASSED if os.environ.get(name)]
+    off = os.environ.get("ADVISOR", "").lower() in OFF
+    rest = words[end:]
+    text = b"" if rest[:1] == ["--"] else script_text(rest)
+    lines = [] if text is None else text.decode("utf-8", "replace").splitlines()
+    if text is not None and not off:
+        value = client(text, directives(lines, prefix_of(options)), lines)
+        if value:
+            os.environ[CLIENT] = value
+            names.append(CLIENT)
+    if not names:
+        return words
+    own = options.get("v")
+    if own is None:  # what the script's own lines say goes behind the command line
+        for given in directives(lines, prefix_of(options)):
+            own = read_options(given)[0].get("v", own)
+    have = set(re.findall(r"(?:^|,)\s*(\w+)", own or ""))
+    added = [name for name in names if name not in have]
+    value = ",".join(([own] if own else []) + added)
+    return [*words[:end], "-v", value, *rest] if added else words
+
+
+def read_options(words):
+    """Return the options by letter, the last of each, and where the rest begins.
+
+    None for what is no option of qsub's: `--version`, or a mistake that qsub has to tell.
+    """
+    found, at = {}, 0
+    while at < len(words):
+        word = words[at]
+        if word in ("--", "-") or not word.startswith("-"):
+            return found, at
+        at += 1
+        letters = word[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            if letter in FLAGS:
+                found[letter] = ""
+            elif letter in VALUED and (letters or at < len(words)):
+                found[letter] = letters or words[at]
+                at += not letters
+                if letter == "l":
+                    found.setdefault("all l", []).append(found["l"])
+                break
+            else:
+                return found, None
+    return found, at
+
+
+def prefix_of(options):
+    """Return what the script's lines of options begin with; none where `-C ''` says so."""
+    return options.get("C", os.environ.get("PBS_DPREFIX", "#PBS"))
+
+
+def script_text(rest):
+    """Return the script; None where it is not read here. One of stdin is put back for qsub."""
+    import stat
+
+    if rest and rest[0] != "-":
+        if not stat.S_ISREG(os.stat(rest[0]).st_mode):
+            return None
+        with open(rest[0], "rb") as file:
+            return file.read(MAX_SCRIPT)
+    if os.isatty(0):
+        return None
+    pieces = [b""]
+    try:
+        while len(pieces) == 1 or pieces[-1]:
+            pieces.append(os.read(0, 1 << 16))
+    finally:
+        give_back(b"".join(pieces))
+    return b"".join(pieces)[:MAX_SCRIPT]
+
+
+def give_back(text):
+    """Make a script that was read the standard input again."""
+    try:
+        if hasattr(os, "memfd_create"):
+            number = os.memfd_create("script", 0)
+        else:
+            import tempfile
+
+            number = os.dup(tempfile.TemporaryFile().fileno())  # noqa: SIM115
+        left = memoryview(text)
+        while left:
+            left = left[os.write(number, left) :]
+        os.lseek(number, 0, os.SEEK_SET)
+    except OSError:  # no room: a child writes it as qsub reads
+        number, write_end = os.pipe()
+        if os.fork() == 0:
+            os.close(number)
+            with os.fdopen(write_end, "wb") as pipe:
+                pipe.write(text)
+            os._exit(0)
+        os.close(write_end)
+    os.dup2(number, 0)
+    os.close(number)
+
+
+def directives(lines, prefix):
+    """Return the words of each line of options before the script's first command."""
+    found = []
+    if not prefix:
+        return found
+    lines = iter(lines)
+    for line in lines:
+        stripped = line.strip()
+        if stripped.startswith(prefix):
+            while stripped.endswith("\\"):
+                stripped = stripped[:-1] + next(lines, "").strip()
+            found.append(split_words(stripped[len(prefix) :]))
+        elif stripped and not stripped.startswith("#"):
+            break
+    return found
+
+
+def split_words(text):
+    """Split a line of options as qsub does: quotes group, a backslash takes the next as it is."""
+    words, word, quote, at = [], None, "", 0
+    while at < len(text):
+        c = text[at]
+        at += 1
+        if quote:
+            quote, word = ("", word) if c == quote else (quote, word + c)
+        elif c in "\"'":
+            quote, word = c, word or ""
+        elif c == "\\" and at < len(text):
+            word, at = (word or "") + text[at], at + 1
+        elif c.isspace():
+            if word is not None:
+                words.append(word)
+            word = None
+        else:
+            word = (word or "") + c
+    return words if word is None else [*words, word]
+
+
+def client(text, options, lines):
+    """Return what is passed on, packed into letters no shell and no PBS trips over."""
+    import base64
+    import hashlib
+    import json
+    import zlib
+
+    head = []
+    for given in options:
+        head += ["#PBS -l " + value for value in read_options(given)[0].get("all l", [])]
+    data = {"v": 1, "fingerprint": hashlib.sha256(text).hexdigest()[:16], "script": ""}
+    if text:
+        data["script"] = "\n".join([*head, *excerpt(lines)])[:MAX_EXCERPT]
+    choices = choices_text()
+    if choices:
+        data["choices"] = choices
+    for key in ("", "choices", "script"):
+        data.pop(key, None)
+        packed = zlib.compress(json.dumps(data).encode("ascii"), 9)
+        value = base64.urlsafe_b64encode(packed).decode("ascii").rstrip("=")
+        if len(value) <= MAX_VALUE:
+            return value
+    return ""
+
+
+def choices_text():
+    """Return the user's choices file."""
+    root = os.environ.get("XDG_CONFIG_HOME", "")
+    if not root.startswith("/"):
+        root = os.path.join(os.path.expanduser("~"), ".config")
+    try:
+        with open(os.path.join(root, "advisor", "choices.json")) as file:
+            text = file.read(MAX_CHOICES + 1)
+    except (OSError, ValueError):
+        return ""
+    return text if len(text) <= MAX_CHOICES else ""
+
+
+def excerpt(lines):
+    """Return the script's lines that tell what it runs: the advisor's own, those with a launcher
+    (else the last commands), those that set threads, and the assignments these need."""
+    commands = list(logical(lines))
+    kept = {n for n, line in commands if line.startswith("#ADVISOR") or "_NUM_THREADS" in line}
+    body = [(n, line) for n, line in commands if not line.startswith("#")]
+    telling = [n for n, line in body if LAUNCH.search(line)][:5]
+    if not telling:
+        telling = [n for n, line in body if any(map(is_command, re.split("[;&|()]+", line)))][-5:]
+    kept.update(telling)
+    texts = dict(commands)
+    assigned = {}
+    for n, line in body:
+        match = ASSIGNMENT.match(line)
+        if match:
+            assigned.setdefault(match.group(1), []).append(n)
+    todo = list(kept)
+    while todo:
+        for name in VARIABLE.findall(texts[todo.pop()]):
+            new = set(assigned.get(name, ())) - kept
+            kept |= new
+            todo += new
+    return [texts[n] for n in sorted(kept)]
+
+
+def is_command(text):
+    """Tell whether a piece of a line may run a program of the user's."""
+    words = text.split()
+    while words and (words[0] in FRONT or re.match(r"[A-Za-z_]\w*=", words[0])):
+        words.pop(0)
+    return bool(words) and words[0] not in SKIP
+
+
+def logical(lines):
+    """Yield (number, line): continued lines joined, the text of here-documents left out."""
+    end = None
+    lines = enumerate(lines)
+    for number, line in lines:
+        if end is not None:
+            end = None if line.strip() == end else end
+            continue
+        while line.endswith("\\"):
+            line = line[:-1] + " " + next(lines, (0, ""))[1]
+        line = line.strip()
+        here = HERE.search(line) if "<<" in line and "<<<" not in line else None
+        if here:
+            end = here.group(2)
+        if line.startswith("#ADVISOR") or (line and not line.startswith("#")):
+            yield number, line[:1000]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

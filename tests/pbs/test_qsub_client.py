@@ -1,0 +1,353 @@
+"""The program before qsub: what it tells the daemon, and that nobody could tell it is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hooked import HOOKS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core import script as scripts
+from advisor.core.recognise import recognise
+from advisor.core.script import LAUNCHERS, advisor_lines, threads_of
+from advisor.schedulers.pbs_options import parse_request, read_client
+
+CLIENT = HOOKS / "qsub.py"
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
+REAL = """#!/usr/bin/python3 -I
+import json, os, sys
+script = None
+if not os.isatty(0) and "-I" not in sys.argv:
+    script = sys.stdin.buffer.read().decode("latin-1")
+json.dump({
+    "argv": sys.argv[1:], "stdin": script,
+    "env": {k: v for k, v in os.environ.items()},
+}, open(os.environ["SEEN"], "w"))
+print("123.pbs1")
+print("a warning", file=sys.stderr)
+sys.exit(int(os.environ.get("CODE", "0")))
+"""
+SCRIPT = """#!/bin/bash
+#PBS -l select=2:ncpus=28
+#PBS -N run -l walltime=1:00
+#ADVISOR goal=power
+module load gcc
+TOKEN=s3cr3t
+EXE=./stencil
+SIZE=100
+export OMP_NUM_THREADS=$NCPUS
+cat > input <<EOF
+mpirun ./not-this
+EOF
+mpirun -np 2 $EXE --size $SIZE \\
+    --more
+echo done
+"""
+
+
+@dataclass
+class Seen:
+    """What the real qsub was given, and what came back."""
+
+    code: int
+    out: str
+    err: str
+    argv: list[str]
+    stdin: str | None
+    env: dict[str, str]
+
+    def client(self) -> dict[str, Any]:
+        return read_client(self.env.get("ADVISOR_QSUB", ""))
+
+
+class Qsub:
+    """A login node: the client first in PATH, then a qsub that notes how it was called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "pbs").mkdir()
+        (folder / "bin").mkdir()
+        real = folder / "pbs" / "qsub"
+        real.write_text(REAL.replace("/usr/bin/python3", PYTHON))
+        real.chmod(0o755)
+        (folder / "bin" / "qsub").write_text(CLIENT.read_text().replace("/usr/bin/python3", PYTHON))
+        (folder / "bin" / "qsub").chmod(0o755)
+        (folder / "job.sh").write_text(SCRIPT)
+        self.env = {
+            "PATH": f"{folder}/bin:{folder}/pbs:/usr/bin:/bin", "HOME": str(folder),
+            "SEEN": str(folder / "seen.json"),
+        }  # fmt: skip
+
+    def __call__(
+        self, *words: str, stdin: bytes | int = subprocess.DEVNULL, program: str = "qsub",
+        env: Mapping[str, str] | None = None,
+    ) -> Seen:  # fmt: skip
+        (self.folder / "seen.json").unlink(missing_ok=True)
+        environment = {**self.env, **(env or {})}
+        given_in: dict[str, Any] = (
+            {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
+        )
+        done = subprocess.run(
+            [self.folder / "bin" / "qsub" if program == "qsub" else program, *words],
+            env=environment, cwd=self.folder, capture_output=True, check=False, **given_in,
+        )  # fmt: skip
+        seen = json.loads((self.folder / "seen.json").read_text())
+        return Seen(
+            done.returncode, done.stdout.decode(), done.stderr.decode(), seen["argv"],
+            seen["stdin"], seen["env"],
+        )  # fmt: skip
+
+
+@pytest.fixture
+def qsub(tmp_path: Path) -> Qsub:
+    return Qsub(tmp_path)
+
+
+def module() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("qsub_client", CLIENT)
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_a_script_s_telling_lines_go_along(qsub: Qsub) -> None:
+    seen = qsub("-q", "workq", "job.sh")
+    assert (seen.code, seen.out, seen.err) == (0, "123.pbs1\n", "a warning\n")
+    assert seen.argv == ["-q", "workq", "-v", "ADVISOR_QSUB", "job.sh"]
+    client = seen.client()
+    assert client["script"].splitlines() == [
+        "#PBS -l select=2:ncpus=28", "#PBS -l walltime=1:00", "#ADVISOR goal=power",
+        "EXE=./stencil", "SIZE=100", "export OMP_NUM_THREADS=$NCPUS",
+        "mpirun -np 2 $EXE --size $SIZE      --more",
+    ]  # fmt: skip
+    assert "s3cr3t" not in json.dumps(client)
+    assert len(client["fingerprint"]) == 16
+    again = qsub("job.sh").client()["fingerprint"]
+    (qsub.folder / "job.sh").write_text(SCRIPT + "\n")
+    assert again == client["fingerprint"] != qsub("job.sh").client()["fingerprint"]
+
+
+def test_a_script_on_stdin_reaches_qsub_as_it_was(qsub: Qsub) -> None:
+    text = SCRIPT.encode() + b"\xff\xfe" + b"x" * 300_000
+    for words in ((), ("-",), ("-N", "x")):
+        seen = qsub(*words, stdin=text)
+        assert seen.stdin == text.decode("latin-1")
+        assert "mpirun" in seen.client()["script"]
+        assert seen.argv == [*(w for w in words if w != "-"), "-v", "ADVISOR_QSUB",
+                             *(w for w in words if w == "-")]  # fmt: skip
+    with (qsub.folder / "job.sh").open("rb") as file:
+        assert qsub(stdin=file.fileno()).stdin == SCRIPT
+    assert qsub(stdin=b"").stdin == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        (["-v", "A=1,B"], "A=1,B,ADVISOR_QSUB"),
+        (["-vA=1"], "A=1,ADVISOR_QSUB"),
+        (["-v", "A=1", "-v", "C='x,y'"], "C='x,y',ADVISOR_QSUB"),
+        (["-zVv", "A=1"], "A=1,ADVISOR_QSUB"),
+    ],
+)
+def test_the_user_s_own_variables_stay(qsub: Qsub, given: list[str], value: str) -> None:
+    seen = qsub(*given, "job.sh")
+    assert seen.argv == [*given, "-v", value, "job.sh"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words", "value"),
+    [
+        ("#PBS -v A=1\n", [], "A=1,ADVISOR_QSUB"),
+        ("#PBS -v A=1\n#PBS -N x -v 'B=2 3'\n", [], "B=2 3,ADVISOR_QSUB"),
+        ("#PBS -v \\\nA=1\n", [], "A=1,ADVISOR_QSUB"),
+        ("#PBS -v A=1\n", ["-v", "C=3"], "C=3,ADVISOR_QSUB"),
+        ("#PBS -v A=1\n", ["-C", "#QQ"], "ADVISOR_QSUB"),
+        ("#QQ -v A=1\n", ["-C", "#QQ"], "A=1,ADVISOR_QSUB"),
+        ("#PBS -v A=1\n", ["-C", ""], "ADVISOR_QSUB"),
+        ("echo\n#PBS -v A=1\n", [], "ADVISOR_QSUB"),
+        ("  #PBS -v A=1\n", [], "A=1,ADVISOR_QSUB"),
+    ],
+)
+def test_variables_of_the_script_s_own_lines_stay(
+    qsub: Qsub, lines: str, words: list[str], value: str
+) -> None:
+    """qsub takes -v from the command line alone, if it is there."""
+    (qsub.folder / "job.sh").write_text(f"#!/bin/sh\n{lines}./a\n")
+    seen = qsub(*words, "job.sh")
+    assert seen.argv == [*words, "-v", value, "job.sh"]
+
+
+def test_the_environment_s_settings_go_along(qsub: Qsub) -> None:
+    env = {"ADVISOR_GOAL": "power", "ADVISOR_APPLICATION": "a,b", "ADVISOR_STAMP": "x"}
+    seen = qsub("-v", "ADVISOR_GOAL=min_time", "job.sh", env=env)
+    assert seen.argv[3] == "ADVISOR_GOAL=min_time,ADVISOR_APPLICATION,ADVISOR_QSUB"
+    seen = qsub("job.sh", env={"ADVISOR": "off"})
+    assert seen.argv == ["-v", "ADVISOR", "job.sh"]
+    assert "ADVISOR_QSUB" not in seen.env
+    assert qsub("--", "/bin/app", "-v", "x", env={"ADVISOR": "off"}).argv[1] == "ADVISOR"
+
+
+def test_what_came_from_the_job_it_is_submitted_from_is_forgotten(qsub: Qsub) -> None:
+    seen = qsub("-I", env={"ADVISOR_QSUB": "old", "ADVISOR_DECISION": "old"})
+    assert "ADVISOR_QSUB" not in seen.env
+    assert "ADVISOR_DECISION" not in seen.env
+
+
+def test_a_user_s_choices_go_along(qsub: Qsub) -> None:
+    folder = qsub.folder / ".config" / "advisor"
+    folder.mkdir(parents=True)
+    (folder / "choices.json").write_text('{"version": 1, "goal": "min_time"}')
+    assert qsub("job.sh").client()["choices"] == '{"version": 1, "goal": "min_time"}'
+    assert qsub("--", "/bin/app").client()["choices"]
+    (folder / "choices.json").write_text("x" * 10_000)
+    assert "choices" not in qsub("job.sh").client()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-I"], ["-I", "-l", "ncpus=1"], ["--version"], ["-l"], ["-Z", "x", "job.sh"],
+        ["nosuch.sh"], ["."],
+    ],
+)  # fmt: skip
+def test_what_it_cannot_help_with_is_qsub_s_alone(qsub: Qsub, words: list[str]) -> None:
+    assert qsub(*words).argv == words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-W", "block=true", "job.sh"],
+        ["-l", "select=1:ncpus=2+1:ncpus=4,place=scatter", "-N", "a b", "job.sh"],
+        ["-J", "1-10%2", "-e", "/x", "-o", "/y", "-k", "oed", "-R", "eo", "job.sh"],
+        ["-z", "-f", "-h", "-r", "n", "-p", "5", "-a", "1200", "-A", "x", "job.sh"],
+        ["-m", "abe", "-M", "me@x", "-S", "/bin/sh", "-u", "me", "-c", "n", "-P", "p", "job.sh"],
+        ["--", "/bin/app", "-v", "A=1", "--", "x y", "-I"],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("code", [0, 1, 17, 271 % 256])
+def test_all_else_passes_as_it_is(qsub: Qsub, words: list[str], code: int) -> None:
+    seen = qsub(*words, env={"CODE": str(code), "ADVISOR_GOAL": "power"})
+    assert seen.code == code
+    at = seen.argv.index("-v")
+    assert [*seen.argv[:at], *seen.argv[at + 2 :]] == words
+
+
+def test_signals_and_a_terminal_are_qsub_s(qsub: Qsub) -> None:
+    (qsub.folder / "pbs" / "qsub").write_text("#!/bin/sh\nkill -TERM $$\n")
+    done = subprocess.run(
+        [qsub.folder / "bin" / "qsub", "job.sh"], env=qsub.env, cwd=qsub.folder, check=False
+    )
+    assert done.returncode == -signal.SIGTERM
+    (qsub.folder / "pbs" / "qsub").write_text("#!/bin/sh\ngrep SigIgn /proc/$$/status\n")
+    both = subprocess.run(
+        ["/bin/sh", "-c", "bin/qsub job.sh; pbs/qsub"], env=qsub.env, cwd=qsub.folder,
+        capture_output=True, text=True, check=False, restore_signals=True,
+    )  # fmt: skip
+    assert len(set(both.stdout.splitlines())) == 1, both
+    (qsub.folder / "pbs" / "qsub").write_text("#!/bin/sh\ntest -t 0 && read x && echo got $x\n")
+    parent, child = pty.openpty()
+    with subprocess.Popen(
+        [qsub.folder / "bin" / "qsub"], env=qsub.env, stdin=child, stdout=subprocess.PIPE
+    ) as process:
+        os.write(parent, b"a line\n")
+        out, _ = process.communicate(timeout=10)
+    os.close(parent)
+    os.close(child)
+    assert out == b"got a line\n"
+
+
+def test_without_a_qsub_behind_it_that_is_said(qsub: Qsub) -> None:
+    (qsub.folder / "pbs" / "qsub").unlink()
+    done = subprocess.run(
+        [qsub.folder / "bin" / "qsub", "job.sh"], env=qsub.env, cwd=qsub.folder,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 127
+    assert done.stderr == "qsub: /opt/pbs/bin/qsub: No such file or directory\n"
+
+
+def test_a_client_that_breaks_is_not_in_the_way(qsub: Qsub) -> None:
+    path = qsub.folder / "bin" / "qsub"
+    path.write_text(path.read_text().replace("def excerpt(lines):", "def excerpt(lines):\n    1/0"))
+    seen = qsub("job.sh")
+    assert seen.argv == ["job.sh"]
+    seen = qsub(stdin=SCRIPT.encode(), env={"ADVISOR_DEBUG": "1"})
+    assert (seen.argv, seen.stdin) == ([], SCRIPT)
+    assert "ZeroDivisionError" in seen.err
+
+
+def test_older_pythons_run_it(qsub: Qsub) -> None:
+    for python in sorted((Path.home() / ".pyenv" / "versions").glob("3.*/bin/python3")):
+        seen = qsub(
+            "-I", "-S", str(qsub.folder / "bin" / "qsub"), "-q", "w", stdin=SCRIPT.encode(),
+            program=str(python),
+        )  # fmt: skip
+        assert seen.argv == ["-q", "w", "-v", "ADVISOR_QSUB"], python
+        assert seen.stdin == SCRIPT
+        assert "mpirun" in seen.client()["script"]
+
+
+# -- the excerpt says what the script says -------------------------------------------------------
+
+
+def test_both_sides_know_the_same_words() -> None:
+    client = module()
+    assert set(client.LAUNCHERS) == LAUNCHERS
+    assert set(client.SKIP) == scripts._SKIP
+
+
+LINES = [
+    "mpirun ./a -n $N", "srun -c 4 ./b", "./c x", "N=4", "export N=5", "echo hello", "cd /tmp",
+    "export OMP_NUM_THREADS=8", "OMP_NUM_THREADS=$NCPUS ./d", "#ADVISOR workload=w", "# comment",
+    "for i in 1 2; do", "done", "A=$N B=2 ./e $A", "time python run.py --fast", "X=mpi", "",
+    "if [ -f x ]; then mpiexec -np 2 ./f; fi", "cat <<EOF", "EOF", "./g \\", "   more", "wait",
+    "source env.sh", "M=${N:-3}", "/usr/bin/mpirun -np $M /opt/h $M",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=12))
+def test_the_daemon_understands_the_excerpt_as_the_script(lines: Sequence[str]) -> None:
+    client = EXCERPT
+    script = "\n".join(["#!/bin/bash", *lines, ""])
+    short = "\n".join(client.excerpt(script.splitlines()))
+    whole, part = recognise(script), recognise(short)
+    assert (part.application, part.workload) == (whole.application, whole.workload)
+    assert advisor_lines(short) == advisor_lines(script)
+    assert threads_of(short).why == threads_of(script).why
+    assert threads_of(short).count == threads_of(script).count
+
+
+EXCERPT = module()
+
+
+@given(st.text(max_size=200))
+def test_no_script_breaks_it(text: str) -> None:
+    lines = text.splitlines()
+    EXCERPT.excerpt(lines)
+    options = EXCERPT.directives(lines, "#PBS")
+    assert read_client(EXCERPT.client(text.encode("utf-8", "replace"), options, lines))["v"] == 1
+
+
+def test_a_long_script_is_cut_rather_than_left_out(tmp_path: Path) -> None:
+    lines = [f"export V{i}_NUM_THREADS={'ab1' * i}" for i in range(400)] + ["mpirun ./a"]
+    text = "\n".join(lines).encode()
+    value = EXCERPT.client(text, [], lines)
+    assert len(value) <= EXCERPT.MAX_VALUE
+    job = parse_request({"options": {}, "client": value}, user="a", uid=1, choices={})
+    assert job.fingerprint

@@ -255,17 +255,14 @@ def choices_text():
 
 def excerpt(lines):
     """Return the script's lines that tell what it runs: the advisor's own, those with a launcher
-    (else the last commands), those that set threads, and the assignments these need."""
-    commands = list(logical(lines))
-    kept = {n for n, line in commands if line.startswith("#ADVISOR") or "_NUM_THREADS" in line}
-    body = [(n, line) for n, line in commands if not line.startswith("#")]
-    telling = [n for n, line in body if LAUNCH.search(line)][:5]
-    if not telling:
-        telling = [n for n, line in body if any(map(is_command, re.split("[;&|()]+", line)))][-5:]
-    kept.update(telling)
-    texts = dict(commands)
+    and the last commands, those that set threads, and the assignments these need."""
+    texts = dict(logical(lines))
+    kept = {n for n, line in texts.items() if "_NUM_THREADS" in line}
+    kept.update([n for n, line in texts.items() if LAUNCH.search(line)][:5])
+    pieces = {n: re.split("[;&|()]+", line) for n, line in texts.items()}
+    kept.update([n for n in texts if any(map(is_command, pieces[n]))][-3:])
     assigned = {}
-    for n, line in body:
+    for n, line in texts.items():
         match = ASSIGNMENT.match(line)
         if match:
             assigned.setdefault(match.group(1), []).append(n)
@@ -275,7 +272,8 @@ def excerpt(lines):
             new = set(assigned.get(name, ())) - kept
             kept |= new
             todo += new
-    return [texts[n] for n in sorted(kept)]
+    own = [line[:1000] for line in lines if line.startswith("#ADVISOR")]
+    return own + [texts[n] for n in sorted(kept)]
 
 
 def is_command(text):
@@ -289,18 +287,16 @@ def is_command(text):
 def logical(lines):
     """Yield (number, line): continued lines joined, the text of here-documents left out."""
     end = None
-    lines = enumerate(lines)
-    for number, line in lines:
-        if end is not None:
-            end = None if line.strip() == end else end
-            continue
-        while line.endswith("\\"):
-            line = line[:-1] + " " + next(lines, (0, ""))[1]
+    joined = re.sub(r"\\\r?\n", " ", "\n".join([*lines, ""]))
+    for number, line in enumerate(joined.splitlines()):
         line = line.strip()
+        if end is not None:
+            end = None if line == end else end
+            continue
         here = HERE.search(line) if "<<" in line and "<<<" not in line else None
         if here:
-            end = here.group(2)
-        if line.startswith("#ADVISOR") or (line and not line.startswith("#")):
+            end, line = here.group(2), HERE.sub("", line)
+        if line and not line.startswith("#"):
             yield number, line[:1000]
 
 

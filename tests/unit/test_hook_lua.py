@@ -361,6 +361,15 @@ def test_no_answer_is_waited_for_when_none_is_wanted(home: Path, system: str, pa
     assert peer.got == b"hello\n"
 
 
+def test_what_is_done_meanwhile_cannot_spoil_the_answer(
+    home: Path, system: str, path: Path
+) -> None:
+    Peer(path, b"an answer\n")
+    meanwhile = ', false, function() print("meanwhile") error("lost") end'
+    said = exchange(home, system, path, more=meanwhile)
+    assert said == "meanwhile\nan answer\tnil"
+
+
 @pytest.mark.parametrize(
     ("pieces", "pause_s", "word"),
     [

@@ -58,13 +58,20 @@ local function wanted_by(options, explicit)
   })
 end
 
+-- Loads what an answer needs while the daemon thinks.
+local function load_ahead()
+  use("answer")
+  use("limits")
+  use("inventory")
+end
+
 -- The plan, or nil, why there is none, and whether that is worth no line in the log.
 local function ask(options, explicit, het)
   if system.hung(config.retry) then
     return nil, "the daemon hung a moment ago and is not asked", true
   end
   local line = request(options, explicit, het)
-  local text, word, problem = system.exchange(config.socket, line, config.deadline)
+  local text, word, problem = system.exchange(config.socket, line, config.deadline, false, load_ahead)
   local plan
   if text then
     plan, problem, word = use("answer").read(text)

@@ -28,10 +28,14 @@ extern void lua_pushnumber(lua_State *, double);
 extern void lua_pushboolean(lua_State *, int);
 extern void lua_pushnil(lua_State *);
 extern int lua_toboolean(lua_State *, int);
+extern int lua_type(lua_State *, int);
+extern void lua_pushvalue(lua_State *, int);
+extern int lua_pcall(lua_State *, int, int, int);
 extern const char *lua_tolstring(lua_State *, int, size_t *);
 extern const char *luaL_checklstring(lua_State *, int, size_t *);
 extern double luaL_checknumber(lua_State *, int);
 
+enum { LUA_IS_FUNCTION = 6 };
 enum { MAX_ANSWER = 16384, SCRIPT_LIMIT = 131072, CHOICES_LIMIT = 65536, VARIABLE_LIMIT = 4096 };
 
 static int fail(lua_State *L, const char *word, const char *text)
@@ -83,7 +87,7 @@ static int ready(int fd, short events, double finish)
     }
 }
 
-/* exchange(path, line, deadline_s, no_answer): see portable.lua. */
+/* exchange(path, line, deadline_s, no_answer, meanwhile): see portable.lua. */
 static int exchange(lua_State *L)
 {
     size_t length, sent = 0, got = 0;
@@ -113,6 +117,10 @@ static int exchange(lua_State *L)
             word = "closed", text = strerror(errno);
         else if (!ready(fd, POLLOUT, finish))
             word = "timeout";
+    }
+    if (!word && lua_type(L, 5) == LUA_IS_FUNCTION) {
+        lua_pushvalue(L, 5);
+        lua_pcall(L, 0, 0, 0);
     }
     while (!word && !no_answer && !end) {
         if (got == sizeof answer) {

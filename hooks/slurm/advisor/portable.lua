@@ -48,8 +48,9 @@ local M = {}
 --
 -- The kernel keeps the deadline: a quarter of it for connecting, a quarter for sending, half for
 -- the answer, each one call. The daemon writes its line at once, so a piece of one is garbage,
--- and dripping bytes gain it nothing.
-function M.exchange(path, line, deadline_s, no_answer)
+-- and dripping bytes gain it nothing. `meanwhile` is called while the daemon thinks; what goes
+-- wrong in it is lost.
+function M.exchange(path, line, deadline_s, no_answer, meanwhile)
   local socket, signal = posix("sys.socket"), posix("signal")
   if #path > MAX_PATH then return nil, "absent", "the socket's path is too long" end
   local fd, none = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0)
@@ -71,6 +72,7 @@ function M.exchange(path, line, deadline_s, no_answer)
       return nil, (done or code == EAGAIN) and "timeout" or "closed", tostring(problem)
     end
     if no_answer then return "" end
+    if meanwhile then pcall(meanwhile) end
     local answer
     answer, problem, code = socket.recv(fd, MAX_ANSWER)
     if not answer and code == EAGAIN then return nil, "timeout", "no answer in time" end

@@ -30,6 +30,10 @@ class UsageError(AdvisorError):
     exit_code = 2
 
 
+class MissingExtraError(AdvisorError):
+    """An optional package is not installed; the hint names the extra that brings it."""
+
+
 class RefusedError(AdvisorError):
     """Refused by policy, or nothing to do; exit code 3."""
 

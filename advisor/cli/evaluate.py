@@ -1,20 +1,22 @@
-"""``advisor evaluate``: judge a model on a fully measured grid."""
+"""``advisor evaluate``: judge models on fully measured grids."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.cli.fit import add_model_arguments, list_models, model_options
-from advisor.cli.output import print_json, print_table
+from advisor.cli.output import print_json
 from advisor.cli.pictures import percent
-from advisor.core.units import format_change, format_freq
-from advisor.errors import UsageError
+from advisor.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.core.configuration import Configuration
-    from advisor.models.evaluate import Evaluation
+    from collections.abc import Mapping, Sequence
+
+    from advisor.core.observation import Observation
+    from advisor.models.study import Fold, Study
 
 _NODE_TYPE = "grid"
 """Stands for the one node type of a grid's file, which names none."""
@@ -27,8 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "compare with all of it: errors, interval coverage, forecast trade-off zone, and what the "
         "advice would have saved. Nothing is stored."
     )
-    parser.add_argument("grid", type=Path, nargs="?", metavar="GRID.csv", help="the measured grid")
+    parser.add_argument(
+        "grid", type=Path, nargs="?", metavar="GRID.csv", help="the measured grid, or a folder"
+    )
     add_model_arguments(parser)
+    parser.add_argument(
+        "--compare", action="store_true", help="all models side by side, on the same cells"
+    )
     parser.add_argument(
         "--design",
         choices=("uniform", "random", "lhs"),
@@ -36,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which runs to train on (uniform)",
     )
     parser.add_argument(
-        "--samples", type=_samples, default=12, metavar="N", help="how many of them (12)"
+        "--samples", type=_count, default=12, metavar="N", help="how many of them (12)"
     )
     for flag, default, what in (
         ("--error", 0.05, "the trade-off zone's error"),
@@ -51,15 +58,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{what}, in %% ({100 * default:g})",
         )
     parser.add_argument("--seed", type=int, default=0, help="of random and lhs designs (0)")
+    parser.add_argument(
+        "--seeds", type=_count, metavar="N", help="N seeds from --seed on: means and spread"
+    )
+    parser.add_argument(
+        "--kfold",
+        type=_count,
+        metavar="K",
+        help="cross validate on the whole grid, too, in K folds",
+    )
 
 
-def _samples(text: str) -> int:
+def _count(text: str) -> int:
     try:
         value = int(text)
     except ValueError:
         value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
     return value
 
 
@@ -69,75 +85,100 @@ def run(args: argparse.Namespace) -> int:
         return list_models(args)
     if args.grid is None:
         raise UsageError("which grid?", hint="advisor evaluate GRID.csv")
-    from advisor.models.evaluate import evaluate
-    from advisor.store.csvfile import Terms, read_csv
+    if args.compare and args.model_option:
+        raise UsageError("--model-option is for one model", hint="leave --compare out")
+    if args.seeds and args.design == "uniform":
+        raise UsageError(
+            "the uniform design draws nothing, so seeds change nothing",
+            hint="--design random or lhs",
+        )
+    from advisor.models.registry import names
+    from advisor.models.study import compare
 
-    table = read_csv(args.grid, Terms(_NODE_TYPE, "grid"))
-    found = evaluate(
-        table.observations,
-        model=args.model,
-        design=args.design,
-        samples=args.samples,
-        error=args.error,
-        max_slowdown=args.max_slowdown,
-        min_saving=args.min_saving,
-        seed=args.seed,
-        model_options=model_options(args.model_option),
-    )
+    grids = _grids(args.grid)
+    models = names() if args.compare else (args.model,)
+    study = compare(grids, models, range(args.seed, args.seed + (args.seeds or 1)), _judge(args))
+    folds = _folds(args, grids, [m for m in models if m not in study.skipped])
     if args.json:
-        print_json("evaluate", {"file": str(args.grid), **found.to_dict()})
-    else:
-        _print(args, found, len({o.configuration for o in table.observations}))
+        print_json("evaluate", _json(args, study, folds))
+        return 0
+    from advisor.cli.evaluate_tables import print_study
+
+    cells = {name: len({o.configuration for o in runs}) for name, runs in grids.items()}
+    print_study(study, folds, cells)
     return 0
 
 
-def _print(args: argparse.Namespace, found: Evaluation, cells: int) -> None:
-    print(f"{found.model} trained on {len(found.trained)} of {cells} cells ({found.design})\n")
-    print_table(
-        ["response", "runs", "R2", "total RMSE", "pareto RMSE", "in 90 % interval"],
-        [
-            [name, s.n_train, "-" if s.r2 is None else f"{s.r2:.3f}", f"{s.total_rmse_pct:.1f} %",
-             f"{s.pareto_rmse_pct:.1f} %", f"{s.interval_coverage:.0%}"]
-            for name, s in found.responses.items()
-        ],
-    )  # fmt: skip
-    front = found.front
-    print(f"\ntrade-off zone at {front.error_pct:g} %: {front.observed_points} points observed, "
-          f"{front.forecast_points} forecast")  # fmt: skip
-    print_table(
-        ["search steps off", *map(str, range(len(front.by_distance))), "more"],
-        [["forecast points", *front.by_distance, front.farther]],
-    )
-    print()
-    rows: list[list[Any]] = []
-    for name, values in front.responses.items():
-        for kind in ("observed", "forecast"):
-            rows.append([name, kind, *(f"{v[kind]:.5g}" for v in values.values())])
-    print_table(["response", "", "baseline", "p_min", "p_max"], rows)
-    _print_decision(found)
-    for note in found.notes:
-        print(f"note: {note}")
+def _grids(path: Path) -> dict[str, tuple[Observation, ...]]:
+    """Return each grid's runs by the file's name without its ending."""
+    from advisor.store.csvfile import Terms, read_csv
+
+    files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{path}: there are no *.csv files in it", hint="a measured grid each")
+    return {f.stem: read_csv(f, Terms(_NODE_TYPE, "grid")).observations for f in files}
 
 
-def _print_decision(found: Evaluation) -> None:
-    d = found.decision
-    print(f"\nbaseline    {_name(d.baseline)}")
-    if d.recommended is None:
-        print("recommended nothing: no option is predicted to save enough")
-    else:
-        kept = d.chosen == d.recommended
-        print(
-            f"recommended {_name(d.recommended)}: "
-            f"{'confirmed' if kept else 'not borne out'} by its run, "
-            f"{'within' if d.within_interval else 'outside'} its interval"
+def _judge(args: argparse.Namespace) -> Any:
+    from advisor.models.evaluate import evaluate
+
+    options = model_options(args.model_option)
+
+    def judge(runs: Sequence[Observation], model: str, seed: int) -> Any:
+        return evaluate(
+            runs,
+            model=model,
+            design=args.design,
+            samples=args.samples,
+            error=args.error,
+            max_slowdown=args.max_slowdown,
+            min_saving=args.min_saving,
+            seed=seed,
+            model_options=options,
         )
-    print(
-        f"chosen      {_name(d.chosen)}: energy {format_change(-d.true_saving)}, "
-        f"time {format_change(d.true_slowdown)} after {d.runs} runs "
-        f"(best possible: energy {format_change(-d.best_saving)})"
-    )
+
+    return judge
 
 
-def _name(c: Configuration) -> str:
-    nodes = "1 node" if c.nodes == 1 else f"{c.nodes} nodes"
-    return f"{nodes}, {c.threads_per_node} cores, {format_freq(c.freq_khz)}"
+def _folds(
+    args: argparse.Namespace, grids: Mapping[str, Sequence[Observation]], models: Sequence[str]
+) -> dict[tuple[str, str], dict[str, list[Fold]]]:
+    """Return the folds of each (grid, model)."""
+    if args.kfold is None:
+        return {}
+    from advisor.models.study import kfold
+
+    options = model_options(args.model_option)
+    return {
+        (grid, model): kfold(
+            runs, model=model, folds=args.kfold, seed=args.seed, model_options=options
+        )
+        for grid, runs in grids.items()
+        for model in models
+    }
+
+
+def _json(
+    args: argparse.Namespace,
+    study: Study,
+    folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]],
+) -> dict[str, object]:
+    """One evaluation's keys stand at the top; of several, in ``cases`` with their ``means``."""
+    told = [
+        {
+            "grid": grid,
+            "model": model,
+            "responses": {n: [asdict(f) for f in v] for n, v in r.items()},
+        }
+        for (grid, model), r in folds.items()
+    ]
+    more = {"kfold": told} if folds else {}
+    if len(study.cases) == 1 and not study.skipped:
+        return {"file": str(args.grid), **study.cases[0].evaluation.to_dict(), **more}
+    return {
+        "file": str(args.grid),
+        "cases": [{"grid": c.grid, "seed": c.seed, **c.evaluation.to_dict()} for c in study.cases],
+        "means": [m.to_dict() for m in study.means()],
+        "skipped": dict(study.skipped),
+        **more,
+    }

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from advisor.errors import InputError
+from advisor.errors import MissingExtraError
 from advisor.models.base import Matrix, ModelOption, Vector
 
 _HIDDEN = (10, 20, 10)
@@ -37,7 +37,7 @@ class Neural:
         try:
             from sklearn.neural_network import MLPRegressor
         except ImportError as error:
-            raise InputError(
+            raise MissingExtraError(
                 "model neural needs scikit-learn", hint="pip install 'hpc-advisor[ml]'"
             ) from error
         self.notes: list[str] = []

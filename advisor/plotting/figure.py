@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import AdvisorError, InputError
+from advisor.errors import AdvisorError, InputError, MissingExtraError
 from advisor.plotting import Scene
 
 SUFFIXES = (".svg", ".png", ".pdf")
@@ -23,7 +23,7 @@ def check(path: Path) -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
-        raise AdvisorError(
+        raise MissingExtraError(
             "pictures need matplotlib, which is not installed",
             hint="pip install 'hpc-advisor[plot]'",
         ) from None

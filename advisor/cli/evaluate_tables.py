@@ -1,0 +1,176 @@
+"""The tables ``advisor evaluate`` prints: those of Endrei 2019, 6.3 to 6.14, in words of time.
+
+Tables 6.3 to 6.10 stand for each grid; means over grids and seeds are tables 6.11 and 6.12; folds
+are tables 6.13 and 6.14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from advisor.cli.output import print_table
+from advisor.core.configuration import Configuration
+from advisor.core.units import format_change, format_freq
+from advisor.models.evaluate import RESPONSES
+from advisor.models.study import WITHIN_PCT, Case, Fold, Mean, Study
+
+_UNIT = {"energy": "energy, J", "time": "time, s"}
+
+
+def print_study(
+    study: Study,
+    folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]],
+    cells: Mapping[str, int],
+) -> None:
+    """Print each grid's tables (of the first seed), the means of several cases, and the folds."""
+    seeds = {c.seed for c in study.cases}
+    for i, grid in enumerate(dict.fromkeys(c.grid for c in study.cases)):
+        first = [c for c in study.cases if c.grid == grid and c.seed == min(seeds)]
+        if i:
+            print()
+        _print_grid(first, cells[grid], several=len(cells) > 1)
+    for model, why in study.skipped.items():
+        print(f"{model} is left out: {why}")
+    means = study.means()
+    if means[0].cases > 1:
+        _print_means(means, grids=len(cells), seeds=len(seeds))
+    if folds:
+        _print_folds(folds)
+
+
+def _print_grid(cases: Sequence[Case], cells: int, *, several: bool) -> None:
+    first = cases[0].evaluation
+    models = ", ".join(c.model for c in cases)
+    where = f"{cases[0].grid}: " if several else ""
+    print(f"{where}{models} trained on {len(first.trained)} of {cells} cells ({first.design})\n")
+    print_table(
+        ["response", "model", "runs", "R2", "total RMSE", "pareto RMSE", "in 90 % interval"],
+        [
+            [name, c.model, s.n_train, "-" if s.r2 is None else f"{s.r2:.3f}",
+             f"{s.total_rmse_pct:.1f} %", f"{s.pareto_rmse_pct:.1f} %",
+             f"{s.interval_coverage:.0%}"]
+            for name in RESPONSES
+            for c in cases
+            for s in [c.evaluation.responses[name]]
+        ],
+    )  # fmt: skip
+    front = first.front
+    print(f"\ntrade-off zone at {front.error_pct:g} %; search steps off the observed one:")
+    steps = [str(i) for i in range(len(front.by_distance))]
+    print_table(
+        ["zone", "points", *steps, "more"],
+        [
+            ["observed", front.observed_points, *[""] * (len(steps) + 1)],
+            *(
+                [f"{c.model} forecast", f.forecast_points, *f.by_distance, f.farther]
+                for c in cases
+                for f in [c.evaluation.front]
+            ),
+        ],
+    )
+    print()
+    for name in RESPONSES:
+        _print_ends(name, cases)
+    _print_decisions(cases)
+    for c in cases:
+        for note in c.evaluation.notes:
+            print(f"note: {f'{c.model}: ' if len(cases) > 1 else ''}{note}")
+
+
+def _print_ends(name: str, cases: Sequence[Case]) -> None:
+    """Print baseline and the ends of the front, the change from one to the other, the errors."""
+    rows: list[list[object]] = []
+    for c in cases:
+        ends = c.evaluation.front.responses[name]
+        for kind in ("observed", "forecast") if c is cases[0] else ("forecast",):
+            base, low, high = (ends[key][kind] for key in ("baseline", "p_min", "p_max"))
+            rows.append(
+                [kind if kind == "observed" else f"{c.model} {kind}",
+                 f"{base:.5g}", f"{low:.5g}", f"{high:.5g}",
+                 f"{100 * (low / base - 1):.1f} to {100 * (high / base - 1):.1f}"]
+            )  # fmt: skip
+        off = [
+            f"{100 * (ends[key]['forecast'] / ends[key]['observed'] - 1):.1f}"
+            for key in ("baseline", "p_min", "p_max")
+        ]
+        rows.append(["  error %", *off, ""])
+    print_table([_UNIT[name], "baseline", "p_min", "p_max", "range %"], rows)
+    print()
+
+
+def _print_decisions(cases: Sequence[Case]) -> None:
+    d = cases[0].evaluation.decision
+    print(f"baseline    {_name(d.baseline)}; best possible: energy {format_change(-d.best_saving)}")
+    for c in cases:
+        d = c.evaluation.decision
+        if len(cases) > 1:
+            print(f"{c.model}:")
+        if d.recommended is None:
+            print("recommended nothing: no option is predicted to save enough")
+        else:
+            kept = d.chosen == d.recommended
+            print(
+                f"recommended {_name(d.recommended)}: "
+                f"{'confirmed' if kept else 'not borne out'} by its run, "
+                f"{'within' if d.within_interval else 'outside'} its interval"
+            )
+        print(
+            f"chosen      {_name(d.chosen)}: energy {format_change(-d.true_saving)}, "
+            f"time {format_change(d.true_slowdown)} after {d.runs} runs"
+        )
+
+
+def _print_means(means: Sequence[Mean], *, grids: int, seeds: int) -> None:
+    what = f"{grids} grids" if grids > 1 else "1 grid"
+    what += f" with {seeds} seeds each" if seeds > 1 else ""
+    print(f"\nmeans over {what} (spread: standard deviation)\n")
+    rows: list[list[object]] = []
+    for name in RESPONSES:
+        for m in means:
+            key = f"{name}_total_rmse_pct", f"{name}_pareto_rmse_pct"
+            rows.append(
+                [name, m.model, *(f"{m.mean[k]:.2f}" for k in key),
+                 *(f"{m.spread[k]:.2f}" for k in key),
+                 f"{m.mean[f'{name}_interval_coverage']:.0%}"]
+            )  # fmt: skip
+    print_table(
+        ["response", "model", "total RMSE %", "pareto", "spread", "spread", "in interval"], rows
+    )
+    print()
+    distances = [k for k in means[0].mean if k.startswith("distance_")]
+    print_table(
+        ["mean points", "observed", "forecast", *(k.removeprefix("distance_") for k in distances),
+         "more"],
+        [
+            [m.model, *(f"{m.mean[k]:.1f}" for k in ("observed_points", "forecast_points",
+                                                     *distances, "farther"))]
+            for m in means
+        ],
+    )  # fmt: skip
+    print()
+    print_table(
+        ["decisions", "saving %", "of possible %", "slowdown %", "runs"],
+        [
+            [m.model, f"{100 * m.mean['true_saving']:.2f}", f"{100 * m.mean['best_saving']:.2f}",
+             f"{100 * m.mean['true_slowdown']:.2f}", f"{m.mean['runs']:.1f}"]
+            for m in means
+        ],
+    )  # fmt: skip
+
+
+def _print_folds(folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]]) -> None:
+    for name in RESPONSES:
+        print(f"\ncross validation of {name}: % of predictions off by less than\n")
+        rows: list[list[object]] = []
+        for (grid, model), responses in folds.items():
+            for i, fold in enumerate(responses[name], 1):
+                rows.append(
+                    [grid, model, i, *(f"{fold.within_pct[w]:.1f}" for w in WITHIN_PCT),
+                     f"{fold.rmse_pct:.1f}"]
+                )  # fmt: skip
+        print_table(["grid", "model", "fold", *(f"{w} %" for w in WITHIN_PCT), "RMSE %"], rows)
+
+
+def _name(c: Configuration) -> str:
+    nodes = "1 node" if c.nodes == 1 else f"{c.nodes} nodes"
+    return f"{nodes}, {c.threads_per_node} cores, {format_freq(c.freq_khz)}"

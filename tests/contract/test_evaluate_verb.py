@@ -118,3 +118,56 @@ def test_mistakes_are_told(advisor: Advisor, grid: Path, tmp_path: Path) -> None
     assert "no model is called" in advisor("evaluate", grid, "--model", "magic").err
     for argv in ((), (grid, "--samples", "0"), (grid, "--design", "sobol")):
         assert advisor("evaluate", *argv).code == 2
+
+
+def test_models_are_compared_on_the_same_cells(advisor: Advisor, grid: Path) -> None:
+    data = advisor("evaluate", grid, "--compare", "--json").json()
+    models = [c["model"] for c in data["cases"]]
+    assert {"auto", "bspline", "polynomial"} <= {*models}
+    assert len({str(c["trained"]) for c in data["cases"]}) == 1
+    assert [m["model"] for m in data["means"]] == models
+    told = advisor("evaluate", grid, "--compare", "--samples", 14).out
+    for text in ("bspline forecast", "  error %", "polynomial:", "recommended"):
+        assert text in told
+    assert max(len(line) for line in told.splitlines() if not line.startswith("note")) <= 110
+
+
+def test_a_folder_and_seeds_give_means(advisor: Advisor, grid: Path) -> None:
+    (grid.parent / "other.csv").write_text(grid.read_text().replace(",1.", ",2."))
+    argv = ("evaluate", grid.parent, "--model", "bspline", "--design", "lhs", "--seeds", 3)
+    data = advisor(*argv, "--json").json()
+    assert [(c["grid"], c["seed"]) for c in data["cases"]] == [
+        (g, s) for g in ("grid", "other") for s in (0, 1, 2)
+    ]
+    (mean,) = data["means"]
+    errors = [c["responses"]["time"]["total_rmse_pct"] for c in data["cases"]]
+    assert mean["mean"]["time_total_rmse_pct"] == pytest.approx(sum(errors) / 6)
+    assert mean["spread"]["time_total_rmse_pct"] > 0
+    told = advisor(*argv).out
+    assert "means over 2 grids with 3 seeds each" in told
+    assert "other: bspline trained on 12 of 56 cells" in told
+
+
+def test_folds_predict_each_cell_once(advisor: Advisor, grid: Path) -> None:
+    argv = ("evaluate", grid, "--model", "bspline", "--kfold", 3)
+    data = advisor(*argv, "--json").json()
+    assert data["model"] == "bspline"
+    (told,) = data["kfold"]
+    for folds in told["responses"].values():
+        assert [f["n_test"] for f in folds] == [19, 19, 18]
+        assert all(f["n_train"] + f["n_test"] == 56 for f in folds)
+        assert all(0 <= f["within_pct"]["5"] <= f["within_pct"]["20"] <= 100 for f in folds)
+        assert all(0 < f["rmse_pct"] < 30 for f in folds)
+    assert "cross validation of energy" in advisor(*argv).out
+
+
+def test_what_cannot_be_compared_is_told(advisor: Advisor, grid: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "there are no *.csv files" in advisor("evaluate", empty).err
+    assert "seeds change nothing" in advisor("evaluate", grid, "--seeds", 2).err
+    assert "cannot be split" in advisor("evaluate", grid, "--kfold", 40).err
+    both = advisor("evaluate", grid, "--compare", "--model-option", "df=4")
+    assert both.code == 2
+    (tmp_path / "few.csv").write_text("\n".join([HEADER, *rows()[:3]]) + "\n")
+    assert "few: " in advisor("evaluate", tmp_path).err

@@ -266,8 +266,9 @@ def _names(symbols: Sequence[Symbol]) -> list[str]:
         for s in symbols
     ]
     seen: Counter[str] = Counter()
+    told = Counter(names)
     for n, name in enumerate(names):
         seen[name] += 1
-        if names.count(name) > 1 or name == "region":
+        if told[name] > 1 or name == "region":
             names[n] = f"{name} #{seen[name]}"
     return names

@@ -199,14 +199,14 @@ def _sites(data: mmap.mmap, at: int) -> Iterator[Site]:
     while at:
         values = _SITE.unpack_from(data, at)
         pc, region, thread, size, element, write, sampling, count, moves = values[:9]
-        strides = dict(zip(values[11:17], values[17:23], strict=True))
+        strides = {s: n for s, n in zip(values[11:17], values[17:23], strict=True) if n}
         at, folded, spanned = values[23:26]
         lo, hi, before = values[27:30]
         ran = count - before
         weighted = spanned * 1024 + ran * _lines(lo, hi)
         yield Site(
             pc, region, thread, size, element, bool(write), count, moves,
-            {s: n for s, n in strides.items() if n}, weighted / max(1, folded + ran),
+            strides, weighted / max(1, folded + ran),
             _interval(data, values[27:35], values[35:43], ran, bool(sampling)),
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Literal
@@ -194,12 +194,12 @@ def find_phase(process: TracedProcess, region: int, *, l1_bytes: int) -> FoundPh
             home.append(one)
     found = []
     for group in groups:
-        reason: Dropped = ""
+        stream = _stream(group, accesses)
         if not any(_counts(i, most_count, most_moves) for i in group):
-            reason = "rare"
-        elif max(s.span for i in group for s in i.sites) <= l1_bytes:
-            reason = "cached"
-        found.append((group, _stream(group, accesses, reason)))
+            stream = replace(stream, dropped="rare")
+        elif stream.size_kb * 1024 <= l1_bytes:
+            stream = replace(stream, dropped="cached")
+        found.append((group, stream))
     kept = [(group, stream) for group, stream in found if not stream.dropped]
     busiest, wide = max(
         ((i, _elements(group)) for group, _ in kept or found for i in group),
@@ -240,7 +240,7 @@ def _counts(one: _Instruction, most_count: int, most_moves: int) -> bool:
     return one.count >= RARE * most_count and one.moves >= STAYS * most_moves
 
 
-def _stream(group: Sequence[_Instruction], accesses: int, dropped: Dropped) -> FoundStream:
+def _stream(group: Sequence[_Instruction], accesses: int) -> FoundStream:
     """Merge sites that walk over the same zone; the zone is the union of theirs."""
     first = max(group, key=lambda i: i.count)
     size_kb = first.size_kb()
@@ -260,5 +260,4 @@ def _stream(group: Sequence[_Instruction], accesses: int, dropped: Dropped) -> F
         writes=any(s.write for i in group for s in i.sites),
         reads=any(not s.write for i in group for s in i.sites),
         sites=tuple(sorted(i.pc for i in group)),
-        dropped=dropped,
     )

@@ -199,6 +199,42 @@ def test_rows_handed_out_one_by_one_are_private_parts(advisor: Run, tmp_path: Pa
     assert phase["iterations"] == 3 * 1200 * 1200 / 2
 
 
+LOOPS = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+    const long n = 60000;
+    double *a = malloc(n * sizeof *a), *b = malloc(n * sizeof *b), *c = malloc(n * sizeof *c);
+    for (long i = 0; i < n; i++) a[i] = b[i] = c[i] = 1;
+#pragma omp parallel
+    for (int step = 0; step < 11; step++) {
+#pragma omp for
+        for (long i = 0; i < n; i++) b[i] += a[n - 1 - i];
+#pragma omp for
+        for (long i = 0; i < n; i++)
+            for (int k = 0; k < argc + 1; k++) ((volatile double *)c)[i] += 1;
+#pragma omp for
+        for (long i = 0; i < n; i++) ((float *)a)[2 * i] = b[i] + c[i];
+    }
+    printf("%g %g %g\\n", a[9], b[9], c[9]);
+    return 0;
+}
+"""
+
+
+def test_loops_behind_barriers_of_one_region(advisor: Run, tmp_path: Path) -> None:
+    """Backwards, the same element again, and fields of an element: strides stay what they are."""
+    program = tmp_path / "loops"
+    words = ["-O1", "-fopenmp", str(source(tmp_path, "l.c", LOOPS)), "-o", str(program)]
+    assert compile_twice(words) == (0, "")
+    (phase,) = characterise(advisor, program)["phases"]
+    half = 60_000 * 8 / 1024 / 2
+    assert phase["streams"] and {s["access"] for s in phase["streams"]} == {"P"}
+    assert all(s["size_kb"] == pytest.approx(half, rel=0.01) for s in phase["streams"])
+    assert {(s["stride_b"], s["dtype_b"]) for s in phase["streams"]} == {(8, 8), (8, 4)}
+    assert phase["iterations"] == 11 * 30_000 * 2
+
+
 THREADS = """
 #include <atomic>
 #include <thread>

@@ -8,8 +8,8 @@
  * roles from step to step are not taken for one large zone. The sample holds the lines whose hash
  * lies below a threshold that falls as more lines come (SHARDS of fixed size, Waldspurger et al.,
  * FAST 2015): it estimates how many different lines were touched and, because all threads use the
- * same hash, which of them several threads touched. Samples are drawn in the intervals whose
- * numbers are powers of two.
+ * same hash, which of them several threads touched. Samples are drawn in a site's first interval
+ * and then in those whose numbers are powers of two.
  *
  * Everything lies in one file that is mapped shared, so that it is there however the program
  * ends. No library is used, since this runs inside the traced program and inside valgrind.
@@ -138,10 +138,15 @@ static void sample_line(struct sample *m, uint64_t line) {
     sample_rebuild(m, m->table, m->slots);
 }
 
-/* An interval number is call << 16 | barriers passed in it; sampled are powers of two of both. */
-static inline int interval_sampled(uint64_t interval) {
-    const uint64_t call = interval >> 16, step = (interval & 0xffff) + 1;
-    return !(call & (call - 1)) && !(step & (step - 1));
+static inline int power_of_two(uint64_t n) { return !(n & (n - 1)); }
+
+/* An interval number is call << 16 | barriers passed in it. What is sampled follows from it, so
+ * that all threads of a team sample the same intervals. */
+static inline int interval_sampled(const struct site *s, uint64_t interval) {
+    const uint64_t call = interval >> 16, step = interval & 0xffff;
+    if (!s->best.interval) return 1;
+    return power_of_two(call) &&
+           (power_of_two(step + 1) || step == (s->best.interval & 0xffff));
 }
 
 static void site_begin(struct site *s, uint64_t interval, uint64_t address) {
@@ -154,7 +159,7 @@ static void site_begin(struct site *s, uint64_t interval, uint64_t address) {
     m->interval = interval;
     m->threshold = ~0ull;
     m->lines = 0;
-    s->sampling = interval_sampled(interval);
+    s->sampling = interval_sampled(s, interval);
 }
 
 /* The interval is over: its zone is added up, its sample kept if it is not a small one. */

@@ -197,12 +197,6 @@ static UInt flops_of(IROp op, UInt *element) {
     case Iop_Mul32x8:
         *element = 4;
         return 0;
-    case Iop_Add8x16: case Iop_Sub8x16: case Iop_Add8x32: case Iop_Sub8x32:
-        *element = 1;
-        return 0;
-    case Iop_Add16x8: case Iop_Sub16x8: case Iop_Mul16x8: case Iop_Add16x16: case Iop_Sub16x16:
-        *element = 2;
-        return 0;
     default:
         return 0;
     }

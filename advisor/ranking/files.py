@@ -1,0 +1,90 @@
+"""The YAML files of rankings: phases of an application."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from advisor.errors import InputError
+from advisor.ranking.streams import Characterisation, FieldError
+
+MAX_BYTES = 10_000_000
+
+
+def read_phases(path: Path) -> Characterisation:
+    """Read a phase file. Raises InputError with the file and the line of what is wrong."""
+    text, data = read_yaml(path)
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: no phase file", hint="its keys are application and phases")
+    try:
+        return Characterisation.from_dict(data)
+    except FieldError as error:
+        raise InputError(place(path, text, error)) from None
+
+
+def write_phases(path: Path, characterisation: Characterisation) -> None:
+    """Write a phase file in one step. Raises InputError when it cannot be written."""
+    text = yaml.safe_dump(characterisation.to_dict(), sort_keys=False, allow_unicode=True)
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            mask = os.umask(0)
+            os.umask(mask)
+            Path(name).chmod(0o666 & ~mask)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def read_yaml(path: Path) -> tuple[str, Any]:
+    """Return a YAML file's text and data. Raises InputError with the line of what is wrong."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path} is larger than such a file can be (10 MB)")
+        text = path.read_text(encoding="utf-8")
+        return text, yaml.safe_load(text)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text in UTF-8") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or "not YAML"
+        raise InputError(f"{where}: {problem}") from None
+
+
+def place(path: Path, text: str, error: FieldError) -> str:
+    """Return what is wrong with its file, line and key: ``f.yaml:3: phases[0].weight: ...``."""
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.path)
+    return f"{path}:{_line(yaml.compose(text), error.path)}: {key.lstrip('.')}: {error}"
+
+
+def _line(node: yaml.Node | None, path: Sequence[str | int]) -> int:
+    """Return the line of a path in a document, of the nearest that is there."""
+    line = node.start_mark.line + 1 if node else 1
+    for part in path:
+        found: yaml.Node | None = None
+        if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            found = node.value[part] if part < len(node.value) else None
+        elif isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                if key.value == part:
+                    line, found = key.start_mark.line + 1, value
+                    break
+        if found is None:
+            break
+        if isinstance(part, int):
+            line = found.start_mark.line + 1
+        node = found
+    return line

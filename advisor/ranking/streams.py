@@ -1,0 +1,235 @@
+"""What is known of an application's phases and their memory streams.
+
+Corredor (2011), tables 3.16 and 3.17: a stream is (size, stride, data type, access), a phase has
+one or more of them and a time per iteration. Sizes are in KB of 1024 bytes and are those of the
+zone in bytes (the thesis' printed sizes are thousands of elements; a comparison only needs
+profiles and phases to agree).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Access = Literal["C", "P"]
+ACCESS: tuple[Access, ...] = ("C", "P")
+
+
+class FieldError(ValueError):
+    """A field of a record is missing or wrong; ``path`` says which one."""
+
+    def __init__(self, path: Sequence[str | int], message: str) -> None:
+        super().__init__(message)
+        self.path = tuple(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One flow of memory accesses.
+
+    ``size_kb`` is the zone: of one thread if private (``P``), of all if shared (``C``);
+    ``stride_b`` is the bytes from one access to the next, 0 for random access; ``dtype_b`` the
+    bytes of an element. ``share`` is its part of the phase's accesses and ``dominance`` the part
+    of its strides that are ``stride_b``, where that was measured.
+    """
+
+    size_kb: float
+    stride_b: int
+    dtype_b: int
+    access: Access
+    writes: bool = False
+    share: float | None = None
+    dominance: float | None = None
+
+    @property
+    def random(self) -> bool:
+        """Whether it has no common stride."""
+        return self.stride_b == 0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the form of files and of the store; what is not known is left out."""
+        return _filled(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], path: tuple[str | int, ...] = ()) -> Stream:
+        """Read that form. Raises FieldError."""
+        return cls(
+            _number(data, "size_kb", path, least=0, above=True),
+            int(_number(data, "stride_b", path, least=0, whole=True)),
+            int(_number(data, "dtype_b", path, least=1, whole=True)),
+            _one_of(data, "access", path, ACCESS),
+            bool(data.get("writes", False)),
+            _number_or_none(data, "share", path),
+            _number_or_none(data, "dominance", path),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase: its weight in the run, its time, and its streams, the busiest first.
+
+    ``iterations`` are those of one thread over all ``calls``, so that ``time_per_iter_us`` can be
+    held against a microbenchmark's; both are 0 when they are not known. Without streams beyond
+    the first-level cache a phase is limited by computing. ``bytes_per_iter`` is the most that
+    comes from beyond that cache, ``flops_per_iter`` floating-point operations where counted.
+    """
+
+    name: str
+    weight: float
+    time_s: float
+    iterations: float = 0.0
+    time_per_iter_us: float = 0.0
+    streams: tuple[Stream, ...] = ()
+    calls: int = 1
+    threads: int = 0
+    bytes_per_iter: float | None = None
+    flops_per_iter: float | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the form of files and of the store; what is not known is left out."""
+        return {**_filled(self), "streams": [stream.to_dict() for stream in self.streams]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], path: tuple[str | int, ...] = ()) -> Phase:
+        """Read that form. Time per iteration and iterations follow from each other."""
+        time_s = _number(data, "time_s", path, least=0)
+        iterations = _number(data, "iterations", path, least=0, default=0)
+        each = _number(data, "time_per_iter_us", path, least=0, default=0)
+        if not each and iterations:
+            each = time_s * 1e6 / iterations
+        if not iterations and each:
+            iterations = time_s * 1e6 / each
+        return cls(
+            _text(data, "name", path),
+            _number(data, "weight", path, least=0, most=1, default=1),
+            time_s,
+            iterations,
+            each,
+            tuple(
+                Stream.from_dict(item, (*path, "streams", n))
+                for n, item in enumerate(_items(data, "streams", path))
+            ),
+            int(_number(data, "calls", path, least=1, whole=True, default=1)),
+            int(_number(data, "threads", path, least=0, whole=True, default=0)),
+            _number_or_none(data, "bytes_per_iter", path),
+            _number_or_none(data, "flops_per_iter", path),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Characterisation:
+    """An application's phases, as measured on its base node type.
+
+    ``time_s`` is the whole run; what no phase holds is the remainder. ``method`` says how streams
+    were found.
+    """
+
+    application: str
+    phases: tuple[Phase, ...] = field(default_factory=tuple)
+    workload: str = "default"
+    node_type: str = ""
+    threads: int = 0
+    time_s: float = 0.0
+    method: str = ""
+
+    @property
+    def remainder_s(self) -> float:
+        """Seconds of the run outside of all phases."""
+        return max(0.0, self.time_s - sum(phase.time_s for phase in self.phases))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the form of files and of the store."""
+        return {**_filled(self), "phases": [phase.to_dict() for phase in self.phases]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Characterisation:
+        """Read that form; a time of the run not given follows from weights. Raises FieldError."""
+        phases = tuple(
+            Phase.from_dict(item, ("phases", n))
+            for n, item in enumerate(_items(data, "phases", ()))
+        )
+        if not phases:
+            raise FieldError(("phases",), "there are none")
+        time_s = _number(data, "time_s", (), least=0, default=0)
+        if not time_s:
+            largest = max(phases, key=lambda phase: phase.weight)
+            time_s = largest.time_s / largest.weight if largest.weight else 0.0
+        return cls(
+            _text(data, "application", ()),
+            phases,
+            str(data.get("workload") or "default"),
+            str(data.get("node_type") or ""),
+            int(_number(data, "threads", (), least=0, whole=True, default=0)),
+            time_s,
+            str(data.get("method") or ""),
+        )
+
+
+def _filled(record: Stream | Phase | Characterisation) -> dict[str, object]:
+    values = {name: getattr(record, name) for name in record.__slots__}
+    return {name: v for name, v in values.items() if v is not None and v != "" and v is not False}
+
+
+def _items(
+    data: Mapping[str, Any], key: str, path: tuple[str | int, ...]
+) -> list[Mapping[str, Any]]:
+    value = data.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise FieldError((*path, key), "must be a list")
+    for n, item in enumerate(value):
+        if not isinstance(item, Mapping):
+            raise FieldError((*path, key, n), "must have keys and values")
+    return value
+
+
+def _text(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> str:
+    value = data.get(key)
+    if not isinstance(value, str | int | float) or not str(value).strip():
+        raise FieldError((*path, key), "is missing" if value is None else "must be a name")
+    return str(value)
+
+
+def _one_of(
+    data: Mapping[str, Any], key: str, path: tuple[str | int, ...], allowed: Sequence[Access]
+) -> Access:
+    for value in allowed:
+        if data.get(key) == value:
+            return value
+    raise FieldError((*path, key), f"must be one of {', '.join(allowed)}")
+
+
+def _number(
+    data: Mapping[str, Any],
+    key: str,
+    path: tuple[str | int, ...],
+    *,
+    least: float,
+    most: float = math.inf,
+    whole: bool = False,
+    above: bool = False,
+    default: float | None = None,
+) -> float:
+    value = data.get(key, default)
+    if value is None:
+        raise FieldError((*path, key), "is missing")
+    try:
+        number = float("x" if isinstance(value, bool) else value)
+    except (TypeError, ValueError):
+        raise FieldError((*path, key), f"must be a number, not {value!r}") from None
+    good = math.isfinite(number) and least <= number <= most and not (above and number <= least)
+    if not good:
+        limit = f"between {least:g} and {most:g}" if math.isfinite(most) else (
+            f"{'above' if above else 'at least'} {least:g}"
+        )  # fmt: skip
+        raise FieldError((*path, key), f"must be {limit}, not {value!r}")
+    if whole and number != int(number):
+        raise FieldError((*path, key), f"must be a whole number, not {value!r}")
+    return number
+
+
+def _number_or_none(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> float | None:
+    return None if data.get(key) is None else _number(data, key, path, least=0)

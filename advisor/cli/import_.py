@@ -1,4 +1,4 @@
-"""``advisor import``: take over measured runs from a CSV file."""
+"""``advisor import``: take over measured runs from a CSV file or HPCProbe's results summary."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import shlex
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor import paths
 from advisor.cli.output import print_json
 from advisor.core.observation import Observation, Scope
 from advisor.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from advisor.store.csvfile import CsvFile, Terms
 
 _ADVISES = {"all": "everybody's jobs", "account": "jobs of account {1}", "own": "jobs of {0} only"}
 
@@ -22,9 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Take over measured runs from a CSV file with the columns nodes, ranks_per_node, "
         "threads_per_node (ranks x threads of one node), freq_khz (0 where no cap can be set), "
         "time_s, energy_j (of all nodes; blank or 0: not measured) and, if you like, fom; other "
-        "columns are kept with each run. With a mistake in the file, nothing is imported."
+        "columns are kept with each run. A .yml or .yaml file is HPCProbe's results summary. "
+        "With a mistake in the file, nothing is imported."
     )
-    parser.add_argument("file", metavar="FILE", type=Path, help="the CSV file")
+    parser.add_argument("file", metavar="FILE", type=Path, help="the CSV or YAML file")
     parser.add_argument("--application", required=True, help="what was run")
     parser.add_argument("--workload", default="default", help="its input or problem class")
     parser.add_argument("--node-type", required=True, help="the class of nodes it ran on")
@@ -46,11 +51,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--again", action="store_true", help="import runs even if they were imported before"
     )
 
+    summary = parser.add_argument_group("HPCProbe's results summary")
+    for what, unit in (("time", "s"), ("energy", "J"), ("fom", "a rate")):
+        summary.add_argument(
+            f"--{what}-key",
+            default="",
+            metavar="NAME",
+            help=f"the objective that is {what}, {unit}",
+        )
+    summary.add_argument(
+        "--only", action="append", default=[], metavar="KEY=VALUE",
+        help="only runs with this parameter, as execParam=200000",
+    )  # fmt: skip
+
 
 def run(args: argparse.Namespace) -> int:
     """Import the file. Returns 0, also when all of it was imported before."""
     from advisor.store import rows
-    from advisor.store.csvfile import Terms, read_csv
+    from advisor.store.csvfile import Terms
     from advisor.store.opening import caller, is_owner
     from advisor.store.writer import Writer
 
@@ -78,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         rows.check_name(what, name)
     args.node_type = _node_type(path, args.node_type)
     terms = Terms(args.node_type, contributor, args.account, scope, args.energy, args.meter)
-    table = read_csv(args.file, terms)
+    table = _read(args, terms)
     with Writer(path) as store:
         imported = store.import_observations(
             args.application,
@@ -124,6 +142,22 @@ def run(args: argparse.Namespace) -> int:
         )
     print(f"next: {after}")
     return 0
+
+
+def _read(args: argparse.Namespace, terms: Terms) -> CsvFile:
+    from advisor.store.csvfile import read_csv
+    from advisor.store.hpcprobe import ENDINGS, Objectives, read_summary
+
+    if args.file.suffix.lower() not in ENDINGS:
+        if args.only or args.time_key or args.energy_key or args.fom_key:
+            raise UsageError("--only and the --...-key options are for HPCProbe's results summary")
+        return read_csv(args.file, terms)
+    only = dict(text.partition("=")[::2] for text in args.only)
+    if any("=" not in text for text in args.only):
+        raise UsageError("--only: write KEY=VALUE")
+    return read_summary(
+        args.file, terms, Objectives(args.time_key, args.energy_key, args.fom_key), only
+    )
 
 
 def _node_type(path: Path, name: str) -> str:

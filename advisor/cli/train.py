@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the verb's arguments."""
     parser.usage = (
         "advisor train SCRIPT [options] [-- ARG ...]\n"
+        "       advisor train EXPERIMENT.ini [options]  (HPCProbe's experiment file)\n"
         "       advisor train APPLICATION [options] -- COMMAND [ARG ...]\n"
         "       advisor train --resume [ID] | --stop ID"
     )
@@ -106,6 +107,7 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
     """Plan a sweep and have it agreed to; None for a dry run."""
     from advisor.cli import train_output as output
     from advisor.cli.output import print_json
+    from advisor.cli.train_experiment import adopt, frequencies
     from advisor.errors import RefusedError, SchedulerError, UsageError
     from advisor.models.design import uniform
     from advisor.schedulers.registry import create, default_name
@@ -116,6 +118,7 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
     scheduler = create(args.scheduler or default_name())
     if reason := scheduler.available():
         raise SchedulerError(f"{scheduler.NAME} cannot be used: {reason}")
+    experiment = adopt(args, root)
     subject = _subject(args, known, scheduler)
     policy = known.policy_for(subject)
     if policy.training.mode == "off":
@@ -127,7 +130,7 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
         subject,
         nodes=_numbers("--nodes", args.nodes),
         threads=_numbers("--threads", args.threads),
-        freqs_khz=_freqs(args.freqs),
+        freqs_khz=_freqs(args.freqs) or frequencies(experiment, subject.node_type),
         freq_kept=scheduler.frequency_kept(subject.node_type, subject.launcher),
     )
     design = uniform(grid.space, samples, must_include=subject.baseline)
@@ -148,7 +151,12 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
         subject,
         grid.space,
         settings,
-        planned(design, subject.baseline, repeat_baseline=args.repeat_baseline),
+        planned(
+            design,
+            subject.baseline,
+            repeats=experiment.repeats if experiment else 1,
+            repeat_baseline=args.repeat_baseline,
+        ),
     )
     expected = _expected_cost(args, state)
     energy = scheduler.energy_source(state.job("design"))

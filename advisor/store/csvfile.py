@@ -74,11 +74,6 @@ def read_csv(path: Path, terms: Terms) -> CsvFile:
     time_s (s), energy_j (J over all nodes; blank or 0: not measured), optional fom (a rate); all
     others are kept as extra. Raises InputError that lists every mistake by line and column.
     """
-    if path.suffix.lower() in (".yml", ".yaml"):
-        raise InputError(
-            f"{path}: YAML cannot be imported yet",
-            hint=f"write CSV with the columns {', '.join(REQUIRED)}",
-        )
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -93,7 +88,7 @@ def read_csv(path: Path, terms: Terms) -> CsvFile:
             runs.append(run)
     problems += table.problems
     if problems:
-        raise InputError(_listing(path, sorted(problems, key=lambda p: p.line)))
+        raise InputError(listing(path, sorted(problems, key=lambda p: p.line)))
     if not runs:
         raise InputError(f"{path}: there are no runs in it, only a header")
     return CsvFile(tuple(runs), table.extra, hashlib.sha256(content).hexdigest())
@@ -110,7 +105,8 @@ def _decode(path: Path, content: bytes) -> str:
         ) from None
 
 
-def _listing(path: Path, problems: list[Problem]) -> str:
+def listing(path: Path, problems: list[Problem]) -> str:
+    """Return a file's mistakes as lines for people."""
     count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
     lines = [f"{path}: {count}, nothing was imported"]
     lines += [f"  {problem}" for problem in problems[:_SHOWN]]
@@ -157,7 +153,7 @@ class _Table:
     def _header(self, text: str) -> tuple[int, list[str]]:
         line, cells = next(self._lines(), (0, []))
         if self.problems:
-            raise InputError(_listing(self._path, self.problems))
+            raise InputError(listing(self._path, self.problems))
         if not cells:
             raise InputError(
                 f"{self._path} is empty", hint=f"the first line names columns: {_names(REQUIRED)}"
@@ -184,9 +180,7 @@ class _Table:
             hint = f"; is it {near[0]!r}?" if near else ""
             found.append(Problem(self._header_line, name, f"column is missing{hint}"))
         if found:
-            raise InputError(
-                _listing(self._path, found), hint=f"the columns are {_names(REQUIRED)}"
-            )
+            raise InputError(listing(self._path, found), hint=f"the columns are {_names(REQUIRED)}")
 
 
 class _Row:

@@ -136,17 +136,22 @@ def _freqs_axis(
 
 
 def planned(
-    design: Sequence[Configuration], baseline: Configuration, *, repeat_baseline: int = 0
+    design: Sequence[Configuration],
+    baseline: Configuration,
+    *,
+    repeats: int = 1,
+    repeat_baseline: int = 0,
 ) -> tuple[PlannedRun, ...]:
     """Return the runs of the design stage, the baseline first: its time tells what the rest cost.
 
-    ``repeat_baseline`` adds that many further baseline runs at the end. Too few configurations
-    for a model are all run three times, so that their own spread is known.
+    Every run is made ``repeats`` times; ``repeat_baseline`` adds that many further baseline runs
+    at the end. Too few configurations for a model are all run three times, so that their own
+    spread is known.
     """
     rest = [c for c in design if c != baseline]
     roles = [("baseline", baseline), *(("design", c) for c in rest)]
-    if too_few_for_a_model([baseline, *rest]):
-        roles *= REPEATS_OF_FEW
+    few = too_few_for_a_model([baseline, *rest])
+    roles *= max(repeats, REPEATS_OF_FEW if few else 1)
     roles += [("baseline", baseline)] * repeat_baseline
     return tuple(
         PlannedRun(seq, "baseline" if role == "baseline" else "design", configuration)

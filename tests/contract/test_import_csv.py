@@ -283,13 +283,22 @@ def test_files_that_make_no_sense(
     assert not store_path.exists()
 
 
-def test_yaml_is_said_to_be_for_later(take: Run, tmp_path: Path) -> None:
-    for name in ("summary.yml", "summary.YAML"):
-        (tmp_path / name).write_text("runs: []\n")
-        done = take(tmp_path / name)
-        assert done.code == 1
-        assert "YAML cannot be imported yet" in done.err and "CSV" in done.err
-        assert done.err.count("\n") == 1
+def test_a_results_summary_is_imported(take: Run, tmp_path: Path) -> None:
+    path = tmp_path / "summary.yml"
+    path.write_text(
+        "".join(
+            f"- parameters: {{nodes: 1, threadCount: {t}, cpuFrequency: {f}}}\n"
+            f"  objectives: {{seconds: {100 / t}, totalEnergy: {50 + t}}}\n"
+            for t in (1, 2, 4) for f in (1200000, 2200000)
+        )
+    )  # fmt: skip
+    assert "--time-key" in take(path).err
+    done = take(path, "--time-key", "seconds")
+    assert done.code == 0
+    assert "imported 6 runs" in done.out
+    assert "6 runs of summary.yml already imported" in take(path, "--time-key", "seconds").out
+    assert take(path, "--only", "nodes").code == 2
+    assert "no runs with nodes=3" in take(path, "--only", "nodes=3").err
 
 
 def test_files_that_cannot_be_read(take: Run, tmp_path: Path) -> None:

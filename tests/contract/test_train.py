@@ -219,3 +219,23 @@ def test_a_script_of_the_users_is_never_evaluated(advisor: Run, script: Path) ->
     )  # fmt: skip
     assert done.code == 0, done.err
     assert not (script.parent / "pwned").exists()
+
+
+def test_an_experiment_file_is_swept(advisor: Run, script: Path, tmp_path: Path) -> None:
+    experiment = script.parent / "sweep.ini"
+    text = (
+        "[Experiment]\nexpExec = ./kernel $p $th\nexpName = my sweep\nexecParam = 7\nnodes = 1\n"
+        "ppn = 1\nthreadCount = 1\nrepeatCount = 3\npostExec = pat_report\nwalltime = 60\n"
+    )
+    experiment.write_text(text)
+    done = advisor("train", experiment, "--scheduler", "local", "--meter", "none", "--yes")
+    assert done.code == 0, done.err
+    assert "sweep.ini: postExec has no counterpart" in done.err
+    assert ran(script) == ["1"] * 3
+    (made,) = (tmp_path / "state").rglob("my_sweep-*.sh")
+    assert "srun ./kernel 7 $((OMP_NUM_THREADS" in made.read_text()
+    experiment.write_text(text.replace("nodes = 1", "nodes = none"))
+    wrong = advisor("train", experiment, "--scheduler", "local", "--yes")
+    assert wrong.code == 1
+    assert "line 5, nodes" in wrong.err
+    assert ran(script) == ["1"] * 3

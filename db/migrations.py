@@ -179,3 +179,24 @@ CREATE TABLE training_runs (
 def m0001_initial(db: Database) -> None:
     """Create every table of version 1."""
     db.executescript(_INITIAL)
+
+
+_CHARACTERISATIONS = """
+-- An application's phases and memory streams, as one contributor measured them on one node type.
+CREATE TABLE characterisations (
+    id           INTEGER PRIMARY KEY,
+    workload_id  INTEGER NOT NULL REFERENCES workloads (id),
+    node_type    TEXT NOT NULL,
+    contributor  TEXT NOT NULL,
+    scope        TEXT NOT NULL CHECK (scope IN ('own', 'account', 'all')),
+    record       TEXT NOT NULL CHECK (json_valid(record)),
+    created_at   TEXT NOT NULL,
+    UNIQUE (workload_id, node_type, contributor)
+);
+"""
+
+
+@migrations()
+def m0002_characterisations(db: Database) -> None:
+    """Add what rankings start from."""
+    db.executescript(_CHARACTERISATIONS)

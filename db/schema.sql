@@ -168,3 +168,14 @@ CREATE TABLE training_runs (
     detail         TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (request_id, seq)
 );
+
+CREATE TABLE characterisations (
+    id           INTEGER PRIMARY KEY,
+    workload_id  INTEGER NOT NULL REFERENCES workloads (id),
+    node_type    TEXT NOT NULL,
+    contributor  TEXT NOT NULL,
+    scope        TEXT NOT NULL CHECK (scope IN ('own', 'account', 'all')),
+    record       TEXT NOT NULL CHECK (json_valid(record)),
+    created_at   TEXT NOT NULL,
+    UNIQUE (workload_id, node_type, contributor)
+);

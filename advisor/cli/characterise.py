@@ -4,79 +4,126 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pathlib import Path
 
-    from advisor.ranking.characterise import PhaseResult
     from advisor.ranking.characterise_runs import Command, TimedRun, TracedRun
-    from advisor.ranking.characterise_streams import FoundPhase, FoundStream
+    from advisor.ranking.streams import Characterisation
 
 METHODS = ("auto", "cc", "valgrind", "none")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the verb's arguments."""
-    parser.usage = "advisor characterise [options] -- COMMAND [ARG ...]"
+    parser.usage = (
+        "advisor characterise [options] -- COMMAND [ARG ...]\n"
+        "       advisor characterise --input FILE [options]"
+    )
     parser.epilog = (
         "COMMAND runs twice: as it is, for its times, and traced, for its memory streams. Build "
-        "it with advisor cc for the second, or have valgrind installed."
+        "it with advisor cc for the second, or have valgrind installed. What is found is stored "
+        "for advisor rank."
     )
     parser.add_argument("--application", metavar="A", help="what it is (default: recognised)")
     parser.add_argument("--workload", metavar="W", help="its input or problem class")
     parser.add_argument("--node-type", metavar="T", help="the node type this machine is")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
-    parser.add_argument(
-        "--trace", choices=METHODS, default="auto", help="how to find streams (default: auto)"
-    )
-    parser.add_argument(
-        "--min-weight", default="5%", metavar="P", help="phases that count (default: 5%%)"
-    )
-    parser.add_argument(
-        "--limit", metavar="TIME", help="end the traced run after so long, like 10m"
-    )
+    parser.add_argument("--repeat", type=int, default=1, metavar="N",
+                        help="timed runs to make; the fastest counts (default: 1)")  # fmt: skip
+    parser.add_argument("--trace", choices=METHODS, default="auto",
+                        help="how to find streams (default: auto)")  # fmt: skip
+    parser.add_argument("--min-weight", default="5%", metavar="P",
+                        help="least part of the time of a phase (default: 5%%)")  # fmt: skip
+    parser.add_argument("--limit", metavar="TIME", help="end the traced run after so long: 10m")
     parser.add_argument("--output", metavar="FILE", help="write the phases as YAML")
+    parser.add_argument("--input", metavar="FILE", help="store such a file; run nothing")
     parser.set_defaults(takes_tail=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Characterise the command; its own exit code is ours if it fails, 128 + N for a signal."""
+    from pathlib import Path
+
+    from advisor.errors import UsageError
+
+    if args.input and args.tail:
+        raise UsageError("give --input or, after --, a command, not both")
+    if args.input:
+        return _store_file(args, Path(args.input))
+    if not args.tail:
+        raise UsageError("nothing to run", hint="advisor characterise [options] -- COMMAND")
+    if args.repeat < 1 or (args.threads is not None and args.threads < 1):
+        raise UsageError("--repeat and --threads must be at least 1")
+    with _ended_by_signals():
+        return _characterise(args)
+
+
+def _characterise(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from advisor import paths
+    from advisor.cli import characterise_output as output
     from advisor.cli.output import print_json
+    from advisor.core.recognise import clean_name
     from advisor.core.units import parse_duration_s, parse_fraction
     from advisor.errors import UsageError
     from advisor.meters.process import exit_text
-    from advisor.ranking.characterise import DEFAULT_L1, cache_bytes, join
-    from advisor.ranking.characterise_runs import Command, input_file, timed_run
+    from advisor.ranking.characterise import DEFAULT_L1, cache_bytes, characterisation, join
+    from advisor.ranking.characterise_runs import Command, busy_note, input_file, timed_run
+    from advisor.ranking.files import write_phases
+    from advisor.schedulers.local import local_node_type
+    from advisor.training.known import load_known
+    from advisor.training.subject import understand
 
-    if not args.tail:
-        raise UsageError("nothing to run", hint="advisor characterise [options] -- COMMAND")
-    if args.threads is not None and args.threads < 1:
-        raise UsageError("--threads must be at least 1")
     try:
         min_weight = parse_fraction(args.min_weight)
         limit_s = parse_duration_s(args.limit) if args.limit else None
     except ValueError as error:
         raise UsageError(str(error)) from error
+    known = load_known(paths.store_path(args.db))
+    subject = understand(
+        scheduler="local",
+        site=known.site,
+        command=args.tail,
+        application=args.application or "",
+        workload=args.workload or "",
+        node_type=args.node_type or "",
+        this_machine=local_node_type(),
+        fallback=clean_name(Path(args.tail[0]).name) or "command",
+    )
     stdin, start = input_file()
     command = Command(tuple(args.tail), args.threads or 0, stdin, start, args.json)
+    note = busy_note(command.cpus)
     timed = timed_run(command)
+    for _ in range(1, args.repeat):
+        if timed.exit_code == 0:
+            timed = min(timed, timed_run(command), key=lambda r: (r.exit_code == 0, r.time_s))
     if timed.exit_code:
-        print(
-            f"advisor: {args.tail[0]}: {exit_text(timed.exit_code)}; nothing is stored",
-            file=sys.stderr,
-        )
+        text = exit_text(timed.exit_code)
+        print(f"advisor: {args.tail[0]}: {text}; nothing is stored", file=sys.stderr)
         return timed.exit_code if timed.exit_code > 0 else 128 - timed.exit_code
     if not args.json:
-        print(_timed_line(command, timed), flush=True)
+        print(output.timed_line(timed, note), flush=True)
     traced, why = _trace(command, timed, args.trace, limit_s)
     l1_bytes = cache_bytes(1) or DEFAULT_L1
     phases = join(timed, traced, min_weight=min_weight, l1_bytes=l1_bytes)
+    found = characterisation(
+        phases, timed, traced, subject.application, subject.workload, subject.node_type.name
+    )
+    if args.output:
+        write_phases(Path(args.output), found)
+    stored = _store(args, found) if traced is not None else f"not stored: {why}"
     if args.json:
-        print_json("characterise", _json(timed, traced, why, phases, l1_bytes))
+        data = output.as_json(found, timed, traced, why, phases, l1_bytes)
+        print_json("characterise", data | {"stored": stored, "note": note})
         return 0
-    print(_traced_line(timed, traced, why))
-    _print(timed, phases)
+    print(output.traced_line(timed, traced, why))
+    output.print_phases(timed, phases)
+    print(f"\n{found.application} / {found.workload} on {found.node_type}: {stored}")
     return 0
 
 
@@ -106,137 +153,79 @@ def _trace(
     if method == "valgrind" or valgrind.installed():
         outside = not any(p.phases for p in timed.processes)
         return valgrind_run(command, outside=outside, limit_s=limit_s), ""
-    return None, (
-        f"no streams: build {command.argv[0]} with advisor cc, or install valgrind, to find them"
+    return None, f"to find streams, build {command.argv[0]} with advisor cc or install valgrind"
+
+
+def _store(args: argparse.Namespace, found: Characterisation) -> str:
+    """Store a characterisation where this user may write, and say so or why not."""
+    import os
+
+    from advisor import paths
+    from advisor.errors import AdvisorError
+    from advisor.schedulers.local import local_node_type
+    from advisor.store.rankings import save_characterisation
+    from advisor.store.writer import Writer
+    from advisor.training.known import load_known
+    from advisor.training.sink import scope_of
+    from advisor.training.subject import current_user
+
+    path = paths.store_path(args.db)
+    try:
+        if path.exists() and not os.access(path, os.W_OK):
+            return f"not stored: {path} may not be written by {current_user()}"
+        trust = load_known(path).policy.base.training.trust
+        with Writer(path) as writer:
+            machine = local_node_type()
+            if found.node_type == machine.name and not writer.inventory().resolve(machine.name):
+                writer.save_node_types([machine], source="local")
+            save_characterisation(
+                writer, found.application, found.workload, found.node_type, found.to_dict(),
+                contributor=current_user(), scope=scope_of(trust, ""),
+            )  # fmt: skip
+    except AdvisorError as error:
+        if args.output:
+            return f"not stored: {error}"
+        raise
+    return f"stored in {path}"
+
+
+def _store_file(args: argparse.Namespace, file: Path) -> int:
+    """Store a phase file, under other names if they are given."""
+    from dataclasses import replace
+
+    from advisor.cli.output import print_json
+    from advisor.errors import UsageError
+    from advisor.ranking.files import read_phases
+
+    found = read_phases(file)
+    found = replace(
+        found,
+        application=args.application or found.application,
+        workload=args.workload or found.workload,
+        node_type=args.node_type or found.node_type,
     )
+    if not found.node_type:
+        raise UsageError(f"{file} does not say where it was measured", hint="give --node-type")
+    stored = _store(args, found)
+    if args.json:
+        print_json("characterise", found.to_dict() | {"stored": stored})
+    else:
+        print(f"{found.application} / {found.workload} on {found.node_type}: {stored}")
+    return 0 if stored.startswith("stored") else 1
 
 
-def _timed_line(command: Command, timed: TimedRun) -> str:
-    from advisor.core.units import format_duration
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """While it lasts, SIGTERM and SIGHUP end the command too and leave nothing behind."""
+    import signal
+    import threading
 
-    regions = sum(len(p.phases) for p in timed.processes)
-    line = f"timed   {format_duration(timed.time_s)}"
-    if regions:
-        return f"{line}, {regions} parallel regions"
-    if not timed.processes:
-        return f"{line}; a statically linked program cannot be looked into: it is one phase"
-    return f"{line}; no OpenMP regions: the whole program is one phase"
-
-
-def _traced_line(timed: TimedRun, traced: TracedRun | None, why: str) -> str:
-    from advisor.core.units import format_duration
-
-    if traced is None:
-        return f"traced  no: {why}"
-    accesses = sum(s.count for p in traced.processes for s in p.sites)
-    line = (
-        f"traced  {format_duration(traced.time_s)} with {traced.method}"
-        f" ({traced.time_s / timed.time_s:.1f} times as long), {accesses:.3g} accesses"
-    )
-    return f"{line}; stopped at the limit" if traced.stopped else line
-
-
-def _print(timed: TimedRun, phases: Sequence[PhaseResult]) -> None:
-    from advisor.cli.output import print_table
-    from advisor.core.units import format_duration
-
-    rows: list[list[object]] = [
-        [
-            phase.name,
-            f"{phase.weight:.1%}",
-            format_duration(phase.time_s),
-            phase.calls,
-            phase.threads,
-            f"{phase.iterations:.6g}" if phase.iterations else "",
-            f"{phase.time_per_iter_us:.4g}" if phase.time_per_iter_us else "",
-        ]
-        for phase in phases
-    ]
-    rest = max(0.0, timed.time_s - sum(p.time_s for p in phases))
-    rows.append(["remainder", f"{rest / timed.time_s:.1%}", format_duration(rest), "", "", "", ""])
-    print()
-    print_table(["phase", "weight", "time", "calls", "threads", "iterations", "µs/iter"], rows)
-    for phase in phases:
-        if phase.found is None:
-            continue
-        print(f"\n{phase.name}{': ' + phase.note if phase.note else ''}")
-        if phase.found.streams:
-            print_table(
-                ["zone KB", "stride B", "element B", "access", "regular", "share", "", "where"],
-                [_stream_row(phase, stream) for stream in phase.found.streams],
-            )
-        else:
-            print("no streams beyond the first-level cache: it is limited by computing")
-        print(_summary(phase.found))
-
-
-def _stream_row(phase: PhaseResult, stream: FoundStream) -> list[object]:
-    places = sorted({phase.places[pc] for pc in stream.sites if phase.places.get(pc)})
-    more = f" +{len(places) - 3}" if len(places) > 3 else ""
-    return [
-        f"{stream.size_kb:.6g}",
-        "random" if stream.random else stream.stride_b,
-        stream.dtype_b,
-        "C shared" if stream.access == "C" else "P private",
-        f"{stream.dominance:.1%}",
-        f"{stream.share:.1%}",
-        "read and written" if stream.reads and stream.writes else
-        "written" if stream.writes else "read",
-        ", ".join(places[:3]) + more,
-    ]  # fmt: skip
-
-
-def _summary(found: FoundPhase) -> str:
-    parts = [f"at most {found.bytes_per_iter:.3g} B an iteration from beyond the first-level cache"]
-    if found.flops_per_iter is not None:
-        parts.append(f"{found.flops_per_iter:.3g} floating-point operations")
-    if found.dropped:
-        cached = sum(1 for s in found.dropped if s.dropped == "cached")
-        left = [f"{len(found.dropped) - cached} rare"] if len(found.dropped) > cached else []
-        left += [f"{cached} that stay in the cache"] if cached else []
-        parts.append(f"left out: {' and '.join(left)}")
-    return "; ".join(parts)
-
-
-def _json(
-    timed: TimedRun,
-    traced: TracedRun | None,
-    why: str,
-    phases: Sequence[PhaseResult],
-    l1_bytes: int,
-) -> dict[str, object]:
-    return {
-        "time_s": timed.time_s,
-        "trace": {
-            "method": traced.method if traced else None,
-            "time_s": traced.time_s if traced else None,
-            "stopped": bool(traced and traced.stopped),
-            "detail": why,
-        },
-        "l1_bytes": l1_bytes,
-        "remainder_s": max(0.0, timed.time_s - sum(p.time_s for p in phases)),
-        "phases": [_phase_json(phase) for phase in phases],
-    }
-
-
-def _phase_json(phase: PhaseResult) -> dict[str, object]:
-    found = phase.found
-    names = ("name", "weight", "time_s", "calls", "threads", "imbalance", "iterations",
-             "time_per_iter_us", "note")  # fmt: skip
-    data: dict[str, object] = {name: getattr(phase, name) for name in names}
-    if found is None:
-        return data
-    shown = ("size_kb", "stride_b", "dtype_b", "access", "random", "dominance", "share", "reads",
-             "writes")  # fmt: skip
-    data["streams"] = [
-        {
-            **{name: getattr(stream, name) for name in shown},
-            "sites": sorted({phase.places.get(pc, "") for pc in stream.sites} - {""}),
-        }
-        for stream in found.streams
-    ]
-    return data | {
-        "dropped": len(found.dropped),
-        "bytes_per_iter": found.bytes_per_iter,
-        "flops_per_iter": found.flops_per_iter,
-    }
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            before[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -16,6 +16,7 @@ from pathlib import Path
 from advisor.ranking.characterise_files import TimedPhase, TimedProcess, TracedProcess
 from advisor.ranking.characterise_runs import TimedRun, TracedRun, twin_of
 from advisor.ranking.characterise_streams import FoundPhase, find_phase
+from advisor.ranking.streams import Characterisation, Phase, Stream
 from advisor.ranking.symbols import Symbol, look_up
 
 WHOLE = "whole program"
@@ -272,3 +273,47 @@ def _names(symbols: Sequence[Symbol]) -> list[str]:
         if told[name] > 1 or name == "region":
             names[n] = f"{name} #{seen[name]}"
     return names
+
+
+def characterisation(
+    phases: Sequence[PhaseResult],
+    timed: TimedRun,
+    traced: TracedRun | None,
+    application: str,
+    workload: str,
+    node_type: str,
+) -> Characterisation:
+    """Return what is found in the form that is kept, in figures as long as they are good for."""
+    return Characterisation(
+        application,
+        tuple(_kept(phase) for phase in phases),
+        workload,
+        node_type,
+        max(phase.threads for phase in phases),
+        round(timed.time_s, 6),
+        traced.method if traced else "",
+    )
+
+
+def _kept(phase: PhaseResult) -> Phase:
+    found = phase.found
+    return Phase(
+        phase.name,
+        round(phase.weight, 6),
+        round(phase.time_s, 6),
+        phase.iterations,
+        float(f"{phase.time_per_iter_us or 0:.6g}"),
+        tuple(
+            Stream(
+                round(s.size_kb, 3), s.stride_b, s.dtype_b, s.access, s.writes, round(s.share, 4),
+                round(s.dominance, 4),
+            )
+            for s in found.streams
+        )
+        if found
+        else (),
+        phase.calls,
+        phase.threads,
+        float(f"{found.bytes_per_iter:.6g}") if found else None,
+        float(f"{found.flops_per_iter:.6g}") if found and found.flops_per_iter else None,
+    )  # fmt: skip

@@ -218,3 +218,11 @@ def input_file() -> tuple[int | None, int]:
     except (AttributeError, OSError, ValueError):
         pass
     return None, 0
+
+
+def busy_note(cpus: int) -> str:
+    """Return a warning when other programs keep this machine busy, "" when they do not."""
+    load, here = os.getloadavg()[0], os.cpu_count() or 1
+    if load + cpus <= here + 0.5:
+        return ""
+    return f"the machine is busy (load {load:.1f} on {here} cores), so times come out too long"

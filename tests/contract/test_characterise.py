@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,11 @@ import pytest
 from advisor import paths
 from advisor.ranking import valgrind
 from advisor.ranking.characterise_files import read_sites
+from advisor.ranking.files import read_phases
+from advisor.ranking.streams import Characterisation
 from advisor.ranking.twin import compile_twice
+from advisor.store.rankings import characterisations
+from advisor.store.reader import Reader
 
 Run = Callable[..., Any]
 KERNELS = paths.share("examples/kernels")
@@ -81,7 +87,7 @@ def test_matrix_product(advisor: Run, built: Path, way: str, storage: str, strid
     assert phase["iterations"] == n**3 / 2
     assert phase["calls"] == 1
     assert phase["threads"] == 2
-    assert phase["time_per_iter_us"] == pytest.approx(phase["time_s"] * 1e6 / (n**3 / 2))
+    assert phase["time_per_iter_us"] == pytest.approx(phase["time_s"] * 1e6 / (n**3 / 2), rel=1e-3)
     assert all(s["dominance"] > 0.99 for s in phase["streams"])
 
 
@@ -280,6 +286,69 @@ def test_scripts_ranks_and_earlier_runs(advisor: Run, built: Path, tmp_path: Pat
     assert streams_of(one) == streams_of(ranks) == streams_of(after)
 
 
+def test_what_is_found_is_stored_and_written(
+    advisor: Run, built: Path, store_path: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "phases.yaml"
+    command = ("--", built / "triad", 200_000, 20)
+    words = ("--application", "tri", "--workload", "small", "--threads", 2)
+    done = advisor("characterise", *words, "--output", file, *command)
+    assert done.code == 0, done.err
+    assert f"stored in {store_path}" in done.out
+    with Reader(store_path) as reader:
+        (stored,) = characterisations(reader, "tri", "small")
+        assert characterisations(reader, "tri", user="nobody") == []
+        assert "local" in reader.inventory().node_types
+    assert (stored.node_type, stored.scope) == ("local", "own")
+    found = Characterisation.from_dict(stored.record)
+    assert read_phases(file) == found
+    phase = next(p for p in found.phases if p.name.startswith("triad"))
+    assert sorted((s.stride_b, s.access, s.writes) for s in phase.streams) == [
+        (8, "P", False), (8, "P", False), (8, "P", True),
+    ]  # fmt: skip
+    assert found.threads == 2 and found.method == "advisor cc"
+    assert 0 < phase.time_s < found.time_s and phase.iterations == 20 * 100_000
+    # a second one takes its place; a file can be stored under another name
+    assert advisor("characterise", *words, *command).code == 0
+    done = advisor("characterise", "--input", file, "--node-type", "hsw", "--json")
+    assert done.code == 0 and done.json()["node_type"] == "hsw"
+    with Reader(store_path) as reader:
+        assert [c.node_type for c in characterisations(reader, "tri")] == ["hsw", "local"]
+
+
+def test_without_a_trace_nothing_is_stored(advisor: Run, built: Path, store_path: Path) -> None:
+    done = advisor("characterise", "--trace", "none", "--json", "--", built / "triad", 9000, 9)
+    assert done.code == 0 and done.json()["stored"] == "not stored: no trace was asked for"
+    assert not store_path.exists()
+    assert all(p["streams"] == [] for p in done.json()["phases"])
+
+
+def test_being_ended_ends_the_command_too(built: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    argv = [
+        sys.executable,
+        "-m",
+        "advisor",
+        "characterise",
+        "--",
+        built / "triad",
+        "9000",
+        "9999999",
+    ]
+    with subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(folder)}) as process:
+        deadline = time.monotonic() + 30
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while time.monotonic() < deadline and not children.read_text().strip():
+            time.sleep(0.02)
+        (child,) = children.read_text().split()
+        time.sleep(0.3)  # until it is the program, not the fork of ours
+        process.terminate()
+        assert process.wait(30) == 130
+    assert not Path(f"/proc/{child}").exists()
+    assert list(folder.iterdir()) == []
+
+
 def test_nothing_is_left_where_the_job_runs(
     advisor: Run, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +375,9 @@ def test_the_commands_own_failure_is_passed_on(advisor: Run, tmp_path: Path) -> 
     ("argv", "code", "message"),
     [
         ([], 2, "nothing to run"),
+        (["--input", "/no/such.yaml"], 1, "cannot read /no/such.yaml"),
+        (["--input", "x.yaml", "--", "true"], 2, "not both"),
+        (["--repeat", "0", "--", "true"], 2, "--repeat"),
         (["--", "/no/such/program"], 1, "cannot run /no/such/program"),
         (["--threads", "0", "--", "true"], 2, "--threads"),
         (["--min-weight", "lots", "--", "true"], 2, "lots"),

@@ -1,0 +1,147 @@
+"""How ``advisor characterise`` shows what it found: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.cli.output import print_table
+from advisor.core.units import format_duration
+from advisor.ranking.characterise import PhaseResult
+from advisor.ranking.characterise_runs import TimedRun, TracedRun
+from advisor.ranking.characterise_streams import FoundPhase, FoundStream
+from advisor.ranking.streams import Characterisation
+
+MOST_SHOWN = 12
+"""Streams of a phase that are shown; all are stored."""
+
+
+def timed_line(timed: TimedRun, note: str) -> str:
+    """Say how long the timed run took, what was seen of it, and what speaks against it."""
+    regions = sum(len(p.phases) for p in timed.processes)
+    if regions:
+        said = f", {regions} parallel regions"
+    elif timed.processes:
+        said = "; no OpenMP regions: the whole program is one phase"
+    else:
+        said = "; a statically linked program cannot be looked into: it is one phase"
+    line = f"timed   {_short(timed.time_s)}{said}"
+    return f"{line}\n        {note}" if note else line
+
+
+def traced_line(timed: TimedRun, traced: TracedRun | None, why: str) -> str:
+    """Say how the streams were found, or why there are none."""
+    if traced is None:
+        return f"traced  no: {why}"
+    accesses = sum(s.count for p in traced.processes for s in p.sites)
+    line = (
+        f"traced  {_short(traced.time_s)} with {traced.method}"
+        f" ({traced.time_s / timed.time_s:.1f} times as long), {accesses:.3g} accesses"
+    )
+    return f"{line}; stopped at the limit" if traced.stopped else line
+
+
+def print_phases(timed: TimedRun, phases: Sequence[PhaseResult]) -> None:
+    """Print one table of phases and one of each phase's streams."""
+    rows: list[list[object]] = [
+        [
+            phase.name,
+            f"{phase.weight:.1%}",
+            _short(phase.time_s),
+            phase.calls,
+            phase.threads,
+            f"{phase.iterations:.6g}" if phase.iterations else "",
+            f"{phase.time_per_iter_us:.4g}" if phase.time_per_iter_us else "",
+        ]
+        for phase in phases
+    ]
+    rest = max(0.0, timed.time_s - sum(p.time_s for p in phases))
+    rows.append(["remainder", f"{rest / timed.time_s:.1%}", _short(rest), "", "", "", ""])
+    print()
+    print_table(["phase", "weight", "time", "calls", "threads", "iterations", "µs/iter"], rows)
+    for phase in phases:
+        if phase.found is None:
+            continue
+        print(f"\n{phase.name}{': ' + phase.note if phase.note else ''}")
+        if phase.found.streams:
+            print_table(
+                ["zone KB", "stride B", "element B", "access", "regular", "share", "", "where"],
+                [_stream_row(phase, stream) for stream in phase.found.streams[:MOST_SHOWN]],
+            )
+            if len(phase.found.streams) > MOST_SHOWN:
+                print(f"and {len(phase.found.streams) - MOST_SHOWN} smaller streams")
+        else:
+            print("no streams beyond the first-level cache: it is limited by computing")
+        print(_summary(phase.found))
+
+
+def _stream_row(phase: PhaseResult, stream: FoundStream) -> list[object]:
+    places = _places(phase, stream)
+    more = f" +{len(places) - 3}" if len(places) > 3 else ""
+    return [
+        f"{stream.size_kb:.6g}",
+        "random" if stream.random else stream.stride_b,
+        stream.dtype_b,
+        "C shared" if stream.access == "C" else "P private",
+        f"{stream.dominance:.1%}",
+        f"{stream.share:.1%}",
+        "read and written" if stream.reads and stream.writes else
+        "written" if stream.writes else "read",
+        ", ".join(places[:3]) + more,
+    ]  # fmt: skip
+
+
+def _summary(found: FoundPhase) -> str:
+    parts = [f"at most {found.bytes_per_iter:.3g} B an iteration from beyond the first-level cache"]
+    if found.flops_per_iter is not None:
+        parts.append(f"{found.flops_per_iter:.3g} floating-point operations")
+    if found.dropped:
+        cached = sum(1 for s in found.dropped if s.dropped == "cached")
+        left = [f"{len(found.dropped) - cached} rare"] if len(found.dropped) > cached else []
+        left += [f"{cached} that stay in the cache"] if cached else []
+        parts.append(f"left out: {' and '.join(left)}")
+    return "; ".join(parts)
+
+
+def as_json(
+    found: Characterisation,
+    timed: TimedRun,
+    traced: TracedRun | None,
+    why: str,
+    phases: Sequence[PhaseResult],
+    l1_bytes: int,
+) -> dict[str, object]:
+    """Return the stored form, and with each phase what is only of use to people who look."""
+    shown = []
+    for phase, stored in zip(phases, found.phases, strict=True):
+        data = stored.to_dict() | {
+            "imbalance": phase.imbalance,
+            "note": phase.note,
+        }
+        if phase.found is not None:
+            data["streams"] = [
+                {"random": stream.random, "writes": stream.writes, "reads": traced_stream.reads}
+                | stream.to_dict()
+                | {"sites": _places(phase, traced_stream)}
+                for stream, traced_stream in zip(stored.streams, phase.found.streams, strict=True)
+            ]
+            data["dropped"] = len(phase.found.dropped)
+        shown.append(data)
+    return found.to_dict() | {
+        "trace": {
+            "method": traced.method if traced else None,
+            "time_s": traced.time_s if traced else None,
+            "stopped": bool(traced and traced.stopped),
+            "detail": why,
+        },
+        "l1_bytes": l1_bytes,
+        "remainder_s": max(0.0, timed.time_s - sum(p.time_s for p in phases)),
+        "phases": shown,
+    }
+
+
+def _places(phase: PhaseResult, stream: FoundStream) -> list[str]:
+    return sorted({phase.places.get(pc, "") for pc in stream.sites} - {""})
+
+
+def _short(seconds: float) -> str:
+    return format_duration(seconds) if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

@@ -326,16 +326,8 @@ def test_without_a_trace_nothing_is_stored(advisor: Run, built: Path, store_path
 def test_being_ended_ends_the_command_too(built: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tmp"
     folder.mkdir()
-    argv = [
-        sys.executable,
-        "-m",
-        "advisor",
-        "characterise",
-        "--",
-        built / "triad",
-        "9000",
-        "9999999",
-    ]
+    triad = str(built / "triad")
+    argv = [sys.executable, "-m", "advisor", "characterise", "--", triad, "9000", "9999999"]
     with subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(folder)}) as process:
         deadline = time.monotonic() + 30
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")

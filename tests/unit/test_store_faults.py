@@ -19,6 +19,7 @@ import pytest
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.errors import InputError, StoreError
+from advisor.store.connection import MIGRATIONS
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.schema import load_migrations
@@ -298,18 +299,18 @@ def test_an_older_store_is_refused_to_read(
     store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Writer(store_path).close()
-    monkeypatch.setattr("advisor.store.connection.MIGRATIONS", ("m0001_initial", "m0002_next"))
-    with pytest.raises(StoreError, match=r"older version \(it lacks m0002_next\)"):
+    monkeypatch.setattr("advisor.store.connection.MIGRATIONS", (*MIGRATIONS, "m9999_next"))
+    with pytest.raises(StoreError, match=r"older version \(it lacks m9999_next\)"):
         Reader(store_path)
 
 
 def upgraded(monkeypatch: pytest.MonkeyPatch, second: Callable[[Any], None]) -> None:
     """Pretend that this program knows a second migration."""
     migrations = load_migrations()
-    migrations(name="m0002_second")(second)
+    migrations(name="m9999_second")(second)
     monkeypatch.setattr("advisor.store.schema.load_migrations", lambda: migrations)
     for module in ("connection", "opening"):
-        known = ("m0001_initial", "m0002_second")
+        known = (*MIGRATIONS, "m9999_second")
         monkeypatch.setattr(f"advisor.store.{module}.MIGRATIONS", known)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from advisor import paths
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, print_scene, save_plot
+from advisor.core.objectives import MEASURES, clusters, ed2p, edp, node_hours, resource_front
 from advisor.core.option import Option
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
 from advisor.errors import RefusedError, UsageError
@@ -27,6 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--node-type", metavar="T", help="only this node type")
     parser.add_argument("--user", metavar="U", help="whose own models to show (yours)")
     parser.add_argument("--all", action="store_true", help="list options outside of the zone, too")
+    parser.add_argument(
+        "--sort", choices=tuple(MEASURES), default="time",
+        help="order, least first (time); cores are those of all nodes",
+    )  # fmt: skip
     add_plot_argument(parser)
 
 
@@ -54,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     for i, view in enumerate(views):
         if i:
             print()
-        _print(view, args.all)
+        _print(view, args.all, args.sort)
     return 0
 
 
@@ -80,7 +85,7 @@ def _views(args: argparse.Namespace) -> list[View]:
     return seen
 
 
-def _print(view: View, everything: bool) -> None:
+def _print(view: View, everything: bool, order: str) -> None:
     model = view.model
     print(view.title)
     if model.state == "suspended":
@@ -88,32 +93,26 @@ def _print(view: View, everything: bool) -> None:
     shown = [
         o for o in view.options if everything or o.in_zone or o is view.baseline
     ]  # fmt: skip
-    shown.sort(key=lambda o: (o is not view.baseline, o.time_s))
+    measure = MEASURES[order]
+    shown.sort(key=lambda o: (o is not view.baseline, measure(o)))
+    more = [] if order in ("time", "energy", "cores") else [order]
+    named = {id(view.options[i]): goal for i, goal in clusters(view.options).items()}
     print_table(
-        [
-            "nodes",
-            "ranks",
-            "cores",
-            "frequency",
-            "time",
-            "change",
-            "energy",
-            "change",
-            "known by",
-            "place",
-        ],
-        [_row(view, o) for o in shown],
-    )
+        ["nodes", "ranks", "cores", "frequency", "time", "change", "energy", "change", *more,
+         "known by", "place"],
+        [_row(view, o, more, named.get(id(o), "")) for o in shown],
+    )  # fmt: skip
     print(f"energy is {model.energy_quality}; {best_in_words(view)}")
     if view.energy_known:
         print()
         print_scene(scene(view))
 
 
-def _row(view: View, o: Option) -> list[object]:
+def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[object]:
     c = o.configuration
     energy, time = view.change(o)
-    place = "front" if o.on_front else "zone" if o.in_zone else ""
+    front = f"front: {cluster}" if cluster else "front"
+    place = front if o.on_front else "zone" if o.in_zone else ""
     if o is view.baseline:
         place = f"baseline, {place}" if place else "baseline"
     unknown = math.isnan(o.energy_j)
@@ -126,6 +125,12 @@ def _row(view: View, o: Option) -> list[object]:
         "" if o is view.baseline else format_change(time),
         "-" if unknown else format_energy(o.energy_j),
         "" if unknown or o is view.baseline else format_change(energy),
+        *(
+            ""
+            if o is view.baseline
+            else format_change(MEASURES[m](o) / MEASURES[m](view.baseline) - 1)
+            for m in more
+        ),
         known_by(o),
         place,
     ]
@@ -153,7 +158,8 @@ def _model_json(view: View) -> dict[str, object]:
 
 def _options_json(view: View) -> Sequence[dict[str, object]]:
     found: list[dict[str, object]] = []
-    for o in view.options:
+    named, thrifty = clusters(view.options), set(resource_front(view.options))
+    for i, o in enumerate(view.options):
         energy, time = view.change(o)
         found.append(
             {
@@ -168,6 +174,12 @@ def _options_json(view: View) -> Sequence[dict[str, object]]:
                 "energy_hi_j": o.energy_hi_j,
                 "time_change": time,
                 "energy_change": energy,
+                "edp_js": edp(o),
+                "ed2p_js2": ed2p(o),
+                "cores": o.configuration.cores,
+                "node_hours": node_hours(o),
+                "cluster": named.get(i),
+                "on_resource_front": i in thrifty,
                 "measured": o.measured,
                 "confirmed": o.confirmed,
                 "in_zone": o.in_zone,

@@ -31,7 +31,8 @@ WEIGHTS: dict[Goal, float] = {
     "min_time": 0.0,
 }
 TIE = 0.01
-"""Options whose score differs by less than this (1 %) are equal; ``resources`` decides."""
+"""Options whose score differs by less than this (1 %), or by less than can be told at the policy's
+confidence, are equal: ``resources`` decides."""
 
 RUN_SIGMA = 0.02 / 1.96
 """Standard error of log time and energy of a single run where repeats do not tell: 2 % at 95 %."""
@@ -163,12 +164,23 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
 
 
 def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Reason]]:
-    """Return the option to take among those equal within :data:`TIE`, and why if not the best."""
+    """Return the option to take among those equal to the best, and why if it is another.
+
+    Resource use is a third objective for what time and energy cannot tell apart (Endrei 2019,
+    section 7.3.4).
+    """
     best = passed[0]
     if policy.resources == "balanced":
         return best, []
     sign = 1 if policy.resources == "thrifty" else -1
-    equal = [x for x in passed if x.score <= best.score + TIE]
+    z, w = _one_sided(policy.confidence), WEIGHTS[policy.goal]
+
+    def told_apart(x: Weighed) -> float:
+        e = math.hypot(x.row.energy_sigma, best.row.energy_sigma)
+        t = math.hypot(x.row.time_sigma, best.row.time_sigma)
+        return max(TIE, z * math.hypot(w * e, (1 - w) * t))
+
+    equal = [x for x in passed if x.score <= best.score + told_apart(x)]
     taken = min(equal, key=lambda x: (sign * x.row.nodes * x.row.threads_per_node, x.score))
     if taken is best:
         return best, []

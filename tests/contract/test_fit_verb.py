@@ -223,6 +223,20 @@ def test_people_see_zone_and_baseline_with_a_picture(advisor: Advisor, fitted: P
     assert len(everything.splitlines()) > len(lines)
 
 
+def test_options_by_other_measures(advisor: Advisor, fitted: Path) -> None:
+    data = advisor("options", "stencil", "--json").json()["options"]
+    for o in data:
+        assert o["edp_js"] == pytest.approx(o["energy_j"] * o["time_s"])
+        assert o["node_hours"] == pytest.approx(o["nodes"] * o["time_s"] / 3600)
+        assert o["cores"] == o["nodes"] * o["threads_per_node"]
+        assert (o["cluster"] is not None) == o["on_front"]
+        assert o["on_resource_front"] or not o["on_front"]
+    lines = advisor("options", "stencil", "--all", "--sort", "edp").out.splitlines()
+    assert "edp" in lines[1]
+    assert any("front: balanced" in line for line in lines)
+    assert advisor("options", "stencil", "--sort", "beauty").code == 2
+
+
 def test_a_picture_of_the_options(advisor: Advisor, fitted: Path, tmp_path: Path) -> None:
     picture = tmp_path / "options.svg"
     assert advisor("options", "stencil", "--plot", picture).code == 0

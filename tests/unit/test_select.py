@@ -125,6 +125,17 @@ def test_ties_go_to_the_resource_policy() -> None:
     assert chosen(best).energy_j == 850
 
 
+def test_what_cannot_be_told_apart_goes_to_the_resource_policy_too() -> None:
+    def pick(error: float) -> int:
+        near = candidates(
+            option(100, 850.0, threads=24, error=error), option(100, 870.0, threads=16, error=error)
+        )
+        return chosen(select(near, row_of(BASE), Policy(goal="min_energy"))).threads_per_node
+
+    assert pick(0.001) == 24
+    assert pick(0.03) == 16
+
+
 def test_no_energy_known_or_no_candidates() -> None:
     unknown = option(100, math.nan)
     assert codes(select(candidates(unknown), row_of(unknown), Policy())) == ["energy-unknown"]

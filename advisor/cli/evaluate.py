@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.cli.fit import add_model_arguments, list_models, model_options
 from advisor.cli.output import print_json
-from advisor.cli.pictures import percent
+from advisor.cli.pictures import add_plot_argument, check_plot, percent, print_picture, save_plot
 from advisor.errors import InputError, UsageError
+
+VIEWS = ("pareto", "observed", "lines", "surface")
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="cross validate on the whole grid, too, in K folds",
     )
+    add_plot_argument(parser, VIEWS)
 
 
 def _count(text: str) -> int:
@@ -92,12 +95,16 @@ def run(args: argparse.Namespace) -> int:
             "the uniform design draws nothing, so seeds change nothing",
             hint="--design random or lhs",
         )
+    check_plot(args.plot)
     from advisor.models.registry import names
     from advisor.models.study import compare
 
     grids = _grids(args.grid)
     models = names() if args.compare else (args.model,)
     study = compare(grids, models, range(args.seed, args.seed + (args.seeds or 1)), _judge(args))
+    picture = _picture(args, grids, study) if args.plot or args.view else None
+    if picture is not None:
+        save_plot(picture, args.plot)
     folds = _folds(args, grids, [m for m in models if m not in study.skipped])
     if args.json:
         print_json("evaluate", _json(args, study, folds))
@@ -106,6 +113,9 @@ def run(args: argparse.Namespace) -> int:
 
     cells = {name: len({o.configuration for o in runs}) for name, runs in grids.items()}
     print_study(study, folds, cells)
+    if picture is not None:
+        print()
+        print_picture(picture)
     return 0
 
 
@@ -138,6 +148,28 @@ def _judge(args: argparse.Namespace) -> Any:
         )
 
     return judge
+
+
+def _picture(
+    args: argparse.Namespace, grids: Mapping[str, Sequence[Observation]], study: Study
+) -> Any:
+    """Return the picture of the one evaluation there is; UsageError for several."""
+    if len(study.cases) != 1:
+        raise UsageError(
+            f"a picture is of one evaluation, there are {len(study.cases)}",
+            hint="one grid, one model, one seed",
+        )
+    from advisor.models.picture import picture_of
+
+    (case,) = study.cases
+    return picture_of(
+        args.view or "pareto",
+        f"{case.grid}, {case.model}, {len(case.evaluation.trained)} runs",
+        grids[case.grid],
+        case.evaluation,
+        args.error,
+        model_options(args.model_option),
+    )
 
 
 def _folds(

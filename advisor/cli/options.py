@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from advisor import paths
 from advisor.cli.output import print_json, print_table
-from advisor.cli.pictures import add_plot_argument, check_plot, print_scene, save_plot
+from advisor.cli.pictures import Picture, add_plot_argument, check_plot, print_picture, save_plot
 from advisor.core.objectives import MEASURES, clusters, ed2p, edp, node_hours, resource_front
 from advisor.core.option import Option
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sort", choices=tuple(MEASURES), default="time",
         help="order, least first (time); cores are those of all nodes",
     )  # fmt: skip
-    add_plot_argument(parser)
+    add_plot_argument(parser, ("pareto", "lines", "surface"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
             hint="choose with --workload and --node-type",
         )
     if args.plot is not None:
-        save_plot(scene(views[0]), args.plot)
+        save_plot(_picture(views[0], args.view), args.plot)
     if args.json:
         print_json(
             "options",
@@ -60,6 +60,9 @@ def run(args: argparse.Namespace) -> int:
         if i:
             print()
         _print(view, args.all, args.sort)
+        if view.energy_known or args.view in ("lines", "surface"):
+            print()
+            print_picture(_picture(view, args.view))
     return 0
 
 
@@ -103,9 +106,15 @@ def _print(view: View, everything: bool, order: str) -> None:
         [_row(view, o, more, named.get(id(o), "")) for o in shown],
     )  # fmt: skip
     print(f"energy is {model.energy_quality}; {best_in_words(view)}")
-    if view.energy_known:
-        print()
-        print_scene(scene(view))
+
+
+def _picture(view: View, kind: str | None) -> Picture:
+    from advisor.plotting import panels
+
+    if kind in (None, "pareto"):
+        return scene(view)
+    draw = panels.lines if kind == "lines" else panels.surface
+    return draw(view.title, view.options, view.baseline)
 
 
 def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[object]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.cli.output import print_json, print_table
-from advisor.cli.pictures import add_plot_argument, check_plot, percent, print_scene, save_plot
+from advisor.cli.pictures import add_plot_argument, check_plot, percent, print_picture, save_plot
 from advisor.core.pareto import Limits, TradeOff, trade_off
 from advisor.errors import InputError
 
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _print_rows(header, [r for _, r in rows], found, None if args.all else _SHOWN)
     print()
-    print_scene(scene)
+    print_picture(scene)
     print(
         f"{len(found.front)} rows on the front, {len(found.zone)} of {len(rows)} in the trade-off "
         f"zone at {_percent(errors)} error"

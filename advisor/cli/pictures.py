@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.plotting import Scene
+from advisor.plotting.panels import Panels
+
+Picture = Scene | Panels
 
 
 def percent(text: str) -> float:
@@ -21,11 +25,15 @@ def percent(text: str) -> float:
     return value
 
 
-def add_plot_argument(parser: argparse.ArgumentParser) -> None:
-    """Add ``--plot FILE``."""
+def add_plot_argument(parser: argparse.ArgumentParser, views: Sequence[str] = ()) -> None:
+    """Add ``--plot FILE``, and ``--view`` where there are several kinds of picture."""
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a picture, too (.svg, .png or .pdf)"
     )
+    if views:
+        parser.add_argument(
+            "--view", choices=tuple(views), help=f"which picture, here or in FILE ({views[0]})"
+        )
 
 
 def check_plot(path: Path | None) -> None:
@@ -36,7 +44,7 @@ def check_plot(path: Path | None) -> None:
         check(path)
 
 
-def save_plot(scene: Scene, path: Path | None) -> None:
+def save_plot(scene: Picture, path: Path | None) -> None:
     """Write the picture that ``--plot`` asked for."""
     if path is not None:
         from advisor.plotting.figure import save
@@ -44,14 +52,21 @@ def save_plot(scene: Scene, path: Path | None) -> None:
         save(scene, path)
 
 
-def print_scene(scene: Scene) -> None:
+def print_picture(picture: Picture) -> None:
     """Print a picture as wide as the terminal, in ASCII where the terminal knows no more."""
-    from advisor.plotting.terminal import ASCII, draw
+    from advisor.plotting.terminal import ASCII, Marks, draw
+    from advisor.plotting.terminal_panels import draw_panels
 
     width = shutil.get_terminal_size((80, 24)).columns
-    picture = draw(scene, width=width)
+
+    def drawn(marks: Marks) -> str:
+        if isinstance(picture, Panels):
+            return draw_panels(picture, width=width, marks=marks)
+        return draw(picture, width=width, marks=marks)
+
+    text = drawn(Marks())
     try:
-        picture.encode(sys.stdout.encoding or "ascii")
+        text.encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        picture = draw(scene, width=width, marks=ASCII)
-    print(picture)
+        text = drawn(ASCII)
+    print(text)

@@ -8,6 +8,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError, InputError, MissingExtraError
 from advisor.plotting import Scene
+from advisor.plotting.panels import Panels
 
 SUFFIXES = (".svg", ".png", ".pdf")
 
@@ -29,14 +30,23 @@ def check(path: Path) -> None:
         ) from None
 
 
-def save(scene: Scene, path: Path) -> None:
+def save(scene: Scene | Panels, path: Path) -> None:
     """Write the picture in one step; the kind follows the file's ending."""
     check(path)
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 4.6), layout="constrained")
-    _draw(figure.add_subplot(), scene)
+    from advisor.plotting.draw_panels import draw_panel
+
+    if isinstance(scene, Scene):
+        figure = Figure(figsize=(7.0, 4.6), layout="constrained")
+        _draw(figure.add_subplot(), scene)
+    else:
+        count = len(scene.panels)
+        figure = Figure(figsize=(5.4 * count, 4.6), layout="constrained")
+        figure.suptitle(scene.title, fontsize=10)
+        for i, panel in enumerate(scene.panels, 1):
+            draw_panel(figure, figure.add_subplot(1, count, i), panel)
     kind = path.suffix.lower()[1:]
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})

@@ -31,47 +31,65 @@ _LEAST_WIDTH, _MOST_WIDTH = 30, 100
 def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None = None) -> str:
     """Return the picture as lines of at most ``width`` characters, legend included."""
     marks = marks or Marks()
+    groups: list[tuple[str, str, Sequence[Point]]] = [
+        (marks.other, "other", scene.points),
+        (marks.zone, "trade-off zone", [scene.points[i] for i in scene.zone]),
+        (marks.front, "front", [scene.points[i] for i in scene.front]),
+    ]
+    order = [2, 1, 0]
+    if scene.baseline is not None:
+        groups.append((marks.baseline, "baseline", [scene.points[scene.baseline]]))
+        order.append(3)
+    legend = [f"{groups[i][0]} {groups[i][1]}" for i in order]
+    return chart(
+        groups, scene.window(), (scene.x_label, scene.y_label), legend,
+        width=width, height=height, marks=marks,
+    )  # fmt: skip
+
+
+def chart(
+    groups: Sequence[tuple[str, str, Sequence[Point]]],
+    window: tuple[Point, Point],
+    labels: tuple[str, str],
+    legend: Sequence[str],
+    *,
+    width: int,
+    height: int,
+    marks: Marks,
+) -> str:
+    """Return points in a frame: groups of (mark, name, points), later ones on top.
+
+    ``window`` is (low, high) of x and of y; points outside are counted in the legend.
+    """
+    (x_low, x_high), (y_low, y_high) = window
     width = max(_LEAST_WIDTH, min(width, _MOST_WIDTH))
-    (x_low, x_high), (y_low, y_high) = scene.window()
-    labels = [_short(y_high), _short(y_low)]
-    gutter = max(map(len, labels))
+    ends = [_short(y_high), _short(y_low)]
+    gutter = max(map(len, ends))
     columns = width - gutter - 2
     cells = [[" "] * columns for _ in range(height)]
-    outside = 0
-
-    def put(points: Sequence[Point], mark: str) -> int:
-        missed = 0
+    outside: set[Point] = set()
+    for mark, _, points in groups:
         for x, y in points:
             across, up = (x - x_low) / (x_high - x_low), (y - y_low) / (y_high - y_low)
             if not (-1e-9 <= across <= 1 + 1e-9 and -1e-9 <= up <= 1 + 1e-9):
-                missed += 1
+                outside.add((x, y))
                 continue
             row = height - 1 - min(height - 1, max(0, round(up * (height - 1))))
             cells[row][min(columns - 1, max(0, round(across * (columns - 1))))] = mark
-        return missed
-
-    outside = put(scene.points, marks.other)
-    put([scene.points[i] for i in scene.zone], marks.zone)
-    put([scene.points[i] for i in scene.front], marks.front)
-    legend = [f"{marks.front} front", f"{marks.zone} trade-off zone", f"{marks.other} other"]
-    if scene.baseline is not None:
-        put([scene.points[scene.baseline]], marks.baseline)
-        legend.append(f"{marks.baseline} baseline")
-    if outside:
-        legend.append(f"{outside} more outside the picture")
-    lines = [scene.y_label]
-    for i, row in enumerate(cells):
-        label = {0: labels[0], height - 1: labels[1]}.get(i, "")
+    more = [f"{len(outside)} more outside the picture"] if outside else []
+    lines = [labels[1]]
+    for i, row_cells in enumerate(cells):
+        label = {0: ends[0], height - 1: ends[1]}.get(i, "")
         edge = marks.top if label else marks.side
-        lines.append(f"{label:>{gutter}} {edge}{''.join(row)}".rstrip())
+        lines.append(f"{label:>{gutter}} {edge}{''.join(row_cells)}".rstrip())
     lines.append(" " * (gutter + 1) + marks.corner + marks.line * (columns - 1))
     left, right = _short(x_low), _short(x_high)
     room = columns - len(left) - len(right)
-    name = scene.x_label if len(scene.x_label) < room else ""
+    name = labels[0] if len(labels[0]) < room else ""
     lines.append(" " * (gutter + 2) + left + name.center(room) + right)
     if not name:
-        lines.append(scene.x_label)
-    return "\n".join([*(line[:width] for line in lines), *_wrap(legend, width)])
+        lines.append(labels[0])
+    return "\n".join([*(line[:width] for line in lines), *_wrap([*legend, *more], width)])
 
 
 def _short(value: float) -> str:

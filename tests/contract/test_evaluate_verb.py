@@ -171,3 +171,15 @@ def test_what_cannot_be_compared_is_told(advisor: Advisor, grid: Path, tmp_path:
     assert both.code == 2
     (tmp_path / "few.csv").write_text("\n".join([HEADER, *rows()[:3]]) + "\n")
     assert "few: " in advisor("evaluate", tmp_path).err
+
+
+@pytest.mark.parametrize("view", ["pareto", "observed", "lines", "surface"])
+def test_pictures_of_an_evaluation(advisor: Advisor, grid: Path, tmp_path: Path, view: str) -> None:
+    path = tmp_path / "picture.svg"
+    argv = ("evaluate", grid, "--model", "bspline", "--view", view)
+    done = advisor(*argv, "--plot", path)
+    assert done.code == 0, done.err
+    assert "grid, bspline, 12 runs" in path.read_text()
+    assert "time (s)" in done.out or "forecast time" in done.out
+    several = advisor(*argv[:2], "--compare", "--plot", path)
+    assert several.code == 2

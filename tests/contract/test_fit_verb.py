@@ -238,6 +238,9 @@ def test_options_by_other_measures(advisor: Advisor, fitted: Path) -> None:
 
 
 def test_a_picture_of_the_options(advisor: Advisor, fitted: Path, tmp_path: Path) -> None:
+    for view in ("lines", "surface"):
+        drawn = advisor("options", "stencil", "--view", view)
+        assert "time (s)" in drawn.out and "energy (J)" in drawn.out
     picture = tmp_path / "options.svg"
     assert advisor("options", "stencil", "--plot", picture).code == 0
     assert b"energy against the baseline" in picture.read_bytes()

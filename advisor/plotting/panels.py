@@ -1,0 +1,167 @@
+"""Pictures of a response over its axes: lines, surfaces, and observed against predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from advisor.core.option import Option
+from advisor.core.units import format_freq
+
+MOST_LINES = 6
+"""Frequencies beyond these are thinned out, so that lines can be told apart."""
+
+_RESPONSES = {"time": "time (s)", "energy": "energy (J)"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: y over x with its 90 % interval from low to high; ``runs`` are measured x."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    runs: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines over one axis."""
+
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """A response over two axes: ``z[i][j]`` at ``y[i]`` and ``x[j]``, NaN where there is none.
+
+    ``marked`` are (i, j) on the Pareto front, ``baseline`` the baseline's.
+    """
+
+    x_label: str
+    y_label: str
+    z_label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    z: Sequence[Sequence[float]]
+    marked: frozenset[tuple[int, int]] = frozenset()
+    baseline: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Predictions against what was observed, by group of points (observed, predicted)."""
+
+    label: str
+    groups: Mapping[str, Sequence[tuple[float, float]]]
+
+
+Panel = Lines | Surface | Observed
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """Panels side by side under one title: one for each response."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def lines(title: str, options: Sequence[Option], baseline: Option) -> Panels:
+    """Return each response over the cores of a node, one line per frequency cap.
+
+    Options with other nodes or ranks than the baseline's are left out.
+    """
+    like = _like(options, baseline)
+    caps = sorted({o.configuration.freq_khz for o in like})
+    shown = _thin(caps, MOST_LINES)
+    panels = []
+    for name in _known(like):
+        found = []
+        for cap in shown:
+            row = sorted(
+                (o for o in like if o.configuration.freq_khz == cap),
+                key=lambda o: o.configuration.threads_per_node,
+            )
+            x = [float(o.configuration.threads_per_node) for o in row]
+            values = [_values(o, name) for o in row]
+            runs = [v for v, o in zip(x, row, strict=True) if o.measured]
+            y, low, high = ([v[k] for v in values] for k in range(3))
+            found.append(Line(format_freq(cap), x, y, low, high, runs))
+        panels.append(Lines("cores per node", _RESPONSES[name], tuple(found)))
+    return Panels(title, tuple(panels))
+
+
+def surface(title: str, options: Sequence[Option], baseline: Option) -> Panels:
+    """Return each response over cores per node and frequency, with the front's options marked."""
+    like = _like(options, baseline)
+    threads = sorted({o.configuration.threads_per_node for o in like})
+    caps = sorted({o.configuration.freq_khz for o in like})
+    place = {
+        (caps.index(o.configuration.freq_khz), threads.index(o.configuration.threads_per_node)): o
+        for o in like
+    }
+    panels = []
+    for name in _known(like):
+        z = [
+            [_values(place[i, j], name)[0] if (i, j) in place else float("nan")
+             for j in range(len(threads))]
+            for i in range(len(caps))
+        ]  # fmt: skip
+        panels.append(
+            Surface(
+                "cores per node", "frequency (GHz)", _RESPONSES[name],
+                [float(t) for t in threads], [f / 1e6 for f in caps], z,
+                frozenset(at for at, o in place.items() if o.on_front),
+                next((at for at, o in place.items() if o is baseline), None),
+            )
+        )  # fmt: skip
+    return Panels(title, tuple(panels))
+
+
+def observed(
+    title: str,
+    predicted: Sequence[Option],
+    measured: Mapping[str, Mapping[object, float]],
+    trained: frozenset[object],
+) -> Panels:
+    """Return predictions against observations: ``measured`` maps response and configuration."""
+    panels = []
+    for name, truth in measured.items():
+        groups: dict[str, list[tuple[float, float]]] = {"predicted": [], "trained on": []}
+        for o in predicted:
+            if o.configuration in truth:
+                kind = "trained on" if o.configuration in trained else "predicted"
+                groups[kind].append((truth[o.configuration], _values(o, name)[0]))
+        panels.append(Observed(_RESPONSES[name], groups))
+    return Panels(title, tuple(panels))
+
+
+def _like(options: Sequence[Option], baseline: Option) -> list[Option]:
+    b = baseline.configuration
+    return [
+        o for o in options
+        if (o.configuration.nodes, o.configuration.ranks_per_node) == (b.nodes, b.ranks_per_node)
+    ]  # fmt: skip
+
+
+def _known(options: Sequence[Option]) -> list[str]:
+    energy = any(o.energy_j == o.energy_j for o in options)
+    return [name for name in _RESPONSES if name == "time" or energy]
+
+
+def _values(o: Option, name: str) -> tuple[float, float, float]:
+    if name == "time":
+        return o.time_s, o.time_lo_s, o.time_hi_s
+    return o.energy_j, o.energy_lo_j, o.energy_hi_j
+
+
+def _thin(values: Sequence[int], most: int) -> list[int]:
+    if len(values) <= most:
+        return list(values)
+    last = len(values) - 1
+    return [values[round(i * last / (most - 1))] for i in range(most)]

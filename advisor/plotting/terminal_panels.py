@@ -1,0 +1,93 @@
+"""Panels made of characters, one below the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from advisor.plotting import Point
+from advisor.plotting.panels import Lines, Observed, Panel, Panels, Surface
+from advisor.plotting.terminal import ASCII, Marks, chart
+
+_LETTERS = "abcdefghijklmnop"
+_SHADES, _ASCII_SHADES = " ░▒▓█", " .+x#"
+
+
+def draw_panels(picture: Panels, *, width: int = 80, marks: Marks | None = None) -> str:
+    """Return all panels, one below the other, ``width`` characters wide where that can be."""
+    marks = marks or Marks()
+    return "\n\n".join([picture.title, *(_draw(p, width, marks) for p in picture.panels)])
+
+
+def _draw(panel: Panel, width: int, marks: Marks) -> str:
+    if isinstance(panel, Surface):
+        return _surface(panel, width, _ASCII_SHADES if marks is ASCII else _SHADES)
+    groups: list[tuple[str, str, Sequence[Point]]] = []
+    if isinstance(panel, Lines):
+        for letter, line in zip(_LETTERS, panel.lines, strict=False):
+            groups.append((letter, line.label, list(zip(line.x, line.y, strict=True))))
+        labels = panel.x_label, panel.y_label
+        window = _window(groups)
+    else:
+        labels, groups, window = _observed(panel, marks)
+    legend = [f"{mark} {name}" for mark, name, _ in groups]
+    return chart(groups, window, labels, legend, width=width, height=16, marks=marks)
+
+
+def _observed(
+    panel: Observed, marks: Marks
+) -> tuple[tuple[str, str], list[tuple[str, str, Sequence[Point]]], tuple[Point, Point]]:
+    """Return labels, groups and window in powers of ten, with the diagonal."""
+    points = [
+        (mark, name, [(math.log10(x), math.log10(y)) for x, y in group])
+        for mark, (name, group) in zip((marks.zone, marks.front), panel.groups.items(), strict=True)
+    ]
+    values = [v for _, _, group in points for p in group for v in p]
+    low, high = min(values), max(max(values), min(values) + 1e-9)
+    diagonal = [(low + i * (high - low) / 60,) * 2 for i in range(61)]
+    labels = f"log10 of observed {panel.label}", f"log10 of predicted {panel.label}"
+    return labels, [(marks.other, "equal", diagonal), *points], ((low, high), (low, high))
+
+
+def _window(groups: Sequence[tuple[str, str, Sequence[Point]]]) -> tuple[Point, Point]:
+    points = [p for _, _, group in groups for p in group]
+    x, y = [p[0] for p in points], [p[1] for p in points]
+    return (min(x), max(max(x), min(x) + 1e-9)), (0.0, max(y))
+
+
+def _surface(panel: Surface, width: int, shades: str) -> str:
+    """Return a table of the response, shaded from least to most; * marks the front, B the baseline.
+
+    Where there are too many columns some are left out, evenly; the baseline's stays.
+    """
+    rows = range(len(panel.y))
+    values = [v for row in panel.z for v in row if v == v]
+    low, high = min(values), max(values)
+    cell = max(len(f"{v:.4g}") for v in values) + 3
+    most = max(2, (width - 8) // cell)
+    columns = list(range(len(panel.x)))
+    if len(columns) > most:
+        last = len(columns) - 1
+        columns = sorted({round(i * last / (most - 1)) for i in range(most)})
+
+    def text(i: int, j: int) -> str:
+        value = panel.z[i][j]
+        if value != value:
+            return " " * cell
+        mark = "B" if (i, j) == panel.baseline else "*" if (i, j) in panel.marked else " "
+        share = math.log(value / low) / math.log(high / low) if high > low else 0.0
+        shade = shades[min(len(shades) - 1, int(share * len(shades)))]
+        return f"{f'{value:.4g}{mark}':>{cell - 1}}{shade}"
+
+    head = "".join(f"{panel.x[j]:>{cell - 2}g}  " for j in columns)
+    lines = [
+        f"{panel.z_label}",
+        f"down: {panel.y_label}, across: {panel.x_label}",
+        f"{'':>6}{head}",
+    ]
+    for i in reversed(rows):
+        lines.append(f"{panel.y[i]:>5g} " + "".join(text(i, j) for j in columns))
+    left_out = len(panel.x) - len(columns)
+    more = f", {left_out} columns not shown" if left_out else ""
+    lines.append(f"* front, B baseline, darker is more{more}")
+    return "\n".join(line.rstrip() for line in lines)

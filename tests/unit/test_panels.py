@@ -1,0 +1,100 @@
+"""Lines, surfaces and observed-against-predicted, in the terminal and as files."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import Option
+from advisor.plotting.figure import save
+from advisor.plotting.panels import Line, Lines, Observed, Panels, Surface, lines, observed, surface
+from advisor.plotting.terminal import ASCII
+from advisor.plotting.terminal_panels import draw_panels
+
+
+def options(caps: int = 11, threads: int = 8) -> list[Option]:
+    found = []
+    for t in range(1, threads + 1):
+        for k in range(caps):
+            time, energy = 100 / t + 50 / (k + 1), 1000 + 10.0 * t * k
+            c = Configuration("n", 1, 1, t, 1_200_000 + 100_000 * k)
+            found.append(
+                Option(c, time, time * 0.9, time * 1.1, energy, energy * 0.9, energy * 1.1,
+                       measured=k == 0, on_front=t == threads)
+            )  # fmt: skip
+    return found
+
+
+@pytest.fixture
+def grid() -> list[Option]:
+    return options()
+
+
+def test_lines_are_few_and_hold_their_intervals(grid: list[Option]) -> None:
+    time, energy = lines("title", grid, grid[-1]).panels
+    assert isinstance(time, Lines)
+    assert isinstance(energy, Lines)
+    assert [line.label for line in time.lines] == [
+        "1.2 GHz", "1.4 GHz", "1.6 GHz", "1.8 GHz", "2 GHz", "2.2 GHz"
+    ]  # fmt: skip
+    first = time.lines[0]
+    assert isinstance(first, Line)
+    assert list(first.x) == list(first.runs) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert first.low[0] == pytest.approx(135) and first.high[0] == pytest.approx(165)
+    assert time.lines[1].runs == []
+
+
+def test_a_surface_marks_front_and_baseline_and_leaves_gaps(grid: list[Option]) -> None:
+    gap = [o for o in grid if o.configuration.threads_per_node != 3 or o.configuration.freq_khz
+           != 1_300_000]  # fmt: skip
+    panel = surface("title", gap, gap[-1]).panels[0]
+    assert isinstance(panel, Surface)
+    assert math.isnan(panel.z[1][2])
+    assert panel.baseline == (10, 7)
+    assert panel.marked == {(i, 7) for i in range(11)}
+    text = draw_panels(Panels("t", (panel,)), width=60)
+    assert "B" in text and "*" in text and "columns not shown" in text
+
+
+def test_only_what_is_like_the_baseline_is_drawn(grid: list[Option]) -> None:
+    other = replace(grid[0], configuration=Configuration("n", 2, 1, 1, 1_200_000))
+    panel = lines("title", [*grid, other], grid[-1]).panels[0]
+    assert isinstance(panel, Lines)
+    assert len(panel.lines[0].x) == 8
+
+
+def test_observed_tells_trained_cells_from_others(grid: list[Option]) -> None:
+    truth: dict[object, float] = {o.configuration: o.time_s * 1.05 for o in grid}
+    trained = frozenset(o.configuration for o in grid[:5])
+    (panel,) = observed("title", grid, {"time": truth}, trained).panels
+    assert isinstance(panel, Observed)
+    assert {k: len(v) for k, v in panel.groups.items()} == {"predicted": 83, "trained on": 5}
+    assert all(x == pytest.approx(1.05 * y) for v in panel.groups.values() for x, y in v)
+
+
+def test_everything_can_be_drawn(grid: list[Option], tmp_path: Path) -> None:
+    unknown = [replace(o, energy_j=math.nan, energy_lo_j=math.nan, energy_hi_j=math.nan)
+               for o in grid]  # fmt: skip
+    one = options(1, 1)
+    truth: dict[object, float] = {o.configuration: o.time_s for o in grid}
+    pictures = [
+        make("a title", some, some[-1])
+        for make in (lines, surface)
+        for some in (grid, unknown, one, options(1, 8), options(4, 1))
+    ]
+    pictures.append(observed("a title", grid, {"time": truth}, frozenset()))
+    for i, picture in enumerate(pictures):
+        for width in (60, 80):
+            for marks in (None, ASCII):
+                drawn = draw_panels(picture, width=width, marks=marks).splitlines()
+                assert max(map(len, drawn)) <= width
+                assert drawn[0] == "a title"
+                assert marks is None or all(line.isascii() for line in drawn)
+        path = tmp_path / f"{i}.svg"
+        save(picture, path)
+        assert "a title" in path.read_text()
+    assert len(pictures[1].panels) == 1

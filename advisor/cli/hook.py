@@ -13,8 +13,8 @@ from advisor.errors import AdvisorError, SchedulerError, UsageError
 from advisor.paths import socket_path
 
 if TYPE_CHECKING:
+    from advisor.schedulers.cluster import Cluster
     from advisor.schedulers.slurm_hooks import HookFile, Plan
-    from advisor.schedulers.slurm_inventory import Cluster
 
 DEADLINE_LIMIT_S = 5.0
 

@@ -81,7 +81,7 @@ def _ask(args: argparse.Namespace, site: Mapping[str, object]) -> _Found:
         why = Cpufreq().controllable()
         notes = [f"frequency cannot be capped here: {why}"] if why else []
         return _Found("this machine", [local_node_type()], notes, None)
-    from advisor.schedulers.slurm_grouping import claims_of, group
+    from advisor.schedulers.grouping import claims_of, group
     from advisor.schedulers.slurm_inventory import read_cluster
 
     cluster = read_cluster()

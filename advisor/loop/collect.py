@@ -28,7 +28,6 @@ log = logging.getLogger("advisor.collect")
 
 OVERLAP = timedelta(hours=6)
 """The accounting is read again from this long before the last job known: records come late."""
-METER = "slurm"
 BATCH = 200
 """Jobs stored in one transaction."""
 
@@ -102,7 +101,7 @@ class _Collection:
         self._result = result
         self._inventory = writer.inventory()
         self._policies = writer.policy()
-        self._runs = _Runs(writer)
+        self._runs = _Runs(writer, scheduler)
         self.to_review: set[int] = set()
 
     def take(self, job: JobRecord) -> None:
@@ -187,8 +186,9 @@ class _Runs:
     the accounting's whole seconds to be as good as a measurement.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, scheduler: str) -> None:
         self._writer = writer
+        self._meter = scheduler
         self._taken: set[tuple[str, str]] | None = None
         self._teaching: dict[tuple[str, str], bool] = {}
 
@@ -247,7 +247,7 @@ class _Runs:
             seen.time_s,
             seen.energy_j,
             energy_quality="missing" if seen.energy_j is None else "measured",
-            meter="" if seen.energy_j is None else METER,
+            meter="" if seen.energy_j is None else self._meter,
             source="job",
             contributor=job.user,
             account=job.account,

@@ -9,7 +9,7 @@ from pathlib import Path
 from advisor.errors import AdvisorError, SchedulerError
 from advisor.loop.health import Check
 from advisor.schedulers import slurm_hook_state as state
-from advisor.schedulers.sacct import run_command
+from advisor.schedulers.command import run_command
 from advisor.schedulers.slurm_hooks import KEYS, HookFile, find_folder, read_hooks
 from advisor.schedulers.slurm_inventory import read_cluster
 

@@ -107,6 +107,8 @@ def _time(job: JobRecord, numbered: Sequence[StepRecord]) -> tuple[float | None,
 
 
 def _whole(job: JobRecord, node_type: NodeType | None) -> bool | None:
+    if job.whole_nodes is not None:
+        return job.whole_nodes
     if node_type is None or not job.cpus or not job.nodes:
         return None
     return job.cpus >= job.nodes * node_type.cores * node_type.threads_per_core

@@ -227,7 +227,12 @@ Word = Annotated[str, Reads(_word, _NAME)]
 
 
 def _feature(value: object) -> str:
-    return "" if value == "" else _word(value)
+    """Read a constraint; PBS's is a resource and its value: ``kind=bdw``."""
+    text = text_of(value, "a name")
+    name, equals, given = text.partition("=")
+    if not equals:
+        return "" if text == "" else _word(value)
+    return f"{_word(name)}={_word(given)}"
 
 
 Feature = Annotated[str, Reads(_feature, _NAME)]

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal, Protocol
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Quality
+from advisor.schedulers.cluster import Cluster
 
 Role = Literal["baseline", "design", "confirm"]
 SweepState = Literal["queued", "running", "ended"]
@@ -67,6 +68,8 @@ class JobRecord:
     partition: str = ""
     cpus: int = 0
     resolution_s: float = 1.0
+    whole_nodes: bool | None = None
+    """Whether its nodes were its alone, where the scheduler says so; else its CPUs tell."""
     stamp: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[StepRecord, ...] = ()
 
@@ -174,7 +177,13 @@ class SweepStatus:
 def array_environment(job: SweepJob) -> dict[str, str]:
     """Return what a script that is a job array finds: its first task."""
     first = re.match(r"\d+", job.options.get("array", ""))
-    return {"SLURM_ARRAY_TASK_ID": first[0], "SLURM_ARRAY_TASK_COUNT": "1"} if first else {}
+    if first is None:
+        return {}
+    return {
+        "SLURM_ARRAY_TASK_ID": first[0],
+        "SLURM_ARRAY_TASK_COUNT": "1",
+        "PBS_ARRAY_INDEX": first[0],
+    }
 
 
 def slowdown_bound(configuration: Configuration, baseline: Configuration) -> float:
@@ -205,6 +214,12 @@ class Scheduler(Protocol):
 
     def this_machine(self) -> NodeType | None:
         """Return the node type of this machine where runs are made on it, else None."""
+
+    def cluster(self) -> Cluster | None:
+        """Return the nodes and partitions, None where runs are made on this machine.
+
+        Raises SchedulerError when the scheduler cannot be asked.
+        """
 
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why a job's frequency cannot be capped, "" when it can."""

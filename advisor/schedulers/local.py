@@ -156,6 +156,10 @@ class Local:
         """Return this machine as a node type."""
         return local_node_type(self._root)
 
+    def cluster(self) -> None:
+        """Return None: there is this machine only."""
+        return None
+
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why this machine's frequency cannot be capped, "" when it can."""
         return self._cpufreq.controllable() or ""

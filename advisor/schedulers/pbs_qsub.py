@@ -20,6 +20,8 @@ _VALUED = {
 _FLAGS = {"f": "foreground", "h": "hold", "I": "interactive", "V": "export-all", "X": "forward-x11",
           "z": "quiet"}  # fmt: skip
 _LETTER = {name: letter for letter, name in {**_VALUED, **_FLAGS}.items()}
+ATTRIBUTES = frozenset(_LETTER)
+"""Names of options that are no resources."""
 _ARGUMENT = re.compile(r"<jsdl-hpcpa:Argument>(.*?)</jsdl-hpcpa:Argument>", re.DOTALL)
 
 

@@ -114,7 +114,7 @@ class Asked:
             for name, value in self.resources.items()
             if name not in _COUNTED | _DEVICES | {"host", "vnode"}
             and value
-            and not _AMOUNT.fullmatch(value)
+            and not is_amount(value)
         }
 
     def _number(self, name: str) -> int:
@@ -127,6 +127,11 @@ class Asked:
         """Return the chunks as ``select`` is written."""
         words = [f"{name}={value}" for name, value in self.resources.items()]
         return ":".join([str(self.count), *words])
+
+
+def is_amount(value: str) -> bool:
+    """Tell whether a resource's value is a number or a size, not a name."""
+    return _AMOUNT.fullmatch(value) is not None
 
 
 def truth(value: str) -> str:

@@ -12,6 +12,7 @@ from advisor.schedulers.base import Scheduler
 GROUP = "advisor.schedulers"
 _BUILT_IN = {
     "slurm": "advisor.schedulers.slurm:Slurm",
+    "pbs": "advisor.schedulers.pbs:Pbs",
     "local": "advisor.schedulers.local:Local",
 }
 """What a checkout that is not installed offers too."""
@@ -34,5 +35,5 @@ def create(name: str) -> Scheduler:
 
 
 def default_name() -> str:
-    """Return ``slurm`` where a Slurm controller can be asked, else ``local``."""
-    return "slurm" if create("slurm").available() is None else "local"
+    """Return ``slurm`` or ``pbs`` where that can be asked, else ``local``."""
+    return next((n for n in ("slurm", "pbs") if create(n).available() is None), "local")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import secrets
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
+from advisor.schedulers.command import run_command
 
 FIELDS = (
     "JobID", "JobName", "User", "Account", "Partition", "State", "Submit", "End", "ElapsedRaw",
@@ -31,25 +31,6 @@ _NO_VALUE = 2**63
 """Slurm's NO_VAL64 and INFINITE64 are above this."""
 _FREQ_KHZ = {"": 1.0, "K": 1.0, "M": 1e3, "G": 1e6, "T": 1e9}
 _STAMP = re.compile(r"^((?:SLURM_)?ADVISOR\w*)=(.*)$")
-
-
-def run_command(argv: Sequence[str], *, timeout_s: float = 60.0) -> str:
-    """Run a scheduler's command and return its stdout. Raises SchedulerError with its stderr."""
-    try:
-        done = subprocess.run(
-            argv, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False
-        )
-    except FileNotFoundError:
-        raise SchedulerError(f"{argv[0]} is not installed here") from None
-    except OSError as error:
-        raise SchedulerError(f"{argv[0]} cannot be run: {error.strerror}") from error
-    except subprocess.TimeoutExpired:
-        raise SchedulerError(f"{argv[0]} gave no answer within {timeout_s:g} s") from None
-    if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        said = " ".join(lines[-1].split()) if lines else f"exit code {done.returncode}"
-        raise SchedulerError(f"{argv[0]}: {said.removeprefix(f'{argv[0]}: ')}")
-    return done.stdout.decode(errors="replace")
 
 
 def records(arguments: Sequence[str]) -> list[JobRecord]:

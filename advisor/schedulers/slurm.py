@@ -27,6 +27,8 @@ from advisor.schedulers.base import (
     SweepStatus,
     slowdown_bound,
 )
+from advisor.schedulers.cluster import Cluster
+from advisor.schedulers.command import run_command
 from advisor.schedulers.results import append_result, read_results
 from advisor.schedulers.slurm_control import config_value, partition_minutes, queued_job
 from advisor.schedulers.slurm_driver import (
@@ -37,6 +39,7 @@ from advisor.schedulers.slurm_driver import (
     step_name,
     write_files,
 )
+from advisor.schedulers.slurm_inventory import read_cluster
 
 SETTLE_S = 30.0
 """How long a step's record may lag behind its end before its energy counts as missing."""
@@ -75,7 +78,7 @@ class Slurm:
             if shutil.which(program) is None:
                 return f"{program} is not in PATH"
         try:
-            answer = sacct.run_command(["scontrol", "ping"], timeout_s=15)
+            answer = run_command(["scontrol", "ping"], timeout_s=15)
         except SchedulerError as error:
             return str(error)
         return None if " UP" in answer else f"the controller is down: {answer.strip()}"
@@ -83,6 +86,10 @@ class Slurm:
     def this_machine(self) -> NodeType | None:
         """Return None: runs are made on the cluster's nodes."""
         return None
+
+    def cluster(self) -> Cluster:
+        """Return the cluster's nodes and partitions."""
+        return read_cluster()
 
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why frequency cannot be capped: no srun, or a task plugin that never does it."""
@@ -183,7 +190,7 @@ class Slurm:
 
     def _running(self, job: SweepJob) -> str:
         try:
-            text = sacct.run_command(
+            text = run_command(
                 [
                     "squeue",
                     "--noheader",
@@ -224,7 +231,7 @@ class Slurm:
         """Cancel the allocation; a job that has ended already is no error."""
         if handle.isdigit():
             try:
-                sacct.run_command(["scancel", handle])
+                run_command(["scancel", handle])
             except SchedulerError as error:
                 if "Invalid job id" not in str(error) and "already" not in str(error):
                     raise
@@ -237,7 +244,7 @@ class Slurm:
             return last
         self._asked[handle] = now
         try:
-            text = sacct.run_command(
+            text = run_command(
                 ["squeue", "--noheader", f"--jobs={handle}", "--states=all", "--format=%T %r"]
             ).strip()
         except SchedulerError as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from advisor.core.nodelist import expand
-from advisor.schedulers.slurm_inventory import Cluster, Node, Partition
+from advisor.schedulers.cluster import Cluster, Node, Partition
 
 _PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S+)")
 _DEPTH = 5

@@ -7,7 +7,7 @@ import re
 from advisor.core.units import parse_slurm_time
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord
-from advisor.schedulers.sacct import run_command
+from advisor.schedulers.command import run_command
 
 
 def config_value(key: str) -> str:

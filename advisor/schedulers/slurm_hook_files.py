@@ -18,7 +18,7 @@ from pathlib import Path
 from advisor import __version__
 from advisor.errors import AdvisorError, InputError
 from advisor.paths import share
-from advisor.schedulers.slurm_inventory import Cluster
+from advisor.schedulers.cluster import Cluster
 
 HOOKS = ("cli_filter.lua", "job_submit.lua")
 STUB_MARK = "(advisor stub)"

@@ -10,9 +10,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.slurm_hook_files import inventory_text, lua_program
 from advisor.schedulers.slurm_hooks import HookFile
-from advisor.schedulers.slurm_inventory import Cluster
 
 _TRY = """\
 local home = ...

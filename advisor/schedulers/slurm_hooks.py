@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor.errors import AdvisorError, InputError
+from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.slurm_hook_files import (
     HOOKS,
     LEFTOVER_MARK,
@@ -28,7 +29,6 @@ from advisor.schedulers.slurm_hook_files import (
     stub,
     syntax_problem,
 )
-from advisor.schedulers.slurm_inventory import Cluster
 
 KEYS = {"cli_filter.lua": "CliFilterPlugins", "job_submit.lua": "JobSubmitPlugins"}
 SOCKET_LIMIT = 107

@@ -12,53 +12,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from advisor.errors import SchedulerError
+from advisor.schedulers.cluster import Cluster, Node, Partition
 
 TIMEOUT_S = 60.0
 _FREE_TEXT = re.compile(r"\s(?:OS|Reason|Comment|Extra|ResumeAfterTime|AdminComment)=")
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One node: what jobs may use of it, cores and memory for the system taken off."""
-
-    name: str
-    features: tuple[str, ...] = ()
-    sockets: int = 1
-    cores: int = 1
-    threads_per_core: int = 1
-    memory_mb: int = 0
-    weight: int = 1
-    partitions: tuple[str, ...] = ()
-
-    @property
-    def hardware(self) -> tuple[int, int, int, int]:
-        """What equal nodes share: sockets, cores, threads per core, memory."""
-        return self.sockets, self.cores, self.threads_per_core, self.memory_mb
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """One partition; ``max_nodes`` bounds a single job, None when nothing does."""
-
-    name: str
-    default: bool = False
-    max_nodes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """What Slurm says about itself."""
-
-    version: str
-    nodes: tuple[Node, ...]
-    partitions: tuple[Partition, ...]
-
-    def features(self) -> frozenset[str]:
-        """Return every feature of a node that jobs can get."""
-        return frozenset(f for n in self.nodes if n.partitions for f in n.features)
 
 
 def read_cluster() -> Cluster:

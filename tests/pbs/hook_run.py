@@ -22,6 +22,7 @@ def main() -> None:
     for given in json.load(sys.stdin):
         pbs.LOG.clear()
         pbs.CONF.update(given.get("conf", {}))
+        pbs.NODE = given.get("node", "node1")
         parameters: Dict[str, Any] = {}
         if "job" in given:
             parameters["job"] = pbs.Job(given["job"])

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from advisor.schedulers.cluster import Cluster, Node, Partition
 from advisor.schedulers.slurm_hook_files import HookSettings, module_files
-from advisor.schedulers.slurm_inventory import Cluster, Node, Partition
 from advisor.service.protocol import answer_line
 
 LUA = shutil.which("lua5.1")

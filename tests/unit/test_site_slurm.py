@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from advisor.errors import SchedulerError
 from advisor.schedulers import slurm_inventory
-from advisor.schedulers.slurm_grouping import Claim, claims_of, group
+from advisor.schedulers.cluster import Cluster, Node, Partition
+from advisor.schedulers.grouping import Claim, claims_of, group
 from advisor.schedulers.slurm_inventory import (
-    Cluster,
-    Node,
-    Partition,
     parse_nodes,
     parse_nodes_json,
     parse_partitions,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from advisor.core.inventory import NodeType
 from advisor.core.nodelist import expand
-from advisor.schedulers.slurm_inventory import Cluster, Node
+from advisor.schedulers.cluster import Cluster, Node
 
-_CONSTRAINT = re.compile(r"[A-Za-z0-9_.:+-]+")
+_CONSTRAINT = re.compile(r"[A-Za-z0-9_.:+-]+(?:=[A-Za-z0-9_.+-]+)?")
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z_.-]*")
 
 
@@ -73,7 +73,7 @@ def group(cluster: Cluster, claims: Sequence[Claim] = ()) -> tuple[list[NodeType
         types.append(_node_type(name, nodes, usable, cluster))
     clashes = _clashing_prefixes(groups.values(), usable)
     for nodes in groups.values():
-        name = own_feature(nodes, usable) or _prefix(nodes)
+        name = _name_of(own_feature(nodes, usable)) or _prefix(nodes)
         if name in clashes or name in taken:
             name = f"{name}-{nodes[0].cores}c-{round(nodes[0].memory_mb / 1024)}g"
         base, count = name, 2
@@ -96,6 +96,12 @@ def own_feature(nodes: Sequence[Node], everyone: Sequence[Node]) -> str:
     return ""
 
 
+def _name_of(feature: str) -> str:
+    """Return what to call nodes with a feature; PBS's ``kind=bdw`` is bdw, ``big=True`` big."""
+    name, _, value = feature.partition("=")
+    return name if value in ("", "True") else value
+
+
 def _prefix(nodes: Sequence[Node]) -> str:
     """Return the letters most of the nodes' names begin with."""
     heads = [m[0] for m in (_PREFIX.match(n.name) for n in nodes) if m]
@@ -105,7 +111,7 @@ def _prefix(nodes: Sequence[Node]) -> str:
 
 
 def _clashing_prefixes(groups: Iterable[Sequence[Node]], everyone: Sequence[Node]) -> set[str]:
-    names = [own_feature(g, everyone) or _prefix(g) for g in groups]
+    names = [_name_of(own_feature(g, everyone)) or _prefix(g) for g in groups]
     return {n for n in names if names.count(n) > 1}
 
 

@@ -1,0 +1,49 @@
+"""Nodes and partitions as a scheduler tells of them, in the words of none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node: what jobs may use of it, cores and memory for the system taken off.
+
+    ``features`` are what may select it: Slurm's features, PBS's resources like ``kind=bdw``.
+    """
+
+    name: str
+    features: tuple[str, ...] = ()
+    sockets: int = 1
+    cores: int = 1
+    threads_per_core: int = 1
+    memory_mb: int = 0
+    weight: int = 1
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def hardware(self) -> tuple[int, int, int, int]:
+        """What equal nodes share: sockets, cores, threads per core, memory."""
+        return self.sockets, self.cores, self.threads_per_core, self.memory_mb
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition, or queue; ``max_nodes`` bounds a single job, None when nothing does."""
+
+    name: str
+    default: bool = False
+    max_nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a scheduler says about itself."""
+
+    version: str
+    nodes: tuple[Node, ...]
+    partitions: tuple[Partition, ...]
+
+    def features(self) -> frozenset[str]:
+        """Return every feature of a node that jobs can get."""
+        return frozenset(f for n in self.nodes if n.partitions for f in n.features)

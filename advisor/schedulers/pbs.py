@@ -1,0 +1,324 @@
+"""Sweeps on PBS: each run is a job of its own on whole nodes, metered by the execution hook."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from advisor.core.inventory import NodeType
+from advisor.errors import SchedulerError
+from advisor.meters.estimate import estimate_j
+from advisor.schedulers import pbs_control, pbs_records
+from advisor.schedulers.base import (
+    JobRecord,
+    PlannedRun,
+    RunResult,
+    SweepJob,
+    SweepState,
+    SweepStatus,
+)
+from advisor.schedulers.cluster import Cluster
+from advisor.schedulers.pbs_driver import (
+    Noted,
+    Submitted,
+    note_submitted,
+    read_note,
+    read_submitted,
+    write_script,
+)
+from advisor.schedulers.pbs_inventory import read_cluster
+from advisor.schedulers.pbs_options import FREQ
+from advisor.schedulers.pbs_submit import SWEEP, cap_khz, qsub_words
+from advisor.schedulers.results import append_result, read_results
+
+AT_ONCE = 4
+"""Jobs of one sweep that wait or run at the same time."""
+ASK_S = 15.0
+"""Least seconds between two questions about a job whose run has not ended."""
+SETTLE_S = 60.0
+"""How long PBS's record may lag behind a run's end before its energy counts as missing."""
+VANISH_S = 10.0
+"""How long a run's note may lag behind its job's end: shared file systems are late."""
+
+
+class Pbs:
+    """Runs sweeps as jobs of the user. A run that was submitted goes on without this process."""
+
+    NAME: ClassVar[str] = "pbs"
+    DESCRIPTION: ClassVar[str] = "PBS: a job for each run, energy by the execution hook"
+    POLL_S: ClassVar[float] = 2.0
+
+    def __init__(self, root: Path = Path("/sys")) -> None:
+        self._root = root
+        self._asked: dict[str, float] = {}
+        self._states: dict[str, JobRecord | None] = {}
+        self._since: dict[tuple[int, int], float] = {}
+
+    # -- what there is -------------------------------------------------------------------------
+
+    def available(self) -> str | None:
+        """Return why no job can be submitted from here, or None."""
+        for program in ("qsub", "qstat", "qdel"):
+            try:
+                pbs_control.program(program)
+            except SchedulerError as error:
+                return error.message
+        try:
+            state = str(pbs_control.server().get("server_state", ""))
+        except SchedulerError as error:
+            return error.message
+        return None if state in ("Active", "Scheduling", "Idle", "") else f"the server is {state}"
+
+    def this_machine(self) -> NodeType | None:
+        """Return None: runs are made on the complex's nodes."""
+        return None
+
+    def cluster(self) -> Cluster:
+        """Return the complex's nodes and queues."""
+        return read_cluster()
+
+    def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
+        """Return why frequency cannot be capped: the resource and its hook are not there."""
+        try:
+            known = pbs_control.custom_resources()
+        except SchedulerError as error:
+            return f"PBS does not tell its resources: {error.message}"
+        return "" if FREQ in known else f"PBS has no resource {FREQ} (advisor hook install)"
+
+    def energy_source(self, job: SweepJob) -> str:
+        """Say where the energies come from."""
+        stated = job.node_type.base_power_w is not None and job.node_type.core_power_w is not None
+        otherwise = "it is estimated from the site file's power" if stated else "it is not known"
+        try:
+            known = pbs_control.custom_resources()
+            history = pbs_control.server().get("job_history_enable", "False")
+        except SchedulerError as error:
+            return f"energy: PBS cannot be asked ({error.message}); else {otherwise}"
+        if "energy_j" not in known:
+            return f"energy: the execution hook is not installed; {otherwise}"
+        if not pbs_control.truthy(history):
+            return f"energy: PBS forgets finished jobs (job_history_enable); {otherwise}"
+        return "energy measured by the execution hook (energy_j), of all nodes of a run"
+
+    # -- sweeps --------------------------------------------------------------------------------
+
+    def submit_sweep(self, job: SweepJob) -> str:
+        """Submit what is due first, the job as it is; return that job's id.
+
+        An attempt that is queued or running already is taken over instead.
+        """
+        results = read_results(job.folder / "results.jsonl")
+        self._adopt(job)
+        open_attempts = self._open(job, results) or self._submit_due(job, results)
+        return open_attempts[-1].job_id if open_attempts else "-"
+
+    def poll(self, job: SweepJob, handle: str) -> SweepStatus:
+        """Settle the attempts that ended, submit what is due next, return all results so far."""
+        results = read_results(job.folder / "results.jsonl")
+        state: SweepState = "running"
+        detail = ""
+        waiting = 0
+        pending = self._open(job, results)
+        for attempt in pending:
+            result, said = self._settle(job, attempt)
+            if result is not None:
+                append_result(job.folder / "results.jsonl", result)
+                results.append(result)
+            elif said:
+                waiting += 1
+                detail = said
+        self._submit_due(job, results)
+        if not job.open_runs(results) or self._hopeless(job, results):
+            return SweepStatus("ended", tuple(results))
+        if pending and waiting == len(pending):
+            state = "queued"
+        return SweepStatus(state, tuple(results), detail)
+
+    def cancel(self, job: SweepJob, handle: str) -> None:
+        """Delete the jobs that have not ended; what they finished stays."""
+        self._adopt(job)
+        results = read_results(job.folder / "results.jsonl")
+        for attempt in self._open(job, results):
+            try:
+                pbs_control.ask("qdel", attempt.job_id)
+            except SchedulerError as error:
+                if "has finished" not in error.message and "Unknown Job Id" not in error.message:
+                    raise
+
+    def _open(self, job: SweepJob, results: Sequence[RunResult]) -> list[Submitted]:
+        """Return the attempts that were submitted and are not settled."""
+        settled = {(r.seq, r.attempt) for r in results}
+        found = {(s.seq, s.attempt): s for s in read_submitted(job.folder)}
+        return [s for key, s in found.items() if key not in settled]
+
+    def _hopeless(self, job: SweepJob, results: Sequence[RunResult]) -> bool:
+        """Tell whether the job as it is does not run: then the others are worth nothing."""
+        first = job.runs[0]
+        return first.role == "baseline" and job.given_up(first, results)
+
+    def _submit_due(self, job: SweepJob, results: Sequence[RunResult]) -> list[Submitted]:
+        """Submit attempts as far as they may be at work at once; the job as it is goes first."""
+        pending = self._open(job, results)
+        due = job.open_runs(results)
+        first = job.runs[0]
+        if first.role == "baseline" and first in due:
+            due = [first]
+        if self._hopeless(job, results):
+            due = []
+        busy = {s.seq for s in pending}
+        for run in due:
+            if run.seq in busy or len(pending) >= AT_ONCE:
+                continue
+            attempt = 1 + sum(r.seq == run.seq for r in results)
+            job_id = self._qsub(job, run, attempt)
+            note_submitted(job.folder, run.seq, attempt, job_id)
+            pending.append(Submitted(run.seq, attempt, job_id))
+        return pending
+
+    def _adopt(self, job: SweepJob) -> None:
+        """Find jobs of this stage that a process killed right after qsub did not note."""
+        known = {s.job_id for s in read_submitted(job.folder)}
+        if not (job.folder / "submitting").exists():
+            return
+        for job_id, attributes in pbs_records.read_jobs().items():
+            words = pbs_records.variables(attributes).get(SWEEP, "").split("/")
+            if words[:2] != [job.id, job.stage] or len(words) != 4 or job_id in known:
+                continue
+            if words[2].isdecimal() and words[3].isdecimal():
+                note_submitted(job.folder, int(words[2]), int(words[3]), job_id)
+        (job.folder / "submitting").unlink(missing_ok=True)
+
+    def _qsub(self, job: SweepJob, run: PlannedRun, attempt: int) -> str:
+        script = write_script(job, run, attempt, cap_khz(job, run), self._root)
+        argv = [
+            pbs_control.program("qsub"),
+            *qsub_words(job, run, attempt),
+            *("-o", str(job.folder / "output" / f"job-{run.seq}-{attempt}.log")),
+            str(script),
+        ]
+        (job.folder / "submitting").touch()
+        try:
+            done = subprocess.run(
+                argv, env=_environment(), capture_output=True, text=True, errors="replace",
+                stdin=subprocess.DEVNULL, timeout=120, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SchedulerError(f"qsub: {error}") from error
+        job_id = (done.stdout.split() or [""])[0]
+        if done.returncode != 0 or not job_id:
+            said = " ".join((done.stderr or done.stdout).split()) or "no answer"
+            (job.folder / "submitting").unlink(missing_ok=True)
+            raise SchedulerError(f"qsub refused the sweep: {said.removeprefix('qsub: ')}")
+        return job_id
+
+    # -- results -------------------------------------------------------------------------------
+
+    def _settle(self, job: SweepJob, attempt: Submitted) -> tuple[RunResult | None, str]:
+        """Return an attempt's result, or None and why it waits ("" when it runs)."""
+        noted = read_note(job.folder, attempt.seq, attempt.attempt)
+        record = self._record(attempt, eager=noted is not None)
+        ended = record is None or record.finished
+        key = (attempt.seq, attempt.attempt)
+        if noted is None:
+            if not ended:
+                assert record is not None
+                queued = record.state == "PENDING"
+                return None, f"job {attempt.job_id} is queued{_why(record)}" if queued else ""
+            if time.monotonic() - self._since.setdefault(key, time.monotonic()) < VANISH_S:
+                return None, ""
+            why = f"job {attempt.job_id} ended without a run{_why(record)}"
+            return _failed(job, attempt, None, why), ""
+        if not ended or record is None:
+            waited = time.monotonic() - self._since.setdefault(key, time.monotonic())
+            if waited < SETTLE_S and not (record is None and self._forgets()):
+                return None, ""
+        if noted.verdict != "ok" or noted.time_s <= 0:
+            return _failed(job, attempt, noted, _why_failed(job, attempt, noted)), ""
+        return _good(job, attempt, noted, record), ""
+
+    def _record(self, attempt: Submitted, *, eager: bool) -> JobRecord | None:
+        """Return what PBS says of a job, asked now and then; None when it knows nothing."""
+        now = time.monotonic()
+        last = self._asked.get(attempt.job_id, -math.inf)
+        known = self._states.get(attempt.job_id)
+        if known is not None and (known.finished or (not eager and now - last < ASK_S)):
+            return known
+        if known is None or now - last >= min(1.0, ASK_S):
+            self._asked[attempt.job_id] = now
+            self._states[attempt.job_id] = pbs_records.job(attempt.job_id)
+        return self._states[attempt.job_id]
+
+    def _forgets(self) -> bool:
+        """Tell whether the server keeps no finished jobs."""
+        return not pbs_control.truthy(pbs_control.server().get("job_history_enable", "False"))
+
+    # -- accounting ----------------------------------------------------------------------------
+
+    def finished_jobs(self, since: str) -> list[JobRecord]:
+        """Return the jobs that ended since a time."""
+        if self._forgets():
+            raise SchedulerError(
+                "PBS forgets jobs as they end", hint='qmgr -c "set server job_history_enable=True"'
+            )
+        return pbs_records.finished_jobs(since)
+
+    def job(self, job_id: str) -> JobRecord | None:
+        """Return one job's record, None when unknown."""
+        return pbs_records.job(job_id)
+
+
+def _good(job: SweepJob, attempt: Submitted, noted: Noted, record: JobRecord | None) -> RunResult:
+    account = record.account if record is not None else ""
+    if record is not None and record.energy_j is not None:
+        return RunResult(
+            attempt.seq, attempt.attempt, True, noted.time_s, record.energy_j, "measured", "pbs",
+            attempt.job_id, account,
+        )  # fmt: skip
+    c = next(r.configuration for r in job.runs if r.seq == attempt.seq)
+    guess = estimate_j(
+        job.node_type,
+        nodes=c.nodes,
+        busy_cores=c.threads_per_node,
+        freq_khz=c.freq_khz,
+        time_s=noted.time_s,
+    )
+    why = "PBS keeps no record of it" if record is None else "no energy_j of all its nodes"
+    return RunResult(
+        attempt.seq, attempt.attempt, True, noted.time_s, guess,
+        "missing" if guess is None else "estimated", "" if guess is None else "estimate",
+        attempt.job_id, account, detail=why,
+    )  # fmt: skip
+
+
+def _failed(job: SweepJob, attempt: Submitted, noted: Noted | None, why: str) -> RunResult:
+    late = noted is not None and noted.verdict in ("late", "uncapped")
+    return RunResult(
+        attempt.seq, attempt.attempt, False, noted.time_s if noted is not None else None,
+        job_id=attempt.job_id, detail=why, final=late,
+    )  # fmt: skip
+
+
+def _why_failed(job: SweepJob, attempt: Submitted, noted: Noted) -> str:
+    if noted.verdict == "uncapped":
+        has = f"at most {noted.highest_khz} kHz held" if noted.highest_khz else "it has no cpufreq"
+        return f"the node did not take the cap ({has}): is the execution hook installed?"
+    if noted.verdict == "lost":
+        return f"the node cannot enter {job.working_folder}"
+    output = job.folder / "output" / f"run-{attempt.seq}-{attempt.attempt}.log"
+    if noted.verdict == "late":
+        return f"stopped after its limit of {job.run_limit_s:.0f} s; output in {output}"
+    return f"exit code {noted.code}; output in {output}"
+
+
+def _why(record: JobRecord | None) -> str:
+    return f": {record.comment}" if record is not None and record.comment else ""
+
+
+def _environment() -> dict[str, str]:
+    """Return qsub's environment: this session's, without what only belongs to a job."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("PBS_O_") and k != "PBS_JOBID"}

@@ -1,0 +1,104 @@
+"""Questions to a PBS server, and what ``pbs.conf`` says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import SchedulerError
+from advisor.schedulers.command import run_command
+
+
+def conf() -> dict[str, str]:
+    """Return ``pbs.conf``: where PBS's programs and its home are; empty where there is none."""
+    path = Path(os.environ.get("PBS_CONF_FILE", "/etc/pbs.conf"))
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    found = {}
+    for line in lines:
+        key, equals, value = line.strip().partition("=")
+        if equals and not key.startswith("#"):
+            found[key.strip()] = value.strip().strip("\"'")
+    return {**found, **{k: v for k, v in os.environ.items() if k in ("PBS_HOME", "PBS_EXEC")}}
+
+
+def program(name: str) -> str:
+    """Return where a command of PBS is: in PATH, else below PBS_EXEC. Raises SchedulerError."""
+    found = shutil.which(name)
+    if found is None:
+        folder = conf().get("PBS_EXEC", "/opt/pbs")
+        found = shutil.which(name, path=f"{folder}/bin:{folder}/sbin")
+    if found is None:
+        raise SchedulerError(
+            f"{name} is not in PATH",
+            hint="run this where PBS's commands are; --scheduler local takes this machine alone",
+        )
+    return found
+
+
+def ask(name: str, *arguments: str, timeout_s: float = 60.0) -> str:
+    """Run a command of PBS and return its stdout. Raises SchedulerError with its stderr."""
+    return run_command([program(name), *arguments], timeout_s=timeout_s)
+
+
+def ask_json(name: str, *arguments: str, timeout_s: float = 60.0) -> dict[str, Any]:
+    """Run a command that answers in JSON. Raises SchedulerError for an answer that is none."""
+    text = ask(name, "-F", "json", *arguments, timeout_s=timeout_s)
+    try:
+        data = json.loads(text, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise SchedulerError(f"{name} -F json answered no JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise SchedulerError(f"{name} -F json answered something else than an object")
+    return data
+
+
+def server() -> Mapping[str, Any]:
+    """Return the server's attributes. Raises SchedulerError when it cannot be asked."""
+    found = ask_json("qstat", "-B", "-f", timeout_s=20).get("Server")
+    if not isinstance(found, dict) or not found:
+        raise SchedulerError("qstat -B tells of no server")
+    name, attributes = next(iter(found.items()))
+    return {"name": name, **attributes} if isinstance(attributes, dict) else {"name": name}
+
+
+def custom_resources() -> dict[str, tuple[str, str]]:
+    """Return the site's own resources: type and flags by name. Raises SchedulerError."""
+    found: dict[str, tuple[str, str]] = {}
+    name = ""
+    for line in ask("qmgr", "-c", "list resource").splitlines():
+        if line.startswith("Resource "):
+            name = line.removeprefix("Resource ").strip()
+            found[name] = ("", "")
+        elif match := re.match(r"\s+(type|flag) = (\S+)", line):
+            kind, flags = found.get(name, ("", ""))
+            found[name] = (match[2], flags) if match[1] == "type" else (kind, match[2])
+    return found
+
+
+def scheduled_resources() -> frozenset[str] | None:
+    """Return the resources that PBS's scheduler looks at, None where its file is not here.
+
+    A text resource that ``sched_config`` does not list is silently ignored: jobs that ask for
+    it run anywhere.
+    """
+    home = conf().get("PBS_HOME")
+    path = Path(home or "/var/spool/pbs") / "sched_priv" / "sched_config"
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"^\s*resources:\s*\"?([^\"\n]*)\"?", text, re.MULTILINE)
+    return frozenset(re.split(r"[,\s]+", match[1].strip()) if match else ())
+
+
+def truthy(value: object) -> bool:
+    """Tell whether PBS says True, as text or in JSON."""
+    return value is True or str(value).lower() in ("true", "1")

@@ -1,0 +1,152 @@
+"""Read a PBS complex's hosts and queues: pbsnodes and qstat.
+
+A host is one node, however many vnodes it is made of. What selects hosts are their own text and
+boolean resources, as ``kind=bdw``; PBS's own (arch, host, vnode), lists of queues, and what
+merely groups hosts (``node_group_key``) are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from advisor.errors import SchedulerError
+from advisor.schedulers import pbs_control
+from advisor.schedulers.cluster import Cluster, Node, Partition
+from advisor.schedulers.pbs_select import is_amount, parse_size_mb, truth
+
+_OWN = frozenset({"arch", "host", "vnode", "aoe", "eoe", "current_aoe", "current_eoe", "qlist"})
+
+
+@dataclass(slots=True)
+class Host:
+    """What the vnodes of one host have together."""
+
+    name: str
+    ncpus: int = 0
+    memory_mb: float = 0.0
+    resources: dict[str, str] = field(default_factory=dict)
+    queue: str = ""
+
+
+def read_cluster() -> Cluster:
+    """Return the complex of the default server.
+
+    Raises SchedulerError when PBS is not there, does not answer, or has no nodes.
+    """
+    server = pbs_control.server()
+    nodes = pbs_control.ask_json("pbsnodes", "-a", "-v")
+    queues = pbs_control.ask_json("qstat", "-Q", "-f").get("Queue")
+    found = cluster_of(
+        server, nodes, queues if isinstance(queues, dict) else {}, pbs_control.scheduled_resources()
+    )
+    if not any(n.partitions for n in found.nodes):
+        raise SchedulerError("PBS has no node in any queue", hint="see: pbsnodes -av")
+    return found
+
+
+def cluster_of(
+    server: Mapping[str, Any],
+    nodes: Mapping[str, Any],
+    queues: Mapping[str, Any],
+    scheduled: frozenset[str] | None = None,
+) -> Cluster:
+    """Make the cluster of what server, pbsnodes and ``qstat -Q`` say (JSON).
+
+    ``scheduled`` are the resources the scheduler looks at; a text resource it does not look at
+    selects nothing. None: not known.
+    """
+    grouping = {k for k in str(server.get("node_group_key") or "").split(",") if k}
+    hosts = read_hosts(nodes)
+    places = {name: _hosts_of(name, queues, hosts) for name in _usable(queues)}
+    made = tuple(
+        Node(
+            host.name,
+            _features(host, grouping, scheduled),
+            cores=max(1, host.ncpus),
+            memory_mb=int(host.memory_mb),
+            partitions=tuple(q for q in places if host.name in places[q]),
+        )
+        for host in hosts
+    )
+    default = str(server.get("default_queue") or "")
+    limits = {name: _limit(queues[name]) for name in places}
+    partitions = tuple(Partition(name, name == default, limits[name]) for name in places)
+    return Cluster(f"PBS {nodes.get('pbs_version', '')}".strip(), made, partitions)
+
+
+def read_hosts(nodes: Mapping[str, Any]) -> list[Host]:
+    """Return the hosts of ``pbsnodes -av -F json``, vnodes added up. Raises SchedulerError."""
+    listed = nodes.get("nodes")
+    if not isinstance(listed, dict):
+        raise SchedulerError("pbsnodes tells of no nodes")
+    found: dict[str, Host] = {}
+    for vnode, attributes in listed.items():
+        has = attributes.get("resources_available") if isinstance(attributes, dict) else None
+        if not isinstance(has, dict):
+            continue
+        name = str(has.get("host") or vnode).partition("[")[0]
+        host = found.setdefault(name, Host(name))
+        host.ncpus += int(has["ncpus"]) if str(has.get("ncpus", "")).isdecimal() else 0
+        with contextlib.suppress(ValueError):
+            host.memory_mb += parse_size_mb(str(has.get("mem") or "0"))
+        host.queue = host.queue or str(attributes.get("queue") or "")
+        host.resources.update({str(k): str(v) for k, v in has.items()})
+    return [host for host in found.values() if host.ncpus]
+
+
+def _features(host: Host, grouping: set[str], scheduled: frozenset[str] | None) -> tuple[str, ...]:
+    """Return a host's resources that select it."""
+    found = []
+    for name, value in host.resources.items():
+        if name.lower() in _OWN or name in grouping or is_amount(value):
+            continue
+        value = truth(value)
+        boolean = value in ("True", "False")
+        if scheduled is not None and not boolean and name not in scheduled:
+            continue
+        found += [f"{name}={part}" for part in value.split(",") if part and part != "False"]
+    return tuple(found)
+
+
+def _usable(queues: Mapping[str, Any]) -> list[str]:
+    return [
+        name
+        for name, q in queues.items()
+        if isinstance(q, dict) and pbs_control.truthy(q.get("enabled", True))
+    ]
+
+
+def _hosts_of(
+    name: str, queues: Mapping[str, Any], hosts: Sequence[Host], depth: int = 4
+) -> frozenset[str]:
+    """Return the hosts a job of a queue may run on; of a routing queue, of all it leads to."""
+    queue = queues.get(name)
+    if not isinstance(queue, dict):
+        return frozenset()
+    if str(queue.get("queue_type", "")).lower().startswith("r"):
+        leads_to = str(queue.get("route_destinations") or "").split(",") if depth else []
+        parts = [_hosts_of(q.partition("@")[0].strip(), queues, hosts, depth - 1) for q in leads_to]
+        return frozenset().union(*parts)
+    own = frozenset(h.name for h in hosts if h.queue == name)
+    if own:
+        return own
+    chunk = queue.get("default_chunk")
+    wanted = {str(k): str(v) for k, v in chunk.items()} if isinstance(chunk, dict) else {}
+    return frozenset(
+        h.name
+        for h in hosts
+        if not h.queue
+        and all(
+            is_amount(value) or truth(value) in truth(h.resources.get(key, "")).split(",")
+            for key, value in wanted.items()
+        )
+    )
+
+
+def _limit(queue: Mapping[str, Any]) -> int | None:
+    most = queue.get("resources_max")
+    text = str(most.get("nodect", "")) if isinstance(most, dict) else ""
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,222 @@
+"""PBS's jobs as records: what a job asked for, took, and what its nodes used.
+
+Finished jobs are known as long as the server keeps them (``job_history_enable``). Energy and the
+cap that held come from the advisor's execution hook: ``energy_j`` of every node added up, and
+``energy_nodes``, on how many of them it was measured.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from advisor.errors import SchedulerError
+from advisor.schedulers import pbs_control
+from advisor.schedulers.base import JobRecord, StepRecord
+from advisor.schedulers.pbs_select import asked
+
+_ID = re.compile(r"(\d+(?:\[\d*\])?)(?:\.[\w.-]+)?")
+_STATES = {
+    "Q": "PENDING", "H": "PENDING", "W": "PENDING", "T": "PENDING", "M": "PENDING",
+    "R": "RUNNING", "B": "RUNNING", "E": "COMPLETING", "S": "SUSPENDED", "U": "SUSPENDED",
+}  # fmt: skip
+_TERMINATED = "91"
+_OVER_WALLTIME = "-29"
+_WALLTIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
+TIMEOUT_S = 300.0
+
+
+def short_id(job_id: str) -> str:
+    """Return a job's id without its server: ``12``, ``9[3]``. Raises SchedulerError."""
+    match = _ID.fullmatch(job_id.strip())
+    if not match:
+        raise SchedulerError(f"{job_id!r} is not a PBS job id")
+    return match[1]
+
+
+def finished_jobs(since: str) -> list[JobRecord]:
+    """Return the jobs of all users (that this one may see) that ended since an ISO 8601 time.
+
+    The tasks of an array are jobs of their own, the array is none.
+    """
+    try:
+        moment = datetime.fromisoformat(since)
+    except ValueError as error:
+        raise SchedulerError(f"{since!r} is not a time like 2026-01-31T12:00") from error
+    if moment.tzinfo is not None:
+        moment = moment.astimezone().replace(tzinfo=None)
+    found = []
+    for job_id, attributes in read_jobs("-x", "-t").items():
+        record = record_of(job_id, attributes)
+        if record is None or record.job_id.endswith("[]") or not record.finished:
+            continue
+        if record.ended_at and datetime.fromisoformat(record.ended_at) >= moment:
+            found.append(record)
+    return found
+
+
+def job(job_id: str) -> JobRecord | None:
+    """Return one job, None when the server does not know it (any more)."""
+    try:
+        found = read_jobs("-x", short_id(job_id))
+    except SchedulerError as error:
+        if "Unknown Job Id" in str(error) or "has finished" in str(error):
+            return None
+        raise
+    for name, attributes in found.items():
+        return record_of(name, attributes)
+    return None
+
+
+def read_jobs(*arguments: str) -> dict[str, dict[str, Any]]:
+    """Return jobs' attributes by id, from ``qstat -f``.
+
+    Only one id may be named: of several, qstat's JSON has the first alone. Where its JSON is
+    broken (releases before 2021 do not escape what users write) the text is read instead.
+    """
+    try:
+        data = pbs_control.ask_json("qstat", "-f", *arguments, timeout_s=TIMEOUT_S)
+    except SchedulerError as error:
+        if "no JSON" not in error.message:
+            raise
+        return parse_text(pbs_control.ask("qstat", "-f", *arguments, timeout_s=TIMEOUT_S))
+    jobs = data.get("Jobs")
+    return {k: v for k, v in jobs.items() if isinstance(v, dict)} if isinstance(jobs, dict) else {}
+
+
+def parse_text(text: str) -> dict[str, dict[str, Any]]:
+    """Return the jobs of ``qstat -f``'s text, in the form of its JSON."""
+    jobs: dict[str, dict[str, Any]] = {}
+    attributes: dict[str, Any] = {}
+    for line in re.sub(r"\n\t", "", text).splitlines():
+        if line.startswith("Job Id: "):
+            attributes = jobs.setdefault(line[8:].strip(), {})
+        elif match := re.match(r"    ([\w.]+) = (.*)$", line):
+            name, _, resource = match[1].partition(".")
+            if resource:
+                attributes.setdefault(name, {})[resource] = match[2]
+            elif name == "Variable_List":
+                pairs = (p.partition("=") for p in re.split(r"(?<!\\),", match[2]))
+                attributes[name] = {k: v for k, _, v in pairs}
+            else:
+                attributes[name] = match[2]
+    return jobs
+
+
+def record_of(job_id: str, a: Mapping[str, Any]) -> JobRecord | None:
+    """Return a job's record, None for attributes that make no sense."""
+    match = _ID.fullmatch(job_id)
+    if not match:
+        return None
+    wants, used = _texts(a.get("Resource_List")), _texts(a.get("resources_used"))
+    hosts = _hosts(str(a.get("exec_host") or ""))
+    state = _state(a)
+    seconds = _seconds(used.get("walltime", ""))
+    record = JobRecord(
+        job_id=match[1],
+        name=str(a.get("Job_Name") or ""),
+        user=str(a.get("Job_Owner") or "").partition("@")[0],
+        account=str(a.get("Account_Name") or ""),
+        state=state,
+        submitted_at=_time(a.get("ctime")),
+        ended_at=_time(a.get("obittime")) or _time(a.get("history_timestamp")),
+        elapsed_s=seconds,
+        nodes=len(hosts),
+        node_list=",".join(hosts),
+        partition=str(a.get("queue") or ""),
+        cpus=_number(wants.get("ncpus")),
+        comment=str(a.get("comment") or ""),
+        admin_comment=wants.get("advisor_stamp", ""),
+        submit_line=f"qsub {a['Submit_arguments']}" if a.get("Submit_arguments") else "",
+        whole_nodes="excl" in wants.get("place", "") or None,
+        freq_requested_khz=_number(wants.get("cpu_freq_mhz")) * 1000 or None,
+    )
+    if not (record.finished and hosts and seconds is not None):
+        return record
+    return _with_step(record, wants, used)
+
+
+def _with_step(record: JobRecord, wants: Mapping[str, str], used: Mapping[str, str]) -> JobRecord:
+    """Add what the job's one run was: PBS knows of no steps."""
+    nodes = record.nodes
+    energy_j = float(_number(used.get("energy_j"))) or None
+    if _number(used.get("energy_nodes")) != nodes:
+        energy_j = None  # some node could not tell its part
+    held, cap = None, record.freq_requested_khz
+    if cap and "cpu_freq_mhz" in used:
+        held = round(_number(used["cpu_freq_mhz"]) * 1000 / nodes)
+        if held < cap * (1 - 0.5 / nodes):  # not all of its nodes were capped
+            record = replace(record, freq_requested_khz=None)
+            held = None
+    try:
+        chunks = asked(wants)
+        tasks, cpus = chunks.count * chunks.mpiprocs, chunks.count * chunks.ncpus
+        if chunks.several:
+            tasks = cpus = 0
+    except ValueError:
+        tasks = cpus = 0
+    step = StepRecord(
+        "0", record.name, record.state, record.elapsed_s, nodes, tasks, energy_j,
+        record.freq_requested_khz, held, cpus,
+    )  # fmt: skip
+    return replace(record, energy_j=energy_j, freq_observed_khz=held, steps=(step,))
+
+
+def _state(a: Mapping[str, Any]) -> str:
+    letter = str(a.get("job_state") or "")
+    if letter not in ("F", "X"):
+        return _STATES.get(letter, "PENDING")
+    code = str(a.get("Exit_status", ""))
+    if str(a.get("substate")) == _TERMINATED:
+        return "CANCELLED"
+    if code == _OVER_WALLTIME:
+        return "TIMEOUT"
+    return "COMPLETED" if code == "0" else "FAILED" if code else "CANCELLED"
+
+
+def _hosts(exec_host: str) -> list[str]:
+    """Return the hosts of ``n1/0*28+n2/0*28``, each once."""
+    names = (part.partition("/")[0].strip("()") for part in exec_host.split("+"))
+    return list(dict.fromkeys(n for n in names if n))
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
+
+
+def _number(text: str | None) -> int:
+    try:
+        return max(0, int(float(text or 0)))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def _seconds(text: str) -> float | None:
+    match = _WALLTIME.fullmatch(text.strip())
+    if not match:
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float((hours * 60 + minutes) * 60 + seconds)
+
+
+def _time(value: object) -> str:
+    """Return PBS's local time, or seconds since the epoch, as ISO 8601."""
+    if isinstance(value, int) or str(value).isdecimal():
+        return datetime.fromtimestamp(int(str(value))).isoformat(timespec="seconds")
+    words = str(value or "").split()
+    months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905
+    try:
+        _, month, day, clock, year = words
+        return datetime.fromisoformat(
+            f"{int(year):04d}-{months.index(month) + 1:02d}-{int(day):02d}T{clock}"
+        ).isoformat(timespec="seconds")
+    except ValueError:
+        return ""
+
+
+def variables(a: Mapping[str, Any]) -> dict[str, str]:
+    """Return a job's variables."""
+    return _texts(a.get("Variable_List"))

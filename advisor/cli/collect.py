@@ -22,7 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "promised, and suspend models whose jobs came out worse. Also takes runs that users left "
         "with the daemon into the store. Doing so again changes nothing; run it from a timer."
     )
-    parser.add_argument("--scheduler", help="whose accounting to read (default: slurm if it is)")
+    parser.add_argument(
+        "--scheduler",
+        help="whose accounting to read: slurm or pbs (default: the one this machine has)",
+    )
     parser.add_argument(
         "--since", metavar="TIME",
         help="read from here, like 7d or 2026-01-31 (default: since the last collection, at most "

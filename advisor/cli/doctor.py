@@ -52,11 +52,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _checks(args: argparse.Namespace) -> Iterator[Check]:
     from advisor.core.inventory import Inventory
-    from advisor.loop import health, health_site, health_slurm
+    from advisor.loop import health, health_pbs, health_site, health_slurm
 
     store = paths.store_path(args.db)
     yield from health.check_python()
-    settings, slurm = health_slurm.check_slurm()
+    settings, scheduler = health_slurm.check_slurm()
+    pbs, found = ({}, []) if settings else health_pbs.check_pbs()
+    if pbs:
+        scheduler = found
     reader, opened = health.open_store(store)
     yield from opened
     inventory, version = Inventory(), None
@@ -71,14 +74,17 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
                 yield from health.check_loop(reader, store)
             except AdvisorError as error:
                 yield health.check_error("store", "fail", error)
-    yield from slurm
+    yield from scheduler
     hooked: str | None = None
-    if settings:
+    if settings or pbs:
         if inventory.node_types:
-            yield from health_site.check_cluster(inventory)
-        hooked, hooks = health_slurm.check_hooks(settings)
+            yield from health_site.check_cluster(inventory, "slurm" if settings else "pbs")
+        if settings:
+            hooked, hooks = health_slurm.check_hooks(settings)
+        else:
+            hooked, hooks = health_pbs.check_hooks()
         yield from hooks
-    yield _meters(bool(settings))
+    yield _meters(bool(settings or pbs))
     yield from _daemon(args, hooked, version)
 
 

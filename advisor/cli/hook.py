@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.cli.output import print_json
-from advisor.errors import AdvisorError, SchedulerError, UsageError
-from advisor.paths import socket_path
+from advisor.errors import AdvisorError, UsageError
+from advisor.paths import config_dir, socket_path
 
 if TYPE_CHECKING:
-    from advisor.schedulers.cluster import Cluster
-    from advisor.schedulers.slurm_hooks import HookFile, Plan
+    from advisor.schedulers.plan import Plan
 
 DEADLINE_LIMIT_S = 5.0
 
@@ -25,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scheduler", choices=["slurm", "pbs"], default="slurm")
     parser.add_argument(
         "--dir", type=Path, metavar="DIR",
-        help="the folder of slurm.conf (default: that of SLURM_CONF, else /etc/slurm)",
+        help="Slurm: the folder of slurm.conf (default: that of SLURM_CONF, else /etc/slurm); PBS: "
+        "where to keep what is imported (default: pbs in the configuration's folder)",
     )  # fmt: skip
     parser.add_argument("--socket", help="the daemon's socket that the hook asks")
     parser.add_argument(
@@ -36,24 +36,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--retry", type=int, default=30, metavar="S",
         help="after a daemon that hung, ask nothing for so long (default: 30 s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--login", type=Path, metavar="DIR",
+        help="PBS: only put the program that goes before qsub into DIR, on a login node",
+    )  # fmt: skip
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
 
 
 def run(args: argparse.Namespace) -> int:
     """Do one action."""
-    from advisor.schedulers.slurm_hooks import find_folder, plan_remove
-
-    if args.scheduler == "pbs":
-        raise AdvisorError(
-            "the PBS hook is not available in this release", hint="--scheduler slurm is"
-        )
-    folder = find_folder(args.dir or _default_folder())
+    if args.retry < 1:
+        raise UsageError("--retry is at least 1 second")
+    if args.login is not None and args.scheduler != "pbs":
+        raise UsageError("--login is for --scheduler pbs: Slurm's filter runs in sbatch itself")
+    side = _Pbs(args) if args.scheduler == "pbs" else _Slurm(args)
     if args.action == "status":
-        return _status(args, folder)
-    if args.action == "install":
-        plan = _plan_install(args, folder)
-    else:
-        plan = plan_remove(folder)
+        report, lines = side.status()
+        if args.json:
+            print_json("hook", {"action": "status", "scheduler": args.scheduler, **report})
+        else:
+            print("\n".join(lines))
+        return 0
+    plan = side.plan()
     if not args.json:
         _say(args, plan)
     if not args.dry_run:
@@ -63,32 +67,26 @@ def run(args: argparse.Namespace) -> int:
             "hook",
             {
                 "action": args.action,
-                "dir": str(folder),
+                "scheduler": args.scheduler,
+                "dir": str(side.folder),
                 "done": not args.dry_run,
                 "steps": plan.lines,
                 "notes": plan.notes,
+                "kept": plan.kept,
             },
         )
     elif not args.dry_run:
+        for name in plan.kept:
+            print(f"note: {name} stays for now, it is in use (run this again later)")
         print("done" if plan.lines else "nothing to do")
     return 0
 
 
-def _default_folder() -> Path:
-    conf = os.environ.get("SLURM_CONF", "")
-    return Path(conf).parent if conf else Path("/etc/slurm")
-
-
-def _plan_install(args: argparse.Namespace, folder: Path) -> Plan:
-    from advisor.schedulers.slurm_hook_files import HookSettings
-    from advisor.schedulers.slurm_hooks import plan_install
-
-    if args.retry < 1:
-        raise UsageError("--retry is at least 1 second")
-    settings = HookSettings(
-        socket_path(args.socket).absolute(), _seconds(args.deadline), args.retry
-    )
-    return plan_install(folder, settings, _cluster(folder))
+def _say(args: argparse.Namespace, plan: Plan) -> None:
+    for line in plan.lines:
+        print(f"{'would ' if args.dry_run else ''}{line}")
+    for note in plan.notes:
+        print(f"note: {note}")
 
 
 def _seconds(text: str) -> float:
@@ -101,79 +99,104 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _cluster(folder: Path) -> Cluster | None:
-    """Return what Slurm has by the slurm.conf of this folder, from the file where it is down.
+class _Slurm:
+    """The hooks in the folder of slurm.conf."""
 
-    None when neither tells.
-    """
-    from advisor.schedulers.slurm_conf import read_conf
-    from advisor.schedulers.slurm_inventory import read_cluster
+    def __init__(self, args: argparse.Namespace) -> None:
+        from advisor.schedulers.slurm_hooks import find_folder
 
-    before = os.environ.get("SLURM_CONF")
-    os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
-    try:
-        return read_cluster()
-    except SchedulerError:
-        return read_conf(folder / "slurm.conf")
-    finally:
-        if before is None:
-            del os.environ["SLURM_CONF"]
-        else:
-            os.environ["SLURM_CONF"] = before
+        conf = os.environ.get("SLURM_CONF", "")
+        self._args = args
+        self.folder = find_folder(args.dir or (Path(conf).parent if conf else Path("/etc/slurm")))
 
+    def plan(self) -> Plan:
+        """Plan install or remove."""
+        from advisor.schedulers.slurm_hook_files import HookSettings
+        from advisor.schedulers.slurm_hook_state import cluster_of
+        from advisor.schedulers.slurm_hooks import plan_install, plan_remove
 
-def _say(args: argparse.Namespace, plan: Plan) -> None:
-    for line in plan.lines:
-        print(f"{'would ' if args.dry_run else ''}{line}")
-    for note in plan.notes:
-        print(f"note: {note}")
+        args = self._args
+        if args.action == "remove":
+            return plan_remove(self.folder)
+        settings = HookSettings(
+            socket_path(args.socket).absolute(), _seconds(args.deadline), args.retry
+        )
+        return plan_install(self.folder, settings, cluster_of(self.folder))
 
+    def status(self) -> tuple[dict[str, object], list[str]]:
+        """Return what is installed, for programs and for people."""
+        from advisor.schedulers import slurm_hook_state as state
+        from advisor.schedulers.slurm_hooks import read_hooks
 
-def _status(args: argparse.Namespace, folder: Path) -> int:
-    from advisor.schedulers import slurm_hook_state as state
-    from advisor.schedulers.slurm_hooks import read_hooks
-
-    hooks = read_hooks(folder)
-    modules = state.modules_folder(folder, hooks)
-    settings = state.read_settings(modules)
-    socket = Path(args.socket or str(settings.get("socket") or socket_path(None)))
-    retry = settings.get("retry", 30)
-    report: dict[str, object] = {
-        "modules": state.check_modules(modules),
-        "inventory": state.check_inventory(modules, _cluster(folder)) if modules else "none",
-        "daemon": _daemon(socket),
-        "breaker": state.breaker(retry if isinstance(retry, int) else 30),
-    }
-    if args.json:
-        words = {"action": "status", "dir": str(folder), "settings": settings, **report}
-        print_json("hook", {**words, "hooks": {h.name: _hook(h) for h in hooks}})
-        return 0
-    for hook in hooks:
-        print(f"{folder / hook.name}: {_words(hook)}")
-    for key, value in report.items():
-        print(f"{key}: {value}")
-    return 0
+        hooks = read_hooks(self.folder)
+        modules = state.modules_folder(self.folder, hooks)
+        settings = state.read_settings(modules)
+        socket = Path(self._args.socket or str(settings.get("socket") or socket_path(None)))
+        retry = settings.get("retry", 30)
+        report: dict[str, object] = {
+            "modules": state.check_modules(modules),
+            "inventory": state.check_inventory(modules, state.cluster_of(self.folder))
+            if modules
+            else "none",
+            "daemon": _daemon(socket),
+            "breaker": state.breaker(retry if isinstance(retry, int) else 30),
+        }
+        lines = [f"{self.folder / h.name}: {h.words()}" for h in hooks]
+        lines += [f"{key}: {value}" for key, value in report.items()]
+        found = {h.name: h.to_dict() for h in hooks}
+        return {
+            "dir": str(self.folder), "settings": settings, **report, "hooks": found,
+        }, lines  # fmt: skip
 
 
-def _hook(hook: HookFile) -> dict[str, object]:
-    return {
-        "state": hook.state,
-        "version": hook.version,
-        "enabled": hook.enabled,
-        "calls": hook.site_file.name if hook.site_file else None,
-    }
+class _Pbs:
+    """The hooks and resources of a PBS server, or the program before qsub on a login node."""
 
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self.folder: Path = args.login or args.dir or config_dir(args.config_dir) / "pbs"
+        self.folder = self.folder.absolute()
 
-def _words(hook: HookFile) -> str:
-    text = {
-        "advisor": f"advisor {hook.version}",
-        "site": "the site's own",
-        "leftover": "does nothing (left by a removal)",
-        "absent": "not there",
-    }[hook.state]
-    if hook.site_file is not None:
-        text += f", calls {hook.site_file.name}"
-    return text if hook.enabled else f"{text}, but slurm.conf does not name the Lua plugin"
+    def plan(self) -> Plan:
+        """Plan install or remove."""
+        from advisor.schedulers import pbs_hooks as hooks
+        from advisor.schedulers.pbs_hook_state import inventory_now
+
+        args = self._args
+        if args.login is not None:
+            install = args.action == "install"
+            return (hooks.plan_client if install else hooks.plan_client_removal)(self.folder)
+        if args.action == "remove":
+            return hooks.plan_remove(self.folder)
+        settings = hooks.HookSettings(
+            socket_path(args.socket).absolute(), _seconds(args.deadline), args.retry
+        )
+        return hooks.plan_install(self.folder, settings, inventory_now())
+
+    def status(self) -> tuple[dict[str, object], list[str]]:
+        """Return what is installed, for programs and for people."""
+        from advisor.schedulers import pbs_hook_state as state
+        from advisor.schedulers.pbs_hooks import client_state
+
+        if self._args.login is not None:
+            path = self.folder / "qsub"
+            words = {"advisor": "goes before qsub", "foreign": "not the advisor's"}
+            said = words.get(client_state(path), "not there")
+            return {"client": said}, [f"{path}: {said}"]
+        found = state.look()
+        settings = found.settings
+        socket = Path(self._args.socket or str(settings.get("socket") or socket_path(None)))
+        report: dict[str, object] = {
+            "resources": state.check_resources(),
+            "inventory": state.check_inventory(settings),
+            "daemon": _daemon(socket),
+            "breaker": state.breaker(settings),
+        }
+        lines = [f"hook {h.name}: {state.words(h)}" for h in found.hooks]
+        lines += [f"{key}: {value}" for key, value in report.items()]
+        shown = {h.name: state.to_dict(h) for h in found.hooks}
+        short = {k: v for k, v in settings.items() if k not in ("inventory", "host_resources")}
+        return {"settings": short, **report, "hooks": shown}, lines
 
 
 def _daemon(socket: Path) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.cli import config_verbs
 from advisor.cli.output import print_json, print_table
+from advisor.errors import InputError, SchedulerError
 from advisor.paths import config_dir, store_path
 
 if TYPE_CHECKING:
@@ -25,9 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     discover.add_argument(
         "--scheduler",
-        choices=("slurm", "local"),
-        default="slurm",
-        help="slurm (default), or local for this machine alone",
+        choices=("slurm", "pbs", "local"),
+        help="slurm, pbs, or local for this machine alone (default: pbs where only that is)",
     )
     discover.add_argument("--dry-run", action="store_true", help="print, but store nothing")
 
@@ -64,37 +65,51 @@ def _take_over(
     if after and set(found) == {SITE_SOURCE}:
         notes.append(
             "the inventory is from the site file alone; `advisor site discover` compares it "
-            "with Slurm"
+            "with the scheduler"
         )
     if waiting:
         notes.append(f"taken over by the next `advisor site discover`: {', '.join(waiting)}")
     return notes
 
 
-def _ask(args: argparse.Namespace, site: Mapping[str, object]) -> _Found:
+def _ask(scheduler: str, site: Mapping[str, object]) -> _Found:
     from advisor.policy.inventory import given_types
-
-    if args.scheduler == "local":
-        from advisor.schedulers.cpufreq import Cpufreq
-        from advisor.schedulers.local import local_node_type
-
-        why = Cpufreq().controllable()
-        notes = [f"frequency cannot be capped here: {why}"] if why else []
-        return _Found("this machine", [local_node_type()], notes, None)
     from advisor.schedulers.grouping import claims_of, group
-    from advisor.schedulers.slurm_inventory import read_cluster
+    from advisor.schedulers.registry import create
 
-    cluster = read_cluster()
+    backend = create(scheduler)
+    machine = backend.this_machine()
+    if machine is not None:
+        why = backend.frequency_kept(machine, "")
+        notes = [f"frequency cannot be capped here: {why}"] if why else []
+        return _Found("this machine", [machine], notes, None)
+    cluster = backend.cluster()
+    if cluster is None:
+        raise InputError(f"{scheduler} tells of no nodes")
     node_types, notes = group(cluster, claims_of(given_types(site)))
     return _Found(cluster.version, node_types, notes, cluster.features())
+
+
+def _default_scheduler() -> str:
+    """Return pbs where its commands are and Slurm's are not."""
+    from advisor.schedulers.pbs_control import program
+
+    if shutil.which("scontrol") is not None:
+        return "slurm"
+    try:
+        program("pbsnodes")
+    except SchedulerError:
+        return "slurm"
+    return "pbs"
 
 
 def _discover(args: argparse.Namespace) -> int:
     from advisor.policy.inventory import SITE_SOURCE, changes, doubts, merge_discovered, missing
     from advisor.store.writer import Writer
 
+    args.scheduler = args.scheduler or _default_scheduler()
     site, inventory, sources = _stored(args)
-    found = _ask(args, site)
+    found = _ask(args.scheduler, site)
     mine = (args.scheduler, SITE_SOURCE)
     others = {name: t for name, t in inventory.items() if sources[name] not in mine}
     merged = merge_discovered(found.node_types, _without(site, others), features=found.features)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from advisor.training.state import SweepState
     from advisor.training.subject import Subject
 
-_SCRIPT_ENDINGS = (".sh", ".slurm", ".sbatch", ".job", ".bash")
+_SCRIPT_ENDINGS = (".sh", ".slurm", ".sbatch", ".pbs", ".job", ".bash")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

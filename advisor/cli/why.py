@@ -22,8 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Say what was decided for a job and why, what was promised, and what came out. Reads the "
         "store where one can be read, else the job's own stamp in the scheduler's accounting."
     )
-    parser.add_argument("job", metavar="JOBID", help="like 4711, or 4711_3 for a task of an array")
-    parser.add_argument("--scheduler", help="whose job (default: slurm if it is)")
+    parser.add_argument(
+        "job", metavar="JOBID", help="like 4711, or 4711_3 (PBS: 4711[3]) for a task of an array"
+    )
+    parser.add_argument(
+        "--scheduler", help="whose job: slurm, pbs or local (default: the one this machine has)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

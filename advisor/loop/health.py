@@ -107,7 +107,8 @@ def check_inventory(inventory: Inventory) -> Iterator[Check]:
     if unnamed and len(types) > 1:
         yield Check(
             "inventory", "warn", f"no scheduler feature selects {', '.join(unnamed)}",
-            "give these nodes a Feature in slurm.conf, then advisor site discover",
+            "give these nodes a Feature in slurm.conf (PBS: a resource of the host), then advisor "
+            "site discover",
         )  # fmt: skip
 
 

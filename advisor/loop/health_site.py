@@ -81,14 +81,17 @@ def _check_policy(reader: Reader) -> Iterator[Check]:
     )  # fmt: skip
 
 
-def check_cluster(inventory: Inventory) -> Iterator[Check]:
-    """Compare the inventory with the nodes Slurm has now."""
-    from advisor.schedulers.slurm_inventory import read_cluster
+def check_cluster(inventory: Inventory, scheduler: str) -> Iterator[Check]:
+    """Compare the inventory with the nodes the scheduler has now."""
+    from advisor.schedulers.registry import create
 
+    who = {"slurm": "Slurm", "pbs": "PBS"}.get(scheduler, scheduler)
     try:
-        cluster = read_cluster()
+        cluster = create(scheduler).cluster()
     except AdvisorError as error:
         yield check_error("cluster", "warn", error)
+        return
+    if cluster is None:
         return
     known = {name: t for t in inventory.node_types.values() for name in t.nodes}
     there = {node.name: node for node in cluster.nodes}
@@ -97,8 +100,8 @@ def check_cluster(inventory: Inventory) -> Iterator[Check]:
     todo = "advisor site discover"
     found = False
     for text, names in (
-        ("in the inventory, but not in Slurm", known.keys() - there.keys()),
-        ("in Slurm, but of no node type", served - known.keys()),
+        (f"in the inventory, but not in {who}", known.keys() - there.keys()),
+        (f"in {who}, but of no node type", served - known.keys()),
         ("with another number of cores than their node type", other),
     ):
         if names:
@@ -110,7 +113,8 @@ def check_cluster(inventory: Inventory) -> Iterator[Check]:
     )
     if gone:
         found = True
-        text = f"Slurm has no node with feature {', '.join(gone)}: jobs sent there are refused"
+        then = "are refused" if scheduler == "slurm" else "wait for ever"
+        text = f"{who} has no node with feature {', '.join(gone)}: jobs sent there {then}"
         yield Check("cluster", "fail", text, todo)
     if not found:
         yield Check("cluster", "ok", f"{cluster.version}: {len(there)} nodes as in the inventory")

@@ -17,7 +17,10 @@ from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
 
-_JOB_ID = re.compile(r"\d+(?:_\d+)?(?:\+\d+)?|local-[0-9a-f]{8}")
+_JOB_ID = re.compile(
+    r"(\d+(?:_\d+)?(?:\+\d+)?|local-[0-9a-f]{8}|\d+(?:\[\d*\])?)(?:\.[A-Za-z][\w.-]*)?"
+)
+"""Slurm's and PBS's ids; PBS's with or without its server's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,13 @@ def why(job_id: str, reader: Reader | None, scheduler: Scheduler | None) -> Answ
     Works without a store, and without a scheduler. Raises UsageError for what is no job id and
     InputError for a job nobody knows.
     """
-    if not _JOB_ID.fullmatch(job_id):
-        raise UsageError(f"{job_id!r} is not a job id", hint="like 4711, or 4711_3 for an array")
+    match = _JOB_ID.fullmatch(job_id)
+    if not match:
+        raise UsageError(
+            f"{job_id!r} is not a job id",
+            hint="like 4711, or 4711_3 (PBS: 4711[3]) for a task of an array",
+        )
+    job_id = match[1]
     answer = Answer(job_id)
     stored = None if reader is None else reader.outcome(job_id)
     if stored is not None:
@@ -197,11 +205,13 @@ def _inventory(reader: Reader | None, match: Match | None) -> Inventory:
 def _tasks(job_id: str, reader: Reader) -> list[Outcome]:
     from advisor.store.rows import outcome
 
-    if not job_id.isdigit():
+    base = job_id.removesuffix("[]")
+    if not base.isdigit():
         return []
     rows = reader.rows(
-        "SELECT * FROM outcomes WHERE job_id GLOB ? ORDER BY submitted_at DESC, job_id LIMIT 100",
-        (f"{job_id}_*",),
+        "SELECT * FROM outcomes WHERE job_id GLOB ? OR job_id GLOB ?"
+        " ORDER BY submitted_at DESC, job_id LIMIT 100",
+        (f"{base}_*", f"{base}[[]*"),
     )
     return [outcome(row) for row in rows]
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,24 @@ def ask(name: str, *arguments: str, timeout_s: float = 60.0) -> str:
     return run_command([program(name), *arguments], timeout_s=timeout_s)
 
 
+def qmgr(command: str) -> str:
+    """Run one command of qmgr and return its stdout. Raises SchedulerError with what it says."""
+    try:
+        done = subprocess.run(
+            [program("qmgr"), "-c", command], capture_output=True, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, timeout=60, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SchedulerError(f"qmgr: {error}") from None
+    if done.returncode == 0:
+        return done.stdout
+    said = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
+    said = re.sub(r"^qmgr obj=\S* svr=\S*: ", "", said)
+    if "unauthorized" in said or "Unauthorized" in said:
+        raise SchedulerError(f"qmgr: {said.strip()}", hint="run this as root on the PBS server")
+    raise SchedulerError(f"qmgr: {said.strip()}")
+
+
 def ask_json(name: str, *arguments: str, timeout_s: float = 60.0) -> dict[str, Any]:
     """Run a command that answers in JSON. Raises SchedulerError for an answer that is none."""
     text = ask(name, "-F", "json", *arguments, timeout_s=timeout_s)
@@ -73,7 +92,7 @@ def custom_resources() -> dict[str, tuple[str, str]]:
     """Return the site's own resources: type and flags by name. Raises SchedulerError."""
     found: dict[str, tuple[str, str]] = {}
     name = ""
-    for line in ask("qmgr", "-c", "list resource").splitlines():
+    for line in qmgr("list resource").splitlines():
         if line.startswith("Resource "):
             name = line.removeprefix("Resource ").strip()
             found[name] = ("", "")

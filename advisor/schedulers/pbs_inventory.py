@@ -8,6 +8,8 @@ merely groups hosts (``node_group_key``) are left out.
 from __future__ import annotations
 
 import contextlib
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +20,7 @@ from advisor.schedulers.cluster import Cluster, Node, Partition
 from advisor.schedulers.pbs_select import is_amount, parse_size_mb, truth
 
 _OWN = frozenset({"arch", "host", "vnode", "aoe", "eoe", "current_aoe", "current_eoe", "qlist"})
+_STANDARD = frozenset({"ncpus", "mem", "vmem", "hbmem", "naccelerators", "accelerator_memory"})
 
 
 @dataclass(slots=True)
@@ -29,6 +32,72 @@ class Host:
     memory_mb: float = 0.0
     resources: dict[str, str] = field(default_factory=dict)
     queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HookInventory:
+    """What the queuejob hook checks a select against.
+
+    ``queues`` maps each queue to classes of equal hosts: how many, and what each has (amounts as
+    numbers, sizes in bytes). ``unscheduled`` are text resources of hosts that the scheduler does
+    not look at.
+    """
+
+    default: str
+    queues: Mapping[str, Sequence[Mapping[str, Any]]]
+    host_resources: tuple[str, ...]
+    unscheduled: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Return it as the hook reads it."""
+        return json.dumps({"default": self.default, "queues": self.queues}, sort_keys=True)
+
+
+def read_hook_inventory() -> HookInventory:
+    """Return what the hook has to know of the complex. Raises SchedulerError."""
+    server = pbs_control.server()
+    queues = pbs_control.ask_json("qstat", "-Q", "-f").get("Queue")
+    return hook_inventory(
+        server,
+        pbs_control.ask_json("pbsnodes", "-a", "-v"),
+        queues if isinstance(queues, dict) else {},
+        pbs_control.scheduled_resources(),
+    )
+
+
+def hook_inventory(
+    server: Mapping[str, Any],
+    nodes: Mapping[str, Any],
+    queues: Mapping[str, Any],
+    scheduled: frozenset[str] | None = None,
+) -> HookInventory:
+    """Make the hook's inventory of what server, pbsnodes and ``qstat -Q`` say (JSON)."""
+    hosts = read_hosts(nodes)
+    own = sorted({k for h in hosts for k in h.resources if k.lower() not in _OWN | _STANDARD})
+    text = {k for h in hosts for k, v in h.resources.items() if k in own and not is_amount(v)}
+    text -= {k for h in hosts for k, v in h.resources.items() if truth(v) in ("True", "False")}
+    ignored = () if scheduled is None else tuple(sorted(text - scheduled))
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for queue in _usable(queues):
+        inside = _hosts_of(queue, queues, hosts)
+        classes = Counter(
+            json.dumps(_limits(h, ignored), sort_keys=True) for h in hosts if h.name in inside
+        )
+        found[queue] = [
+            {"nodes": count, "resources": json.loads(kind)}
+            for kind, count in sorted(classes.items())
+        ]
+    return HookInventory(str(server.get("default_queue") or ""), found, tuple(own), ignored)
+
+
+def _limits(host: Host, ignored: Sequence[str]) -> dict[str, int | str]:
+    """Return what one host has, as the hook compares it."""
+    found: dict[str, int | str] = {"ncpus": host.ncpus, "mem": int(host.memory_mb * 2**20)}
+    for name, value in host.resources.items():
+        if name in found or name in ignored or name in ("host", "vnode"):
+            continue
+        found[name] = int(parse_size_mb(value) * 2**20) if is_amount(value) else truth(value)
+    return found
 
 
 def read_cluster() -> Cluster:

@@ -26,6 +26,7 @@ _STATES = {
 _TERMINATED = "91"
 _OVER_WALLTIME = "-29"
 _WALLTIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 TIMEOUT_S = 300.0
 
 
@@ -203,17 +204,16 @@ def _seconds(text: str) -> float | None:
 
 
 def _time(value: object) -> str:
-    """Return PBS's local time, or seconds since the epoch, as ISO 8601."""
-    if isinstance(value, int) or str(value).isdecimal():
-        return datetime.fromtimestamp(int(str(value))).isoformat(timespec="seconds")
-    words = str(value or "").split()
-    months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905
+    """Return PBS's local time, or seconds since the epoch, as ISO 8601; "" for neither."""
+    text = str(value or "")
     try:
-        _, month, day, clock, year = words
+        if text.isdecimal():
+            return datetime.fromtimestamp(int(text)).isoformat(timespec="seconds")
+        _, month, day, clock, year = text.split()
         return datetime.fromisoformat(
-            f"{int(year):04d}-{months.index(month) + 1:02d}-{int(day):02d}T{clock}"
+            f"{int(year):04d}-{_MONTHS.index(month) + 1:02d}-{int(day):02d}T{clock}"
         ).isoformat(timespec="seconds")
-    except ValueError:
+    except (ValueError, OverflowError, OSError):
         return ""
 
 

@@ -10,9 +10,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from advisor.errors import SchedulerError
 from advisor.schedulers.cluster import Cluster
+from advisor.schedulers.slurm_conf import read_conf
 from advisor.schedulers.slurm_hook_files import inventory_text, lua_program
 from advisor.schedulers.slurm_hooks import HookFile
+from advisor.schedulers.slurm_inventory import read_cluster
 
 _TRY = """\
 local home = ...
@@ -75,6 +78,24 @@ def check_inventory(modules: Path, cluster: Cluster | None) -> str:
     if cluster is None:
         return "not compared: Slurm does not answer"
     return "current" if known == inventory_text(cluster) else "old (run: advisor hook install)"
+
+
+def cluster_of(folder: Path) -> Cluster | None:
+    """Return what Slurm has by the slurm.conf of a folder, from the file where it is down.
+
+    None when neither tells.
+    """
+    before = os.environ.get("SLURM_CONF")
+    os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
+    try:
+        return read_cluster()
+    except SchedulerError:
+        return read_conf(folder / "slurm.conf")
+    finally:
+        if before is None:
+            del os.environ["SLURM_CONF"]
+        else:
+            os.environ["SLURM_CONF"] = before
 
 
 def breaker(retry_s: int) -> str:

@@ -13,11 +13,12 @@ import re
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.errors import AdvisorError, InputError
+from advisor.errors import InputError
 from advisor.schedulers.cluster import Cluster
+from advisor.schedulers.plan import SOCKET_LIMIT, Plan
 from advisor.schedulers.slurm_hook_files import (
     HOOKS,
     LEFTOVER_MARK,
@@ -31,7 +32,6 @@ from advisor.schedulers.slurm_hook_files import (
 )
 
 KEYS = {"cli_filter.lua": "CliFilterPlugins", "job_submit.lua": "JobSubmitPlugins"}
-SOCKET_LIMIT = 107
 _KEPT = 2  # module folders: the one in use, and the one a controller may not have let go of
 
 
@@ -51,31 +51,26 @@ class HookFile:
     folder_id: str = ""
     version: str = ""
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        return {
+            "state": self.state,
+            "version": self.version,
+            "enabled": self.enabled,
+            "calls": self.site_file.name if self.site_file else None,
+        }
 
-@dataclass(slots=True)
-class Plan:
-    """What an action will do, in words, and the steps that do it in order."""
-
-    lines: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    steps: list[Callable[[], None]] = field(default_factory=list)
-    folder_id: str = ""
-
-    def add(self, line: str, step: Callable[[], None]) -> None:
-        """Add a step and the line that says it."""
-        self.lines.append(line)
-        self.steps.append(step)
-
-    def run(self) -> None:
-        """Do it. Raises AdvisorError naming the file that could not be written."""
-        try:
-            for step in self.steps:
-                step()
-        except OSError as error:
-            name = error.filename or "a file"
-            raise AdvisorError(
-                f"{name}: {error.strerror}", hint="nothing is lost; mend it and run this again"
-            ) from None
+    def words(self) -> str:
+        """Say it in words."""
+        text = {
+            "advisor": f"advisor {self.version}",
+            "site": "the site's own",
+            "leftover": "does nothing (left by a removal)",
+            "absent": "not there",
+        }[self.state]
+        if self.site_file is not None:
+            text += f", calls {self.site_file.name}"
+        return text if self.enabled else f"{text}, but slurm.conf does not name the Lua plugin"
 
 
 def find_folder(directory: Path) -> Path:

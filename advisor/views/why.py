@@ -41,10 +41,17 @@ def why_lines(answer: Answer) -> list[str]:
     if changed(record):
         lines += [
             "",
-            "next time: ADVISOR=off sbatch ... leaves one job alone, a line #ADVISOR off a "
+            f"next time: {_off(record)} ... leaves one job alone, a line #ADVISOR off a "
             "script, advisor off all of yours",
         ]
     return lines
+
+
+def _off(record: Mapping[str, Any]) -> str:
+    """Return how one job is left alone, as it is typed."""
+    if record.get("scheduler") == "pbs":
+        return "qsub -v ADVISOR=off"
+    return "ADVISOR=off sbatch"
 
 
 def _job(answer: Answer) -> list[str]:

@@ -175,7 +175,8 @@ def test_a_cluster_that_does_not_answer_is_said(folder: Path, advisor: Run) -> N
     ("arguments", "code", "said"),
     [
         (("--dir", "/nonexistent"), 1, "/nonexistent/slurm.conf: no such file (--dir is"),
-        (("--scheduler", "pbs"), 1, "the PBS hook is not available in this release"),
+        (("--scheduler", "pbs"), 1, "qmgr is not in PATH (run this where PBS's commands are"),
+        (("--login", "/usr/local/bin"), 2, "--login is for --scheduler pbs"),
         (("--deadline", "soon"), 2, "--deadline soon is not a time"),
         (("--deadline", "0"), 2, "--deadline 0 is not a time"),
         (("--deadline", "1h"), 2, "--deadline 1h"),

@@ -374,7 +374,7 @@ def burn(pbs: Complex, seconds: float, ncpus: int) -> None:
         return
     cap = pbs.root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq"
     ghz = int(cap.read_text()) / 1e6 if cap.exists() else 2.2
-    watts = 60.0 + ncpus * 0.5 * ghz**2
+    watts = 20.0 + ncpus * 0.8 * ghz**2
     with pbs.locked():
         zone.write_text(f"{int(zone.read_text()) + round(watts * seconds * 1e6)}\n")
 

@@ -1,0 +1,95 @@
+"""Check what of PBS the advisor lives by: the server, its resources, its hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from advisor.errors import SchedulerError
+from advisor.loop.health import Check
+from advisor.schedulers import pbs_control
+from advisor.schedulers import pbs_hook_state as state
+from advisor.schedulers.pbs_hooks import EXECJOB, QUEUEJOB, RESOURCES, Installed
+
+_INSTALL = "advisor hook install --scheduler pbs"
+_DOES = {QUEUEJOB: "jobs go through as they are", EXECJOB: "nothing is capped nor metered"}
+
+
+def check_pbs() -> tuple[Mapping[str, Any], list[Check]]:
+    """Return the server's attributes ({} where there is none) and the checks of it."""
+    try:
+        server = pbs_control.server()
+    except SchedulerError as error:
+        todo = "nothing, if this machine only uses --scheduler local"
+        return {}, [Check("pbs", "warn", f"no PBS can be asked here: {error.message}", todo)]
+    return server, [*_server(server), *_resources()]
+
+
+def _server(server: Mapping[str, Any]) -> Iterator[Check]:
+    version = f"PBS {server.get('pbs_version', '')}".strip()
+    yield Check("pbs", "ok", f"{version}, server {server.get('name', '?')}")
+    if not pbs_control.truthy(server.get("job_history_enable", "False")):
+        yield Check(
+            "accounting", "fail", "PBS forgets jobs as they end, so nothing can be collected",
+            'qmgr -c "set server job_history_enable=True"',
+        )  # fmt: skip
+        return
+    lasts = server.get("job_history_duration", "336:00:00")
+    yield Check("accounting", "ok", f"finished jobs are kept for {lasts}: collect more often")
+
+
+def _resources() -> Iterator[Check]:
+    try:
+        known = pbs_control.custom_resources()
+    except SchedulerError as error:
+        yield Check("resources", "warn", error.message, error.hint)
+        return
+    missing = [name for name in RESOURCES if name not in known]
+    if missing:
+        yield Check("resources", "warn", f"there is no {', '.join(missing)}", _INSTALL)
+    else:
+        yield Check("resources", "ok", f"{', '.join(RESOURCES)} are there")
+    inventory = state.inventory_now()
+    if inventory is not None and inventory.unscheduled:
+        yield Check(
+            "scheduler", "warn",
+            f"sched_config does not list {', '.join(inventory.unscheduled)}: who asks for it runs "
+            "anywhere",
+            "add it to the line `resources:` in sched_config, then kill -HUP pbs_sched",
+        )  # fmt: skip
+
+
+def check_hooks() -> tuple[str | None, list[Check]]:
+    """Return the socket that the queuejob hook asks (None: it is not at work), and the checks."""
+    try:
+        found = state.look()
+    except SchedulerError as error:
+        return None, [Check("hook", "warn", error.message, error.hint or "run this as root")]
+    checks = [_hook(hook) for hook in found.hooks]
+    settings = found.settings
+    if settings:
+        known = state.check_inventory(settings)
+        if known != "current":
+            checks.append(
+                Check("hook", "warn", f"what the hook knows of the complex: {known}", _INSTALL)
+            )
+        breaker = state.breaker(settings)
+        if breaker != "closed":
+            checks.append(Check("hook", "warn", breaker, "look at the daemon"))
+    at_work = checks[0].state == "ok" and settings.get("socket")
+    return str(settings["socket"]) if at_work else None, checks
+
+
+def _hook(hook: Installed) -> Check:
+    if hook.state == "foreign":
+        return Check(
+            "hook", "warn", f"the server's hook {hook.name} is not the advisor's", _INSTALL
+        )
+    if hook.state == "absent":
+        return Check("hook", "warn", f"there is no hook {hook.name}: {_DOES[hook.name]}", _INSTALL)
+    if not hook.enabled:
+        return Check(
+            "hook", "warn", f"hook {hook.name} is not enabled: {_DOES[hook.name]}",
+            f'qmgr -c "set hook {hook.name} enabled=true"',
+        )  # fmt: skip
+    return Check("hook", "ok", f"{hook.name} is installed ({hook.version}) and on")

@@ -1,0 +1,93 @@
+"""Look at installed PBS hooks: are they on, is what they know still so."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.errors import SchedulerError
+from advisor.schedulers import pbs_control
+from advisor.schedulers.pbs_hooks import EXECJOB, QUEUEJOB, RESOURCES, Installed, read_hook
+from advisor.schedulers.pbs_inventory import HookInventory, read_hook_inventory
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The hooks of a server; ``settings`` is the queuejob hook's configuration."""
+
+    hooks: tuple[Installed, ...]
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What was written into the queuejob hook's configuration, {} where it is not ours."""
+        hook = next(h for h in self.hooks if h.name == QUEUEJOB)
+        return hook.config or {} if hook.state == "advisor" else {}
+
+
+def look() -> Found:
+    """Return what the server has. Raises SchedulerError when it cannot be asked."""
+    return Found(tuple(read_hook(name) for name in (QUEUEJOB, EXECJOB)))
+
+
+def words(hook: Installed) -> str:
+    """Say in words what a hook is."""
+    if hook.state != "advisor":
+        return {"foreign": "not the advisor's"}.get(hook.state, "not there")
+    return f"advisor {hook.version}{'' if hook.enabled else ', but it is not enabled'}"
+
+
+def to_dict(hook: Installed) -> dict[str, object]:
+    """Return the JSON form."""
+    return {"state": hook.state, "version": hook.version, "enabled": hook.enabled}
+
+
+def check_resources() -> str:
+    """Say whether the resources are as the hooks need them."""
+    known = pbs_control.custom_resources()
+    missing = [n for n in RESOURCES if n not in known]
+    if missing:
+        return f"not there: {', '.join(missing)} (run: advisor hook install)"
+    other = [
+        n for n, (kind, flags) in RESOURCES.items()
+        if known[n][0] != kind or set(flags) - set(known[n][1])
+    ]  # fmt: skip
+    return f"of another type: {', '.join(other)}" if other else "there"
+
+
+def inventory_now() -> HookInventory | None:
+    """Return what the hook has to know of the complex, None when PBS does not tell."""
+    try:
+        found = read_hook_inventory()
+    except SchedulerError:
+        return None
+    return found if any(found.queues.values()) else None
+
+
+def check_inventory(settings: Mapping[str, object]) -> str:
+    """Compare what the hook knows of the complex with what PBS says now."""
+    if not settings:
+        return "none"
+    known, now = str(settings.get("inventory") or ""), inventory_now()
+    if not known:
+        return "empty, so no job is made larger or moved (run: advisor hook install)"
+    if now is None:
+        return "not compared: PBS does not answer"
+    return "current" if known == now.text() else "old (run: advisor hook install)"
+
+
+def breaker(settings: Mapping[str, object]) -> str:
+    """Say whether submissions ask the daemon now (on the server's host)."""
+    retry = settings.get("retry_s")
+    retry_s = retry if isinstance(retry, int | float) else 30
+    path = str(settings.get("breaker") or "/run/advisor-pbs-breaker")
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return "closed"
+    age = time.time() - found.st_mtime
+    if not stat.S_ISREG(found.st_mode) or age >= retry_s:
+        return "closed"
+    return f"open: the daemon hung {age:.0f} s ago, asked again in {retry_s - age:.0f} s"

@@ -1,0 +1,328 @@
+"""Install, remove and look at the PBS hooks: resources and hooks of the server, by qmgr.
+
+What is done is said first, as the commands themselves. What lay there before stays: only what an
+installation made is taken away again, and a hook of the same name that is not the advisor's is
+in the way. On login nodes a program that goes before qsub is put into a folder of PATH.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor import __version__
+from advisor.errors import AdvisorError, InputError, SchedulerError
+from advisor.paths import share
+from advisor.schedulers import pbs_control
+from advisor.schedulers.pbs_inventory import HookInventory
+from advisor.schedulers.plan import SOCKET_LIMIT, Plan
+
+QUEUEJOB, EXECJOB = "advisor", "advisor_exec"
+RESOURCES = {
+    "advisor_stamp": ("string", "rm"),
+    "cpu_freq_mhz": ("long", "m"),
+    "energy_j": ("long", "m"),
+    "energy_nodes": ("long", "m"),
+}
+"""The resources the hooks need: type and flags. r: users cannot set it, m: nodes are told it."""
+_EVENTS = {
+    QUEUEJOB: "queuejob",
+    EXECJOB: "execjob_begin,execjob_prologue,execjob_epilogue,execjob_end,execjob_abort,"
+    "exechost_periodic,exechost_startup",
+}
+_SOURCES = {QUEUEJOB: "advisor_queuejob.py", EXECJOB: "advisor_execjob.py"}
+_MARK = "written by `advisor hook install`"
+_CLIENT_MARK = "Goes before PBS's qsub on login nodes"
+PERIOD_S = 60
+"""How often running jobs' counters are read: RAPL wraps within minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """What is written into the hooks' configuration: times in seconds."""
+
+    socket: Path
+    deadline_s: float = 0.25
+    retry_s: int = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """One hook as the server has it: ``state`` is advisor, foreign or absent."""
+
+    name: str
+    state: str
+    enabled: bool = False
+    config: Mapping[str, object] | None = None
+
+    @property
+    def version(self) -> str:
+        """The release that wrote its configuration, "" when it has none."""
+        return str((self.config or {}).get("version") or "")
+
+
+def read_hook(name: str) -> Installed:
+    """Return what the server has under a hook's name. Raises SchedulerError when not allowed."""
+    try:
+        text = pbs_control.qmgr(f"list hook {name}")
+    except SchedulerError as error:
+        if "not found" in error.message or "does not exist" in error.message:
+            return Installed(name, "absent")
+        raise
+    code = _export(name, "application/x-python")
+    # one without code was made by an installation that was cut short
+    state = "advisor" if _MARK in code or not code.strip() else "foreign"
+    enabled = re.search(r"enabled = (\w+)", text)
+    try:
+        config = json.loads(_export(name, "application/x-config") or "{}")
+    except ValueError:
+        config = {}
+    return Installed(
+        name, state, bool(enabled and pbs_control.truthy(enabled[1])),
+        config if isinstance(config, dict) else {},
+    )  # fmt: skip
+
+
+def _export(name: str, form: str) -> str:
+    try:
+        return pbs_control.qmgr(f"export hook {name} {form} default")
+    except SchedulerError:
+        return ""
+
+
+def plan_install(folder: Path, settings: HookSettings, inventory: HookInventory | None) -> Plan:
+    """Plan an install or a reinstall; nothing is done yet.
+
+    ``folder`` keeps what is imported, and the commands. Raises InputError for a socket's path
+    that is too long, a resource of another type, and a foreign hook in the way.
+    """
+    if len(os.fsencode(settings.socket)) > SOCKET_LIMIT:
+        raise InputError(
+            f"{settings.socket}: a socket's path has at most {SOCKET_LIMIT} bytes",
+            hint="choose a shorter --socket",
+        )
+    known = pbs_control.custom_resources()
+    hooks = [read_hook(name) for name in (QUEUEJOB, EXECJOB)]
+    for hook in hooks:
+        if hook.state == "foreign":
+            raise InputError(
+                f"the server has a hook {hook.name} that is not the advisor's",
+                hint="rename it, or delete it",
+            )
+    commands, made = [], _made(folder)
+    for name, (kind, flags) in RESOURCES.items():
+        if name not in known:
+            commands.append(f"create resource {name} type={kind},flag={flags}")
+            made.add(name)
+        elif known[name][0] != kind:
+            raise InputError(
+                f"resource {name} is of type {known[name][0]}, the hooks need {kind}",
+                hint="delete it, if nothing else uses it",
+            )
+        elif set(flags) - set(known[name][1]):
+            commands.append(f"set resource {name} flag={flags}")
+    alarm = {QUEUEJOB: max(2, int(settings.deadline_s) + 2), EXECJOB: 30}
+    for hook in hooks:
+        name = hook.name
+        if hook.state == "absent":
+            commands.append(f"create hook {name}")
+        commands += [
+            f"set hook {name} enabled = false",
+            f'set hook {name} event = "{_EVENTS[name]}"',
+            f"set hook {name} alarm = {alarm[name]}",
+            f"set hook {name} order = 500",
+            *([f"set hook {name} freq = {PERIOD_S}"] if name == EXECJOB else []),
+            f"import hook {name} application/x-python default {folder / _SOURCES[name]}",
+            f"import hook {name} application/x-config default {folder / f'{name}.json'}",
+            f"set hook {name} enabled = true",
+        ]
+    files = {
+        **{source: share(f"hooks/pbs/{source}").read_text() for source in _SOURCES.values()},
+        f"{QUEUEJOB}.json": json.dumps(queuejob_config(settings, inventory), indent=1) + "\n",
+        f"{EXECJOB}.json": json.dumps({"version": __version__}) + "\n",
+        "install.qmgr": "\n".join(commands) + "\n",
+        "made.json": json.dumps(sorted(made)) + "\n",
+    }
+    plan = Plan()
+    plan.add(f"write {folder}: {', '.join(files)}", lambda: _write_all(folder, files))
+    for command in commands:
+        plan.add(f"qmgr: {command}", _manage(command))
+    plan.notes += _notes(inventory)
+    return plan
+
+
+def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> dict[str, object]:
+    """Return the queuejob hook's configuration; without an inventory no job is made larger."""
+    return {
+        "version": __version__,
+        "socket": str(settings.socket),
+        "deadline_s": settings.deadline_s,
+        "retry_s": settings.retry_s,
+        "host_resources": list(inventory.host_resources) if inventory else [],
+        "inventory": inventory.text() if inventory else "",
+    }
+
+
+def plan_remove(folder: Path) -> Plan:
+    """Plan the removal of what an installation made; nothing is done yet."""
+    plan = Plan()
+    for name in (QUEUEJOB, EXECJOB):
+        hook = read_hook(name)
+        if hook.state == "advisor":
+            command = f"delete hook {name}"
+            plan.add(f"qmgr: {command}", _manage(command))
+        elif hook.state == "foreign":
+            plan.notes.append(f"hook {name} is not the advisor's and stays")
+    known = pbs_control.custom_resources()
+    for name in sorted(_made(folder)):
+        if name in known:
+            plan.add(f"qmgr: delete resource {name}", _drop_resource(name, plan))
+    mine = [*_SOURCES.values(), f"{QUEUEJOB}.json", f"{EXECJOB}.json", "install.qmgr", "made.json"]
+    if any((folder / name).exists() for name in mine):
+        plan.add(f"delete the files in {folder}", lambda: _delete(folder, mine, plan))
+    return plan
+
+
+def _manage(command: str) -> Callable[[], None]:
+    def step() -> None:
+        try:
+            pbs_control.qmgr(command)
+        except SchedulerError as error:
+            if ",execjob_abort" in command:  # a release that has no such event
+                pbs_control.qmgr(command.replace(",execjob_abort", ""))
+                return
+            raise AdvisorError(
+                f"{command}: {error.message}",
+                hint="run this as root on the PBS server; nothing that was there is lost",
+            ) from None
+
+    return step
+
+
+def _drop_resource(name: str, plan: Plan) -> Callable[[], None]:
+    def step() -> None:
+        try:
+            pbs_control.qmgr(f"delete resource {name}")
+        except SchedulerError:
+            # Finished jobs that PBS still remembers carry it.
+            plan.kept.append(name)
+
+    return step
+
+
+def _delete(folder: Path, names: list[str], plan: Plan) -> None:
+    """Delete the files; which resources are still to be deleted is remembered."""
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    if plan.kept:
+        _write_all(folder, {"made.json": json.dumps(sorted(plan.kept)) + "\n"})
+        return
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _made(folder: Path) -> set[str]:
+    """Return the resources that installations from this folder have made."""
+    try:
+        found = json.loads((folder / "made.json").read_text())
+    except (OSError, ValueError):
+        return set()
+    return {n for n in found if n in RESOURCES} if isinstance(found, list) else set()
+
+
+def _write_all(folder: Path, files: Mapping[str, str]) -> None:
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for name, text in files.items():
+        partial = folder / f".{name}.new"
+        partial.write_text(text)
+        partial.chmod(0o644)
+        partial.replace(folder / name)
+
+
+def _notes(inventory: HookInventory | None) -> list[str]:
+    notes = []
+    if inventory is None:
+        notes.append(
+            "PBS does not tell what nodes there are, so no job is made larger or moved: run this "
+            "again once it does"
+        )
+    elif inventory.unscheduled:
+        names = ", ".join(inventory.unscheduled)
+        notes.append(
+            f"sched_config's line `resources:` lacks {names}: PBS ignores who asks for it. Add it, "
+            "kill -HUP pbs_sched, then run this again"
+        )
+    if not pbs_control.truthy(pbs_control.server().get("job_history_enable", "False")):
+        notes.append(
+            "PBS forgets jobs as they end, so nothing can be collected: "
+            'qmgr -c "set server job_history_enable=True"'
+        )
+    return notes
+
+
+# -- login nodes -----------------------------------------------------------------------------------
+
+
+def client_state(path: Path) -> str:
+    """Return what is at a path: advisor, foreign or absent."""
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return "absent"
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", hint="run this as root") from None
+    return "advisor" if _CLIENT_MARK in text else "foreign"
+
+
+def plan_client(folder: Path) -> Plan:
+    """Plan putting the program that goes before qsub into a folder. Raises InputError."""
+    folder = folder.absolute()
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InputError(f"{folder}: no folder that can be written", hint="run this as root")
+    path = folder / "qsub"
+    if client_state(path) == "foreign":
+        raise InputError(f"{path}: in the way, and not the advisor's", hint="choose another folder")
+    real = _real_qsub(path)
+    text = share("hooks/pbs/qsub.py").read_text()
+    text = re.sub(r'^QSUB = ""$', f"QSUB = {str(real)!r}", text, count=1, flags=re.MULTILINE)
+
+    def step() -> None:
+        partial = folder / ".qsub.new"
+        partial.write_text(text)
+        partial.chmod(0o755)
+        partial.replace(path)
+
+    plan = Plan()
+    plan.add(f"write {path}, which goes before {real}", step)
+    places = [Path(p) for p in os.environ.get("PATH", "").split(os.pathsep)]
+    if folder not in places or (
+        real.parent in places and places.index(real.parent) < places.index(folder)
+    ):
+        plan.notes.append(f"{folder} must come before {real.parent} in users' PATH")
+    return plan
+
+
+def plan_client_removal(folder: Path) -> Plan:
+    """Plan taking the program before qsub away."""
+    path = folder.absolute() / "qsub"
+    plan = Plan()
+    if client_state(path) == "advisor":
+        plan.add(f"delete {path}", path.unlink)
+    elif client_state(path) == "foreign":
+        plan.notes.append(f"{path} is not the advisor's and stays")
+    return plan
+
+
+def _real_qsub(own: Path) -> Path:
+    """Return PBS's own qsub. Raises SchedulerError when there is none."""
+    folder = pbs_control.conf().get("PBS_EXEC", "/opt/pbs")
+    places = [f"{folder}/bin", *os.environ.get("PATH", "").split(os.pathsep)]
+    for place in places:
+        path = Path(place or ".").absolute() / "qsub"
+        if path != own and os.access(path, os.X_OK) and client_state(path) != "advisor":
+            return path
+    raise SchedulerError("there is no qsub here", hint="run this where PBS's commands are")

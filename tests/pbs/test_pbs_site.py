@@ -1,0 +1,396 @@
+"""A PBS site: discover, install, status, doctor, remove; then a job through the advisor whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import fake_pbs
+import pytest
+from hooked import ROOT
+from posed_sys import PosedSys
+
+from advisor.schedulers import pbs as backend
+from advisor.store.reader import Reader
+
+Run = Callable[..., Any]
+NODES = {
+    "n1": {"ncpus": 28, "mem": "65536000kb", "node_type": "bdw"},
+    "n2": {"ncpus": 28, "mem": "65536000kb", "node_type": "bdw"},
+    "k1": {"ncpus": 64, "mem": "256gb", "node_type": "skl"},
+}
+
+
+class Site:
+    """A fake complex in PATH, with a posed /sys for its execution hosts."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = folder / "pbs"
+        programs = fake_pbs.install(self.root, nodes=NODES)
+        self.sys = PosedSys(self.root, cpus=28)
+        self.sys.rapl({"intel-rapl:0": 0})
+        (self.root / "home" / "sched_priv").mkdir(parents=True)
+        self.schedule("ncpus, mem, arch, host, vnode, node_type")
+        (self.root / "pbs.conf").write_text(
+            f"PBS_HOME={self.root / 'home'}\nPBS_EXEC={self.root}\nPBS_SERVER=pbs1\n"
+        )
+        monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setenv("PBS_CONF_FILE", str(self.root / "pbs.conf"))
+        for name in ("PBS_HOME", "PBS_EXEC"):
+            monkeypatch.delenv(name, raising=False)
+
+    def schedule(self, resources: str) -> None:
+        path = self.root / "home" / "sched_priv" / "sched_config"
+        path.write_text(f'# a comment\nresources: "{resources}"\n')
+
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.root / "server.json").read_text())
+        return found
+
+    def change(self, **server: str) -> None:
+        state = self.state()
+        state["server"].update(server)
+        (self.root / "server.json").write_text(json.dumps(state))
+
+    def log(self) -> str:
+        return (self.root / "log").read_text()
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(tmp_path, monkeypatch)
+
+
+# -- install and remove --------------------------------------------------------------------------
+
+
+def test_discover(site: Site, advisor: Run) -> None:
+    done = advisor("site", "discover", "--scheduler", "pbs", "--json")
+    assert done.code == 0, done.err
+    found = {t["name"]: t for t in done.json()["node_types"]}
+    assert found["bdw"]["feature"] == "node_type=bdw"
+    assert found["bdw"]["nodes"] == ["n1", "n2"]
+    assert found["skl"]["cores"] == 64
+    assert found["skl"]["default_partition"] == "workq"
+
+
+def test_install_says_what_it_does_and_does_it(site: Site, advisor: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "pbs"
+    before = site.state()
+    dry = advisor("hook", "install", "--scheduler", "pbs", "--dry-run")
+    assert dry.code == 0, dry.err
+    assert "would qmgr: create resource advisor_stamp type=string,flag=rm" in dry.out
+    assert site.state() == before
+    assert not folder.exists()
+    done = advisor(
+        "hook", "install", "--scheduler", "pbs", "--socket", "/run/x", "--deadline", "1s"
+    )
+    assert done.code == 0, done.err
+    assert done.out.endswith("done\n")
+    state = site.state()
+    assert state["resources"]["cpu_freq_mhz"] == {"type": "long", "flag": "m"}
+    hooks = state["hooks"]
+    assert hooks["advisor"]["event"] == ["queuejob"]
+    assert hooks["advisor"]["enabled"] == "true"
+    assert int(hooks["advisor"]["alarm"]) > 1
+    assert "execjob_epilogue" in hooks["advisor_exec"]["event"]
+    assert hooks["advisor_exec"]["freq"] == "60"
+    config = json.loads(hooks["advisor"]["config"])
+    assert (config["socket"], config["deadline_s"]) == ("/run/x", 1.0)
+    assert config["host_resources"] == ["node_type"]
+    assert "workq" in json.loads(config["inventory"])["queues"]
+    commands = (folder / "install.qmgr").read_text().splitlines()
+    assert commands == [line[6:] for line in done.out.splitlines() if line.startswith("qmgr: ")]
+    for hook, name in (("advisor", "advisor_queuejob.py"), ("advisor_exec", "advisor_execjob.py")):
+        assert hooks[hook]["code"] == (ROOT / "hooks" / "pbs" / name).read_text()
+
+
+def test_remove_takes_away_what_an_install_made_and_no_more(
+    site: Site, advisor: Run, tmp_path: Path
+) -> None:
+    state = site.state()
+    state["resources"]["energy_j"] = {"type": "long", "flag": "m"}  # the site's own
+    (site.root / "server.json").write_text(json.dumps(state))
+    before = site.state()
+    for _ in range(2):
+        assert advisor("hook", "install", "--scheduler", "pbs").code == 0
+    state = site.state()
+    state["jobs"]["1.pbs1"] = {"job_state": "F", "Resource_List": {"cpu_freq_mhz": 1900}}
+    (site.root / "server.json").write_text(json.dumps(state))
+    done = advisor("hook", "remove", "--scheduler", "pbs")
+    assert (done.code, done.err) == (0, "")
+    assert "note: cpu_freq_mhz stays for now, it is in use" in done.out
+    assert set(site.state()["resources"]) == {"node_type", "energy_j", "cpu_freq_mhz"}
+    state = site.state()
+    state["jobs"] = {}
+    (site.root / "server.json").write_text(json.dumps(state))
+    assert advisor("hook", "remove", "--scheduler", "pbs").code == 0
+    assert site.state() == before
+    assert not (tmp_path / "config" / "pbs").exists()
+    assert advisor("hook", "remove", "--scheduler", "pbs").out == "nothing to do\n"
+
+
+@pytest.mark.parametrize(
+    ("commands", "said"),
+    [
+        (["create resource energy_j type=float,flag=m"], "resource energy_j is of type float"),
+        (["create hook advisor"], None),
+    ],
+)
+def test_what_is_in_the_way(
+    site: Site, advisor: Run, commands: list[str], said: str | None, tmp_path: Path
+) -> None:
+    state = site.state()
+    for command in commands:
+        fake_pbs.manage(fake_pbs.Complex(site.root), state, command)
+    if said is None:
+        state["hooks"]["advisor"]["code"] = "print('a site hook')"
+        said = "the server has a hook advisor that is not the advisor's"
+    (site.root / "server.json").write_text(json.dumps(state))
+    done = advisor("hook", "install", "--scheduler", "pbs")
+    assert done.code == 1
+    assert said in done.err
+    assert done.err.count("\n") == 1
+    assert site.state() == state
+    assert not (tmp_path / "config" / "pbs").exists()
+
+
+def test_notes_say_what_pbs_lacks(site: Site, advisor: Run) -> None:
+    site.schedule("ncpus, mem")
+    site.change(job_history_enable="False")
+    notes = advisor("hook", "install", "--scheduler", "pbs", "--dry-run", "--json").json()["notes"]
+    assert "sched_config's line `resources:` lacks node_type" in notes[0]
+    assert "job_history_enable=True" in notes[1]
+
+
+def test_status_and_doctor(site: Site, advisor: Run) -> None:
+    status = advisor("hook", "status", "--scheduler", "pbs", "--json").json()
+    assert status["hooks"]["advisor"]["state"] == "absent"
+    assert status["resources"].startswith("not there: advisor_stamp")
+    assert advisor("hook", "install", "--scheduler", "pbs", "--socket", "/run/x").code == 0
+    status = advisor("hook", "status", "--scheduler", "pbs", "--json").json()
+    assert status["hooks"]["advisor"]["enabled"] is True
+    assert (status["resources"], status["inventory"], status["breaker"]) == (
+        "there", "current", "closed",
+    )  # fmt: skip
+    assert "is `advisor serve` running?" in status["daemon"]
+    state = site.state()
+    state["nodes"]["n3"] = dict(NODES["n1"])
+    state["hooks"]["advisor_exec"]["enabled"] = "false"
+    (site.root / "server.json").write_text(json.dumps(state))
+    lines = advisor("hook", "status", "--scheduler", "pbs").out
+    assert "hook advisor_exec: advisor" in lines and "not enabled" in lines
+    assert "inventory: old (run: advisor hook install)" in lines
+    advisor("site", "discover", "--scheduler", "pbs")
+    checks = advisor("doctor", "--json").json()["checks"]
+    told = {(c["name"], c["state"]): c["text"] for c in checks}
+    assert told["pbs", "ok"] == "PBS, server pbs1"
+    assert "are there" in told["resources", "ok"]
+    assert "advisor is installed" in told["hook", "ok"]
+    assert any("advisor_exec is not enabled" in c["text"] for c in checks)
+    assert "nodes as in the inventory" in told["cluster", "ok"]
+    assert told["daemon", "fail"].startswith("no daemon answers at /run/x")
+
+
+def test_doctor_says_what_is_wrong(site: Site, advisor: Run) -> None:
+    site.schedule("ncpus, mem")
+    site.change(job_history_enable="False")
+    checks = advisor("doctor", "--json").json()["checks"]
+    told = {(c["name"], c["state"]): c["text"] for c in checks}
+    assert "forgets jobs" in told["accounting", "fail"]
+    assert "there is no advisor_stamp" in told["resources", "warn"]
+    assert "sched_config does not list node_type" in told["scheduler", "warn"]
+    assert "there is no hook advisor" in next(c["text"] for c in checks if c["name"] == "hook")
+
+
+def test_the_login_nodes_side(site: Site, advisor: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "login"
+    folder.mkdir()
+    done = advisor("hook", "install", "--scheduler", "pbs", "--login", folder)
+    assert done.code == 0, done.err
+    assert f"write {folder}/qsub, which goes before {site.root}/bin/qsub" in done.out
+    assert f"{folder} must come before" in done.out
+    assert f"QSUB = '{site.root}/bin/qsub'" in (folder / "qsub").read_text()
+    assert (folder / "qsub").stat().st_mode & 0o777 == 0o755
+    status = advisor("hook", "status", "--scheduler", "pbs", "--login", folder)
+    assert status.out == f"{folder}/qsub: goes before qsub\n"
+    assert advisor("hook", "remove", "--scheduler", "pbs", "--login", folder).code == 0
+    assert list(folder.iterdir()) == []
+    (folder / "qsub").write_text("#!/bin/sh\n")
+    done = advisor("hook", "install", "--scheduler", "pbs", "--login", folder)
+    assert (done.code, "in the way" in done.err) == (1, True)
+    advisor("hook", "remove", "--scheduler", "pbs", "--login", folder)
+    assert (folder / "qsub").exists()
+
+
+# -- a job through the advisor, end to end -------------------------------------------------------
+
+POLICY = """\
+version: 1
+mode: apply
+goal: min_energy
+max_slowdown: 25%
+min_saving: 1%
+confidence: 60%
+holdout: 0%
+axes: {threads: cap}
+"""
+SITE = """\
+version: 1
+node_types:
+  bdw: {freq_khz: [1.2 GHz, 1.8 GHz, 2.2 GHz]}
+"""
+STENCIL = """#!/bin/bash
+#PBS -l select=1:ncpus=28:node_type=bdw
+#PBS -l walltime=00:10:00
+cd $PBS_O_WORKDIR
+mpirun ./stencil
+"""
+PROGRAM = """#!/usr/bin/env python3
+import os, time
+cap = open("SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq").read()
+threads = int(os.environ["OMP_NUM_THREADS"])
+time.sleep(0.3 + 1.2 / threads + 0.05 * (2.2e6 / int(cap) - 1))
+print("threads", threads, "cap", cap)
+"""
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Path]:
+    log = folder / "serve.log"
+    socket = Path(os.environ["ADVISOR_SOCKET"])
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "advisor", "serve", "--refresh", "0.1"], cwd=ROOT, stderr=output
+        )
+    try:
+        deadline = time.monotonic() + 30
+        while "event=serving" not in log.read_text():
+            assert time.monotonic() < deadline and process.poll() is None, log.read_text()
+            time.sleep(0.05)
+        yield socket
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def submit(work: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["qsub", *words], cwd=work, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def wait_for(job_id: str) -> dict[str, Any]:
+    deadline = time.monotonic() + 60
+    while True:
+        done = subprocess.run(
+            ["qstat", "-x", "-f", "-F", "json", job_id], capture_output=True, text=True, check=True
+        )
+        job: dict[str, Any] = json.loads(done.stdout)["Jobs"][job_id]
+        if job["job_state"] == "F":
+            return job
+        assert time.monotonic() < deadline, job
+        time.sleep(0.05)
+
+
+def test_a_job_is_trained_advised_capped_metered_and_judged(
+    site: Site, advisor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_path: Path
+) -> None:
+    for name, seconds in (("ASK_S", 0.1), ("VANISH_S", 1.0)):
+        monkeypatch.setattr(backend, name, seconds)
+    monkeypatch.setattr(backend.Pbs, "POLL_S", 0.05)
+    monkeypatch.setattr(backend.Pbs.__init__, "__defaults__", (site.sys.root,))
+    config, work, login = tmp_path / "config", tmp_path / "work", tmp_path / "login"
+    for folder in (config, work, login):
+        folder.mkdir()
+    (config / "site.yaml").write_text(SITE)
+    (config / "policy.yaml").write_text(POLICY)
+    (work / "stencil").write_text(PROGRAM.replace("SYS", str(site.sys.root)))
+    (work / "mpirun").write_text('#!/bin/sh\nexec "$@"\n')
+    for name in ("stencil", "mpirun"):
+        (work / name).chmod(0o755)
+    script = work / "stencil.sh"
+    script.write_text(STENCIL.replace("mpirun", f"{work}/mpirun"))
+    monkeypatch.chdir(work)
+    state = site.state()
+    del state["nodes"]["n2"]  # the posed /sys is that of one node
+    (site.root / "server.json").write_text(json.dumps(state))
+    # the site, as docs/pbs.md says
+    for words in (
+        ("site", "discover", "--scheduler", "pbs"), ("site", "apply"), ("policy", "apply"),
+        ("hook", "install", "--scheduler", "pbs"),
+        ("hook", "install", "--scheduler", "pbs", "--login", login),
+    ):  # fmt: skip
+        done = advisor(*words)
+        assert done.code == 0, (words, done.err)
+    exec_config = json.dumps({
+        "sys_root": str(site.sys.root), "boot_id": str(site.sys.boot), "max_power_w": 500.0,
+    })  # fmt: skip
+    state = site.state()
+    state["hooks"]["advisor_exec"]["config"] = exec_config
+    (site.root / "server.json").write_text(json.dumps(state))
+    monkeypatch.setenv("PATH", f"{login}{os.pathsep}{os.environ['PATH']}")
+    with serving(tmp_path):
+        # nobody has measured it yet: the job runs as it is written, and says so by its stamp
+        first = wait_for(submit(work, "stencil.sh"))
+        assert first["Resource_List"]["select"] == "1:ncpus=28:node_type=bdw"
+        assert '"no-model","training-ask"' in first["Resource_List"]["advisor_stamp"]
+        assert first["resources_used"]["energy_nodes"] == 1
+        assert "ADVISOR_QSUB" not in first["Variable_List"]
+        trained = advisor(
+            "train", "stencil.sh", "--scheduler", "pbs", "--yes", "--json", "--samples", "6",
+            "--threads", "9,18,28", "--estimate", "5s",
+        )  # fmt: skip
+        assert trained.code == 0, trained.err
+        outcome = trained.json()
+        assert outcome["confirmed"] is True, json.dumps(outcome)
+        sweeps = [j for j in site.state()["jobs"].values() if j["Job_Name"].startswith("adv-")]
+        assert len(sweeps) == 7
+        assert {j["Resource_List"]["place"] for j in sweeps} == {"scatter:excl"}
+        assert all("advisor_stamp" not in j["Resource_List"] for j in sweeps)
+        assert all("energy_j" in j["resources_used"] for j in sweeps)
+        time.sleep(0.3)  # the daemon looks at the store ten times a second
+        told = advisor("explain", "stencil.sh", "--json").json()
+        assert told["rewrite"], told["explanation"]
+        advised = wait_for(submit(work, "stencil.sh"))
+    wants, chosen = advised["Resource_List"], told["chosen"]
+    threads, khz = chosen["threads_per_node"], chosen["freq_khz"]
+    assert wants["select"] == f"1:ncpus={threads}:node_type=bdw" or threads == 28
+    assert wants.get("cpu_freq_mhz", 2200) == khz // 1000
+    assert wants["place"] == "excl"
+    assert advised["Exit_status"] == 0
+    output = (site.root / "spool" / f"{list(site.state()['jobs'])[-1]}.out").read_text()
+    assert output.split() == ["threads", str(threads), "cap", str(khz)]
+    assert site.sys.caps() == [2_200_000] * 28
+    # afterwards
+    collected = advisor("collect", "--scheduler", "pbs", "--json").json()
+    assert collected["new"] == 2, collected
+    job = list(site.state()["jobs"])[-1]
+    why = advisor("why", job, "--json").json()
+    assert why["state"] == "COMPLETED"
+    assert why["trust"] == "verified"
+    assert why["verdict"] in ("as-promised", "better", "worse"), why
+    assert why["outcome"]["energy_j"] == advised["resources_used"]["energy_j"]
+    text = advisor("why", job.removesuffix(".pbs1"), "--scheduler", "pbs").out
+    assert "rewritten    -l " in text
+    assert "qsub -v ADVISOR=off" in text
+    with Reader(store_path) as reader:
+        kept = reader.decision(why["decision"]["decision"])
+        assert kept is not None and kept["scheduler"] == "pbs"
+    # and refused, the kill switch, and the daemon gone
+    refused = wait_for(submit(work, "-v", "ADVISOR=off", "stencil.sh"))
+    gone = wait_for(submit(work, "stencil.sh"))
+    for left in (refused, gone):
+        assert left["Resource_List"]["select"] == "1:ncpus=28:node_type=bdw"
+        assert "advisor_stamp" not in left["Resource_List"]
+    assert "no daemon answers" in site.log()
+    assert shutil.which("qsub") == str(login / "qsub")

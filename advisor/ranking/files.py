@@ -1,4 +1,4 @@
-"""The YAML files of rankings: phases of an application."""
+"""The YAML files of rankings: phases of an application, profiles of node types, thresholds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from advisor.errors import InputError
-from advisor.ranking.streams import Characterisation, FieldError
+from advisor.ranking.similarity import Profile, Thresholds
+from advisor.ranking.streams import Characterisation, FieldError, Stream
 
 MAX_BYTES = 10_000_000
 
@@ -25,6 +26,58 @@ def read_phases(path: Path) -> Characterisation:
         return Characterisation.from_dict(data)
     except FieldError as error:
         raise InputError(place(path, text, error)) from None
+
+
+def read_profiles(path: Path) -> list[Profile]:
+    """Read a list of profiles. Raises InputError with the file, line and key of what is wrong."""
+    text, data = read_yaml(path)
+    if not isinstance(data, list) or not data:
+        raise InputError(
+            f"{path}: no list of profiles",
+            hint="each has microbenchmark, node_type, time_per_iter_us and streams",
+        )
+    try:
+        return [_profile(item, n) for n, item in enumerate(data)]
+    except FieldError as error:
+        raise InputError(place(path, text, error)) from None
+
+
+def _profile(item: Any, n: int) -> Profile:
+    if not isinstance(item, dict):
+        raise FieldError((n,), "must have keys and values")
+    names = {}
+    for key in ("microbenchmark", "node_type"):
+        value = item.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise FieldError((n, key), "is missing" if value is None else "must be a name")
+        names[key] = value
+    time = item.get("time_per_iter_us")
+    good = isinstance(time, int | float) and not isinstance(time, bool) and 0 < time < 1e12
+    if not good:
+        raise FieldError((n, "time_per_iter_us"), f"must be above 0, not {time!r}")
+    streams = item.get("streams")
+    if not isinstance(streams, list) or not streams:
+        raise FieldError((n, "streams"), "must be a list of streams")
+    for k, stream in enumerate(streams):
+        if not isinstance(stream, dict):
+            raise FieldError((n, "streams", k), "must have keys and values")
+    return Profile(
+        names["microbenchmark"],
+        names["node_type"],
+        float(time or 0),
+        tuple(Stream.from_dict(s, (n, "streams", k)) for k, s in enumerate(streams)),
+    )
+
+
+def read_thresholds(path: Path) -> Thresholds:
+    """Read ``ranking.yaml``. Raises InputError with the file and key of what is wrong."""
+    _, data = read_yaml(path)
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: no thresholds", hint="see config/ranking.yaml")
+    try:
+        return Thresholds.from_dict(data)
+    except InputError as error:
+        raise InputError(f"{path}: {error.message}", hint=error.hint) from None
 
 
 def write_phases(path: Path, characterisation: Characterisation) -> None:

@@ -1,0 +1,173 @@
+"""``advisor rank``: estimate an application's time on node types where it never ran."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor import paths
+from advisor.cli.output import print_json, print_table
+from advisor.core.units import format_duration
+from advisor.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from advisor.ranking.rank import RankedPhase, Ranking
+    from advisor.ranking.similarity import Match
+    from advisor.ranking.streams import Characterisation
+
+_SHOWN = 8
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor rank`` takes."""
+    parser.description = (
+        "Rank node types for an application from microbenchmarks: each of its phases is taken for "
+        "the most similar profile of the base node, whose time elsewhere tells the phase's "
+        "(Corredor 2011). The phases are what advisor characterise found."
+    )
+    parser.add_argument("application", nargs="?", metavar="A", help="what was characterised")
+    parser.add_argument("--workload", metavar="W", help="its input or problem class")
+    parser.add_argument("--phase", type=Path, metavar="FILE", help="phases from a file instead")
+    parser.add_argument(
+        "--profiles", type=Path, metavar="FILE", required=True, help="the node types' profiles"
+    )
+    parser.add_argument("--base", metavar="NODE_TYPE", help="where it ran (as characterised)")
+    parser.add_argument(
+        "--method", choices=("thesis",), default="thesis", help="how phases are matched (thesis)"
+    )
+    parser.add_argument(
+        "--thresholds", type=Path, metavar="FILE",
+        help="points of the similarity index (ranking.yaml of the config folder, else ours)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Rank and print; RefusedError when no phase is similar to any profile."""
+    from advisor.ranking.files import read_phases, read_profiles, read_thresholds
+    from advisor.ranking.rank import rank
+
+    if (args.phase is None) == (args.application is None):
+        raise UsageError("which application?", hint="advisor rank A, or --phase FILE")
+    found = read_phases(args.phase) if args.phase else _stored(args)
+    base = args.base or found.node_type
+    if not base:
+        raise UsageError("on which node type did it run?", hint="--base NODE_TYPE")
+    own = paths.config_dir(args.config_dir) / "ranking.yaml"
+    thresholds = args.thresholds or (own if own.exists() else paths.share("config/ranking.yaml"))
+    ranking = rank(found, read_profiles(args.profiles), base, read_thresholds(thresholds))
+    if args.json:
+        print_json("rank", _json(found, ranking))
+    else:
+        _print(found, ranking)
+    if not ranking.estimates:
+        raise RefusedError(
+            f"no profile of {base} is similar to a phase of {found.application}",
+            hint="; ".join(_wanted(r) for r in ranking.phases),
+        )
+    return 0
+
+
+def _stored(args: argparse.Namespace) -> Characterisation:
+    from advisor.ranking.streams import Characterisation
+    from advisor.store.rankings import characterisations
+    from advisor.store.reader import Reader
+
+    with Reader(paths.store_path(args.db)) as store:
+        rows = characterisations(store, args.application, args.workload)
+    if not rows:
+        raise RefusedError(
+            f"{args.application} was not characterised", hint="advisor characterise -- COMMAND"
+        )
+    if len(rows) > 1:
+        names = ", ".join(f"{r.workload} on {r.node_type}" for r in rows)
+        raise UsageError(f"there are several: {names}", hint="choose with --workload")
+    return Characterisation.from_dict(rows[0].record)
+
+
+def _wanted(ranked: RankedPhase) -> str:
+    """Name the microbenchmark that a phase lacks."""
+    streams = " and ".join(
+        f"{s.size_kb:g} KB, stride {s.stride_b} B, {'shared' if s.access == 'C' else 'private'}"
+        for s in ranked.phase.streams
+    )
+    return f"phase {ranked.phase.name} wants a microbenchmark of {streams or 'computing alone'}"
+
+
+def _json(found: Characterisation, ranking: Ranking) -> dict[str, object]:
+    def match(m: Match) -> dict[str, object]:
+        p = m.profile
+        return {
+            "microbenchmark": p.microbenchmark,
+            "index": m.index,
+            "elements": dict(m.elements),
+            "phase_streams": list(m.streams),
+            "streams": [s.to_dict() for s in p.streams],
+            "time_per_iter_us": p.time_per_iter_us,
+        }
+
+    return {
+        "application": found.application,
+        "workload": found.workload,
+        "base": ranking.base,
+        "method": "thesis",
+        "phases": [
+            {
+                "name": r.phase.name,
+                "weight": r.phase.weight,
+                "match": None if r.match is None else match(r.match),
+                "wanted": None if r.match is not None else _wanted(r),
+                "candidates": [match(m) for m in r.candidates],
+            }
+            for r in ranking.phases
+        ],
+        "ranking": [
+            {
+                "node_type": e.node_type,
+                "phases_s": e.phases_s,
+                "time_s": e.time_s,
+                "error_pct": e.error_pct,
+            }
+            for e in ranking.estimates
+        ],
+        "missing": list(ranking.missing),
+    }
+
+
+def _print(found: Characterisation, ranking: Ranking) -> None:
+    for r in ranking.phases:
+        kept = [m for m in r.candidates if m.index is not None]
+        gone = len(r.candidates) - len(kept)
+        print(f"phase {r.phase.name}: {r.phase.time_s:.4g} s, weight {r.phase.weight:.1%}")
+        if kept:
+            print_table(
+                ["microbenchmark", "size KB", "stride B", "of stream", "us per iteration", "index",
+                 ""],
+                [
+                    [m.profile.microbenchmark, _each(m, "size_kb"), _each(m, "stride_b"),
+                     ", ".join(str(s + 1) for s in m.streams),
+                     f"{m.profile.time_per_iter_us:.5g}", f"{m.index:g}",
+                     "chosen" if m is r.match else ""]
+                    for m in kept[:_SHOWN]
+                ],
+            )  # fmt: skip
+        print(f"{gone} comparisons discarded as too different")
+        if r.match is None:
+            print(_wanted(r))
+        print()
+    if ranking.estimates:
+        print_table(
+            ["node type", "phases", "whole run", "error", ""],
+            [
+                [e.node_type, format_duration(e.phases_s), format_duration(e.time_s),
+                 f"{e.error_pct:.0f} %", "it ran here" if e.node_type == ranking.base else ""]
+                for e in ranking.estimates
+            ],
+        )  # fmt: skip
+        print(f"estimated from microbenchmarks, not measured; base {ranking.base}")
+    for node_type in ranking.missing:
+        print(f"{node_type} has no profile of a chosen microbenchmark")
+
+
+def _each(match: Match, name: str) -> str:
+    return ", ".join(f"{getattr(s, name):g}" for s in match.profile.streams)

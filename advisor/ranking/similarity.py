@@ -1,0 +1,208 @@
+"""How similar a phase is to a microbenchmark's profile: indices, discards, and the winner.
+
+Corredor 2011, section 3.5, tables 3.21 to 3.26: five elements (time per iteration, size, stride,
+data type, access) give points; for several streams an element is their mean; the index is the sum.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from advisor.errors import InputError
+from advisor.ranking.streams import Phase, Stream
+
+Steps = tuple[tuple[float, float], ...]
+"""(greatest relative difference, points), ascending."""
+
+ELEMENTS = ("time_per_iter", "size", "stride", "dtype", "access")
+_TIGHTER = 0.5
+_MOST_ROUNDS = 12
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The points of each element; differences above ``discard_above`` end a comparison."""
+
+    size: Steps
+    stride: Steps
+    time_per_iter: Steps
+    dtype: float
+    access: float
+    discard_above: float
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Thresholds:
+        """Read the form of ``config/ranking.yaml``. Raises InputError naming the key."""
+        known = {"version", "size", "stride", "time_per_iter", "dtype", "access", "discard_above"}
+        for key in data:
+            if key not in known:
+                raise InputError(
+                    f"{key}: is not known", hint=f"there are {', '.join(sorted(known))}"
+                )
+        return cls(
+            _steps(data, "size"),
+            _steps(data, "stride"),
+            _steps(data, "time_per_iter"),
+            _number(data, "dtype"),
+            _number(data, "access"),
+            _number(data, "discard_above"),
+        )
+
+    def tightened(self, factor: float) -> Thresholds:
+        """Return thresholds that give their points to smaller differences only."""
+
+        def closer(steps: Steps) -> Steps:
+            return tuple((limit * factor, points) for limit, points in steps)
+
+        return replace(
+            self, size=closer(self.size), stride=closer(self.stride),
+            time_per_iter=closer(self.time_per_iter),
+        )  # fmt: skip
+
+
+def _steps(data: Mapping[str, Any], key: str) -> Steps:
+    value = data.get(key)
+    if not isinstance(value, list) or not value or not all(map(_is_step, value)):
+        value = []
+    if not value or sorted(value) != value:
+        raise InputError(f"{key}: must be ascending steps like [[0.02, 25], [0.05, 15]]")
+    return tuple((float(limit), float(points)) for limit, points in value)
+
+
+def _is_step(value: object) -> bool:
+    return (
+        isinstance(value, list) and len(value) == 2
+        and all(isinstance(v, int | float) and not isinstance(v, bool) and v >= 0 for v in value)
+    )  # fmt: skip
+
+
+def _number(data: Mapping[str, Any], key: str) -> float:
+    value = data.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise InputError(f"{key}: must be a number from 0 up")
+    return float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One microbenchmark's result on one node type: time per iteration (us) and its streams."""
+
+    microbenchmark: str
+    node_type: str
+    time_per_iter_us: float
+    streams: tuple[Stream, ...]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells microbenchmarks apart whatever node type they ran on."""
+        return (
+            self.microbenchmark,
+            *((s.size_kb, s.stride_b, s.dtype_b, s.access) for s in self.streams),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A profile held against a phase.
+
+    ``streams`` are the phase's streams it stands for, by index; ``index`` None means discarded,
+    and then ``elements`` are empty.
+    """
+
+    profile: Profile
+    streams: tuple[int, ...]
+    index: float | None
+    elements: Mapping[str, float]
+
+    @property
+    def represents(self) -> bool:
+        """Whether it can stand for the phase: it was not discarded and has the busiest stream."""
+        return self.index is not None and 0 in self.streams
+
+
+def compare(phase: Phase, profile: Profile, thresholds: Thresholds) -> list[Match]:
+    """Hold a profile against every choice of as many of the phase's streams, in every order.
+
+    Of the orders of one choice the best stands. A profile of more streams than the phase gives
+    nothing.
+    """
+    found = []
+    count = len(profile.streams)
+    for chosen in itertools.combinations(range(len(phase.streams)), count):
+        orders = [
+            _match(phase, profile, order, thresholds) for order in itertools.permutations(chosen)
+        ]
+        best = max(orders, key=lambda m: -1.0 if m.index is None else m.index)
+        found.append(replace(best, streams=tuple(sorted(best.streams))))
+    return found
+
+
+def _match(phase: Phase, profile: Profile, order: tuple[int, ...], thresholds: Thresholds) -> Match:
+    discarded = Match(profile, order, None, {})
+    limit = thresholds.discard_above
+    time = _difference(profile.time_per_iter_us, phase.time_per_iter_us)
+    if time > limit:
+        return discarded
+    totals = dict.fromkeys(ELEMENTS, 0.0)
+    for at, there in zip(order, profile.streams, strict=True):
+        own = phase.streams[at]
+        size = _difference(there.size_kb, own.size_kb)
+        stride = _difference(there.stride_b, own.stride_b)
+        if size > limit or stride > limit:
+            return discarded
+        totals["size"] += _points(size, thresholds.size)
+        totals["stride"] += _points(stride, thresholds.stride)
+        totals["dtype"] += thresholds.dtype * (there.dtype_b == own.dtype_b)
+        totals["access"] += thresholds.access * (there.access == own.access)
+    elements = {name: value / len(order) for name, value in totals.items()}
+    elements["time_per_iter"] = _points(time, thresholds.time_per_iter)
+    return Match(profile, order, sum(elements.values()), elements)
+
+
+def _difference(there: float, own: float) -> float:
+    if there == own:
+        return 0.0
+    return abs(there - own) / own if own else float("inf")
+
+
+def _points(difference: float, steps: Steps) -> float:
+    return next((points for limit, points in steps if difference <= limit + _ROUNDING), 0.0)
+
+
+def matches(phase: Phase, profiles: Sequence[Profile], thresholds: Thresholds) -> list[Match]:
+    """Return every comparison of a phase with the profiles of its base node, best first."""
+    found = [m for p in profiles for m in compare(phase, p, thresholds)]
+    found.sort(key=lambda m: (not m.represents, -(m.index or 0.0)))
+    return found
+
+
+def winner(phase: Phase, found: Sequence[Match], thresholds: Thresholds) -> Match | None:
+    """Return the match that stands for the phase, None when all were discarded.
+
+    A match that lacks the busiest stream cannot. Ties are resolved by tighter thresholds, then by
+    the nearer time per iteration.
+    """
+    rest = [m for m in found if m.represents]
+    if not rest:
+        return None
+    best = max(m.index or 0.0 for m in rest)
+    rest = [m for m in rest if m.index == best]
+    factor = 1.0
+    for _ in range(_MOST_ROUNDS):
+        if len(rest) == 1:
+            break
+        factor *= _TIGHTER
+        tighter = thresholds.tightened(factor)
+        again = [
+            (m, max((n.index or 0.0) for n in compare(phase, m.profile, tighter)
+                    if n.streams == m.streams))
+            for m in rest
+        ]  # fmt: skip
+        top = max(index for _, index in again)
+        rest = [m for m, index in again if index == top]
+    own = phase.time_per_iter_us
+    return min(rest, key=lambda m: _difference(m.profile.time_per_iter_us, own))

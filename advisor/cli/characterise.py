@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _characterise(args: argparse.Namespace) -> int:
+    import socket
     from pathlib import Path
 
     from advisor import paths
@@ -85,6 +86,7 @@ def _characterise(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
     known = load_known(paths.store_path(args.db))
+    here = known.site.inventory.of_host(socket.gethostname()) or local_node_type()
     subject = understand(
         scheduler="local",
         site=known.site,
@@ -92,7 +94,7 @@ def _characterise(args: argparse.Namespace) -> int:
         application=args.application or "",
         workload=args.workload or "",
         node_type=args.node_type or "",
-        this_machine=local_node_type(),
+        this_machine=here,
         fallback=clean_name(Path(args.tail[0]).name) or "command",
     )
     stdin, start = input_file()

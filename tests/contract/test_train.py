@@ -124,7 +124,7 @@ def test_stopped_and_resumed(
     advisor: Run, script: Path, store_path: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     child = spawn(script, str(script), "--scheduler", "local", "--threads", "1", "--yes",
-                  "--repeat-baseline", "3", "--meter", "none")  # fmt: skip
+                  "--repeat-baseline", "9", "--meter", "none")  # fmt: skip
     wait_for_runs(script, child, 3)
     child.send_signal(number)
     _, err = child.communicate(timeout=30)

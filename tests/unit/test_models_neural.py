@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from advisor.errors import InputError
+from advisor.errors import MissingExtraError
 from advisor.models.base import Matrix, Vector
 from advisor.models.registry import create
 
@@ -46,6 +46,6 @@ def test_one_value_on_an_axis_and_points_far_off_stay_finite() -> None:
 
 def test_without_scikit_learn_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.neural_network", None)
-    with pytest.raises(InputError, match="model neural needs scikit-learn") as told:
+    with pytest.raises(MissingExtraError, match="model neural needs scikit-learn") as told:
         create("neural")
     assert told.value.hint == "pip install 'hpc-advisor[ml]'"

@@ -63,7 +63,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _characterise(args: argparse.Namespace) -> int:
-    import socket
     from pathlib import Path
 
     from advisor import paths
@@ -86,7 +85,6 @@ def _characterise(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
     known = load_known(paths.store_path(args.db))
-    here = known.site.inventory.of_host(socket.gethostname()) or local_node_type()
     subject = understand(
         scheduler="local",
         site=known.site,
@@ -94,7 +92,7 @@ def _characterise(args: argparse.Namespace) -> int:
         application=args.application or "",
         workload=args.workload or "",
         node_type=args.node_type or "",
-        this_machine=here,
+        this_machine=local_node_type(),
         fallback=clean_name(Path(args.tail[0]).name) or "command",
     )
     stdin, start = input_file()

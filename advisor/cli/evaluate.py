@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--design",
-        choices=("uniform", "random", "lhs"),
+        choices=("uniform", "random", "lhs", "sequential"),
         default="uniform",
         help="which runs to train on (uniform)",
     )

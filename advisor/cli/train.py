@@ -35,6 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--scheduler", help="slurm, pbs or local (default: the one this machine has)")
     add("--node-type", metavar="T", help="where to train (default: where the job would run)")
     add("--samples", type=int, metavar="N", help="runs of the design (default: the policy's)")
+    add(
+        "--design", choices=("uniform", "random", "lhs", "sequential"), default="uniform",
+        help="which runs; sequential chooses each from what the others say (default: uniform)",
+    )  # fmt: skip
     add("--nodes", metavar="N,N", help="numbers of nodes to try (default: the job's)")
     add("--threads", metavar="N,N", help="cores per node to try")
     add("--freqs", metavar="F,F", help="frequency caps to try, like 1.9GHz,2.2GHz")
@@ -109,7 +113,8 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
     from advisor.cli.output import print_json
     from advisor.cli.train_experiment import adopt, frequencies
     from advisor.errors import RefusedError, SchedulerError, UsageError
-    from advisor.models.design import uniform
+    from advisor.models.design import DESIGNS
+    from advisor.models.sequential import SEQUENTIAL, first_runs
     from advisor.schedulers.registry import create, default_name
     from advisor.training import state as states
     from advisor.training.plan import axes, planned
@@ -133,7 +138,9 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
         freqs_khz=_freqs(args.freqs) or frequencies(experiment, subject.node_type),
         freq_kept=scheduler.frequency_kept(subject.node_type, subject.launcher),
     )
-    design = uniform(grid.space, samples, must_include=subject.baseline)
+    grows = args.design == SEQUENTIAL
+    choose = first_runs if grows else DESIGNS[args.design]
+    design = choose(grid.space, samples, must_include=subject.baseline)
     settings = states.Settings(
         scheduler=scheduler.NAME,
         user=current_user(),
@@ -142,6 +149,8 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
         estimate_s=_seconds("--estimate", args.estimate),
         meter=args.meter,
         model=args.model,
+        design=args.design,
+        most_runs=min(samples, len(grid.space)) if grows else 0,
         confirm=policy.training.confirm,
         working_folder=str(Path.cwd()),
         extra_options=_words(args.options),
@@ -233,11 +242,15 @@ def _expected_cost(args: argparse.Namespace, state: SweepState) -> Cost:
     from advisor import paths
     from advisor.meters.estimate import estimate_j
     from advisor.training.known import earlier_runs
-    from advisor.training.plan import cost
+    from advisor.training.plan import cost, expected_runs
 
     settings, base = state.settings, state.subject.baseline
-    runs = state.stages["design"].runs
-    runs = (*runs, *(runs[:1] * settings.confirm))
+    runs = expected_runs(
+        state.space,
+        state.stages["design"].runs,
+        most=settings.most_runs,
+        confirm=settings.confirm,
+    )
     time_s, energy_j, basis = settings.estimate_s, None, "your --estimate"
     if time_s is None:
         earlier = earlier_runs(paths.store_path(args.db), state.subject)

@@ -12,7 +12,7 @@ from advisor.cli.output import print_table
 from advisor.core.option import Option
 from advisor.core.policy import Policy
 from advisor.core.units import format_change, format_duration, format_energy
-from advisor.training.outcome import Event, Outcome, Spent, describe
+from advisor.training.outcome import Confirmation, Event, Outcome, Spent, describe
 from advisor.training.plan import Cost
 from advisor.training.state import SweepState
 
@@ -58,6 +58,8 @@ def plan_json(
             {"seq": r.seq, "role": r.role, **r.configuration.to_dict()}
             for r in state.stages["design"].runs
         ],
+        "design": state.settings.design,
+        "most_runs": max(state.settings.most_runs, len(state.stages["design"].runs)),
         "confirm": state.settings.confirm,
         "cost": expected.to_dict(),
         "energy": energy,
@@ -82,7 +84,9 @@ def show_plan(
     print(f"the job as it is: {describe(subject.baseline)}", file=out)
     more = f" and {confirm} to confirm the best" if confirm else ""
     grid = f"of {len(state.space)} configurations"
-    print(f"{len(runs)} runs {grid}{more}: {format_cost(expected)}", file=out)
+    most = state.settings.most_runs
+    count = f"{len(runs)} to {most} runs" if most > len(runs) else f"{len(runs)} runs"
+    print(f"{count} {grid}{more}: {format_cost(expected)}", file=out)
     equal = expected.equal_runs
     print(
         f"as much as {equal:.0f} runs of the job at most: pays back after "
@@ -146,7 +150,7 @@ class Progress:
             if self._task is not None:
                 self._bar.remove_task(self._task)
             self._task = self._bar.add_task(
-                {"design": "measuring", "confirm": "confirming"}.get(event.stage, event.stage),
+                "confirming" if event.stage.startswith("confirm") else "measuring",
                 total=event.total,
                 spent=format_spent(event.spent),
             )
@@ -206,8 +210,9 @@ def outcome_json(state: SweepState, outcome: Outcome) -> dict[str, object]:
         "stats": outcome.fit.stats,
         "baseline": _option_json(outcome.baseline),
         "recommended": _option_json(outcome.recommended) if outcome.recommended else None,
-        "confirmed": None if outcome.confirmation is None else outcome.confirmation.holds,
+        "confirmed": None if outcome.confirmation is None else outcome.confirmation.chosen,
         "confirmation": outcome.confirmation.to_dict() if outcome.confirmation else None,
+        "attempts": [a.to_dict() for a in outcome.attempts],
         "spent": {
             "runs": outcome.spent.runs,
             "node_hours": outcome.spent.node_hours,
@@ -255,23 +260,14 @@ def show_outcome(state: SweepState, outcome: Outcome, policy: Policy, out: TextI
         print("energy is estimated, not measured", file=out)
     for failed in outcome.failed:
         print(f"left out: {failed}", file=out)
+    for attempt in outcome.attempts:
+        print(_attempt(attempt), file=out)
     if best is None:
         print(_why_none(outcome, policy), file=out)
     elif outcome.confirmation is None:
-        print("not confirmed: no confirming run; it will not be applied", file=out)
-    elif outcome.confirmation.holds:
-        c = outcome.confirmation
-        energy = f", {format_energy(c.energy_j)}" if c.energy_j is not None else ""
-        print(
-            f"confirmed: a run there took {format_duration(c.time_s)}{energy}, {c.reason}",
-            file=out,
-        )
-    else:
-        print(
-            f"NOT confirmed: {outcome.confirmation.reason}; it will not be applied. "
-            "More --samples may help.",
-            file=out,
-        )
+        print("no confirming run was made: the other runs predict the one there", file=out)
+    elif not outcome.confirmation.chosen:
+        print("the recommended one stands on an earlier run that the others predict", file=out)
     spent = format_spent(outcome.spent).removesuffix(" so far")
     if outcome.payback is not None and outcome.saved_per_run is not None:
         saved = (
@@ -294,6 +290,15 @@ def show_outcome(state: SweepState, outcome: Outcome, policy: Policy, out: TextI
     print(f"all options: advisor options {state.subject.application}", file=out)
 
 
+def _attempt(attempt: Confirmation) -> str:
+    """Say how a confirming run came out."""
+    energy = f", {format_energy(attempt.energy_j)}" if attempt.energy_j is not None else ""
+    took = f"a run there took {format_duration(attempt.time_s)}{energy}, {attempt.reason}"
+    if attempt.chosen:
+        return f"confirmed: {took}"
+    return f"{describe(attempt.configuration)} {attempt.verdict}: {took}"
+
+
 def _cells(option: Option, base: Option | None) -> list[str]:
     known = math.isfinite(option.energy_j)
     change = ""
@@ -308,6 +313,10 @@ def _cells(option: Option, base: Option | None) -> list[str]:
 def _why_none(outcome: Outcome, policy: Policy) -> str:
     if not math.isfinite(outcome.baseline.energy_j):
         return "nothing is recommended: no energy is known, so no saving can be told"
+    if outcome.attempts:
+        tries = len(outcome.attempts)
+        runs = "no confirming run bears" if tries == 1 else f"of {tries} confirming runs none bears"
+        return f"nothing is recommended: {runs} a saving out; what the job asks for stays"
     return (
         f"nothing is recommended: no configuration saves {policy.min_saving:.0%} within "
         f"{policy.max_slowdown:.0%} slowdown; what the job asks for stays"

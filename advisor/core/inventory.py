@@ -101,11 +101,6 @@ class Inventory:
             found = [t for t in self.node_types.values() if name and name in _prefixes(t.nodes)]
         return found[0] if len(found) == 1 else None
 
-    def of_host(self, host: str) -> NodeType | None:
-        """Return the node type a host is one of, by its name with or without domain."""
-        names = {host, host.partition(".")[0]}
-        return next((t for t in self.node_types.values() if names & set(t.nodes)), None)
-
     def by_feature(self, feature: str) -> tuple[NodeType, ...]:
         """Return the node types a constraint selects: by feature, else by the type's own name.
 

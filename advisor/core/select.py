@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative, Effect
-from advisor.core.option import Z90, Option, Row, row_of
+from advisor.core.option import Z90, Row
 from advisor.core.policy import Goal, Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.units import format_change
@@ -90,7 +90,8 @@ def _effect(mean: float, sigma: float) -> Effect:
 
 
 @lru_cache(maxsize=64)
-def _one_sided(confidence: float) -> float:
+def one_sided(confidence: float) -> float:
+    """Return how many standard errors a one-sided confidence is."""
     return NormalDist().inv_cdf(min(max(confidence, 0.5), 0.9999))
 
 
@@ -122,7 +123,7 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
         return Selection(None, (), (reason("no-candidates"),))
     if math.isnan(baseline.energy_j):
         return Selection(None, (), (reason("energy-unknown"),))
-    z = _one_sided(policy.confidence)
+    z = one_sided(policy.confidence)
     slow_bound, saving_bound = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
     t_limit, e_limit = baseline.log_time + slow_bound, baseline.log_energy + saving_bound
     # Most candidates are too slow by their mean alone: look at the others only.
@@ -173,7 +174,7 @@ def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Rea
     if policy.resources == "balanced":
         return best, []
     sign = 1 if policy.resources == "thrifty" else -1
-    z, w = _one_sided(policy.confidence), WEIGHTS[policy.goal]
+    z, w = one_sided(policy.confidence), WEIGHTS[policy.goal]
 
     def told_apart(x: Weighed) -> float:
         e = math.hypot(x.row.energy_sigma, best.row.energy_sigma)
@@ -185,31 +186,6 @@ def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Rea
     if taken is best:
         return best, []
     return taken, [reason("tie-resources", policy.resources, taken.configuration.cores)]
-
-
-def recommend(options: Sequence[Option], baseline: Option, policy: Policy) -> Option | None:
-    """Return the option a sweep should confirm: best by predicted means, None if no gain.
-
-    The bounds are :func:`select`'s with the margins one run at the option will leave, so that an
-    option which comes out as predicted passes there too. How far the prediction itself may be off
-    does not count: that is what the run is for.
-    """
-    if math.isnan(baseline.energy_j):
-        return None
-    z = _one_sided(policy.confidence)
-    slow_bound, saving_bound = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
-    reference = row_of(baseline)
-    time_margin = z * math.hypot(reference.time_sigma, RUN_SIGMA)
-    energy_margin = z * math.hypot(reference.energy_sigma, RUN_SIGMA)
-    best: tuple[float, Option] | None = None
-    for option in options:
-        if math.isnan(option.energy_j):
-            continue
-        x = weigh((option.configuration.node_type, row_of(option)), reference, policy.goal)
-        good = x.t + time_margin <= slow_bound and x.e + energy_margin <= saving_bound
-        if good and x.score < 0 and (best is None or x.score < best[0]):
-            best = x.score, option
-    return best[1] if best else None
 
 
 def find_row(

@@ -15,10 +15,11 @@ from advisor.models.base import Matrix, ModelOption, Vector
 from advisor.models.forecast import forecast
 from advisor.models.intervals import Forecast, Prediction
 from advisor.models.registry import find, names
-from advisor.models.runs import Response, Runs
+from advisor.models.response import Response
+from advisor.models.runs import Runs
 
 _FIRST = "physical"
-_CONFIDENCE = 0.95
+_CONFIDENCE = 0.99
 _BETTER = 0.8
 _MOST_ERROR = 1.0
 
@@ -29,7 +30,7 @@ class Auto:
     Every model predicts each run from those of other folds, the same for all. A dozen errors are
     few: choosing the least of several would mostly choose by luck, and did worse on measured
     grids than staying with the model that says most about the matter. So another is taken only
-    when its squared errors are smaller in a paired test at 95 %, and by a fifth (root mean
+    when its squared errors are smaller in a paired test at 99 %, and by a fifth (root mean
     square). Time and energy are chosen apart.
     """
 

@@ -7,7 +7,7 @@ counts in the end: what the advice taken from the model would have saved.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,14 +16,17 @@ from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.pareto import Limits, Point, trade_off
 from advisor.core.policy import Policy
-from advisor.core.select import recommend
 from advisor.errors import InputError
+from advisor.models.decision import Cell, DecisionScore, decide
 from advisor.models.design import DESIGNS, within
-from advisor.models.fit import fit_options, place
+from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options, place
 from advisor.models.registry import DEFAULT
-from advisor.models.runs import Response, gather
+from advisor.models.response import Response
+from advisor.models.runs import gather
+from advisor.models.sequential import SEQUENTIAL, explore
 
 _DISTANCES = 5
+_RUNS_PER_CONFIRMATION = 6
 RESPONSES = ("energy", "time")
 
 
@@ -63,25 +66,6 @@ class FrontScore:
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionScore:
-    """What the advice is worth: least energy within the slowdown bound, against the baseline.
-
-    ``recommended`` is what the model proposed (None: nothing), ``chosen`` what its confirming run
-    left of it. Savings and slowdowns are fractions, measured; ``best_saving`` is the most the
-    grid has within the bound. ``runs`` counts training and confirmation.
-    """
-
-    chosen: Configuration
-    true_saving: float
-    true_slowdown: float
-    best_saving: float
-    runs: int
-    recommended: Configuration | None
-    within_interval: bool | None
-    baseline: Configuration
-
-
-@dataclass(frozen=True, slots=True)
 class Evaluation:
     """The result of :func:`evaluate`."""
 
@@ -95,37 +79,15 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        decision = self.decision
         return {
             "model": self.model,
             "design": self.design,
             "trained": [c.to_dict() for c in self.trained],
             "responses": {name: asdict(score) for name, score in self.responses.items()},
             "front": asdict(self.front),
-            "decision": {
-                "chosen": decision.chosen.to_dict(),
-                "true_saving": decision.true_saving,
-                "true_slowdown": decision.true_slowdown,
-                "best_saving": decision.best_saving,
-                "runs": decision.runs,
-                "recommended": decision.recommended and decision.recommended.to_dict(),
-                "within_interval": decision.within_interval,
-                "baseline": decision.baseline.to_dict(),
-            },
+            "decision": self.decision.to_dict(),
             "notes": list(self.notes),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    """A configuration's measured time (s) and energy (J)."""
-
-    time: float
-    energy: float
-
-    @classmethod
-    def of(cls, option: Option) -> _Cell:
-        return cls(option.time_s, option.energy_j)
 
 
 def evaluate(
@@ -139,49 +101,81 @@ def evaluate(
     min_saving: float = 0.03,
     seed: int = 0,
     model_options: Mapping[str, object] | None = None,
+    confirmations: int | None = None,
+    train_on: Collection[Configuration] | None = None,
 ) -> Evaluation:
     """Train on ``samples`` configurations out of a measured grid and judge what comes out.
 
     The baseline (most nodes, most cores, highest frequency) is always among the trained. All
-    limits are fractions. Raises InputError when the grid has too few cells with time and energy,
-    nothing beside what is trained on, or for a bad model or design name.
+    limits are fractions. ``confirmations`` is the most confirming runs of the decision, by default
+    a sixth of ``samples``, at least one and at most three; ``train_on`` are the configurations to
+    train on instead of a design's. Raises InputError when the grid has too few cells with time
+    and energy, nothing beside what is trained on, or for a bad model or design name.
     """
     truth = _truth(grid)
     cells = sorted(truth)
     space = SearchSpace.of(cells[0].node_type, cells)
     baseline = max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz))
-    trained = set(_design(design, space, samples, cells, baseline, seed))
+
+    def fit(
+        trained: Collection[Configuration], confirming: Collection[Configuration] = ()
+    ) -> FitResult:
+        found = fit_options(
+            [
+                replace(o, source="confirm") if o.configuration in confirming else o
+                for o in grid
+                if o.configuration in trained
+            ],
+            model=model,
+            space=space,
+            error=error,
+            model_options=model_options,
+        )
+        if found.energy_quality == "missing":
+            raise InputError(
+                "the trained runs have no energy", hint="a grid needs energy_j throughout"
+            )
+        return found
+
+    policy = replace(Policy(), goal="min_energy", max_slowdown=max_slowdown, min_saving=min_saving)
+    if train_on is not None:
+        trained, design = {*train_on, baseline}, "given"
+    elif design == SEQUENTIAL:
+        trained = set(explore(fit, space, cells, baseline, policy, samples))
+    else:
+        trained = set(_design(design, space, samples, cells, baseline, seed))
     if len(trained) >= len(cells):
         raise InputError(
             f"all {len(cells)} configurations of the grid would be trained on",
             hint="fewer --samples leave some to judge by",
         )
-    fitted = fit_options(
-        [o for o in grid if o.configuration in trained],
-        model=model,
-        space=space,
-        error=error,
-        model_options=model_options,
-    )
-    if fitted.energy_quality == "missing":
-        raise InputError("the trained runs have no energy", hint="a grid needs energy_j throughout")
+    fitted = fit(trained)
     predicted = place([o for o in fitted.predicted if o.configuration in truth], error)
-    options = [o for o in fitted.options if o.configuration in truth]
     responses = {
         name: _score(name, fitted.stats[name], predicted, truth, trained) for name in RESPONSES
     }
+    if confirmations is None:
+        confirmations = max(1, min(MOST_CONFIRMATIONS, samples // _RUNS_PER_CONFIRMATION))
     return Evaluation(
         model,
         design,
         tuple(sorted(trained)),
         responses,
         _front(predicted, truth, space, baseline, error),
-        _decide(options, truth, trained, baseline, max_slowdown, min_saving),
+        decide(
+            fit,
+            trained,
+            truth,
+            baseline,
+            max_slowdown=max_slowdown,
+            min_saving=min_saving,
+            confirmations=confirmations,
+        ),
         tuple(fitted.notes),
     )
 
 
-def _truth(grid: Sequence[Observation]) -> dict[Configuration, _Cell]:
+def _truth(grid: Sequence[Observation]) -> dict[Configuration, Cell]:
     runs = gather(grid)
     if runs.energy is None:
         raise InputError("the grid has no energy to judge by", hint="fill the column energy_j in")
@@ -190,7 +184,7 @@ def _truth(grid: Sequence[Observation]) -> dict[Configuration, _Cell]:
     def value(response: Response, c: Configuration) -> float:
         return math.exp(response.log_mean[c])
 
-    return {c: _Cell(value(runs.time, c), value(runs.energy, c)) for c in energies}
+    return {c: Cell(value(runs.time, c), value(runs.energy, c)) for c in energies}
 
 
 def _design(
@@ -202,7 +196,8 @@ def _design(
     seed: int,
 ) -> list[Configuration]:
     if name not in DESIGNS:
-        raise InputError(f"no design is called {name!r}", hint=f"choose from: {', '.join(DESIGNS)}")
+        known = ", ".join([*DESIGNS, SEQUENTIAL])
+        raise InputError(f"no design is called {name!r}", hint=f"choose from: {known}")
     more = {} if name == "uniform" else {"seed": seed}
     return within(DESIGNS[name](space, samples, baseline, **more), space, cells)
 
@@ -211,7 +206,7 @@ def _score(
     name: str,
     stats: Mapping[str, Any],
     predicted: Sequence[Option],
-    truth: Mapping[Configuration, _Cell],
+    truth: Mapping[Configuration, Cell],
     trained: set[Configuration],
 ) -> ResponseScore:
     off, zone, covered = [], [], []
@@ -241,13 +236,13 @@ def _rms_pct(errors: Sequence[float]) -> float:
 
 def _front(
     predicted: Sequence[Option],
-    truth: Mapping[Configuration, _Cell],
+    truth: Mapping[Configuration, Cell],
     space: SearchSpace,
     baseline: Configuration,
     error: float,
 ) -> FrontScore:
     order = [o.configuration for o in predicted]
-    seen, forecast = [truth[c] for c in order], [_Cell.of(o) for o in predicted]
+    seen, forecast = [truth[c] for c in order], [Cell.of(o) for o in predicted]
     zone, line = _zone(seen, error)
     forecast_zone, forecast_line = _zone(forecast, error)
     step = _steps(space)
@@ -277,7 +272,7 @@ def _both(observed: float, forecast: float) -> dict[str, float]:
     return {"observed": observed, "forecast": forecast}
 
 
-def _zone(cells: Sequence[_Cell], error: float) -> tuple[tuple[int, ...], tuple[Point, ...]]:
+def _zone(cells: Sequence[Cell], error: float) -> tuple[tuple[int, ...], tuple[Point, ...]]:
     found = trade_off(
         [c.energy for c in cells],
         [c.time for c in cells],
@@ -302,47 +297,3 @@ def _steps(space: SearchSpace) -> Callable[[Configuration, Configuration], int]:
         return sum(abs(i - j) for i, j in zip(place_of(a), place_of(b), strict=True))
 
     return distance
-
-
-def _decide(
-    options: Sequence[Option],
-    truth: Mapping[Configuration, _Cell],
-    trained: set[Configuration],
-    baseline: Configuration,
-    max_slowdown: float,
-    min_saving: float,
-) -> DecisionScore:
-    """Recommend, make the confirming run, and keep the advice only when that run bears it out."""
-    at_baseline = truth[baseline]
-
-    def saving(c: Configuration) -> float:
-        return 1.0 - truth[c].energy / at_baseline.energy
-
-    def slowdown(c: Configuration) -> float:
-        return truth[c].time / at_baseline.time - 1.0
-
-    best = max(saving(c) for c in truth if slowdown(c) <= max_slowdown)
-    policy = replace(Policy(), goal="min_energy", max_slowdown=max_slowdown, min_saving=min_saving)
-    start = next(o for o in options if o.configuration == baseline)
-    found = recommend(options, start, policy)
-    runs, chosen, inside = len(trained), baseline, None
-    if found is not None:
-        c = found.configuration
-        runs += c not in trained
-        cell = truth[c]
-        inside = (
-            found.time_lo_s <= cell.time <= found.time_hi_s
-            and found.energy_lo_j <= cell.energy <= found.energy_hi_j
-        )
-        if slowdown(c) <= max_slowdown and saving(c) >= min_saving:
-            chosen = c
-    return DecisionScore(
-        chosen,
-        saving(chosen),
-        slowdown(chosen),
-        best,
-        runs,
-        None if found is None else found.configuration,
-        inside,
-        baseline,
-    )

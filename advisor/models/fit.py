@@ -15,11 +15,14 @@ from advisor.core.units import format_change, format_freq
 from advisor.models.forecast import forecast
 from advisor.models.intervals import Forecast, Prediction
 from advisor.models.registry import DEFAULT
-from advisor.models.runs import Response, Runs, broken, gather, place_name
+from advisor.models.response import Response
+from advisor.models.runs import Runs, broken, gather, place_name
 
 _MOST_OPTIONS = 20_000
 """A grid beyond this is the sum of unrelated runs: then only what was run becomes an option."""
 _NAMED = 5
+MOST_CONFIRMATIONS = 3
+"""So many options are confirmed in turn; if no run comes out as predicted, nothing is changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ def fit_options(
         notes.append("ranks per node vary at the same threads: the model does not tell them apart")
     predicted = tuple(_predicted(c, i, time, energy) for i, c in enumerate(wanted))
     options = [_measured(o, runs.time, runs.energy, time, energy) for o in predicted]
+    options = _trusted(options, observations, notes)
     placed = place(options, error)
     stats: dict[str, Any] = {
         "time": _stats(runs.time, time),
@@ -225,8 +229,24 @@ def _measured(
     return replace(option, measured=True, confirmed=confirmed)
 
 
+def _trusted(
+    options: list[Option], observations: Sequence[Observation], notes: list[str]
+) -> list[Option]:
+    """Confirm nothing where three confirming runs in all came out, and none as predicted."""
+    tried = {o.configuration for o in observations if o.source == "confirm"}
+    held = any(o.confirmed for o in options if o.configuration in tried)
+    if len(tried) < MOST_CONFIRMATIONS or held:
+        return options
+    notes.append(
+        f"none of {len(tried)} confirming runs came out as the others predict: nothing is confirmed"
+    )
+    return [replace(o, confirmed=False) for o in options]
+
+
 def _confirms(response: Response, prediction: Prediction, c: Configuration) -> bool:
     """Tell whether the others predict a configuration's runs, or its own runs agree."""
+    if c in response.unsteady:
+        return False
     mean, half = prediction.held_out[c]
     return abs(response.log_mean[c] - mean) <= half or c in response.agreed
 
@@ -250,5 +270,6 @@ def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:
         "loo_rmse_pct": 100.0 * prediction.cv_rmse,
         "sigma_pct": 100.0 * response.sigma,
         "repeats": response.repeats,
+        "measurement": response.measurement(),
         **prediction.facts,
     }

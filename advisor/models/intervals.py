@@ -21,7 +21,7 @@ from scipy.stats import t as student
 
 from advisor.core.configuration import Configuration
 from advisor.models.base import Matrix, Model, Vector, folds, matrix
-from advisor.models.runs import Response
+from advisor.models.response import Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def cross_validated(
         own_spread,
         away**2,
         ((others[:, :m] - full[:m]) ** 2).mean(axis=0),
-        response.sigma,
+        response.run_sigma,
     )
     return Prediction(
         full[:m],

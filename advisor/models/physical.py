@@ -15,7 +15,8 @@ from advisor.core.units import format_change
 from advisor.models.base import Matrix, ModelOption, Vector, matrix
 from advisor.models.intervals import Forecast, Prediction, r_squared, relative_rmse
 from advisor.models.process import Belief, What, believe
-from advisor.models.runs import Response, Runs, place_name
+from advisor.models.response import Response
+from advisor.models.runs import Runs, place_name
 
 _MOST_RUNS = 1000
 _PROBABLY = 0.5
@@ -76,8 +77,8 @@ class _Response:
             what,
             matrix(used),
             log_y,
-            np.array([response.sigma / math.sqrt(response.counts[c]) for c in used]),
-            response.sigma,
+            np.array([response.noise(c) for c in used]),
+            response.run_sigma,
             matrix(places),
             np.array([number.get(c, -1) for c in places]),
         )

@@ -3,59 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Quality
-from advisor.core.option import Z90
 from advisor.core.units import format_change, format_freq
 from advisor.errors import InputError
+from advisor.models.response import ASSUMED, Z95, Response, response
 
 MIN_CONFIGURATIONS = 4
 """Fewer distinct configurations say nothing about a shape, nor about the error of one."""
 
-_Z95 = 1.959963984540054
 _AXES = ("nodes", "threads_per_node", "freq_khz")
 _TELLING = 30
 _BROKEN, _BROKEN_AT_LEAST = 5.0, 0.10
 _ENOUGH_TO_TELL = 3
 _POWER_SHARE = 0.5
 """What disturbs a run makes it longer and costs energy alike: power repeats better than either."""
-_LEAST_SIGMA = 0.001
-"""No meter and no clock repeats a run better than this, whatever two lucky runs say."""
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """Mean log response per configuration, each of ``counts`` runs.
-
-    ``sigma`` is the standard deviation of one run's log response, ``quantile`` what a 90 %
-    interval takes of it: Student's t where it was estimated from repeats (equation 4.4).
-    """
-
-    log_mean: dict[Configuration, float]
-    counts: dict[Configuration, int]
-    sigma: float
-    quantile: float
-    repeats: int
-    """Degrees of freedom behind ``sigma``; 0 when it is the assumed measurement error."""
-    residuals: tuple[float, ...] = ()
-    """How far each repeated run is off the mean of its configuration, at one run's scale."""
-    agreed: frozenset[Configuration] = frozenset()
-    """Configurations run more than once whose runs agree within the assumed measurement error."""
-
-    def half_width(self, configuration: Configuration) -> float:
-        """Half the 90 % interval of a measured configuration's mean, in log space."""
-        return self.quantile * self.sigma / math.sqrt(self.counts[configuration])
-
-    def without(self, odd: Container[Configuration]) -> Response:
-        """Return the response with some configurations left out."""
-        kept = {c: v for c, v in self.log_mean.items() if c not in odd}
-        return replace(self, log_mean=kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +37,7 @@ class Runs:
     notes: tuple[str, ...]
 
 
-def gather(observations: Sequence[Observation], *, measurement_error: float = 0.02) -> Runs:
+def gather(observations: Sequence[Observation], *, measurement_error: float = ASSUMED) -> Runs:
     """Average repeated runs and settle which energies count.
 
     With a figure of merit on every run, time and energy are those of the median run's work: runs
@@ -97,15 +64,34 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = 0.
     work = _work(observations)
     if work is None and any(o.fom for o in observations):
         notes.append("figures of merit are ignored: not every run has one")
-    sigma = measurement_error / _Z95
-    time = _response([(o.configuration, _time(o, work)) for o in observations], sigma)
+    sigma = measurement_error / Z95
+    time = response([(o.configuration, _time(o, work)) for o in observations], sigma)
     quality, chosen = _energies(observations, notes)
     energy = power = None
     if quality != "missing":
-        energy = _response([(o.configuration, _energy(o, work)) for o in chosen], sigma)
+        energy = response([(o.configuration, _energy(o, work)) for o in chosen], sigma)
         watts = [(o.configuration, o.energy_j / o.time_s) for o in chosen if o.energy_j is not None]
-        power = _response(watts, _POWER_SHARE * sigma)
+        power = response(watts, _POWER_SHARE * sigma)
+    notes += _steadiness({"time": time, "energy": energy})
     return Runs(time, energy, power, quality, tuple(notes))
+
+
+def _steadiness(responses: Mapping[str, Response | None]) -> list[str]:
+    """Say where repeats are far apart, or not normally distributed."""
+    found = []
+    for name, of in responses.items():
+        if of is None:
+            continue
+        for c, half in of.unsteady.items():
+            change = format_change(math.expm1(2 * half))
+            found.append(f"{name} of the runs at {place_name(c)} differs by {change}: unsteady")
+        p = of.not_normal()
+        if p is not None:
+            found.append(
+                f"repeats of {name} are not normally distributed (Shapiro-Wilk p {p:.1e}): "
+                "intervals may be too narrow"
+            )
+    return found
 
 
 def _without_stragglers(
@@ -181,29 +167,6 @@ def _energies(
 
 def _configurations(observations: Sequence[Observation]) -> int:
     return len({o.configuration for o in observations})
-
-
-def _response(values: Sequence[tuple[Configuration, float]], assumed: float) -> Response:
-    groups: dict[Configuration, list[float]] = {}
-    for configuration, value in values:
-        groups.setdefault(configuration, []).append(math.log(value))
-    means = {c: float(np.mean(v)) for c, v in groups.items()}
-    counts = {c: len(v) for c, v in groups.items()}
-    repeats = sum(n - 1 for n in counts.values())
-    if not repeats:
-        return Response(means, counts, assumed, Z90, 0)
-    squares = sum((v - means[c]) ** 2 for c, group in groups.items() for v in group)
-    sigma = max(_LEAST_SIGMA, math.sqrt(squares / repeats))
-    repeated = {c: group for c, group in groups.items() if len(group) > 1}
-    residuals = tuple(
-        (v - means[c]) / math.sqrt(1 - 1 / len(group))
-        for c, group in repeated.items()
-        for v in group
-    )
-    near = Z90 * math.sqrt(2) * assumed
-    agreed = frozenset(c for c, group in repeated.items() if max(group) - min(group) <= near)
-    quantile = float(student.ppf(0.95, repeats))
-    return Response(means, counts, sigma, quantile, repeats, residuals, agreed)
 
 
 def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float]:

@@ -92,8 +92,8 @@ def timed_phases(run: TimedRun) -> list[Timed]:
             key = (process.exe, phase.file, phase.offset)
             gathered[key].append((order, phase, together[process.exe]))
     offsets: defaultdict[Path, set[int]] = defaultdict(set)
-    for (_, file, offset), parts in gathered.items():
-        offsets[file] |= {offset, parts[0][1].caller}
+    for _, file, offset in gathered:
+        offsets[file].add(offset)
     symbols = {file: look_up(file, wanted) for file, wanted in offsets.items()}
     found = []
     for (exe, file, offset), parts in gathered.items():
@@ -103,7 +103,7 @@ def timed_phases(run: TimedRun) -> list[Timed]:
         found.append(
             Timed(
                 exe,
-                _named(symbols[file], offset, parts[0][1].caller),
+                symbols[file].get(offset, Symbol()),
                 min(order for order, _, _ in parts),
                 round(sum(p.calls / ranks for _, p, ranks in parts)),
                 time_s,
@@ -113,14 +113,6 @@ def timed_phases(run: TimedRun) -> list[Timed]:
             )
         )
     return sorted(found, key=lambda phase: -phase.time_s)
-
-
-def _named(symbols: Mapping[int, Symbol], offset: int, caller: int) -> Symbol:
-    """Return a region's symbol, with the name of the function that forks if it has none."""
-    found = symbols.get(offset, Symbol())
-    if found.function or not caller:
-        return found
-    return replace(found, function=symbols.get(caller, Symbol()).function)
 
 
 def _concurrency(processes: Sequence[TimedProcess]) -> dict[Path, float]:
@@ -157,7 +149,7 @@ def join(
     kept = [p for p in phases if p.time_s >= min_weight * timed.time_s]
     matched = [_match(phase, phases, traced) for phase in kept]
     names = _names(
-        [_better(phase.symbol, symbol) for phase, (_, _, symbol) in zip(kept, matched, strict=True)]
+        [symbol or phase.symbol for phase, (_, _, symbol) in zip(kept, matched, strict=True)]
     )
     results = []
     for phase, name, (process, region, _) in zip(kept, names, matched, strict=True):
@@ -266,14 +258,6 @@ def _scaled(found: FoundPhase, calls: int, seen: int) -> tuple[FoundPhase, str]:
         iterations_mean=found.iterations_mean * factor,
         iterations_most=found.iterations_most * factor,
     ), f"traced in {seen} of {calls} calls"
-
-
-def _better(own: Symbol, traced: Symbol | None) -> Symbol:
-    """Return the timed program's symbol, with what only its twin knows: a twin has lines."""
-    if traced is None:
-        return own
-    told = traced if traced.line else own
-    return replace(told, function=own.function or traced.function)
 
 
 def _names(symbols: Sequence[Symbol]) -> list[str]:

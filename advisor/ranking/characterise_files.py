@@ -16,7 +16,7 @@ from advisor.errors import AdvisorError
 
 _PATH = 488
 _PHASES = struct.Struct(f"<8Q{_PATH}s")
-_PHASE = struct.Struct(f"<10Q{_PATH}s")
+_PHASE = struct.Struct(f"<9Q{_PATH}s")
 _SITES = struct.Struct(f"<12Q{_PATH}s")
 _REGION = struct.Struct("<3Q")
 _MODULE = struct.Struct(f"<3Q{_PATH}s")
@@ -29,13 +29,11 @@ LINE = 64
 class TimedPhase:
     """One parallel region of one process: where its code is, and its times.
 
-    ``caller`` is where the function that forks goes on, 0 when not known; ``busy_s`` sums the
-    threads' own parts, ``slowest_s`` the slowest thread's part of each call.
+    ``busy_s`` sums the threads' own parts, ``slowest_s`` the slowest thread's part of each call.
     """
 
     file: Path
     offset: int
-    caller: int
     calls: int
     time_s: float
     busy_s: float
@@ -153,12 +151,13 @@ def read_phases(folder: Path) -> list[TimedProcess]:
             raise AdvisorError(f"{file}: written by another version of the timing library")
         phases = []
         for n in range(regions):
-            values = _PHASE.unpack_from(data, _PHASES.size + n * _PHASE.size)
-            _, calls, time, _, busy, slowest, threads, dynamic, offset, caller, path = values
+            (_, calls, time, _, busy, slowest, threads, dynamic, offset, path) = _PHASE.unpack_from(
+                data, _PHASES.size + n * _PHASE.size
+            )
             if calls:
                 times = (time / 1e9, busy / 1e9, slowest / 1e9)
                 phases.append(
-                    TimedPhase(_path(path), offset, caller, calls, *times, threads, bool(dynamic))
+                    TimedPhase(_path(path), offset, calls, *times, threads, bool(dynamic))
                 )
         seconds = (begin / 1e9, (end - begin) / 1e9)
         found.append(TimedProcess(pid, _path(exe), *seconds, bool(complete), tuple(phases)))

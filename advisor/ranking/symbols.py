@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _CLONE = re.compile(r"(\.(_omp_fn|omp_outlined|isra|constprop|part|cold|lto_priv|extracted)\b.*)$")
-_FORTRAN = re.compile(r"^__(\w+)_MOD_(\w+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def look_up(file: Path, offsets: Iterable[int]) -> Mapping[int, Symbol]:
 
 
 def _demangled(raws: list[str]) -> list[str]:
-    plain = [_fortran(_CLONE.sub("", raw)) for raw in raws]
+    plain = [_CLONE.sub("", raw) for raw in raws]
     tool = shutil.which("c++filt")
     if tool is not None and any(raw.startswith("_Z") for raw in plain):
         done = subprocess.run(
@@ -68,11 +67,3 @@ def _demangled(raws: list[str]) -> list[str]:
         lines = done.stdout.splitlines()
         plain = lines if len(lines) == len(plain) else plain
     return plain
-
-
-def _fortran(name: str) -> str:
-    """Return a Fortran procedure's name as the source has it: gfortran adds to it."""
-    found = _FORTRAN.match(name)
-    if found:
-        return f"{found[1]}::{found[2]}"
-    return "main" if name == "MAIN__" else name.removesuffix("_")

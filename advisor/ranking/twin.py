@@ -205,23 +205,19 @@ def _twin_flags(call: Invocation, folder: Path) -> list[str]:
     if any(Path(s).suffix.lower().startswith(".f") for s in call.sources):
         modules = [flags[i + 1] for i, f in enumerate(flags[:-1]) if f == "-J"]
         flags += ["-I", modules[-1] if modules else ".", "-J", str(folder)]
-    return [*flags, *_TRACE, *_plain_loops(call.compiler)]
+    return [*flags, *_TRACE, *_quiet_entries(call.compiler)]
 
 
-def _plain_loops(compiler: str) -> list[str]:
-    """Return the compiler's own flags for a twin: accesses as the source has them, one by one.
-
-    Loops are neither unrolled nor made SIMD (GCC puts its callbacks in before it does that, Clang
-    after), and the begin and end of functions are not called back.
-    """
+def _quiet_entries(compiler: str) -> list[str]:
+    """Return the flags that spare calls at the begin and end of functions, if it knows them."""
     for flags in (
         ["--param=tsan-instrument-func-entry-exit=0"],
-        ["-mllvm", "-tsan-instrument-func-entry-exit=0", "-fno-vectorize", "-fno-slp-vectorize"],
+        ["-mllvm", "-tsan-instrument-func-entry-exit=0"],
     ):
         tried = [compiler, *flags, "-x", "c", "-c", "/dev/null", "-o", "/dev/null"]
         if subprocess.run(tried, capture_output=True).returncode == 0:
-            return ["-fno-unroll-loops", *flags]
-    return ["-fno-unroll-loops"]
+            return flags
+    return []
 
 
 # -- what is kept inside an object -------------------------------------------------------------

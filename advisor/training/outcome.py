@@ -43,7 +43,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """How the confirming run compares with what was promised. Seconds, joules."""
+    """How confirming runs compare with what was promised. Seconds, joules.
+
+    ``holds``: within what was promised; ``chosen``: and it keeps the policy's bounds.
+    """
 
     configuration: Configuration
     time_s: float
@@ -52,6 +55,14 @@ class Confirmation:
     promised_energy_j: tuple[float, float] | None
     holds: bool
     reason: str
+    chosen: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """What became of the option, in words."""
+        if self.chosen:
+            return "is confirmed"
+        return "is confirmed, but not within the policy" if self.holds else "is not confirmed"
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
@@ -62,6 +73,7 @@ class Confirmation:
             "energy_j": self.energy_j,
             "promised_energy_j": list(self.promised_energy_j) if self.promised_energy_j else None,
             "holds": self.holds,
+            "chosen": self.chosen,
             "reason": self.reason,
         }
 
@@ -82,13 +94,19 @@ class Outcome:
     results: dict[int, RunResult]
     failed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    attempts: tuple[Confirmation, ...] = ()
+    """All that were to be confirmed, in order; ``confirmation`` is the recommended one's or the
+    last."""
 
 
-def compare(promised: Option, results: list[RunResult], *, holds: bool) -> Confirmation:
+def compare(
+    promised: Option, results: list[RunResult], *, holds: bool, chosen: bool
+) -> Confirmation:
     """Compare confirming runs with an option's intervals; several runs count as their mean.
 
-    ``holds`` is the verdict of the fit made with them: whether the other runs predict them. The
-    intervals promised before say by how much.
+    ``holds`` is the verdict of the fit made with them: whether the other runs predict them, and
+    ``chosen`` whether the policy takes the option then. The intervals promised before say by how
+    much.
     """
     times = [r.time_s for r in results if r.time_s is not None]
     energies = [r.energy_j for r in results if r.energy_j is not None]
@@ -123,6 +141,7 @@ def compare(promised: Option, results: list[RunResult], *, holds: bool) -> Confi
         energy_range,
         holds,
         reason,
+        chosen,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import NodeType
 from advisor.errors import InputError
+from advisor.models.design import uniform
 from advisor.schedulers.base import PlannedRun, slowdown_bound
 from advisor.training.subject import Subject
 from advisor.training.table import too_few_for_a_model
@@ -157,6 +158,21 @@ def planned(
         PlannedRun(seq, "baseline" if role == "baseline" else "design", configuration)
         for seq, (role, configuration) in enumerate(roles)
     )
+
+
+def expected_runs(
+    space: SearchSpace, design: Sequence[PlannedRun], *, most: int, confirm: int
+) -> list[PlannedRun]:
+    """Return the runs that a sweep's cost is reckoned from: those planned, and those to come.
+
+    A design that may grow to ``most`` runs chooses them as it goes: those of a uniform design of
+    as many stand for them. ``confirm`` runs are as dear as the baseline.
+    """
+    runs, further = list(design), []
+    if most > len(runs):
+        known = {r.configuration for r in runs}
+        further = [c for c in uniform(space, most) if c not in known][: most - len(runs)]
+    return [*runs, *(PlannedRun(0, "design", c) for c in further), *runs[:1] * confirm]
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def read(folder: Path) -> Progress:
         subject, settings, stages = data["subject"], data["settings"], data["stages"]
         planned = sum(len(s["runs"]) for s in stages.values())
         if "confirm" not in stages:
-            planned += int(settings["confirm"])
+            planned = max(planned, int(settings.get("most_runs", 0))) + int(settings["confirm"])
         now = _read_json(folder / NAME)
         made = tuple(_made(m) for m in now.get("made", ()))
         return Progress(

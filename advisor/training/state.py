@@ -22,7 +22,6 @@ from advisor.store.records import TrainingRequest, TrainingState
 from advisor.training.subject import Site, Subject, understand
 
 VERSION = 1
-STAGES = ("design", "confirm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,9 @@ class Settings:
     estimate_s: float | None = None
     meter: str = "auto"
     model: str = "auto"
+    design: str = "uniform"
+    most_runs: int = 0
+    """What a design that chooses its runs as it goes may grow to; 0 for others."""
     confirm: int = 1
     working_folder: str = ""
     extra_options: tuple[str, ...] = ()
@@ -66,7 +68,6 @@ class SweepState:
     detail: str = ""
     stored: dict[int, int] = field(default_factory=dict)
     """Observation ids by seq (0 where the store does not tell)."""
-    recommended: Configuration | None = None
 
     def save(self) -> None:
         """Write the state; a crash leaves the last one."""
@@ -122,6 +123,16 @@ class SweepState:
             partition=subject.partition,
             meter=settings.meter,
         )
+
+
+def confirm_stage(round_: int) -> str:
+    """Return the name of a round of confirmation: ``confirm``, ``confirm-2``, ``confirm-3``."""
+    return f"confirm-{round_ + 1}" if round_ else "confirm"
+
+
+def further_stage(made: int) -> str:
+    """Return the name of a sequential design's further run: ``next-1``, ``next-2``."""
+    return f"next-{made + 1}"
 
 
 def new(
@@ -243,7 +254,6 @@ def _to_json(state: SweepState) -> dict[str, Any]:
             for name, stage in state.stages.items()
         },
         "stored": {str(k): v for k, v in state.stored.items()},
-        "recommended": state.recommended.to_dict() if state.recommended else None,
     }
 
 
@@ -264,7 +274,6 @@ def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
     }
     space = data["space"]
     subject = _subject(folder, data["subject"], settings)
-    recommended = data["recommended"]
     return SweepState(
         data["id"],
         folder,
@@ -281,7 +290,6 @@ def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
         data["state"],
         data["detail"],
         {int(k): v for k, v in data["stored"].items()},
-        Configuration.from_dict(recommended) if recommended else None,
     )
 
 

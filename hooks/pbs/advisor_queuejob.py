@@ -313,8 +313,7 @@ def present(resources):
             return None
         count, chunk = found
     else:
-        known = {n: getattr(resources, n, None) for n in CHUNK}  # a site need not have them all
-        count, chunk = 1, {n: str(v) for n, v in known.items() if v is not None}
+        count, chunk = 1, {n: str(resources[n]) for n in CHUNK if resources[n] is not None}
         if "nodes" in chunk:
             plain = re.match(r"(\d+)(?::ppn=(\d+))?\Z", chunk.pop("nodes"))
             if not plain:

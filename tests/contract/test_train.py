@@ -55,6 +55,15 @@ def test_dry_run_shows_the_plan_and_runs_nothing(advisor: Run, script: Path) -> 
     assert ran(script) == []
 
 
+def test_every_design_can_be_planned(advisor: Run, script: Path) -> None:
+    for design in ("uniform", "random", "lhs", "sequential"):
+        argv = ("--design", design, "--samples", "6", "--estimate", "2s")
+        plan = advisor("train", script, "--scheduler", "local", "--dry-run", "--json", *argv).json()
+        assert plan["design"] == design
+        assert len(plan["runs"]) <= plan["most_runs"] <= 6 or plan["most_runs"] == len(plan["runs"])
+        assert plan["cost"]["runs"] >= plan["most_runs"]
+
+
 def test_nothing_runs_without_consent(
     advisor: Run, script: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -79,7 +88,8 @@ def test_a_sweep_from_script_to_model(advisor: Run, script: Path, store_path: Pa
     assert len(ran(script)) == result["spent"]["runs"]
     assert {r["role"] for r in result["runs"]} >= {"baseline"}
     assert all(r["meter"] == "estimate (generic)" for r in result["runs"])
-    assert (result["confirmed"] is None) == (result["recommended"] is None)
+    assert (result["confirmed"] is None) == (result["attempts"] == [])
+    assert (result["recommended"] is not None) == (result["state"] == "confirmed")
     # progress and plan went to stderr, line by line
     assert done.err.count("run ") >= len(ran(script))
     assert "estimated, not measured" in done.err
@@ -124,7 +134,7 @@ def test_stopped_and_resumed(
     advisor: Run, script: Path, store_path: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     child = spawn(script, str(script), "--scheduler", "local", "--threads", "1", "--yes",
-                  "--repeat-baseline", "9", "--meter", "none")  # fmt: skip
+                  "--repeat-baseline", "3", "--meter", "none")  # fmt: skip
     wait_for_runs(script, child, 3)
     child.send_signal(number)
     _, err = child.communicate(timeout=30)

@@ -91,18 +91,46 @@ def test_the_decision_is_confirmed_by_its_run_and_worth_what_the_grid_says(
     assert d.true_slowdown <= 0.05
 
 
-def test_advice_that_its_run_does_not_bear_out_is_dropped(found: Evaluation) -> None:
+def spoilt(points: set[Configuration], time: float = 1.0, energy: float = 1.0) -> list[Observation]:
+    return [
+        replace(o, time_s=time * o.time_s, energy_j=energy * (o.energy_j or 0))
+        if o.configuration in points
+        else o
+        for o in GRID
+    ]
+
+
+def test_advice_that_its_run_does_not_bear_out_is_dropped_and_the_next_best_confirmed(
+    found: Evaluation,
+) -> None:
     point = found.decision.recommended
     assert point is not None
-    slow = [replace(o, time_s=2 * o.time_s) if o.configuration == point else o for o in GRID]
-    d = evaluate(slow).decision
-    assert d.recommended == point
-    assert d.chosen == BASELINE
-    assert (d.true_saving, d.true_slowdown, d.runs) == (0.0, 0.0, 13)
-    assert d.best_saving > 0
-    hungry = [replace(o, energy_j=2 * (o.energy_j or 0)) if o.configuration == point else o
-              for o in GRID]  # fmt: skip
-    assert evaluate(hungry).decision.chosen == BASELINE
+    slow = evaluate(spoilt({point}, time=2.0)).decision
+    first, second = slow.attempts
+    assert (first.configuration, first.within_interval, first.keeps_bounds) == (point, False, False)
+    assert first.slowdown > 0.5
+    assert slow.recommended == point
+    assert slow.chosen == second.configuration != point
+    assert second.keeps_bounds
+    assert slow.runs == 14
+    assert slow.why == "confirmed after 2 confirming runs"
+    hungry = evaluate(spoilt({point}, energy=2.0), confirmations=1)
+    assert hungry.decision.runs == 13
+    assert not hungry.decision.attempts[0].keeps_bounds
+    assert hungry.decision.chosen in hungry.trained
+
+
+def test_after_as_many_confirmations_as_allowed_nothing_is_changed(found: Evaluation) -> None:
+    """Everything that was not trained on is much slower than the trained runs say."""
+    trap = spoilt(set(TRUTH) - set(found.trained), time=1.5)
+    d = evaluate(trap, confirmations=3, min_saving=0.1).decision
+    assert len(d.attempts) <= 3
+    assert not any(a.within_interval and a.keeps_bounds for a in d.attempts)
+    assert d.runs == 12 + len(d.attempts)
+    assert d.chosen == BASELINE or d.chosen in found.trained
+    assert d.true_slowdown <= 0.05
+    data = d.to_dict()
+    assert [a["keeps_bounds"] for a in data["attempts"]] == [a.keeps_bounds for a in d.attempts]
 
 
 def test_where_nothing_is_to_be_saved_nothing_is_advised() -> None:
@@ -128,6 +156,24 @@ def test_a_bound_that_allows_more_saves_no_less() -> None:
     assert loose.best_saving >= strict.best_saving
     assert loose.true_slowdown <= 0.5
     assert evaluate(GRID, min_saving=0.9).decision.recommended is None
+
+
+def test_the_sequential_design_needs_fewer_runs_for_as_good_a_choice(found: Evaluation) -> None:
+    few = evaluate(GRID, design="sequential")
+    assert BASELINE in few.trained
+    assert len(few.trained) <= 12
+    assert few.decision.runs <= found.decision.runs
+    assert few.decision.true_saving >= 0.9 * found.decision.true_saving
+    assert few.decision.true_slowdown <= 0.05
+    capped = evaluate(GRID, design="sequential", samples=6)
+    assert len(capped.trained) == 6
+
+
+def test_the_runs_to_train_on_may_be_given() -> None:
+    given = uniform(SPACE, 20)
+    found = evaluate(GRID, train_on=given)
+    assert set(found.trained) == {*given, BASELINE}
+    assert found.design == "given"
 
 
 @pytest.mark.parametrize("design", ["uniform", "random", "lhs"])

@@ -171,15 +171,19 @@ def test_front_and_zone_are_those_of_least_time_and_energy(fit: FitResult) -> No
 def test_repeats_are_averaged_in_log_space_and_give_the_error() -> None:
     c = DESIGN[0]
     time = law(c)[0]
-    repeated = [*RUNS, *(replace(RUNS[0], time_s=time * f) for f in (1.1, 1 / 1.1))]
+    repeated = [*RUNS, *(replace(RUNS[0], time_s=time * f) for f in (1.04, 1 / 1.04))]
     gathered = gather(repeated)
     assert gathered.time.log_mean[c] == pytest.approx(math.log(time))
     assert gathered.time.counts[c] == 3
     assert gathered.time.repeats == 2
-    assert gathered.time.sigma == pytest.approx(math.log(1.1))
-    # Student's t with two degrees of freedom: 2.920 at 90 %, two-sided.
-    assert gathered.time.half_width(c) == pytest.approx(2.92 * math.log(1.1) / 3**0.5, rel=1e-3)
-    assert gathered.time.half_width(DESIGN[1]) == pytest.approx(2.92 * math.log(1.1), rel=1e-3)
+    assert gathered.time.sigma == pytest.approx(math.log(1.04))
+    # equation 4.4 with two degrees of freedom: t is 4.303 at 95 %, two-sided
+    error = gathered.time.measurement()["error_pct"]
+    assert error == pytest.approx(100 * math.expm1(4.303 * math.log(1.04)), rel=1e-3)
+    # intervals take the assumed error for four more repeats: t of six is 1.943 at 90 %
+    pooled = math.sqrt((4 * (0.02 / 1.96) ** 2 + 2 * math.log(1.04) ** 2) / 6)
+    assert gathered.time.half_width(c) == pytest.approx(1.943 * pooled / 3**0.5, rel=1e-3)
+    assert gathered.time.half_width(DESIGN[1]) == pytest.approx(1.943 * pooled, rel=1e-3)
 
 
 def test_without_repeats_the_assumed_error_holds() -> None:

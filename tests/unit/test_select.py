@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option, Row, pack_options, row_of, unpack_options, unpack_rows
 from advisor.core.policy import GOALS, Goal, Policy
-from advisor.core.select import Candidate, Selection, find_row, recommend, select
+from advisor.core.select import Candidate, Selection, find_row, select
 
 
 def option(
@@ -140,13 +140,6 @@ def test_no_energy_known_or_no_candidates() -> None:
     unknown = option(100, math.nan)
     assert codes(select(candidates(unknown), row_of(unknown), Policy())) == ["energy-unknown"]
     assert codes(select([], row_of(BASE), Policy())) == ["no-candidates"]
-
-
-def test_recommend_takes_means_and_needs_no_confirmation() -> None:
-    promising = option(103, 850, error=0.2, confirmed=False)
-    too_close = option(104.9, 800, error=0.2, confirmed=False)
-    assert recommend([BASE, promising, too_close], BASE, Policy(goal="min_energy")) == promising
-    assert recommend([BASE], BASE, Policy()) is None
 
 
 POSITIVE = st.floats(1.0, 1e6)

@@ -47,11 +47,13 @@ APPLICATION = """\
 # Memory-bound: a little slower at low frequency, far less power. Fails where told to.
 echo "$OMP_NUM_THREADS $(cat SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq)" >> ran
 [ -e fail-$OMP_NUM_THREADS ] && exit 7
+extra=0; [ -e trap ] && [ "$(wc -l < ran)" -gt "$(cat trap)" ] && extra=4000
 read khz < SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq
 printf -v seconds '0.%07d' $((1000000 + (2000000 - khz) / 50))
+[ -e long ] && sleep 0.5
 sleep $seconds
 read joules unit < SYS/cray/pm_counters/energy
-echo "$((joules + 400 + khz / 1000 * khz / 1000000)) J" > SYS/cray/pm_counters/energy.new
+echo "$((joules + extra + 400 + khz / 1000 * khz / 1000000)) J" > SYS/cray/pm_counters/energy.new
 mv SYS/cray/pm_counters/energy.new SYS/cray/pm_counters/energy
 : srun ./posed
 """
@@ -94,7 +96,8 @@ class World:
         )  # fmt: skip
         threads = tuple((1, t) for t in range(1, min(2, os.cpu_count() or 1) + 1))
         space = SearchSpace("posed", (1,), threads, FREQS)
-        design = uniform(space, 8, must_include=subject.baseline)
+        count = settings.pop("samples", 8)
+        design = uniform(space, count, must_include=subject.baseline)
         chosen = {"attempts": 2, "working_folder": str(self.work), **settings}
         state = states.new(
             self.folder / "sweeps",
@@ -128,6 +131,7 @@ def world(tmp_path: Path) -> World:
 
 
 def test_a_sweep_measures_fits_confirms_and_stores(world: World) -> None:
+    (world.work / "long").touch()
     state = world.new()
     outcome = world.run(state)
     assert len(world.ran()) == 9  # 8 of the design, 1 to confirm
@@ -295,6 +299,59 @@ def test_interrupted_by_the_user(world: World) -> None:
     found = states.latest(world.folder / "sweeps", "posed")
     assert found is not None and found.id == state.id
     assert states.latest(world.folder / "sweeps", "other") is None
+
+
+def test_what_confirming_runs_do_not_bear_out_is_not_recommended(world: World) -> None:
+    """From the sixth run on every run costs far more than before: three are tried, no more."""
+    (world.work / "trap").write_text("5")
+    state = world.new(samples=5)
+    outcome = world.run(state)
+    assert list(state.stages) == ["design", "confirm", "confirm-2", "confirm-3"]
+    assert len(world.ran()) == 5 + 3
+    tried = [a.configuration for a in outcome.attempts]
+    assert len(set(tried)) == 3
+    assert not any(a.chosen for a in outcome.attempts)
+    assert all("energy" in a.reason for a in outcome.attempts if not a.holds)
+    assert not outcome.attempts[0].holds
+    # what was learnt on the way counts: the runs are in the model, and none of them is applied
+    with Reader(world.store) as reader:
+        (model,) = reader.find_models("posed")
+        at = {o.configuration: o for o in model.options()}
+        sources = [o.observation.source for o in reader.observations("posed", "w")]
+    assert sources.count("confirm") == 3
+    assert all(at[c].measured for c in tried)
+    assert not any(o.confirmed for o in at.values())
+    assert outcome.recommended is None
+    assert state.state == "fitted"
+    assert sum("not confirmed" in e.text for e in world.events) >= 1
+
+
+def test_a_sequential_sweep_chooses_its_runs_and_resumes_where_it_was(world: World) -> None:
+    state = world.new(samples=4, design="sequential", most_runs=8)
+
+    def interrupt(event: Event) -> None:
+        if event.kind == "run" and event.stage == "next-2":
+            raise KeyboardInterrupt
+
+    sink = StoreSink(Writer(world.store), user=current_user(), trust="all")
+    with pytest.raises(KeyboardInterrupt):
+        Sweep(state, world.scheduler, sink, world.policy, Site(), interrupt).run()
+    sink.close()
+    stopped = len(world.ran())
+    assert stopped == 6
+    again = states.load(state.folder)
+    assert list(again.stages) == ["design", "next-1", "next-2"]
+    outcome = world.run(again)
+    made = [r for stage in again.stages.values() for r in stage.runs if r.role != "confirm"]
+    assert len({r.configuration for r in made}) == len(made) <= 8
+    assert [r.seq for stage in again.stages.values() for r in stage.runs] == list(
+        range(len(world.ran()))
+    )
+    assert made[0].configuration == again.subject.baseline
+    assert outcome.recommended is not None
+    assert outcome.recommended.energy_j < outcome.baseline.energy_j
+    lowest = min(made, key=lambda r: r.configuration.freq_khz)
+    assert lowest.configuration.freq_khz == 1_000_000
 
 
 def test_nothing_is_recommended_without_energy(world: World) -> None:

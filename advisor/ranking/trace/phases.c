@@ -28,7 +28,7 @@ struct phase {
     uint64_t busy_ns;             /* sum over all threads of their own parts */
     uint64_t slowest_ns;          /* sum over the calls of the longest part */
     uint64_t threads, dynamic;    /* threads: most in one call */
-    uint64_t offset, caller;      /* of the code as the file itself has it; of who forks, or 0 */
+    uint64_t offset;              /* of the code, as the file itself has it */
     char file[PATH];
 };
 
@@ -60,7 +60,7 @@ static void raise_to(uint64_t *place, uint64_t value) {
 #define ADD(place, value) __atomic_fetch_add(&(place), (value), __ATOMIC_RELAXED)
 
 /* Returns the place of a region, making it at its first fork; NULL when all are taken. */
-static struct phase *phase_of(void *code, void *caller) {
+static struct phase *phase_of(void *code) {
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
     const uint64_t key = (uint64_t)(uintptr_t)code;
     uint64_t known = __atomic_load_n(&file->regions, __ATOMIC_ACQUIRE);
@@ -77,7 +77,6 @@ static struct phase *phase_of(void *code, void *caller) {
         phase->code = phase->offset = key;
         if (dladdr1(code, &info, (void **)&from, RTLD_DL_LINKMAP) && from) {
             phase->offset = key - from->l_addr;
-            if (caller) phase->caller = (uint64_t)(uintptr_t)caller - from->l_addr;
             snprintf(phase->file, PATH, "%s", *from->l_name ? from->l_name : file->exe);
         }
         __atomic_store_n(&file->regions, file->regions + 1, __ATOMIC_RELEASE);
@@ -109,7 +108,7 @@ static void team_leave(struct team *team) {
 
 static void team_join(struct team *team) {
     const uint64_t end = now_ns(), took = end - team->begin;
-    struct phase *phase = file ? phase_of((void *)team->code, team->caller) : NULL;
+    struct phase *phase = file ? phase_of((void *)team->code) : NULL;
     if (!file) return;
     file->end_ns = end;
     if (!phase) {

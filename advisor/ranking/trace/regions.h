@@ -22,7 +22,6 @@
 struct team {
     void (*code)(void *); /* the outlined function: what identifies the region */
     void *data;
-    void *caller;         /* where the function that forks goes on; LLVM only */
     int dynamic;          /* iterations are handed out while the region runs (schedule) */
     int count;            /* arguments in data, LLVM only */
     uint32_t region;      /* what follows is for whoever includes this */
@@ -263,10 +262,7 @@ EXPORT void __kmpc_fork_call(void *where, int32_t count, microtask code, ...) {
     va_start(rest, code);
     for (int i = 0; i < count; i++) a[i] = va_arg(rest, void *);
     va_end(rest);
-    struct team team = {.code = (outlined)(void *)code,
-                        .data = a,
-                        .caller = __builtin_return_address(0),
-                        .count = count};
+    struct team team = {.code = (outlined)(void *)code, .data = a, .count = count};
     if (!team_fork(&team)) {
         own(where, count, code, A200);
     } else {

@@ -131,8 +131,7 @@ static __attribute__((noinline)) void seek(uint64_t pc, uint64_t address, uint32
             return;
         }
     struct site *site =
-        site_make(pc, self.region, self.number, size, size > 8 ? 8 : size, write, self.interval,
-                  address);
+        site_make(pc, self.region, self.number, size, size, write, self.interval, address);
     if (!site) {
         __atomic_fetch_add(&file->lost, 1, __ATOMIC_RELAXED);
         return;

@@ -99,7 +99,7 @@ class duration(int):
 RESOURCES: Dict[str, Any] = {
     "select": select, "place": place, "ncpus": int, "nodes": str, "nodect": int, "mem": size,
     "vmem": size, "mpiprocs": int, "ompthreads": int, "walltime": duration, "arch": str,
-    "host": str, "vnode": str, "node_type": str, "cput": duration,
+    "host": str, "vnode": str, "ngpus": int, "node_type": str, "cput": duration,
     "naccelerators": int, "accelerator": str, "accelerator_model": str, "hbmem": size,
     "accelerator_memory": size, "software": str, "bigmem": str,
     "advisor_stamp": str, "cpu_freq_mhz": int, "energy_j": int, "energy_nodes": int,

@@ -1,0 +1,123 @@
+"""Which run to make next: the one expected to improve the decision most.
+
+A run at an option improves the decision by what its score turns out better than that of the best
+option a run has confirmed so far (at first the baseline's, 0), if it then keeps the policy's
+bounds, and not at all otherwise. The expectation of that, over what the model says of the option's
+time and energy, is the expected improvement under constraints (Mockus 1978; Schonlau, Welch and
+Jones 1998): it weighs how good an option is against how sure that is, so that the run goes neither
+to a dull certainty nor to a wild hope.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from statistics import NormalDist
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import Option, row_of
+from advisor.core.policy import Policy
+from advisor.core.select import RUN_SIGMA, WEIGHTS, Weighed, one_sided, select, weigh
+
+LEAST_IMPROVEMENT = 0.002
+"""A run that is expected to improve the score (log) by less than this is not worth making."""
+
+_POINTS = 32
+_NORMAL = NormalDist()
+_QUANTILES = tuple(_NORMAL.inv_cdf((i + 0.5) / _POINTS) for i in range(_POINTS))
+_FAR = 4.0
+_ROOT = math.sqrt(0.5)
+_PEAK = 1 / math.sqrt(2 * math.pi)
+_LEAST_SIGMA = 1e-6
+
+
+def confirmed_choice(
+    options: Sequence[Option], baseline: Option, policy: Policy
+) -> Configuration | None:
+    """Return what the policy chooses among options that runs have confirmed, None for no change."""
+    rows = [
+        (o.configuration.node_type, row_of(o))
+        for o in options
+        if o.configuration != baseline.configuration and not math.isnan(o.energy_j)
+    ]
+    chosen = select(rows, row_of(baseline), policy).chosen
+    return None if chosen is None else chosen.configuration
+
+
+def recommend(
+    options: Sequence[Option],
+    baseline: Option,
+    policy: Policy,
+    *,
+    skip: Collection[Configuration] = (),
+) -> Option | None:
+    """Return the option a run should confirm next, None when no run is worth making.
+
+    The bounds are :func:`advisor.core.select.select`'s with the margins one run at the option
+    will leave, so that an option which comes out as predicted passes there too. What is confirmed
+    needs no run; ``skip`` are configurations not to propose.
+    """
+    worth = improvements(options, baseline, policy)
+    best: tuple[float, Option] | None = None
+    for option, gain in zip(options, worth, strict=True):
+        proposed = option.configuration not in skip and gain >= LEAST_IMPROVEMENT
+        if proposed and (best is None or gain > best[0]):
+            best = gain, option
+    return best[1] if best else None
+
+
+def improvements(options: Sequence[Option], baseline: Option, policy: Policy) -> list[float]:
+    """Return each option's expected improvement (log score) by a run; 0 where it needs none."""
+    if math.isnan(baseline.energy_j):
+        return [0.0] * len(options)
+    z = one_sided(policy.confidence)
+    reference = row_of(baseline)
+    time_limit = math.log1p(policy.max_slowdown) - z * math.hypot(reference.time_sigma, RUN_SIGMA)
+    saving = math.log1p(-policy.min_saving) if policy.min_saving < 1 else -math.inf
+    energy_limit = saving - z * math.hypot(reference.energy_sigma, RUN_SIGMA)
+    weighed = [
+        None
+        if math.isnan(o.energy_j) or o.configuration == baseline.configuration
+        else weigh((o.configuration.node_type, row_of(o)), reference, policy.goal)
+        for o in options
+    ]
+    choice = confirmed_choice(options, baseline, policy)
+    sure = min((x.score for x in weighed if x and x.configuration == choice), default=0.0)
+    weight = WEIGHTS[policy.goal]
+    return [
+        0.0
+        if x is None or x.row.confirmed
+        else _improvement(x, weight, min(sure, 0.0), time_limit, energy_limit)
+        for x in weighed
+    ]
+
+
+def _improvement(
+    x: Weighed, weight: float, sure: float, time_limit: float, energy_limit: float
+) -> float:
+    """Return the expectation of max(0, sure - score) where both bounds are kept.
+
+    What makes a run longer costs energy alike, so energy's error is that of time plus its own.
+    The expectation over time is a mean over quantiles, the one over energy is closed.
+    """
+    t_sigma, e_sigma = x.row.time_sigma, x.row.energy_sigma
+    if x.t - _FAR * t_sigma > time_limit or x.e - _FAR * e_sigma > energy_limit:
+        return 0.0
+    shared = min(t_sigma, e_sigma)
+    own = max(_LEAST_SIGMA, math.sqrt(max(0.0, e_sigma**2 - shared**2)))
+    total = 0.0
+    for q in _QUANTILES:
+        t = x.t + q * t_sigma
+        if t > time_limit:
+            break
+        mean = x.e + q * shared
+        room = sure - (1 - weight) * t
+        limit = min(energy_limit, room / weight) if weight else energy_limit
+        a = (limit - mean) / own
+        below = 0.5 * math.erfc(-a * _ROOT)
+        if not weight:
+            total += max(0.0, room) * below
+            continue
+        peak = _PEAK * math.exp(-0.5 * a * a)
+        total += room * below - weight * (mean * below - own * peak)
+    return max(0.0, total / _POINTS)

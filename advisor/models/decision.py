@@ -1,0 +1,192 @@
+"""What advice is worth on a measured grid: recommend, make the confirming run, learn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import Option
+from advisor.core.policy import Policy
+from advisor.core.recommend import confirmed_choice, recommend
+from advisor.models.fit import FitResult
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A configuration's measured time (s) and energy (J)."""
+
+    time: float
+    energy: float
+
+    @classmethod
+    def of(cls, option: Option) -> Cell:
+        """Return what an option says."""
+        return cls(option.time_s, option.energy_j)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One confirming run: whether it came out within its interval and kept the bounds."""
+
+    configuration: Configuration
+    within_interval: bool
+    saving: float
+    slowdown: float
+    keeps_bounds: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; fractions against the baseline."""
+        return {
+            "configuration": self.configuration.to_dict(),
+            "within_interval": self.within_interval,
+            "saving": self.saving,
+            "slowdown": self.slowdown,
+            "keeps_bounds": self.keeps_bounds,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionScore:
+    """What the advice is worth: least energy within the slowdown bound, against the baseline.
+
+    ``recommended`` is what the model proposed first (None: nothing), ``within_interval`` how its
+    run came out, ``attempts`` all confirming runs in order, ``chosen`` what they left of the
+    advice. Savings and slowdowns are fractions, measured; ``best_saving`` is the most the grid
+    has within the bound. ``runs`` counts training and confirmation; ``why`` says in a sentence
+    how the choice came about.
+    """
+
+    chosen: Configuration
+    true_saving: float
+    true_slowdown: float
+    best_saving: float
+    runs: int
+    recommended: Configuration | None
+    within_interval: bool | None
+    baseline: Configuration
+    attempts: tuple[Attempt, ...] = ()
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "chosen": self.chosen.to_dict(),
+            "true_saving": self.true_saving,
+            "true_slowdown": self.true_slowdown,
+            "best_saving": self.best_saving,
+            "runs": self.runs,
+            "recommended": self.recommended and self.recommended.to_dict(),
+            "within_interval": self.within_interval,
+            "baseline": self.baseline.to_dict(),
+            "attempts": [a.to_dict() for a in self.attempts],
+            "why": self.why,
+        }
+
+
+def decide(
+    fit: Callable[[Collection[Configuration], Collection[Configuration]], FitResult],
+    trained: Collection[Configuration],
+    truth: Mapping[Configuration, Cell],
+    baseline: Configuration,
+    *,
+    max_slowdown: float,
+    min_saving: float,
+    confirmations: int,
+) -> DecisionScore:
+    """Follow the advice on a grid whose cells (``truth``) are what runs come out as.
+
+    ``fit`` fits the model to some of the cells, the second of them as confirming runs. The option
+    that is expected to improve the decision most is run; if it is confirmed and keeps the bounds,
+    that is the choice. If not, the run joins the training set, and the next best is confirmed,
+    ``confirmations`` times at most.
+    A trained run that the others predict counts as confirmed. If nothing is, nothing is changed.
+    """
+    policy = replace(
+        Policy(),
+        goal="min_energy",
+        max_slowdown=max_slowdown,
+        min_saving=min_saving,
+        confidence=0.5,
+        resources="balanced",
+    )
+    at = truth[baseline]
+    runs, known = len(trained), set(trained)
+    again: set[Configuration] = set()
+    attempts: list[Attempt] = []
+    while True:
+        fitted = fit(known, [a.configuration for a in attempts])
+        options = _options(fitted, truth, again)
+        start = next(o for o in options if o.configuration == baseline)
+        choice = confirmed_choice(options, start, policy)
+        if len(attempts) >= confirmations or (attempts and choice == attempts[-1].configuration):
+            break
+        proposed = recommend(options, start, policy)
+        if proposed is None:
+            break
+        c = proposed.configuration
+        promised = next(o for o in fitted.predicted if o.configuration == c)
+        cell = truth[c]
+        saving, slowdown = 1.0 - cell.energy / at.energy, cell.time / at.time - 1.0
+        attempts.append(
+            Attempt(
+                c,
+                holds(promised, cell.time, cell.energy),
+                saving,
+                slowdown,
+                slowdown <= max_slowdown and saving >= min_saving,
+            )
+        )
+        runs += 1
+        if c in known:
+            again.add(c)
+        known.add(c)
+    chosen = choice or baseline
+    first = attempts[0].configuration if attempts else choice
+    return DecisionScore(
+        chosen,
+        1.0 - truth[chosen].energy / at.energy,
+        truth[chosen].time / at.time - 1.0,
+        max(
+            1 - c.energy / at.energy for c in truth.values() if c.time / at.time - 1 <= max_slowdown
+        ),
+        runs,
+        first,
+        attempts[0].within_interval if attempts else None,
+        baseline,
+        tuple(attempts),
+        _why(choice, attempts),
+    )
+
+
+def holds(option: Option, time_s: float, energy_j: float) -> bool:
+    """Tell whether a run lies within both intervals of an option."""
+    return (
+        option.time_lo_s <= time_s <= option.time_hi_s
+        and option.energy_lo_j <= energy_j <= option.energy_hi_j
+    )
+
+
+def _options(
+    fitted: FitResult, truth: Mapping[Configuration, Cell], again: Collection[Configuration]
+) -> Sequence[Option]:
+    """Return the options of the grid's cells; what ran twice and came out alike is confirmed."""
+    return [
+        replace(o, confirmed=o.confirmed or o.configuration in again)
+        for o in fitted.options
+        if o.configuration in truth
+    ]
+
+
+def _why(choice: Configuration | None, attempts: Sequence[Attempt]) -> str:
+    if choice is None and not attempts:
+        return "no run is expected to find a saving worth having"
+    tries = "1 confirming run" if len(attempts) == 1 else f"{len(attempts)} confirming runs"
+    if choice is None:
+        return f"{tries} bore nothing out: nothing is changed"
+    if not attempts:
+        return "a training run that the others predict already keeps the bounds"
+    if attempts[-1].configuration == choice:
+        return "confirmed by its run" if len(attempts) == 1 else f"confirmed after {tries}"
+    return f"an earlier run keeps the bounds and is confirmed; {tries} found nothing better"

@@ -1,0 +1,155 @@
+"""One response of runs: means per configuration, and what repeats say of the measurement's error.
+
+Equation 4.4 of Endrei 2019 gives the error of a mean by Student's t, here with the spread of all
+repeats pooled. Few repeats say little: two runs that happen to agree make no meter perfect, and
+two that happen not to make none useless. The assumed error therefore counts as four repeats, and a
+configuration whose own runs are far apart is unsteady: it keeps its error to itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm, shapiro
+from scipy.stats import t as student
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import Z90
+
+ASSUMED = 0.02
+"""95 % half width of one run, a fraction, where nothing was repeated."""
+Z95 = 1.959963984540054
+
+_PRIOR_REPEATS = 4
+_LEAST_SIGMA = 0.001
+"""No meter and no clock repeats a run better than this, whatever two lucky runs say."""
+_UNSTEADY = 0.10
+_FEWEST_FOR_SHAPE = 3
+_TELLING = 8
+_IMPROBABLE = 0.01
+_MOST_POINTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Mean log response per configuration, each of ``counts`` runs.
+
+    ``sigma`` is the standard deviation of one run's log response as ``repeats`` degrees of
+    freedom tell it, or ``assumed`` where nothing was repeated. ``residuals`` are how far repeated
+    runs are off, in log space at one run's scale. ``unsteady`` gives half the (log) range of
+    configurations whose runs are more than 10 % apart; they do not count for ``sigma``.
+    ``agreed`` are those run more than once with runs as near as the assumed error makes them.
+    """
+
+    log_mean: dict[Configuration, float]
+    counts: dict[Configuration, int]
+    sigma: float
+    repeats: int
+    assumed: float = ASSUMED / Z95
+    residuals: tuple[float, ...] = ()
+    unsteady: Mapping[Configuration, float] = field(default_factory=dict)
+    agreed: frozenset[Configuration] = frozenset()
+
+    @property
+    def run_sigma(self) -> float:
+        """The standard deviation of one run's log response, the assumed one worth four repeats."""
+        squares = _PRIOR_REPEATS * self.assumed**2 + self.repeats * self.sigma**2
+        return math.sqrt(squares / (_PRIOR_REPEATS + self.repeats))
+
+    @property
+    def quantile(self) -> float:
+        """What a 90 % interval takes of ``run_sigma``."""
+        if not self.repeats:
+            return Z90
+        return float(student.ppf(0.95, _PRIOR_REPEATS + self.repeats))
+
+    def noise(self, configuration: Configuration) -> float:
+        """Return the standard error of a measured configuration's log mean."""
+        usual = self.run_sigma / math.sqrt(self.counts[configuration])
+        return math.hypot(usual, self.unsteady.get(configuration, 0.0))
+
+    def half_width(self, configuration: Configuration) -> float:
+        """Return half the 90 % interval of a measured configuration's mean, in log space."""
+        usual = self.quantile * self.run_sigma / math.sqrt(self.counts[configuration])
+        return usual + self.unsteady.get(configuration, 0.0)
+
+    def without(self, odd: Container[Configuration]) -> Response:
+        """Return the response with some configurations left out."""
+        kept = {c: v for c, v in self.log_mean.items() if c not in odd}
+        return replace(self, log_mean=kept)
+
+    def measurement(self) -> dict[str, Any]:
+        """Return what repeats say of the error, as plain JSON.
+
+        ``error_pct`` is the 95 % half width of one run (equation 4.4 for one sample);
+        ``shapiro_wilk`` the normality test of the residuals (None of fewer than three);
+        ``q_q`` pairs of a standard normal quantile and a standardised residual.
+        """
+        quantile = float(student.ppf(0.975, self.repeats)) if self.repeats else Z95
+        ordered = np.sort(np.array(self.residuals)) / self.sigma
+        places = norm.ppf((np.arange(len(ordered)) + 0.5) / max(1, len(ordered)))
+        shown = np.unique(np.linspace(0, len(ordered) - 1, _MOST_POINTS).astype(int))
+        if not len(ordered):
+            shown = np.array([], dtype=int)
+        return {
+            "error_pct": 100.0 * math.expm1(quantile * self.sigma),
+            "repeats": self.repeats,
+            "assumed": not self.repeats,
+            "unsteady": len(self.unsteady),
+            "shapiro_wilk": self._shapiro(),
+            "q_q": [[round(float(places[i]), 4), round(float(ordered[i]), 4)] for i in shown],
+        }
+
+    def not_normal(self) -> float | None:
+        """Return how improbable normal residuals are, None when they may well be normal."""
+        found = self._shapiro()
+        if found is None or len(self.residuals) < _TELLING or found["p"] >= _IMPROBABLE:
+            return None
+        return found["p"]
+
+    def _shapiro(self) -> dict[str, float] | None:
+        values = np.array(self.residuals)
+        if len(values) < _FEWEST_FOR_SHAPE or not float(np.ptp(values)) > 0:
+            return None
+        found = shapiro(values)
+        return {"w": float(found.statistic), "p": float(found.pvalue)}
+
+
+def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> Response:
+    """Return the response of single runs; ``assumed`` is the standard deviation of one's log."""
+    groups: dict[Configuration, list[float]] = {}
+    for configuration, value in values:
+        groups.setdefault(configuration, []).append(math.log(value))
+    means = {c: float(np.mean(v)) for c, v in groups.items()}
+    counts = {c: len(v) for c, v in groups.items()}
+    repeated = {c: v for c, v in groups.items() if len(v) > 1}
+    apart = {c: max(v) - min(v) for c, v in repeated.items()}
+    unsteady = {c: a / 2 for c, a in apart.items() if a > math.log1p(_UNSTEADY)}
+    steady = {c: v for c, v in repeated.items() if c not in unsteady}
+    repeats = sum(len(v) - 1 for v in steady.values())
+    sigma = assumed
+    if repeats:
+        squares = sum((x - means[c]) ** 2 for c, v in steady.items() for x in v)
+        sigma = max(_LEAST_SIGMA, math.sqrt(squares / repeats))
+    near = Z90 * math.sqrt(2) * assumed
+    return Response(
+        means,
+        counts,
+        sigma,
+        repeats,
+        assumed,
+        tuple(r for c, v in steady.items() for r in _residuals(v, means[c])),
+        unsteady,
+        frozenset(c for c, a in apart.items() if a <= near),
+    )
+
+
+def _residuals(logs: Sequence[float], mean: float) -> list[float]:
+    """Return independent residuals at one run's scale: of two runs their difference only."""
+    if len(logs) == 2:
+        return [(logs[0] - logs[1]) / math.sqrt(2)]
+    return [(v - mean) / math.sqrt(1 - 1 / len(logs)) for v in logs]

@@ -1,0 +1,109 @@
+"""The sequential design: start small, then make each run where it improves the decision most.
+
+The first runs are the uniform design's, the baseline among them. Every further run goes to the
+option whose expected improvement of the decision is greatest (:mod:`advisor.core.recommend`). When
+no run is expected to improve it, runs go where it is most uncertain whether an option is on the
+front: it is not beaten beyond error by any other, and its own error is the largest. The design
+ends when the decision is settled and the last run changed the trade-off zone little, or at the
+number of runs that is allowed. It only looks at what has been run, so it goes on after a kill as
+if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.option import Option
+from advisor.core.policy import Policy
+from advisor.core.recommend import recommend
+from advisor.core.select import RUN_SIGMA
+from advisor.models.design import uniform, within
+from advisor.models.fit import FitResult
+
+SEQUENTIAL = "sequential"
+"""The design's name on the command line."""
+
+FIRST_RUNS = 5
+_LEAST_RUNS = 7
+_SAME_ZONE = 0.8
+_KNOWN = 1.5
+
+
+def first_runs(
+    space: SearchSpace, samples: int, must_include: Configuration | None = None
+) -> list[Configuration]:
+    """Return the runs to begin with: those of a small uniform design."""
+    return uniform(space, min(FIRST_RUNS, samples), must_include)
+
+
+def next_run(
+    fitted: FitResult,
+    before: FitResult | None,
+    baseline: Configuration,
+    policy: Policy,
+    allowed: Collection[Configuration],
+) -> Configuration | None:
+    """Return the configuration to run next, None when the decision and the zone are settled.
+
+    ``before`` is the fit without the last run. Only ``allowed`` configurations without a run are
+    proposed.
+    """
+    options = [o for o in fitted.options if o.measured or o.configuration in allowed]
+    start = next(o for o in fitted.options if o.configuration == baseline)
+    measured = {o.configuration for o in options if o.measured}
+    best = recommend(options, start, policy, skip=measured)
+    if best is not None:
+        return best.configuration
+    open_options = [o for o in _maybe_on_front(options) if not o.measured]
+    uncertain = max(open_options, key=_error, default=None)
+    if uncertain is None:
+        return None
+    settled = _error(uncertain) < _KNOWN * RUN_SIGMA or _overlap(fitted, before) >= _SAME_ZONE
+    if settled and fitted.n_train >= _LEAST_RUNS:
+        return None
+    return uncertain.configuration
+
+
+def explore(
+    fit: Callable[[Collection[Configuration]], FitResult],
+    space: SearchSpace,
+    cells: Sequence[Configuration],
+    baseline: Configuration,
+    policy: Policy,
+    samples: int,
+) -> list[Configuration]:
+    """Return the runs that the design makes on a grid of ``cells``, in order."""
+    made = within(first_runs(space, samples, baseline), space, cells)
+    before = None
+    while len(made) < samples:
+        fitted = fit(made)
+        chosen = next_run(fitted, before, baseline, policy, set(cells))
+        if chosen is None:
+            break
+        made.append(chosen)
+        before = fitted
+    return made
+
+
+def _error(option: Option) -> float:
+    return float(np.hypot(option.time_sigma, option.energy_sigma))
+
+
+def _maybe_on_front(options: Sequence[Option]) -> list[Option]:
+    """Return the options that no other beats in both responses beyond one standard error."""
+    known = [o for o in options if o.energy_j == o.energy_j]
+    values = np.log([[o.time_s, o.energy_j] for o in known]).reshape(-1, 2)
+    errors = np.array([[o.time_sigma, o.energy_sigma] for o in known]).reshape(-1, 2)
+    best, worst = values - errors, values + errors
+    return [o for o, low in zip(known, best, strict=True) if not (worst < low).all(axis=1).any()]
+
+
+def _overlap(now: FitResult, before: FitResult | None) -> float:
+    """Return how much of both zones is common to them."""
+    if before is None:
+        return 0.0
+    a, b = ({o.configuration for o in f.options if o.in_zone} for f in (now, before))
+    return len(a & b) / len(a | b)

@@ -1,0 +1,307 @@
+"""Make a sweep's runs: bring stages to their end, store what they measured, keep to the budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Observation
+from advisor.core.policy import Policy
+from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
+from advisor.schedulers.base import PlannedRun, Role, RunResult, Scheduler, SweepStatus
+from advisor.schedulers.results import read_results
+from advisor.store.records import TrainingRun, TrainingState
+from advisor.training.outcome import Event, Spent, describe
+from advisor.training.plan import MIN_RUNS, cost, expected_runs
+from advisor.training.sink import Sink, scope_of
+from advisor.training.state import Stage, SweepState
+from advisor.training.subject import Site
+
+
+@dataclass(slots=True)
+class Measuring:
+    """The runs of one sweep in this process. ``show`` is called with every event.
+
+    ``good`` are the good results by number, ``failed`` says of the others why, ``observations``
+    are the good runs as the store has them.
+    """
+
+    state: SweepState
+    scheduler: Scheduler
+    sink: Sink
+    policy: Policy
+    site: Site
+    show: Callable[[Event], None]
+    results: dict[str, tuple[RunResult, ...]] = field(default_factory=dict)
+    good: dict[int, RunResult] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+
+    def plan(self, name: str, role: Role, configurations: Sequence[Configuration]) -> None:
+        """Add a stage to the sweep, so that it is made, also after a kill."""
+        state = self.state
+        first = sum(len(stage.runs) for stage in state.stages.values())
+        state.stages[name] = Stage(
+            tuple(PlannedRun(first + i, role, c) for i, c in enumerate(configurations))
+        )
+        state.save()
+
+    def make(self, name: str) -> list[RunResult]:
+        """Bring a stage to its end, take up its runs, and return the good ones."""
+        results = self._stage(name)
+        good = {r.seq: r for r in results if r.ok}
+        self.failed += self._failures(name, good)
+        self.good |= good
+        self.observations += self._observe(results, name)
+        return list(good.values())
+
+    # -- stages --------------------------------------------------------------------------------
+
+    def _stage(self, name: str) -> list[RunResult]:
+        """Bring a stage to its end and return every result of it."""
+        state, scheduler = self.state, self.scheduler
+        stage = state.stages[name]
+        job = state.job(name)
+        job.folder.mkdir(parents=True, exist_ok=True)
+        before = read_results(job.folder / "results.jsonl")
+        seen = len(before)
+        if before:
+            self.results[name] = tuple(before)
+            made = sum(r.ok for r in before)
+            self.show(Event("note", name, f"{made} of {len(job.runs)} runs were made before"))
+        self.show(Event("stage", name, total=len(stage.runs), spent=self.spent()))
+        if not stage.handles:
+            stage.handles.append(scheduler.submit_sweep(job))
+            state.save()
+        elif not stage.ended:
+            status = scheduler.poll(job, stage.handles[-1])
+            seen = self._show_new(name, status, seen)
+            if status.state == "ended" and job.open_runs(status.results):
+                stage.handles.append(scheduler.submit_sweep(job))
+                state.save()
+        checked = False
+        said = ""
+        while True:
+            status = scheduler.poll(job, stage.handles[-1])
+            seen = self._show_new(name, status, seen)
+            if name == "design" and not checked and stage.runs[0].seq in status.done():
+                self._check_budget(status.done()[stage.runs[0].seq])
+                checked = True
+            if status.state == "ended":
+                break
+            if status.detail and status.detail != said:
+                said = status.detail
+                self.show(Event("waiting", name, text=said, spent=self.spent()))
+            if name == "design" and self._baseline_failed(status):
+                scheduler.cancel(job, stage.handles[-1])
+                break
+            if scheduler.POLL_S:
+                time.sleep(scheduler.POLL_S)
+        missing = len(job.open_runs(status.results))
+        if missing and not (name == "design" and self._baseline_failed(status)):
+            raise SchedulerError(
+                f"the sweep ended with {missing} of {len(stage.runs)} runs not made"
+                + (f": {status.detail}" if status.detail else "")
+            )
+        stage.ended = True
+        state.save()
+        return list(status.results)
+
+    def _show_new(self, name: str, status: SweepStatus, seen: int) -> int:
+        """Report results nobody has seen yet and note them in the store."""
+        self.results[name] = status.results
+        job = self.state.job(name)
+        runs = {r.seq: r for r in job.runs}
+        done = 0
+        for number, result in enumerate(status.results):
+            if result.seq not in runs:
+                continue
+            so_far = status.results[: number + 1]
+            tries = sum(r.seq == result.seq for r in so_far)
+            final = result.ok or job.given_up(runs[result.seq], so_far)
+            done += final
+            if number < seen:
+                continue
+            run = runs[result.seq]
+            self.show(
+                Event(
+                    "run", name, run=run, result=result, index=done, total=len(runs),
+                    text="" if result.ok or final else "will be tried again",
+                    spent=self.spent(),
+                )
+            )  # fmt: skip
+            if final:
+                self.note_state("running")  # shows others that it lives
+                self.sink.run(
+                    TrainingRun(
+                        self.state.id,
+                        run.seq,
+                        run.role,
+                        run.configuration,
+                        "done" if result.ok else "failed",
+                        tries,
+                        self.state.stored.get(run.seq) or None,
+                        result.detail,
+                    )
+                )
+        return len(status.results)
+
+    def _baseline_failed(self, status: SweepStatus) -> bool:
+        job = self.state.job("design")
+        return job.given_up(job.runs[0], status.results)
+
+    def _failures(self, name: str, good: dict[int, RunResult]) -> tuple[str, ...]:
+        failed = []
+        for run in self.state.stages[name].runs:
+            if run.seq in good:
+                continue
+            last = [r for r in self.results[name] if r.seq == run.seq]
+            why = last[-1].detail if last else "not run"
+            failed.append(f"{describe(run.configuration)}: {why}")
+        return tuple(failed)
+
+    def check_enough(self) -> None:
+        """Raise AdvisorError when the job as it is, or nearly everything else, does not run."""
+        good = self.good
+        runs = self.state.stages["design"].runs
+        first = runs[0]
+        if first.seq not in good:
+            tried = [r.detail for r in self.results["design"] if r.seq == first.seq]
+            raise AdvisorError(
+                f"the job as you wrote it does not run: {tried[-1] if tried else 'never started'}",
+                hint="mend the script, then train again",
+            )
+        if len(good) < min(MIN_RUNS, len(runs)):
+            raise AdvisorError(
+                f"only {len(good)} of {len(runs)} runs were good, too few for a model",
+                hint=f"see the outputs under {self.state.folder}",
+            )
+
+    # -- budget --------------------------------------------------------------------------------
+
+    def _check_budget(self, baseline: RunResult) -> None:
+        """Stop when the baseline's own time shows that the rest costs more than allowed."""
+        state = self.state
+        runs = state.stages["design"].runs
+        planned = cost(
+            expected_runs(
+                state.space, runs, most=state.settings.most_runs, confirm=state.settings.confirm
+            ),
+            state.subject.baseline,
+            baseline_s=baseline.time_s,
+            limit_s=state.settings.run_limit_s,
+            basis="",
+        )
+        budget = self.policy.training.budget_node_hours
+        if planned.node_hours is not None and planned.node_hours > budget:
+            self.stop()
+            raise RefusedError(
+                f"the sweep would cost up to {planned.node_hours:.3g} node-hours, "
+                f"the policy allows {budget:g}",
+                hint="set training: {budget_node_hours: ...} in the policy, or use fewer --samples "
+                "or higher --threads",
+            )
+
+    def check_budget_of_confirm(self) -> None:
+        """Raise RefusedError when the design has cost what is allowed."""
+        spent, budget = self.spent().node_hours, self.policy.training.budget_node_hours
+        if spent > budget:
+            raise RefusedError(
+                f"the sweep has cost {spent:.3g} node-hours, the policy allows {budget:g}: "
+                "its recommendation is not confirmed",
+                hint="set training: {budget_node_hours: ...} in the policy, then advisor train "
+                f"--resume {self.state.id}",
+            )
+
+    def too_dear(self, configuration: Configuration) -> bool:
+        """Tell whether one more run might cost more than the policy allows."""
+        baseline = self.good[self.state.stages["design"].runs[0].seq]
+        more = cost(
+            [PlannedRun(0, "design", configuration)],
+            self.state.subject.baseline,
+            baseline_s=baseline.time_s,
+            limit_s=self.state.settings.run_limit_s,
+            basis="",
+        )
+        left = self.policy.training.budget_node_hours - self.spent().node_hours
+        return more.node_hours is not None and more.node_hours > left
+
+    def spent(self) -> Spent:
+        """Return what all results seen so far have used."""
+        runs = 0
+        node_s = energy_j = 0.0
+        known = False
+        for name, results in self.results.items():
+            nodes = {r.seq: r.configuration.nodes for r in self.state.stages[name].runs}
+            for result in results:
+                runs += 1
+                node_s += (result.time_s or 0.0) * nodes.get(result.seq, 1)
+                if result.energy_j is not None:
+                    energy_j += result.energy_j
+                    known = True
+        return Spent(runs, node_s / 3600, energy_j, known)
+
+    # -- what was measured -----------------------------------------------------------------------
+
+    def _observe(self, results: list[RunResult], stage: str) -> list[Observation]:
+        """Store the good runs that are not stored yet, and return all of them."""
+        state, subject = self.state, self.state.subject
+        account = self.account(results)
+        runs = {r.seq: r for r in state.stages[stage].runs}
+        observations = {}
+        for result in results:
+            if not result.ok or result.time_s is None or result.seq not in runs:
+                continue
+            run = runs[result.seq]
+            observations[result.seq] = Observation(
+                run.configuration,
+                result.time_s,
+                result.energy_j,
+                energy_quality=result.energy_quality,
+                meter=result.meter,
+                source="confirm" if run.role == "confirm" else "sweep",
+                contributor=state.settings.user,
+                account=result.account or account,
+                scope=scope_of(self.policy.training.trust, result.account or account),
+                job_id=result.job_id,
+                extra={"sweep": state.id, "seq": result.seq},
+            )
+        new = [seq for seq in observations if seq not in state.stored]
+        if new:
+            ids = self.sink.observe(
+                subject.application, subject.workload, [observations[s] for s in new]
+            )
+            state.stored.update(zip(new, ids, strict=True))
+            state.save()
+            for seq, number in zip(new, ids, strict=True):
+                if number:
+                    run = runs[seq]
+                    tries = sum(r.seq == seq for r in results)
+                    self.sink.run(
+                        TrainingRun(
+                            state.id, seq, run.role, run.configuration, "done", tries, number
+                        )
+                    )
+        return list(observations.values())
+
+    def account(self, results: Sequence[RunResult]) -> str:
+        """Return the account that runs were charged to."""
+        return next((r.account for r in results if r.account), self.state.settings.account)
+
+    def stop(self) -> None:
+        """Give back what the scheduler holds for the sweep."""
+        for name, stage in self.state.stages.items():
+            if stage.handles and not stage.ended:
+                self.scheduler.cancel(self.state.job(name), stage.handles[-1])
+
+    def note_state(self, state: TrainingState, detail: str = "") -> None:
+        """Keep the sweep's state, here and in the store."""
+        self.state.state, self.state.detail = state, detail
+        self.state.save()
+        try:
+            self.sink.request(self.state.request())
+        except StoreError:
+            if state in ("running", "fitted", "confirmed"):
+                raise  # else the error that stopped the sweep is the one to show

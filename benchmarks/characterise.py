@@ -68,7 +68,7 @@ def seconds(argv: list[str], environment: dict[str, str]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--no-trace", action="store_true", help="the timing library only")
     args = parser.parse_args()
     base = {**os.environ, "OMP_NUM_THREADS": str(args.threads)}
@@ -100,7 +100,8 @@ def main() -> None:
                 for phases, measured in zip(seen, timed, strict=True)
             )
             line = f"{label:15}{one:10.4f}{other:10.4f}{other / one:8.4f}{inside:10.4f}"
-            line += f"{calls:9}{(other - one) / calls * 1e9:10.0f}"
+            each = f"{(other - one) / calls * 1e9:.0f}" if calls >= 1000 else ""
+            line += f"{calls:9}{each:>10}"
             if not args.no_trace and label != "empty regions":
                 command = Command(tuple(argv), args.threads, quiet=True)
                 line += f"{twin_run(command, limit_s=60).time_s / one:7.1f}"
@@ -109,6 +110,7 @@ def main() -> None:
                     line += f"{'>' if traced.stopped else ''}{traced.time_s / one:9.1f}"
             print(line, flush=True)
     print("measured: the phases' times over the kernel's own; cc, valgrind: times as long, traced")
+    print("a ratio of a program with few regions is the noise between two of its runs")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.plotting import Point, Scene
+from advisor.plotting.raster import Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +67,16 @@ def chart(
     ends = [_short(y_high), _short(y_low)]
     gutter = max(map(len, ends))
     columns = width - gutter - 2
+    frame = Frame((x_low, x_high), (y_low, y_high), columns, height)
     cells = [[" "] * columns for _ in range(height)]
     outside: set[Point] = set()
     for mark, _, points in groups:
-        for x, y in points:
-            across, up = (x - x_low) / (x_high - x_low), (y - y_low) / (y_high - y_low)
-            if not (-1e-9 <= across <= 1 + 1e-9 and -1e-9 <= up <= 1 + 1e-9):
-                outside.add((x, y))
-                continue
-            row = height - 1 - min(height - 1, max(0, round(up * (height - 1))))
-            cells[row][min(columns - 1, max(0, round(across * (columns - 1))))] = mark
+        for point in points:
+            place = frame.cell(point)
+            if place is None:
+                outside.add(point)
+            else:
+                cells[place[1]][place[0]] = mark
     more = [f"{len(outside)} more outside the picture"] if outside else []
     lines = [labels[1]]
     for i, row_cells in enumerate(cells):

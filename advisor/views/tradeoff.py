@@ -1,0 +1,314 @@
+"""One workload's trade-off to look at: options, front, zone, what is chosen, on which node type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
+from advisor.core.option import Option
+from advisor.core.pareto import Limits, TradeOff, trade_off
+from advisor.core.units import format_duration, format_energy, format_freq
+from advisor.errors import RefusedError
+from advisor.plotting import Point, Scene
+from advisor.service.snapshot import Snapshot, site_of
+from advisor.store.reader import Reader
+from advisor.views.applications import home, why_not
+from advisor.views.options import View, in_words, view_of
+from advisor.views.preview import Person, preview
+
+Across = Literal["time", "performance"]
+Up = Literal["energy", "efficiency"]
+EVERY = ""
+"""The node type that stands for all of them together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A trade-off: the options of one node type, or of all, beside the job as it is.
+
+    ``policy`` and ``yours`` are the decisions for such a job without and with what the person has
+    chosen, None where the node type is not in the inventory. ``baseline``, ``policy_at`` and
+    ``yours_at`` are numbers of options: the job as it is, the policy's choice (None: it changes
+    nothing) and the person's own (None where that is the policy's).
+    """
+
+    view: View
+    node_type: str
+    policy: Decision | None
+    yours: Decision | None
+    baseline: int
+    policy_at: int | None
+    yours_at: int | None
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options, in the order of every number here."""
+        return self.view.options
+
+    @property
+    def estimated(self) -> bool:
+        """Whether its energy is an estimate, not a measurement."""
+        return self.view.model.energy_quality == "estimated"
+
+    @property
+    def sentence(self) -> str:
+        """Say what a job like the baseline gets, or why nothing changes."""
+        if self.yours is None:
+            return f"node type {self.view.baseline.configuration.node_type} is not in the inventory"
+        if self.yours.chosen is None:
+            return why_not(self.yours)
+        effect = in_words(
+            self.yours.chosen.energy.change, self.yours.chosen.time.change,
+            estimated=self.estimated,
+        )  # fmt: skip
+        return effect if self.yours.changed else f"{effect}; {why_not(self.yours)}"
+
+    def points(self, across: Across, up: Up) -> list[Point]:
+        """Return every option's place: s and J, or performance and efficiency in % of the baseline.
+
+        Efficiency is work per energy. NaN where no energy is known.
+        """
+        base = self.view.baseline
+
+        def place(o: Option) -> Point:
+            x = o.time_s if across == "time" else 100.0 * base.time_s / o.time_s
+            y = o.energy_j if up == "energy" else 100.0 * base.energy_j / o.energy_j
+            return x, y
+
+        return [place(o) for o in self.options]
+
+    def place(self, across: Across, up: Up) -> TradeOff:
+        """Return front and zone with these axes. Raises RefusedError when no energy is known."""
+        if not self.view.energy_known:
+            raise RefusedError(f"{self.view.title}: energy is not known, so there is no trade-off")
+        points = self.points(across, up)
+        limits = Limits(float(self.view.model.stats.get("error", 0.05)))
+        return trade_off(
+            [p[0] for p in points],
+            [p[1] for p in points],
+            max_x=across != "time",
+            max_y=up != "energy",
+            x_limits=limits,
+            y_limits=limits,
+        )
+
+    def scene(self, across: Across, up: Up) -> tuple[Scene, TradeOff]:
+        """Return what a picture shows."""
+        found = self.place(across, up)
+        return (
+            Scene(
+                self.view.title, axis_title(across), axis_title(up), self.points(across, up),
+                found.front, found.zone, self.baseline, found.polygon,
+            ),
+            found,
+        )  # fmt: skip
+
+    def find(self, configuration: Configuration) -> int | None:
+        """Return the number of a configuration, None when it is not here."""
+        numbers = (i for i, o in enumerate(self.options) if o.configuration == configuration)
+        return next(numbers, None)
+
+    def words(self, number: int) -> str:
+        """Say what an option changes against the job as it is."""
+        if number == self.baseline:
+            return "the job as it is"
+        energy, time = self.view.change(self.options[number])
+        return in_words(energy, time, estimated=self.estimated)
+
+    def signs(self, number: int) -> list[str]:
+        """Name what is special about an option."""
+        found = []
+        if number == self.baseline:
+            found.append("the job as it is")
+        if number == self.policy_at:
+            found.append("the policy's choice")
+        if number == self.yours_at:
+            found.append("your choice")
+        return found
+
+
+def board_of(view: View, node_type: str, policy: Decision | None, yours: Decision | None) -> Board:
+    """Return a board, everything special found among its options."""
+    numbers = {o.configuration: i for i, o in enumerate(view.options)}
+
+    def at(decision: Decision | None) -> int | None:
+        chosen = decision.chosen if decision is not None else None
+        return None if chosen is None else numbers.get(chosen.configuration)
+
+    baseline = numbers[view.baseline.configuration]
+    policy_at, own = at(policy), at(yours)
+    if yours is not None and any(r.code == "pinned" for r in yours.reasons):
+        own = baseline if own is None else own
+    elif own == policy_at:
+        own = None
+    return Board(view, node_type, policy, yours, baseline, policy_at, own)
+
+
+def axis_title(axis: Across | Up) -> str:
+    """Return what an axis says."""
+    return {
+        "time": "time",
+        "energy": "energy",
+        "performance": "performance %",
+        "efficiency": "efficiency %",
+    }[axis]
+
+
+@dataclass(frozen=True, slots=True)
+class Boards:
+    """A workload's trade-offs by node type; ``EVERY`` holds them all where there are several."""
+
+    application: str
+    workload: str
+    runs: int
+    by_type: Mapping[str, Board]
+    ranking: tuple[Rank, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One node type for a workload: the best to be had there, and how that is known."""
+
+    node_type: str
+    time_s: float
+    energy_j: float | None
+    how: str
+    where: str
+
+
+def load(
+    reader: Reader,
+    application: str,
+    workload: str,
+    person: Person,
+    asked: Configuration | None = None,
+) -> Boards:
+    """Return a workload's trade-offs for a person.
+
+    The baseline of a node type is what was ``asked`` for, if it is one of its options, else the
+    job as a sweep measured it, else the largest option. Raises RefusedError without any model.
+    """
+    models = [
+        m
+        for m in reader.find_models(application, workload)
+        if m.scope != "own" or m.owner == person.name
+    ]
+    if not models:
+        raise RefusedError(f"there is no model of {application} {workload} yet", hint="measure it")
+    snapshot = site_of(reader)
+    snapshot.take(models)
+    names = sorted({m.node_type for m in snapshot.models.values()})
+    found: dict[str, Board] = {}
+    for name in names:
+        model = home([m for m in snapshot.models.values() if m.node_type == name], person)
+        whose = replace(person, account=model.owner) if model.scope == "account" else person
+        base = asked if asked and asked.node_type == name else None
+        view = view_of(model, base or reader.swept_baseline(application, workload, name))
+        found[name] = _board(snapshot, view, whose, name)
+    if len(names) > 1:
+        first = found[asked.node_type if asked and asked.node_type in found else names[0]]
+        every = tuple(
+            o
+            for b in found.values()
+            for o in b.options
+            if b.view.model.energy_quality == first.view.model.energy_quality
+        )
+        view = replace(first.view, options=every)
+        found[EVERY] = board_of(view, EVERY, first.policy, first.yours)
+    runs = sum(w.observations for w in reader.workloads(application) if w.name == workload)
+    ranking = tuple(sorted((_rank(b) for n, b in found.items() if n), key=lambda r: r.time_s))
+    return Boards(application, workload, runs, found, ranking)
+
+
+def _board(snapshot: Snapshot, view: View, person: Person, node_type: str) -> Board:
+    m, base = view.model, view.baseline.configuration
+    without = replace(person, choices={})
+    policy = preview(snapshot, m.application, m.workload, base, without)
+    yours = preview(snapshot, m.application, m.workload, base, person) if person.choices else policy
+    return board_of(view, node_type, policy, yours)
+
+
+def _rank(board: Board) -> Rank:
+    """Return a node type's place by its fastest option."""
+    best = min(board.options, key=lambda o: o.time_s)
+    measured = sum(o.measured for o in board.options)
+    how = f"model of {board.view.model.n_train} runs there" if measured else "predicted"
+    return Rank(
+        board.node_type,
+        best.time_s,
+        None if math.isnan(best.energy_j) else best.energy_j,
+        how,
+        short(best.configuration),
+    )
+
+
+def short(c: Configuration) -> str:
+    """Return a configuration in few words: ``1 node, 20 cores, 1.9 GHz``."""
+    nodes = f"{c.nodes} node{'s' if c.nodes > 1 else ''}"
+    cap = f", {format_freq(c.freq_khz)}" if c.freq_khz else ""
+    return f"{nodes}, {c.threads_per_node} core{'s' if c.threads_per_node > 1 else ''}{cap}"
+
+
+def spread(low: float, value: float, high: float) -> str:
+    """Return an interval as one figure: ``±2 %``; "" where it is not known or none."""
+    if not (low > 0 and math.isfinite(value) and high > low):
+        return ""
+    half = 100 * (math.sqrt(high / low) - 1)
+    return f"±{half:.1f} %" if half < 0.95 else f"±{half:.0f} %"
+
+
+def detail(board: Board, number: int) -> list[str]:
+    """Return everything about one option: where, what it takes, what it changes."""
+    o = board.options[number]
+    c = o.configuration
+    cap = f", at most {format_freq(c.freq_khz)}" if c.freq_khz else ""
+    where = (
+        f"{c.nodes} node{'s' if c.nodes > 1 else ''} of {c.node_type}, "
+        f"{c.ranks_per_node} rank{'s' if c.ranks_per_node > 1 else ''} "
+        f"x {c.threads_per_rank} threads{cap}"
+    )
+    time = (
+        f"time {format_duration(o.time_s)} ({format_duration(o.time_lo_s)} to "
+        f"{format_duration(o.time_hi_s)})"
+    )
+    if math.isnan(o.energy_j):
+        energy = "energy not known"
+    else:
+        energy = (
+            f"energy {'about ' if board.estimated else ''}{format_energy(o.energy_j)} "
+            f"({format_energy(o.energy_lo_j)} to {format_energy(o.energy_hi_j)})"
+        )
+    signs = board.signs(number)
+    words = board.words(number)
+    if number != board.baseline:
+        words = f"against the job as it is: {words}"
+    return [where, f"{time}, {energy}", words, ", ".join([known(board, o), *signs[:3]])]
+
+
+def known(board: Board, option: Option) -> str:
+    """Say how an option's numbers are known: measured, predicted, estimated."""
+    how = "predicted"
+    if option.measured:
+        how = "measured and confirmed" if option.confirmed else "measured"
+    return f"{how}, energy estimated" if board.estimated else how
+
+
+def walk(
+    board: Board, points: Sequence[Point], place: TradeOff | None, which: Literal["front", "zone",
+    "all"]
+) -> list[int]:  # fmt: skip
+    """Return the options to step through, in the order of the picture's x axis.
+
+    The job as it is and what is chosen are always among them.
+    """
+    special = (board.baseline, board.policy_at, board.yours_at)
+    if which == "all" or place is None:
+        numbers = set(range(len(board.options)))
+    else:
+        numbers = set(place.front if which == "front" else place.zone)
+    chosen = {*numbers, *(n for n in special if n is not None)}
+    return sorted(chosen, key=lambda i: (points[i][0], points[i][1], i))

@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "characterise": ("characterise", "find an application's phases and memory streams"),
     "cc": ("cc", "compile, and make a traced twin for advisor characterise"),
     "rank": ("rank", "estimate an application's time on node types it never ran on"),
+    "tui": ("tui", "browse applications and options in the terminal, and choose"),
     "report": ("report", "promised and measured savings"),
     "import": ("import_", "take over measured runs from a file"),
     "fit": ("fit", "fit and store a model from what was measured"),

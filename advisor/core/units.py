@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 _TIME_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MEMORY_MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
@@ -92,6 +93,14 @@ def format_duration(seconds: float) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def duration_like(seconds: float) -> Callable[[float], str]:
+    """Return how to print times near one: three digits, all in the same unit."""
+    unit, scale = ("s", 1.0) if seconds < 120 else ("min", 60.0)
+    if seconds >= 7200:
+        unit, scale = "h", 3600.0
+    return lambda value: f"{value / scale:.3g} {unit}"
 
 
 def format_energy(joules: float) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from advisor import choices as _choices
 from advisor.core.decision import Decision
+from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError
 from advisor.service.message import describe_choice
 from advisor.service.snapshot import SWEEP_LASTS, Snapshot, site_of
@@ -16,7 +17,8 @@ from advisor.store import listing
 from advisor.store.listing import Order
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel, Workload
-from advisor.views.options import View, in_words, view_of
+from advisor.views.decision import why_not
+from advisor.views.options import in_words, view_of
 from advisor.views.preview import Person, preview
 
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ def _listed(
     if not models:
         words = "no model yet; t measures it once" if not sweep else "a sweep is under way"
         return _with(row, "training" if sweep else "none", words)
-    model = home(models, person)
+    model = home(models, person, snapshot.inventory)
     try:
         view = view_of(model, reader.swept_baseline(w.application, w.name, model.node_type))
     except AdvisorError as error:
@@ -123,10 +125,16 @@ def _listed(
         state = "suspended"
     whose = replace(person, account=model.owner) if model.scope == "account" else person
     decision = preview(snapshot, w.application, w.name, view.baseline.configuration, whose)
-    words, energy, time = _promise(decision, view)
+    if decision is None:
+        return _with(row, state, f"node type {model.node_type} is not in the inventory")
+    words, found = promise(decision), decision.chosen
     if model.scope == "account":
         words += f" (jobs of account {model.owner})"
-    return _with(row, "training" if sweep else state, words, energy, time)
+    if sweep:
+        state = "training"
+    if found is None:
+        return _with(row, state, words)
+    return _with(row, state, words, found.energy.change, found.time.change)
 
 
 def _with(
@@ -135,33 +143,35 @@ def _with(
     return replace(row, state=state, words=words, energy=energy, time=time)
 
 
-def _promise(decision: Decision | None, view: View) -> tuple[str, float | None, float | None]:
-    if decision is None:
-        return f"node type {view.model.node_type} is not in the inventory", None, None
+def promise(decision: Decision) -> str:
+    """Say what a decision gives its job, or why it changes nothing."""
     chosen = decision.chosen
     if chosen is None:
-        return why_not(decision), None, None
+        return _why_not(decision)
     what = describe_choice(decision.baseline, chosen.configuration)
     estimated = decision.energy_quality == "estimated"
     effect = in_words(chosen.energy.change, chosen.time.change, estimated=estimated)
-    words = f"{what} on {chosen.configuration.node_type}: {effect}"
-    if not decision.changed:
-        words += f"; {why_not(decision)}"
-    return words, chosen.energy.change, chosen.time.change
+    words = f"{what}: {effect}"
+    return words if decision.changed else f"{words}; {_why_not(decision)}"
 
 
-def why_not(decision: Decision) -> str:
-    """Return the sentence that says why a decision changes nothing."""
-    ended = [r.text for r in decision.reasons if r.text.startswith("nothing changed")]
-    return ended[-1] if ended else "nothing would be changed"
+def _why_not(decision: Decision) -> str:
+    return why_not([r.code for r in decision.reasons], [r.text for r in decision.reasons])
 
 
-def home(models: Sequence[StoredModel], person: Person) -> StoredModel:
-    """Return the model to show first: the person's own, the account's, the site's, the newest."""
+def home(models: Sequence[StoredModel], person: Person, inventory: Inventory) -> StoredModel:
+    """Return the model to show first.
 
-    def rank(model: StoredModel) -> tuple[int, str, int]:
+    The person's own before the account's before the site's; then where a job that asks for no
+    node type would land; then the newest.
+    """
+    first = inventory.in_partition(inventory.default_partition)
+    order = {t.name: -i for i, t in enumerate(first)}
+
+    def rank(model: StoredModel) -> tuple[int, int, str, int]:
         foreign = model.scope == "account" and model.owner != person.account
-        return (-1 if foreign else _NARROW[model.scope]), model.updated_at, model.id
+        place = order.get(model.node_type, -len(order) - 1)
+        return (-1 if foreign else _NARROW[model.scope]), place, model.updated_at, model.id
 
     return max(models, key=rank)
 
@@ -171,3 +181,17 @@ def measured(reader: Reader, since: str) -> dict[Key, Comparison]:
     from advisor.loop.report import report
 
     return {(c.application, c.workload): c for c in report(reader, since=since).comparisons}
+
+
+def measured_words(comparison: Comparison) -> str:
+    """Say what a workload's rewritten jobs really saved, and against what."""
+    energy, time = comparison.energy, comparison.time
+    if energy is None:
+        return "energy not known"
+    words = in_words(energy.change, time.change if time is not None else 0.0)
+    against = (
+        f"against {energy.left} left alone at random"
+        if energy.basis == "holdout"
+        else "against what was predicted for them as submitted"
+    )
+    return f"{words} {against}"

@@ -47,6 +47,28 @@ def explanation(record: Mapping[str, Any]) -> list[str]:
     return [TEXTS.get(str(c), str(c)).replace("{0}", "…").replace("{1}", "…") for c in codes]
 
 
+_VAGUE = "no-candidates"
+_CLEARER = ("unconfirmed", "slowdown", "time-limit", "no-room")
+"""Reasons that say more than that nothing is left."""
+_NOTHING = "nothing changed"
+
+
+def why_not(codes: Sequence[str], texts: Sequence[str]) -> str:
+    """Return the sentence that says why a decision changes nothing, of all its reasons.
+
+    ``texts`` are the sentences of the ``codes``.
+    """
+    said = dict(zip(codes, texts, strict=False))
+    ended = [(code, text) for code, text in said.items() if text.startswith(_NOTHING)]
+    if not ended:
+        return "nothing would be changed"
+    code, text = ended[-1]
+    if code == _VAGUE:
+        clearer = next((said[c] for c in _CLEARER if c in said), "")
+        return f"{_NOTHING}: {clearer}" if clearer else text
+    return text
+
+
 def configuration_text(c: Mapping[str, Any]) -> str:
     """Return a configuration in words."""
     nodes = int(c["nodes"])

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.core.configuration import Configuration
-from advisor.loop.report import deciding
 from advisor.service.message import describe_choice
 from advisor.store import listing
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
-from advisor.views.decision import explanation
+from advisor.views.decision import explanation, why_not
 from advisor.views.options import in_words
 from advisor.views.why import VERDICTS
 
@@ -55,6 +54,7 @@ def _job(record: Mapping[str, Any], outcome: Outcome | None) -> Job:
             predicted["energy_pct"] / 100,
             predicted["time_pct"] / 100,
             estimated=predicted.get("energy_quality") == "estimated",
+            brief=True,
         )
     return Job(
         decision=str(record["decision"]),
@@ -77,8 +77,7 @@ def _what(record: Mapping[str, Any], changed: bool) -> str:
     if changed and baseline and chosen:
         return describe_choice(Configuration.from_dict(baseline), Configuration.from_dict(chosen))
     codes = [str(c) for c in record.get("reasons") or ()]
-    sentences = dict(zip(codes, explanation(record), strict=False))
-    return sentences.get(deciding(codes), "left as it was").removeprefix("nothing changed: ")
+    return why_not(codes, explanation(record)).removeprefix("nothing changed: ")
 
 
 def _outcome(outcome: Outcome | None, record: Mapping[str, Any]) -> str:
@@ -86,10 +85,10 @@ def _outcome(outcome: Outcome | None, record: Mapping[str, Any]) -> str:
     if outcome is None:
         return UNDECIDED if record.get("job_id") else "no job known"
     if outcome.verdict == "left-alone":
-        return f"{outcome.state.lower()}, ran as you wrote it"
+        return "as you wrote it" if outcome.state == "COMPLETED" else outcome.state.lower()
     baseline = record.get("baseline") or {}
     time, energy = baseline.get("time_s"), baseline.get("energy_j")
     if not (outcome.time_s and time):
         return VERDICTS.get(outcome.verdict, outcome.verdict)
     change = outcome.energy_j / energy - 1 if outcome.energy_j and energy else None
-    return in_words(change, outcome.time_s / time - 1)
+    return in_words(change, outcome.time_s / time - 1, brief=True)

@@ -140,15 +140,19 @@ def scene(view: View) -> Scene:
     )
 
 
-def in_words(energy: float | None, time: float, *, estimated: bool = False) -> str:
+def in_words(
+    energy: float | None, time: float, *, estimated: bool = False, brief: bool = False
+) -> str:
     """Return changes (fractions) as people say them: ``9 % less energy, 3 % slower``.
 
-    ``energy`` None: not known. Less than half a percent counts as the same.
+    ``energy`` None: not known. Less than half a percent counts as the same. ``brief`` leaves the
+    word energy out, for a column that says it: ``9 % less, 3 % slower``.
     """
     pace = _percent(time, "slower", "faster") or "as fast"
     if energy is None or math.isnan(energy):
         return f"{pace}, energy not known"
-    less = _percent(energy, "more energy", "less energy") or "same energy"
+    noun = "" if brief else " energy"
+    less = _percent(energy, f"more{noun}", f"less{noun}") or f"same{noun}"
     return f"{'about ' if estimated else ''}{less}, {pace}"
 
 

@@ -58,12 +58,18 @@ def sample_job(
 
 
 def preview(
-    snapshot: Snapshot, application: str, workload: str, baseline: Configuration, person: Person
+    snapshot: Snapshot,
+    application: str,
+    workload: str,
+    baseline: Configuration,
+    person: Person,
+    *,
+    luck: float = 1.0,
 ) -> Decision | None:
     """Return the decision for a job that asks for ``baseline``; None on an unknown node type.
 
-    The holdout is never drawn. A node type in no partition is taken for a machine without a
-    scheduler, as ``advisor run`` does.
+    ``luck`` is what is drawn for the holdout; 1 is never left alone. A node type in no partition is
+    taken for a machine without a scheduler, as ``advisor run`` does.
     """
     node_type = snapshot.inventory.resolve(baseline.node_type)
     if node_type is None:
@@ -72,4 +78,4 @@ def preview(
         snapshot = replace(snapshot, inventory=Inventory.of([node_type]))
         snapshot.index()
     request = sample_job(application, workload, baseline, node_type, person)
-    return decide(request, snapshot, chance=lambda: 1.0)
+    return decide(request, snapshot, chance=lambda: luck)

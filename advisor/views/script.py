@@ -5,16 +5,22 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
+from advisor.core.script import threads_of
 from advisor.schedulers.translators import translator
 
 
 def rewritten(
-    lines: Sequence[str], rewrite: Mapping[str, str], scheduler: str = "slurm"
+    lines: Sequence[str],
+    rewrite: Mapping[str, str],
+    scheduler: str = "slurm",
+    environment: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Return a script's lines with the rewritten options as ``#SBATCH`` or ``#PBS`` lines.
 
     Lines that hold nothing else are replaced; one that also holds other options is overruled by
     the line behind it. What follows the first command is no directive and stays as it is.
+    ``environment`` holds variables the job needs with these options; the script sets them itself
+    then, from the scheduler where it can.
     """
     language = translator(scheduler)
     kept = []
@@ -30,7 +36,29 @@ def rewritten(
         kept.append(line)
         if directive or (heading and line.startswith("#!")):
             last = len(kept)
-    return [*kept[:last], *directives(rewrite, scheduler), *kept[last:]]
+    added = directives(rewrite, scheduler)
+    exports = _exports(kept, rewrite, scheduler, environment or {})
+    if exports and not (last < len(kept) and not kept[last].strip()):
+        exports.append("")
+    return [*kept[:last], *added, *(["", *exports] if exports else []), *kept[last:]]
+
+
+def _exports(
+    lines: Sequence[str],
+    rewrite: Mapping[str, str],
+    scheduler: str,
+    environment: Mapping[str, str],
+) -> list[str]:
+    """Return the lines that set what the script does not yet take from the scheduler."""
+    follows = threads_of("\n".join(lines)).from_scheduler
+    wanted = []
+    for name, value in environment.items():
+        if any(name in line for line in lines) or (follows and name == "OMP_NUM_THREADS"):
+            continue
+        if scheduler == "slurm" and rewrite.get("cpus-per-task") == value:
+            value = "$SLURM_CPUS_PER_TASK"
+        wanted.append(f"export {name}={value}")
+    return wanted
 
 
 def directives(rewrite: Mapping[str, str], scheduler: str = "slurm") -> list[str]:

@@ -11,12 +11,12 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.option import Option
 from advisor.core.pareto import Limits, TradeOff, trade_off
-from advisor.core.units import format_duration, format_energy, format_freq
+from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.errors import RefusedError
-from advisor.plotting import Point, Scene
+from advisor.plotting import Point
 from advisor.service.snapshot import Snapshot, site_of
 from advisor.store.reader import Reader
-from advisor.views.applications import home, why_not
+from advisor.views.applications import home, promise
 from advisor.views.options import View, in_words, view_of
 from advisor.views.preview import Person, preview
 
@@ -59,13 +59,7 @@ class Board:
         """Say what a job like the baseline gets, or why nothing changes."""
         if self.yours is None:
             return f"node type {self.view.baseline.configuration.node_type} is not in the inventory"
-        if self.yours.chosen is None:
-            return why_not(self.yours)
-        effect = in_words(
-            self.yours.chosen.energy.change, self.yours.chosen.time.change,
-            estimated=self.estimated,
-        )  # fmt: skip
-        return effect if self.yours.changed else f"{effect}; {why_not(self.yours)}"
+        return promise(self.yours)
 
     def points(self, across: Across, up: Up) -> list[Point]:
         """Return every option's place: s and J, or performance and efficiency in % of the baseline.
@@ -96,17 +90,6 @@ class Board:
             y_limits=limits,
         )
 
-    def scene(self, across: Across, up: Up) -> tuple[Scene, TradeOff]:
-        """Return what a picture shows."""
-        found = self.place(across, up)
-        return (
-            Scene(
-                self.view.title, axis_title(across), axis_title(up), self.points(across, up),
-                found.front, found.zone, self.baseline, found.polygon,
-            ),
-            found,
-        )  # fmt: skip
-
     def find(self, configuration: Configuration) -> int | None:
         """Return the number of a configuration, None when it is not here."""
         numbers = (i for i, o in enumerate(self.options) if o.configuration == configuration)
@@ -119,16 +102,16 @@ class Board:
         energy, time = self.view.change(self.options[number])
         return in_words(energy, time, estimated=self.estimated)
 
-    def signs(self, number: int) -> list[str]:
-        """Name what is special about an option."""
-        found = []
-        if number == self.baseline:
-            found.append("the job as it is")
-        if number == self.policy_at:
-            found.append("the policy's choice")
-        if number == self.yours_at:
-            found.append("your choice")
-        return found
+    def window(self, points: Sequence[Point], found: TradeOff) -> tuple[Point, Point]:
+        """Return (low, high) of each axis around front, zone, and what is special."""
+        special = (self.baseline, self.policy_at, self.yours_at)
+        focus = {*found.front, *found.zone, *(n for n in special if n is not None)}
+        edges = []
+        for axis in (0, 1):
+            values = [points[i][axis] for i in focus]
+            margin = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 1.0
+            edges.append((min(values) - margin, max(values) + margin))
+        return edges[0], edges[1]
 
 
 def board_of(view: View, node_type: str, policy: Decision | None, yours: Decision | None) -> Board:
@@ -201,10 +184,12 @@ def load(
         raise RefusedError(f"there is no model of {application} {workload} yet", hint="measure it")
     snapshot = site_of(reader)
     snapshot.take(models)
-    names = sorted({m.node_type for m in snapshot.models.values()})
     found: dict[str, Board] = {}
+    first_one = home(list(snapshot.models.values()), person, snapshot.inventory).node_type
+    names = sorted({m.node_type for m in snapshot.models.values()}, key=lambda n: n != first_one)
     for name in names:
-        model = home([m for m in snapshot.models.values() if m.node_type == name], person)
+        here = [m for m in snapshot.models.values() if m.node_type == name]
+        model = home(here, person, snapshot.inventory)
         whose = replace(person, account=model.owner) if model.scope == "account" else person
         base = asked if asked and asked.node_type == name else None
         view = view_of(model, base or reader.swept_baseline(application, workload, name))
@@ -236,7 +221,7 @@ def _rank(board: Board) -> Rank:
     """Return a node type's place by its fastest option."""
     best = min(board.options, key=lambda o: o.time_s)
     measured = sum(o.measured for o in board.options)
-    how = f"model of {board.view.model.n_train} runs there" if measured else "predicted"
+    how = f"{board.view.model.n_train} runs there" if measured else "predicted"
     return Rank(
         board.node_type,
         best.time_s,
@@ -258,7 +243,7 @@ def spread(low: float, value: float, high: float) -> str:
     if not (low > 0 and math.isfinite(value) and high > low):
         return ""
     half = 100 * (math.sqrt(high / low) - 1)
-    return f"±{half:.1f} %" if half < 0.95 else f"±{half:.0f} %"
+    return f"±{half:.1f}%" if half < 0.95 else f"±{half:.0f}%"
 
 
 def detail(board: Board, number: int) -> list[str]:
@@ -271,10 +256,8 @@ def detail(board: Board, number: int) -> list[str]:
         f"{c.ranks_per_node} rank{'s' if c.ranks_per_node > 1 else ''} "
         f"x {c.threads_per_rank} threads{cap}"
     )
-    time = (
-        f"time {format_duration(o.time_s)} ({format_duration(o.time_lo_s)} to "
-        f"{format_duration(o.time_hi_s)})"
-    )
+    as_time = duration_like(board.view.baseline.time_s)
+    time = f"time {as_time(o.time_s)} ({as_time(o.time_lo_s)} to {as_time(o.time_hi_s)})"
     if math.isnan(o.energy_j):
         energy = "energy not known"
     else:
@@ -282,11 +265,12 @@ def detail(board: Board, number: int) -> list[str]:
             f"energy {'about ' if board.estimated else ''}{format_energy(o.energy_j)} "
             f"({format_energy(o.energy_lo_j)} to {format_energy(o.energy_hi_j)})"
         )
-    signs = board.signs(number)
-    words = board.words(number)
-    if number != board.baseline:
-        words = f"against the job as it is: {words}"
-    return [where, f"{time}, {energy}", words, ", ".join([known(board, o), *signs[:3]])]
+    words = [board.words(number), known(board, o)]
+    if number == board.policy_at:
+        words.append("the policy's choice")
+    if number == board.yours_at:
+        words.append("your choice")
+    return [where, f"{time}, {energy}", "; ".join(words)]
 
 
 def known(board: Board, option: Option) -> str:

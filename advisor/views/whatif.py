@@ -9,12 +9,12 @@ from typing import Literal
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import packed_points, pick_packed
-from advisor.core.policy import Goal, Policy, PolicySet
+from advisor.core.policy import Goal, PolicySet
 from advisor.service.message import describe_choice
 from advisor.service.snapshot import Snapshot, site_of
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
-from advisor.views.options import size
+from advisor.views.options import in_words, size
 from advisor.views.preview import Person, preview
 
 Kind = Literal["same", "gained", "lost", "moved"]
@@ -57,10 +57,16 @@ class Change:
         return "same" if now.configuration == then.configuration else "moved"
 
     def words(self, choice: Choice | None) -> str:
-        """Name what a choice changes, in words."""
-        if choice is None:
-            return "as submitted"
-        return describe_choice(self.case.baseline, choice.configuration)
+        """Say what a choice does to its jobs."""
+        return (
+            "as submitted" if choice is None else in_words(choice.energy, choice.time, brief=True)
+        )
+
+    @property
+    def where(self) -> str:
+        """Name the point they would run at, "" where nothing would be changed."""
+        then = self.then
+        return "" if then is None else describe_choice(self.case.baseline, then.configuration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,20 @@ class Sum:
     advised: int
     energy: float
     time: float
+
+
+_ORDER: dict[Kind, int] = {"lost": 0, "gained": 1, "moved": 2, "same": 3}
+
+
+def in_order(changes: Sequence[Change]) -> list[Change]:
+    """Return changes with what differs first, in the order of their names otherwise."""
+    return sorted(changes, key=lambda c: (_ORDER[c.kind], c.case.application, c.case.workload))
+
+
+def sum_words(total: Sum) -> str:
+    """Say what a policy does to all workloads together."""
+    words = in_words(total.energy, total.time)
+    return f"{total.advised} of {total.workloads} workloads advised; all together {words}"
 
 
 def summed(choices: Sequence[Choice | None]) -> Sum:
@@ -176,9 +196,3 @@ def prune(
     top = max(numbers, key=lambda i: points[i][3])
     kept = pick_packed(model.options_blob, (base, top))
     return replace(model, options_blob=kept), Configuration(model.node_type, *points[base])
-
-
-def matching_rule(policy: PolicySet, facts: dict[str, str]) -> tuple[Policy, int | None]:
-    """Return the settings that hold for a job's facts, and the number of the rule, from 1."""
-    settings, index = policy.for_job(facts)
-    return settings, None if index is None else index + 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from advisor.core.units import format_energy, format_freq
+from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.loop.match import changed
 from advisor.loop.why import Answer, Compared
 from advisor.store.records import Outcome
@@ -115,7 +115,7 @@ def _comparison(answer: Answer) -> list[str]:
             lines.append("  ".join([*cells, row[4]]).rstrip())
     else:
         energy = format_energy(o.energy_j) if o.energy_j else _no_energy(o)
-        time = _duration_like(o.time_s)(o.time_s) if o.time_s is not None else "-"
+        time = duration_like(o.time_s)(o.time_s) if o.time_s is not None else "-"
         lines.append(f"measured     time {time}, energy {energy}")
     requested, observed = o.freq_requested_khz, o.freq_observed_khz
     if requested or observed:
@@ -137,17 +137,9 @@ def _no_energy(o: Outcome) -> str:
 
 def _row(name: str, c: Compared) -> list[str]:
     if name == "time":
-        form = _duration_like(c.promised.value)
+        form = duration_like(c.promised.value)
     else:
         form = format_energy
     interval = f"{form(c.promised.lo)} to {form(c.promised.hi)}"
     measured = form(c.measured) if c.measured is not None else "-"
     return [name, form(c.promised.value), interval, measured, c.words]
-
-
-def _duration_like(seconds: float) -> Callable[[float], str]:
-    """Return how to print times near one: three digits, all in the same unit."""
-    unit, scale = ("s", 1.0) if seconds < 120 else ("min", 60.0)
-    if seconds >= 7200:
-        unit, scale = "h", 3600.0
-    return lambda value: f"{value / scale:.3g} {unit}"

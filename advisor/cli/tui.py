@@ -1,0 +1,42 @@
+"""``advisor tui``: browse the options in the terminal, pick a point, override."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from advisor.errors import AdvisorError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor tui`` takes."""
+    parser.description = (
+        "Look at what the advisor knows of your applications and choose: a point, a goal, or to be "
+        "left alone. Keys are named at the bottom; ? says more."
+    )
+    parser.add_argument("--demo", action="store_true", help="show example data; nothing is needed")
+    parser.add_argument("--socket", help="the daemon's socket (or ADVISOR_SOCKET)")
+    parser.add_argument("--user", help="look at what this user would see; nothing is chosen")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Start the TUI and return when it is left."""
+    try:
+        import textual  # noqa: F401
+    except ImportError:
+        raise AdvisorError(
+            "the TUI needs textual, which is not installed",
+            hint="pip install 'hpc-advisor[tui]'",
+        ) from None
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) and not _served():
+        raise AdvisorError("the TUI needs a terminal", hint="advisor options prints what it shows")
+    from advisor_tui.start import start
+
+    return start(db=args.db, socket=args.socket, user=args.user, demo=args.demo)
+
+
+def _served() -> bool:
+    """Tell whether textual-serve started this."""
+    import os
+
+    return bool(os.environ.get("TEXTUAL_DRIVER"))

@@ -1,0 +1,255 @@
+"""Choose for one's own jobs: what the choices file would say, and what would come of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from advisor.choices import entry_of, read, text_of, write
+from advisor.core.configuration import Configuration
+from advisor.core.reasons import Reason
+from advisor.core.units import parse_fraction
+from advisor.edits import Edit, replace
+from advisor.errors import AdvisorError, InputError
+from advisor.store.reader import Reader
+from advisor.views.applications import home, promise
+from advisor.views.decision import explanation, why_not
+from advisor.views.explain import from_daemon, from_store
+from advisor.views.options import in_words
+from advisor.views.preview import Person, preview
+from advisor.views.request import payload_of, scheduler_of
+from advisor.views.script import diff, directives, rewritten
+
+Kind = Literal["pin", "goal", "off", "none"]
+Scope = Literal["workload", "application", "all"]
+
+_DROPPED: dict[Kind, tuple[str, ...]] = {
+    "pin": ("off",),
+    "goal": ("off", "pin"),
+    "off": (),
+    "none": ("off", "goal", "max_slowdown", "mode", "pin"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted, and for what: a point, a goal with a slowdown bound, or to be left alone.
+
+    ``none`` leaves it to the policy again.
+    """
+
+    kind: Kind
+    scope: Scope = "workload"
+    goal: str = ""
+    max_slowdown: str = ""
+    point: Configuration | None = None
+
+    def words(self, application: str, workload: str) -> str:
+        """Say what is wanted, for a notice."""
+        what = {
+            "pin": "a point is pinned",
+            "goal": f"goal {self.goal}" if self.goal else f"at most {self.max_slowdown} slower",
+            "off": "the advisor leaves it alone",
+            "none": "the policy decides",
+        }[self.kind]
+        return f"{what} for {self.whose(application, workload)}"
+
+    def whose(self, application: str, workload: str) -> str:
+        """Name the jobs it is for."""
+        return {
+            "workload": f"{application} / {workload}",
+            "application": f"all of {application}",
+            "all": "all your jobs",
+        }[self.scope]
+
+
+def wished(
+    choices: Mapping[str, Any], wish: Wish, application: str, workload: str
+) -> dict[str, Any]:
+    """Return the choices with a wish in them; everything else stays as it is.
+
+    Raises InputError for a slowdown that is no percentage.
+    """
+    result = copy.deepcopy(dict(choices))
+    entry = entry_of(
+        result,
+        None if wish.scope == "all" else application,
+        workload if wish.scope == "workload" else None,
+    )
+    for name in _DROPPED[wish.kind]:
+        entry.pop(name, None)
+    if wish.kind == "off":
+        entry["off"] = True
+    elif wish.kind == "pin" and wish.point is not None:
+        pinned = wish.point.to_dict()
+        pinned.pop("threads_per_rank")
+        entry["pin"] = pinned
+    elif wish.kind == "goal":
+        for name, value in (("goal", wish.goal), ("max_slowdown", wish.max_slowdown)):
+            if value:
+                entry[name] = value
+            else:
+                entry.pop(name, None)
+        if wish.max_slowdown:
+            try:
+                parse_fraction(wish.max_slowdown)
+            except ValueError as error:
+                raise InputError(str(error)) from None
+    return result
+
+
+def save(path: Path, wish: Wish, application: str, workload: str) -> Edit:
+    """Write a wish into the choices file as it is now. Raises InputError; then nothing changed."""
+    return write(path, wished(read(path), wish, application, workload))
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a submission would get.
+
+    ``sentence`` says it; ``lines`` are the options as a script would hold them, ``variables`` what
+    is set in the job; ``old`` and ``new`` are the script's lines as they are and would be, empty
+    without a script; ``why`` are the reasons, ``of`` names what the script runs.
+    """
+
+    sentence: str
+    lines: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    old: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    of: str = ""
+
+    def diff(self, name: str) -> list[str]:
+        """Return the difference of the script as it is and as it would be written."""
+        return diff(self.old, self.new, name, f"{name} (as it would be)")
+
+
+def for_script(
+    script: Path, choices: Mapping[str, Any], *, store: Path, socket: Path, person: Person
+) -> Outlook:
+    """Return what ``sbatch SCRIPT`` would get with these choices: the daemon's own answer.
+
+    Without a daemon the store is asked. Raises AdvisorError for a script that cannot be read, or
+    when there is neither.
+    """
+    scheduler = scheduler_of(script)
+    payload = {
+        "scheduler": scheduler,
+        **payload_of(script, scheduler=scheduler),
+        "choices": text_of(choices),
+    }
+    try:
+        record = from_daemon(socket, payload, timeout_s=3.0)
+    except AdvisorError:
+        record = from_store(store, payload, user=person.name, uid=person.uid)
+    rewrite, environment = _texts(record.get("rewrite")), _texts(record.get("environment"))
+    old = _lines(script)
+    return Outlook(
+        _sentence(record),
+        tuple(directives(rewrite, scheduler)),
+        environment,
+        tuple(old),
+        tuple(rewritten(old, rewrite, scheduler, environment)),
+        tuple(explanation(record)),
+        f"{record.get('application')} / {record.get('workload')}",
+    )
+
+
+def for_sample(
+    reader: Reader, application: str, workload: str, person: Person, node_type: str = ""
+) -> Outlook:
+    """Return what a job as it was measured would get with the person's choices.
+
+    On ``node_type``, if there is a model for it. Raises AdvisorError.
+    """
+    from advisor.service.snapshot import site_of
+    from advisor.views.options import view_of
+
+    models = reader.find_models(application, workload)
+    seen = [m for m in models if m.scope != "own" or m.owner == person.name]
+    if not seen:
+        return Outlook(f"nothing is measured of {application} / {workload}: jobs run as written")
+    snapshot = site_of(reader)
+    snapshot.take(seen)
+    held = list(snapshot.models.values())
+    there = [m for m in held if m.node_type == node_type]
+    model = home(there or held, person, snapshot.inventory)
+    swept = reader.swept_baseline(application, workload, model.node_type)
+    base = view_of(model, swept).baseline.configuration
+    decision = preview(snapshot, application, workload, base, person)
+    if decision is None:
+        return Outlook(f"node type {base.node_type} is not in the inventory: jobs run as written")
+    scheduler = decision.scheduler
+    return Outlook(
+        promise(decision),
+        tuple(directives(decision.rewrite, scheduler)),
+        dict(decision.environment),
+        why=tuple(_reasons(decision.reasons)),
+    )
+
+
+def _reasons(reasons: Sequence[Reason]) -> list[str]:
+    return [r.text for r in reasons if not r.code.startswith("application-")]
+
+
+def _sentence(record: Mapping[str, Any]) -> str:
+    predicted = record.get("predicted")
+    if not record.get("rewrite") or predicted is None:
+        codes = [str(c) for c in record.get("reasons") or ()]
+        if "pinned" in codes:
+            return "your pin is what the job asks for already"
+        return why_not(codes, explanation(record))
+    return in_words(
+        predicted["energy_pct"] / 100,
+        predicted["time_pct"] / 100,
+        estimated=predicted.get("energy_quality") == "estimated",
+    )
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {str(k): str(v) for k, v in value.items()} if isinstance(value, Mapping) else {}
+
+
+def _lines(script: Path) -> list[str]:
+    try:
+        return script.read_bytes().decode("utf-8", "surrogateescape").split("\n")
+    except OSError as error:
+        raise InputError(f"{script}: {error.strerror}", hint="name a readable job script") from None
+
+
+def write_script(script: Path, outlook: Outlook) -> Edit:
+    """Write the script as it would be, a copy of the old one left beside it.
+
+    Raises InputError when it cannot be written, or was changed since it was looked at.
+    """
+    if _lines(script) != list(outlook.old):
+        raise InputError(f"{script} was changed meanwhile", hint="look at the difference again")
+    return replace(script, "\n".join(outlook.new).encode("utf-8", "surrogateescape"), backup=True)
+
+
+def scripts_in(folder: Path, application: str, limit: int = 50) -> list[Path]:
+    """Return the job scripts of a folder, those that name the application first."""
+    found = []
+    try:
+        entries = sorted(p for p in folder.iterdir() if p.is_file())
+    except OSError:
+        return []
+    for path in entries[:2000]:
+        if path.suffix not in (".sh", ".slurm", ".sbatch", ".job", ".bash", ".pbs", ""):
+            continue
+        try:
+            with path.open("rb") as file:
+                head = file.read(8192)
+        except OSError:
+            continue
+        if not head.startswith(b"#!") or b"\0" in head:
+            continue
+        named = application.encode() in head
+        directive = b"#SBATCH" in head or b"#PBS" in head
+        if named or directive:
+            found.append((not named, not directive, path))
+    return [path for _, _, path in sorted(found)][:limit]

@@ -1,0 +1,85 @@
+"""The applied policy to read, and which of its rules holds for a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.core.policy import MATCH_FIELDS, Policy, PolicySet
+from advisor.store.reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The policy that holds: its text, since when and by whom; version 0 is the built-in one."""
+
+    version: int
+    text: str
+    since: str
+    by: str
+    policy: PolicySet
+
+
+def applied(reader: Reader) -> Applied:
+    """Return the applied policy. Raises StoreError."""
+    found = reader.config("policy")
+    policy = reader.policy()
+    if found is None:
+        from advisor.policy.render import to_yaml
+
+        return Applied(0, to_yaml("policy", {}), "", "", policy)
+    return Applied(found.version, found.text, found.applied_at, found.applied_by, policy)
+
+
+def holding(policy: PolicySet, facts: Mapping[str, str]) -> list[str]:
+    """Say which rule holds for a job's facts, and every setting that follows.
+
+    Without a word on it, the scheduler is Slurm.
+    """
+    told = {name: facts.get(name, "") for name in MATCH_FIELDS}
+    told["scheduler"] = told["scheduler"] or "slurm"
+    settings, index = policy.for_job(told)
+    if index is None:
+        head = "no rule matches: the base settings hold"
+        if not policy.rules:
+            head = "the policy has no rules: its base settings hold for every job"
+    else:
+        rule = policy.rules[index]
+        match = ", ".join(f"{name}: {' or '.join(p)}" for name, p in rule.match.items())
+        head = f"rule {index + 1} of {len(policy.rules)} holds ({match})"
+    return [head, "", *settings_lines(settings, policy.base if index is not None else None)]
+
+
+def settings_lines(settings: Policy, base: Policy | None = None) -> list[str]:
+    """Return settings a line each; what differs from ``base`` is marked."""
+    rows = _rows(settings)
+    plain = dict(_rows(base)) if base is not None else dict(rows)
+    return [
+        f"{name:<18} {value}{f'   (else {plain[name]})' if plain[name] != value else ''}"
+        for name, value in rows
+    ]
+
+
+def _rows(p: Policy) -> list[tuple[str, str]]:
+    a, t, u = p.axes, p.training, p.user_limits
+    return [
+        ("mode", p.mode),
+        ("goal", p.goal),
+        ("max_slowdown", _pct(p.max_slowdown)),
+        ("min_saving", _pct(p.min_saving)),
+        ("confidence", _pct(p.confidence)),
+        ("resources", p.resources),
+        ("axes", f"frequency {a.frequency}, threads {a.threads}, node_type {a.node_type}, "
+                 f"nodes {a.nodes}"),
+        ("holdout", _pct(p.holdout)),
+        ("training", f"{t.mode}, {t.samples} samples, at most {t.budget_node_hours:g} node-hours, "
+                     f"trust {t.trust}"),
+        ("unknown_workload", p.unknown_workload),
+        ("estimated_energy", p.estimated_energy),
+        ("enforce", "yes" if p.enforce else "no"),
+        ("users may", f"mode up to {u.mode}, slowdown up to {_pct(u.max_slowdown)}"),
+    ]  # fmt: skip
+
+
+def _pct(fraction: float) -> str:
+    return f"{round(100 * fraction, 6):g} %"

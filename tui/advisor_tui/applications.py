@@ -1,0 +1,297 @@
+"""The first page: every application and workload, what is known of it, and what it would save."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from advisor.store.listing import ORDERS, Order, count_workloads
+from advisor.views import applications as view
+from advisor.views.applications import Listed
+from advisor_tui.page import Page
+from advisor_tui.table import Cell, Column, LazyTable
+
+if TYPE_CHECKING:
+    from advisor.loop.report import Comparison
+
+SINCE = "90d"
+"""How far back measured savings go."""
+
+_STATES: dict[str, tuple[str, str]] = {
+    "none": ("· not measured", "dim"),
+    "fitted": ("○ fitted", ""),
+    "confirmed": ("● confirmed", "good"),
+    "suspended": ("✗ suspended", "bad"),
+}
+_CHOSEN = {"off": "✗ ", "pin": "⚑ ", "goal": "◇ ", "": ""}
+
+_COLUMNS = (
+    Column("Application", 16, flex=3),
+    Column("Workload", 14, flex=4),
+    Column("Node types", 12, flex=2, from_width=120),
+    Column("Runs", 4, right=True),
+    Column("Model", 14),
+    Column("Promised", 9, right=True),
+    Column("Measured", 9, right=True),
+)
+_ORDER_WORDS = {"name": "by name", "runs": "most runs first", "newest": "newest model first"}
+
+
+def percent(change: float | None) -> Cell:
+    """Return a saving as people say it: ``16 % less``."""
+    if change is None:
+        return ("-", "dim")
+    number = f"{abs(change) * 100:.0f}"
+    if number == "0":
+        return "same"
+    return (f"{number} % less", "good") if change < 0 else (f"{number} % more", "warn")
+
+
+class ApplicationsPage(Page):
+    """The list, its search line, and a sentence on the row under the cursor."""
+
+    PLACE = "applications"
+    HELP = """\
+Every application the advisor has heard of, a line for each workload (an input or problem class).
+
+Runs       measured runs of it that are stored
+Model      · not measured    nothing is known; t measures it once
+           training 7/12     a sweep is under way
+           ○ fitted          options are predicted; nothing is applied yet
+           ● confirmed       a run confirmed an option: it can be applied
+           ✗ suspended       jobs came out worse than promised; nothing is applied
+Promised   the energy a job would save under your site's policy and your own choices
+Measured   what jobs of the last 90 days really saved
+First      ⚑ you pinned a point   ◇ you chose a goal   ✗ you told the advisor to leave it alone
+
+Type / and some words to search; every word must be in the name.
+"""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "search"),
+        Binding("enter", "open", "options", priority=False),
+        Binding("c", "choose", "choose"),
+        Binding("t", "train", "measure"),
+        Binding("s", "sort", "sort"),
+        Binding("r", "reload", "read again", show=False),
+        Binding("escape", "clear", "clear search", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._order: Order = "name"
+        self._search = ""
+        self._listed: dict[int, Listed] = {}
+        self._measured: dict[view.Key, Comparison] = {}
+        self._generation = 0
+
+    def body(self) -> Iterable[Widget]:
+        """Yield search line, list and sentence."""
+        with Horizontal(id="search-line"):
+            yield Input(placeholder="press / to search", id="search", compact=True)
+            yield Static("", id="count")
+        yield LazyTable(_COLUMNS, id="applications", empty="reading ...")
+        yield Static("", id="sentence")
+
+    def on_mount(self) -> None:
+        """Read the first rows."""
+        super().on_mount()
+        self.table.focus()
+        self.load()
+        self.run_worker(self._load_measured(), group="measured", exclusive=True)
+
+    @property
+    def table(self) -> LazyTable:
+        """The list."""
+        return self.query_one("#applications", LazyTable)
+
+    def load(self, *, keep: bool = False) -> None:
+        """Read count and first rows for what is searched."""
+        self._generation += 1
+        self.run_worker(self._load(self._generation, keep), group="list", exclusive=True)
+
+    async def _load(self, generation: int, keep: bool) -> None:
+        desk, search, order = self.desk, self._search, self._order
+        cursor = self.table.cursor if keep else 0
+        first = cursor // 100 * 100
+
+        def work() -> tuple[tuple[int, int], list[Listed]]:
+            with desk.reader() as reader:
+                rows = view.page(
+                    reader, desk.person(), search=search, order=order, offset=first, limit=50,
+                    sweeps=self.advisor.sweeping,
+                )  # fmt: skip
+                return count_workloads(reader, search), rows
+
+        found = await self.ask(work)
+        table = self.table
+        if found is None:
+            table.empty = "the store cannot be read; see the notice"
+            table.reset(0)
+            return
+        (workloads, applications), rows = found
+        self._listed = {**self._listed} if keep else {}
+        self._take(first, rows)
+        self.query_one("#count", Static).update(
+            f"{workloads:,} workloads of {applications:,} applications, {_ORDER_WORDS[order]}"
+        )
+        table.empty = (
+            f"nothing has {search!r} in its name"
+            if search
+            else ("nothing is known yet: advisor train JOBSCRIPT measures an application")
+        )
+        table.reset(workloads, cursor=cursor, keep=keep)
+        table.fill(first, [self._cells(row) for row in rows])
+        self._say()
+
+    @on(LazyTable.Wanted, "#applications")
+    def _wanted(self, event: LazyTable.Wanted) -> None:
+        last = event.first + event.limit
+        if any(n not in self._listed for n in range(event.first, last)):
+            self.run_worker(
+                self._load_page(self._generation, event.first, event.limit), group="page"
+            )
+
+    async def _load_page(self, generation: int, first: int, limit: int) -> None:
+        desk, search, order = self.desk, self._search, self._order
+
+        def work() -> list[Listed]:
+            with desk.reader() as reader:
+                return view.page(
+                    reader, desk.person(), search=search, order=order, offset=first, limit=limit,
+                    sweeps=self.advisor.sweeping,
+                )  # fmt: skip
+
+        rows = await self.ask(work)
+        if rows is not None and generation == self._generation:
+            self._take(first, rows)
+            self.table.fill(first, [self._cells(row) for row in rows])
+            self._say()
+
+    async def _load_measured(self) -> None:
+        from advisor.loop import clock
+
+        desk = self.desk
+
+        def work() -> dict[view.Key, Comparison]:
+            with desk.reader() as reader:
+                return view.measured(reader, clock.form(clock.since(SINCE)))
+
+        found = await self.ask(work)
+        if found:
+            self._measured = found
+            for number, row in self._listed.items():
+                self.table.fill(number, [self._cells(row)])
+            self._say()
+
+    def _take(self, first: int, rows: list[Listed]) -> None:
+        self._listed.update(enumerate(rows, first))
+
+    def _cells(self, row: Listed) -> list[Cell]:
+        if row.state == "training":
+            state: Cell = (f"training {row.done}/{row.planned}", "warn")
+        else:
+            state = _STATES[row.state]
+        comparison = self._measured.get(row.key)
+        energy = comparison.energy if comparison is not None else None
+        return [
+            (f"{_CHOSEN[row.chosen]}{row.application}", "strong"),
+            row.workload,
+            (", ".join(row.node_types), "dim"),
+            str(row.runs),
+            state,
+            percent(row.energy),
+            percent(energy.change if energy is not None else None),
+        ]
+
+    # -- the row under the cursor ----------------------------------------------------------------
+
+    @property
+    def current(self) -> Listed | None:
+        """The row under the cursor."""
+        return self._listed.get(self.table.cursor)
+
+    @on(LazyTable.Moved, "#applications")
+    def _moved(self) -> None:
+        self._say()
+
+    def _say(self) -> None:
+        row = self.current
+        if row is None:
+            self.query_one("#sentence", Static).update("")
+            return
+        text = f"{row.application} / {row.workload}\n{row.words}"
+        comparison = self._measured.get(row.key)
+        if comparison is not None and comparison.energy is not None:
+            jobs = comparison.energy.advised
+            text += f"\nmeasured on {jobs} job{'s' if jobs != 1 else ''}: "
+            text += view.measured_words(comparison)
+        self.query_one("#sentence", Static).update(text)
+
+    @on(LazyTable.Opened, "#applications")
+    def action_open(self) -> None:
+        """Show the options of the row under the cursor."""
+        row = self.current
+        if row is not None:
+            self.advisor.show_tradeoff(row.application, row.workload)
+
+    def action_choose(self) -> None:
+        """Choose for the row under the cursor, a goal or to be left alone."""
+        row = self.current
+        if row is not None:
+            self.advisor.show_choose(row.application, row.workload, None)
+
+    def action_train(self) -> None:
+        """Measure an application."""
+        self.advisor.show_new_sweep()
+
+    # -- searching and sorting -------------------------------------------------------------------
+
+    def action_search(self) -> None:
+        """Go to the search line."""
+        self.query_one("#search", Input).focus()
+
+    def action_clear(self) -> None:
+        """Forget what was searched."""
+        self.query_one("#search", Input).value = ""
+        self.table.focus()
+
+    def action_sort(self) -> None:
+        """Take the next order."""
+        self._order = ORDERS[(ORDERS.index(self._order) + 1) % len(ORDERS)]
+        self.load()
+
+    def action_reload(self) -> None:
+        """Read everything again."""
+        self.load(keep=True)
+        self.run_worker(self._load_measured(), group="measured", exclusive=True)
+
+    @on(Input.Changed, "#search")
+    def _typed(self, event: Input.Changed) -> None:
+        if event.value != self._search:
+            self._search = event.value
+            self.load()
+
+    @on(Input.Submitted, "#search")
+    def _submitted(self) -> None:
+        self.table.focus()
+
+    def key_down(self) -> None:
+        """Go from the search line to the list."""
+        if self.query_one("#search", Input).has_focus:
+            self.table.focus()
+
+    def files_changed(self) -> None:
+        """Show the rows under other choices."""
+        self.load(keep=True)
+
+    def on_screen_resume(self) -> None:
+        """Read again what may have been chosen or measured meanwhile."""
+        super().on_screen_resume()
+        if self._generation:
+            self.load(keep=True)

@@ -1,0 +1,52 @@
+"""Run what may be slow in a thread that never holds up the screen, nor the end of the program."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from advisor.errors import AdvisorError
+
+T = TypeVar("T")
+
+MOST = 12
+"""Threads that may wait at once: a store on a dead file server keeps every one of them."""
+
+_waiting = threading.Semaphore(MOST)
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Return what ``work`` returns or raise what it raises; the thread dies with the program.
+
+    Raises AdvisorError when too many are still waiting. A caller that is cancelled leaves the
+    thread to its end; nobody hears of the result.
+    """
+    if not _waiting.acquire(blocking=False):
+        raise AdvisorError("nothing answers any more", hint="is a file system or the store hung?")
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def deliver(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except BaseException as error:
+            failure = error
+        finally:
+            _waiting.release()
+        with suppress(RuntimeError):  # the program has ended meanwhile
+            loop.call_soon_threadsafe(deliver, result, failure)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await future

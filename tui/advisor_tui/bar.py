@@ -1,0 +1,73 @@
+"""The top line: where one is, where one can go, and how store and daemon are doing."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.events import Click
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+PLACES = (
+    ("applications", "1 Applications"),
+    ("jobs", "2 Jobs"),
+    ("training", "3 Training"),
+    ("policy", "4 Policy"),
+)
+
+
+class Bar(Widget):
+    """One line; a click on a place goes there."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "bar--name",
+        "bar--here",
+        "bar--place",
+        "bar--trouble",
+        "bar--status",
+    }
+
+    status: reactive[str] = reactive("")
+    trouble: reactive[bool] = reactive(False)
+
+    def __init__(self, here: str) -> None:
+        super().__init__()
+        self._here = here
+
+    def _parts(self) -> list[tuple[str, str, str]]:
+        """Return (text, component class, place) from the left."""
+        parts = [(" advisor ", "bar--name", "")]
+        for place, title in PLACES:
+            here = place == self._here
+            text = f"[{title}]" if here else f" {title} "
+            parts.append((text, "bar--here" if here else "bar--place", place))
+        return parts
+
+    def render_line(self, y: int) -> Strip:
+        """Paint the line: the places, and at the right end the status as far as there is room."""
+        style = self.rich_style
+        segments = [
+            Segment(text, style + self.get_component_rich_style(name, partial=True))
+            for text, name, _ in self._parts()
+        ]
+        used = sum(s.cell_length for s in segments)
+        room = self.size.width - used - 1
+        status = self.status if len(self.status) <= room else self.status[: max(0, room - 1)] + "…"
+        if room > 0:
+            kind = "bar--trouble" if self.trouble else "bar--status"
+            segments.append(Segment(" " * (room - len(status)), style))
+            segments.append(
+                Segment(status, style + self.get_component_rich_style(kind, partial=True))
+            )
+        return Strip(segments).extend_cell_length(self.size.width, style)
+
+    async def on_click(self, event: Click) -> None:
+        """Go to the place that was clicked."""
+        at = 0
+        for text, _, place in self._parts():
+            if at <= event.x < at + len(text) and place:
+                await self.app.run_action(f"go('{place}')")
+                return
+            at += len(text)

@@ -1,0 +1,306 @@
+"""The scatter of a trade-off: zone, front, options, and what is special among them.
+
+Everything can be told apart by its character alone: colour only helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from advisor.plotting import Point
+from advisor.plotting.raster import Cell, Frame, ticks
+
+MEASURED, PREDICTED, MEASURED_ESTIMATE, PREDICTED_ESTIMATE = "●", "○", "◍", "◌"
+BASELINE, POLICY, YOURS, ZONE = "◆", "★", "⚑", "░"
+
+_UNITS = {
+    "time": ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h")),
+    "energy": ((1e4, 1.0, "J"), (1e6, 1e3, "kJ"), (1e9, 1e6, "MJ"), (float("inf"), 1e9, "GJ")),
+}
+"""Per axis, up to which largest value which scale and unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How an option is drawn: its character, and the component class without ``chart--``."""
+
+    char: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a chart shows: a mark for every point, the ones in ``special`` over all others.
+
+    ``window`` is shown first, ``limits`` are the farthest that zooming out goes.
+    """
+
+    points: Sequence[Point]
+    marks: Sequence[Mark]
+    special: Mapping[int, Mark]
+    front: Sequence[int]
+    polygon: Sequence[Point]
+    window: tuple[Point, Point]
+    limits: tuple[Point, Point]
+    x_axis: str
+    y_axis: str
+    steps: Sequence[int] = field(default=())
+    """The points the cursor can be on, for a click."""
+
+
+def unit_of(axis: str, largest: float) -> tuple[float, str]:
+    """Return scale and unit that make an axis' numbers short."""
+    known = ((scale, unit) for limit, scale, unit in _UNITS.get(axis, ()) if largest < limit)
+    return next(known, (1.0, ""))
+
+
+class Chart(Widget, can_focus=True):
+    """A picture, the cursor on one of its points, and a window that can be zoomed."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "chart--axis", "chart--zone", "chart--front", "chart--predicted", "chart--measured",
+        "chart--outside", "chart--baseline", "chart--policy", "chart--yours", "chart--cursor",
+    }  # fmt: skip
+
+    cursor: reactive[int | None] = reactive(None)
+
+    class Picked(Message):
+        """A point was clicked."""
+
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._picture: Picture | None = None
+        self._window: tuple[Point, Point] | None = None
+        self._message = ""
+        self._cells: dict[Cell, Mark] = {}
+        self._shade: set[Cell] = set()
+        self._frame: Frame | None = None
+
+    # -- what is shown ---------------------------------------------------------------------------
+
+    def show(self, picture: Picture | None, message: str = "", *, keep: bool = False) -> None:
+        """Show a picture, or a sentence instead; with ``keep`` the zoom stays."""
+        self._picture, self._message = picture, message
+        if picture is None or not keep or self._window is None:
+            self._window = picture.window if picture else None
+        self._draw()
+
+    @property
+    def picture(self) -> Picture | None:
+        """What is shown."""
+        return self._picture
+
+    @property
+    def window(self) -> tuple[Point, Point] | None:
+        """The part that is shown, (low, high) of each axis."""
+        return self._window
+
+    def watch_cursor(self, number: int | None) -> None:
+        """Keep the cursor's point in the window."""
+        if self._picture is not None and self._frame is not None and number is not None:
+            moved = self._frame.holding(self._picture.points[number])
+            if self._frame.cell(self._picture.points[number]) is None:
+                self._window = moved.x, moved.y
+                self._draw()
+        self.refresh()
+
+    def zoom(self, factor: float, around: Point | None = None) -> None:
+        """Zoom by a factor (below 1: nearer) around a point, the cursor's by default."""
+        if self._picture is None or self._frame is None:
+            return
+        if around is None:
+            number = self.cursor
+            middle = self._frame.point((self._frame.columns // 2, self._frame.rows // 2))
+            around = middle if number is None else self._picture.points[number]
+        zoomed = self._frame.zoomed(factor, around, self._picture.limits)
+        self._window = zoomed.x, zoomed.y
+        self._draw()
+
+    def fit(self) -> None:
+        """Show what matters again; when that is shown already, everything."""
+        if self._picture is not None:
+            at_home = self._window == self._picture.window
+            self._window = self._picture.limits if at_home else self._picture.window
+            self._draw()
+
+    def on_resize(self, event: Resize) -> None:
+        """Draw anew for the room there is."""
+        self._draw()
+
+    # -- the mouse -------------------------------------------------------------------------------
+
+    def on_click(self, event: Click) -> None:
+        """Tell which point is nearest to the mouse."""
+        picture, frame = self._picture, self._frame
+        if picture is None or frame is None or not picture.steps:
+            return
+        column, row = event.x - self._gutter, event.y
+
+        def distance(number: int) -> float:
+            cell = frame.cell(picture.points[number])
+            if cell is None:
+                return float("inf")
+            return (cell[0] - column) ** 2 + 4 * (cell[1] - row) ** 2
+
+        self.post_message(self.Picked(min(picture.steps, key=distance)))
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """Zoom in around the mouse."""
+        event.stop()
+        self._zoom_at(event.x, event.y, 0.8)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """Zoom out around the mouse."""
+        event.stop()
+        self._zoom_at(event.x, event.y, 1.25)
+
+    def _zoom_at(self, x: int, y: int, factor: float) -> None:
+        if self._frame is not None:
+            self.zoom(factor, self._frame.point((x - self._gutter, y)))
+
+    # -- drawing ---------------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        """Put everything but the cursor into cells."""
+        self._cells, self._shade, self._frame = {}, set(), None
+        picture, window = self._picture, self._window
+        self.refresh()
+        if picture is None or window is None or self.size.width < 20 or self.size.height < 4:
+            return
+        rows = self.size.height - 1
+        self._y_ticks = _labels(picture.y_axis, window[1], max(2, rows // 2), picture.limits[1])
+        self._gutter = max((len(text) for _, text in self._y_ticks), default=0) + 2
+        frame = Frame(window[0], window[1], self.size.width - self._gutter, rows)
+        self._frame = frame
+        room = max(2, frame.columns // 12)
+        self._x_ticks = _labels(picture.x_axis, window[0], room, picture.limits[0])
+        if picture.polygon:
+            self._shade = frame.covered(picture.polygon)
+        line = frame.traced([picture.points[i] for i in picture.front])
+        self._cells = {cell: Mark(char, "front") for cell, char in line.items()}
+        for number, (point, mark) in enumerate(zip(picture.points, picture.marks, strict=True)):
+            cell = frame.cell(point)
+            if cell is not None and number not in picture.special:
+                old = self._cells.get(cell)
+                if old is None or _weight(mark) >= _weight(old):
+                    self._cells[cell] = mark
+        for number, mark in picture.special.items():
+            cell = frame.cell(picture.points[number])
+            if cell is not None:
+                self._cells[cell] = mark
+
+    def _style(self, role: str) -> Style:
+        return self.get_component_rich_style(f"chart--{role}", partial=True)
+
+    def render_line(self, y: int) -> Strip:
+        """Paint one line."""
+        base, width = self.rich_style, self.size.width
+        frame, picture = self._frame, self._picture
+        if frame is None or picture is None:
+            text = self._message if y == min(1, self.size.height - 1) else ""
+            return Strip([Segment(f"  {text}"[:width], base)]).extend_cell_length(width, base)
+        axis = base + self._style("axis")
+        if y >= frame.rows:
+            return self._x_line(frame, picture, axis)
+        place = None
+        if self.cursor is not None:
+            place = frame.cell(picture.points[self.cursor])
+        segments = [Segment(self._margin(frame, y, place), axis)]
+        run, run_style = "", base
+        title = self._y_title(frame, picture, place) if y == 0 else {}
+        for column in range(frame.columns):
+            char, style = self._at(frame, (column, y), place, base)
+            if column in title:
+                char, style = title[column], axis
+            if style is not run_style and style != run_style:
+                if run:
+                    segments.append(Segment(run, run_style))
+                run, run_style = "", style
+            run += char
+        segments.append(Segment(run, run_style))
+        return Strip(segments, width)
+
+    def _y_title(self, frame: Frame, picture: Picture, place: Cell | None) -> dict[int, str]:
+        """Return the y axis' title by column: where the top line is empty, first to the left."""
+        text = f"{_title(picture.y_axis, picture.limits[1])} ↑"
+        taken = {c for c, r in {*self._cells, *self._shade} if r == 0}
+        if place is not None and place[1] == 0:
+            taken |= {place[0] - 1, place[0], place[0] + 1}
+        for start in range(1, frame.columns - len(text)):
+            columns = range(start, start + len(text))
+            if taken.isdisjoint(range(start - 1, start + len(text) + 1)):
+                return dict(zip(columns, text, strict=True))
+        return {}
+
+    def _at(self, frame: Frame, cell: Cell, place: Cell | None, base: Style) -> tuple[str, Style]:
+        shaded = cell in self._shade
+        mark = self._cells.get(cell)
+        ground = base + self._style("zone") if shaded else base
+        if place is not None and cell[1] == place[1] and abs(cell[0] - place[0]) <= 1:
+            style = base + self._style("cursor")
+            if cell == place:
+                return (mark.char if mark else "+"), style
+            return ("[" if cell[0] < place[0] else "]"), style
+        if mark is not None:
+            return mark.char, ground + self._style(mark.role)
+        return (ZONE if shaded else " "), ground
+
+    def _margin(self, frame: Frame, y: int, place: Cell | None) -> str:
+        """Return the y axis' part of a line: a number where there is one, and the cursor's mark."""
+        at = {}
+        for value, text in self._y_ticks:
+            cell = frame.cell((frame.x[0], value))
+            if cell is not None:
+                at[cell[1]] = text
+        edge = "┤" if y in at else "│"
+        if place is not None and place[1] == y:
+            edge = "▸"
+        return f"{at.get(y, ''):>{self._gutter - 1}}{edge}"
+
+    def _x_line(self, frame: Frame, picture: Picture, style: Style) -> Strip:
+        title = f" {_title(picture.x_axis, picture.limits[0])} →"
+        line = [" "] * frame.columns
+        room = frame.columns - len(title)
+        for value, text in self._x_ticks:
+            cell = frame.cell((value, frame.y[0]))
+            if cell is None:
+                continue
+            start = max(0, cell[0] - len(text) // 2)
+            end = start + len(text)
+            if end < room and all(c == " " for c in line[max(0, start - 1) : end + 1]):
+                line[start:end] = text
+        line[room:] = title
+        text = " " * (self._gutter - 1) + "└" + "".join(line)
+        return Strip([Segment(text[: self.size.width], style)]).extend_cell_length(
+            self.size.width, style
+        )
+
+
+def _weight(mark: Mark) -> int:
+    """Return what covers what where several options share a cell."""
+    return {"outside": 0, "front": 1, "predicted": 2, "measured": 3}.get(mark.role, 4)
+
+
+def _title(axis: str, limits: Point) -> str:
+    _, unit = unit_of(axis, max(map(abs, limits)))
+    return f"{axis} ({unit})" if unit else axis
+
+
+def _labels(axis: str, window: Point, most: int, limits: Point) -> list[tuple[float, str]]:
+    scale, _ = unit_of(axis, max(map(abs, limits)))
+    values = ticks(window[0] / scale, window[1] / scale, most)
+    return [(value * scale, f"{round(value, 10):.6g}") for value in values]

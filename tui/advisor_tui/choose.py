@@ -1,0 +1,296 @@
+"""Choose for one's own jobs: a point, a goal, or to be left alone; see first what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.suggester import SuggestFromList
+from textual.widget import Widget
+from textual.widgets import Button, Input, Static
+
+from advisor.core.configuration import Configuration
+from advisor.core.policy import GOALS
+from advisor.errors import AdvisorError
+from advisor.views import choosing
+from advisor.views.choosing import Kind, Outlook, Scope, Wish
+from advisor.views.tradeoff import short
+from advisor_tui.dialogue import Confirm, painted_diff
+from advisor_tui.page import Page
+from advisor_tui.picks import Picks
+from advisor_tui.stepper import Stepper
+
+_AS_SITE = "as the site says"
+_SLOWDOWNS = (_AS_SITE, "0%", "1%", "2%", "3%", "5%", "7%", "10%", "15%", "20%")
+_SCOPES: tuple[Scope, ...] = ("workload", "application", "all")
+
+
+class ChoosePage(Page):
+    """A form, and below it what the next submission would get."""
+
+    PLACE = "applications"
+    HELP = """\
+What you choose holds for your own jobs only, from the next submission on. It is kept in your own
+choices file; nobody else can choose for you, and the site's limits hold.
+
+pin          run at the very point you looked at, whatever the policy's goal
+goal         what to aim for, and how much slower is all right
+leave alone  jobs go through as you wrote them
+policy       forget what was chosen here
+
+Below the form stands what the next submission would get, and why. Name a job script to see its
+#SBATCH lines and what would change in it.
+
+save   keeps the choice          copy   puts the lines on your clipboard
+write  puts the lines into the script, after a question; a copy of the old script is kept
+undo   (u) takes the last change back
+"""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "back"),
+        Binding("s", "save", "save", tooltip="save the choice"),
+        Binding("y", "copy", "copy lines", tooltip="copy the lines to the clipboard"),
+        Binding("w", "write", "write script", tooltip="write the lines into the script"),
+        Binding("slash", "script", "script", tooltip="name a job script"),
+    ]
+
+    def __init__(self, application: str, workload: str, point: Configuration | None) -> None:
+        super().__init__()
+        self.application, self.workload, self.point = application, workload, point
+        self.outlook: Outlook | None = None
+
+    # -- the form --------------------------------------------------------------------------------
+
+    def body(self) -> Iterable[Widget]:
+        """Yield form, preview and buttons."""
+        yield Static(Content(f"Choose for {self.application} / {self.workload}"), classes="title")
+        with Vertical(classes="form"):
+            kinds = [
+                ("goal", "aim for a goal"),
+                ("off", "leave my jobs alone"),
+                ("none", "let the policy decide"),
+            ]
+            if self.point is not None:
+                where = f"{short(self.point)} of {self.point.node_type}"
+                kinds.insert(0, ("pin", f"pin {where}"))
+            yield Picks(kinds, id="kind")
+            with Horizontal(classes="row", id="aims"):
+                yield Stepper("goal", (_AS_SITE, *GOALS), id="aim")
+                yield Stepper("slower at most", _SLOWDOWNS, id="slower")
+            with Horizontal(classes="row"):
+                yield Static("for", classes="label")
+                yield Picks(
+                    [
+                        ("workload", "this workload"),
+                        ("application", f"all of {self.application}"),
+                        ("all", "all my jobs"),
+                    ],
+                    row=True,
+                    id="scope",
+                )
+            with Horizontal(classes="row"):
+                yield Static("script", classes="label")
+                yield Input(
+                    placeholder="a job script, to see what changes in it (→ completes)",
+                    id="script", compact=True,
+                )  # fmt: skip
+        with VerticalScroll(id="preview"):
+            yield Static("", id="outlook")
+        with Horizontal(classes="row buttons"):
+            yield Button("Save (s)", id="save", variant="primary", compact=True)
+            yield Button("Copy lines (y)", id="copy", compact=True)
+            yield Button("Write into script (w)", id="write", compact=True)
+
+    def on_mount(self) -> None:
+        """Show what holds now, and look for job scripts."""
+        super().on_mount()
+        self.query_one("#kind", Picks).focus()
+        self._show_aims()
+        self.run_worker(self._look_for_scripts(), group="scripts")
+        self.preview()
+
+    async def _look_for_scripts(self) -> None:
+        folder, application = self.desk.folder, self.application
+        found = await self.ask(lambda: choosing.scripts_in(folder, application))
+        if not found:
+            return
+        names = [str(path.relative_to(folder)) for path in found]
+        field = self.query_one("#script", Input)
+        field.suggester = SuggestFromList(names)
+        field.placeholder = f"for instance {names[0]} (→ completes what you type)"
+
+    @property
+    def wish(self) -> Wish:
+        """What the form says."""
+        kind, scope = (self.query_one(f"#{name}", Picks).key for name in ("kind", "scope"))
+        aim, slower = (self.query_one(f"#{name}", Stepper).value for name in ("aim", "slower"))
+        kinds: dict[str, Kind] = {"pin": "pin", "goal": "goal", "off": "off", "none": "none"}
+        return Wish(
+            kinds.get(kind, "none"),
+            next((s for s in _SCOPES if s == scope), "workload"),
+            "" if aim == _AS_SITE else aim,
+            "" if slower == _AS_SITE else slower,
+            self.point,
+        )
+
+    @property
+    def script(self) -> Path | None:
+        """The job script that is named."""
+        name = self.query_one("#script", Input).value.strip()
+        return (self.desk.folder / Path(name).expanduser()) if name else None
+
+    @on(Picks.Changed)
+    def _chosen(self) -> None:
+        self._show_aims()
+        self.preview()
+
+    @on(Stepper.Changed)
+    def _stepped(self) -> None:
+        self.preview()
+
+    @on(Input.Changed, "#script")
+    def _typed(self) -> None:
+        self.preview()
+
+    @on(Input.Submitted, "#script")
+    def _entered(self) -> None:
+        self.query_one("#save", Button).focus()
+
+    def _show_aims(self) -> None:
+        self.query_one("#aims").display = self.wish.kind == "goal"
+
+    # -- what comes of it ------------------------------------------------------------------------
+
+    def preview(self) -> None:
+        """Show what the next submission would get."""
+        self.run_worker(self._preview(), group="outlook", exclusive=True)
+
+    async def _preview(self) -> None:
+        desk, wish, script = self.desk, self.wish, self.script
+        application, workload, point = self.application, self.workload, self.point
+
+        def work() -> Outlook:
+            choices = choosing.wished(desk.chosen(), wish, application, workload)
+            if script is not None:
+                return choosing.for_script(
+                    script, choices, store=desk.store, socket=desk.socket, person=desk.person()
+                )
+            with desk.reader() as reader:
+                return choosing.for_sample(
+                    reader, application, workload, desk.person(choices),
+                    point.node_type if point is not None else "",
+                )  # fmt: skip
+
+        try:
+            self.outlook = await self.advisor.ask(work)
+        except AdvisorError as error:
+            self.outlook = None
+            self.query_one("#outlook", Static).update(Content(str(error)))
+            return
+        self._paint(self.outlook, script)
+
+    def _paint(self, outlook: Outlook, script: Path | None) -> None:
+        what = f"sbatch {script.name}" if script is not None else "A job as it is"
+        parts: list[str | Content] = [
+            Content.styled(f"{what} would get: ", "bold"),
+            Content(outlook.sentence),
+            "\n",
+        ]
+        if script is not None and outlook.lines:
+            parts += ["\n", painted_diff(outlook.diff(script.name))]
+        elif outlook.lines:
+            parts += ["\n", *(Content.styled(f"{line}\n", "$success") for line in outlook.lines)]
+        if outlook.variables and script is None:
+            told = " ".join(f"{k}={v}" for k, v in outlook.variables.items())
+            parts += [f"and in the job {told}\n"]
+        parts += ["\nwhy\n", *(f"  - {text}\n" for text in outlook.why)]
+        if outlook.of not in ("", f"{self.application} / {self.workload}"):
+            told = (
+                f"\nThis script runs {outlook.of}: what is chosen here is for another workload.\n"
+            )
+            parts.append(Content.styled(told, "$warning"))
+        if self.advisor.daemon.startswith("no daemon"):
+            parts += ["\nNo daemon answers now: until it does, jobs go through unchanged."]
+        self.query_one("#outlook", Static).update(Content.assemble(*parts))
+
+    # -- doing it --------------------------------------------------------------------------------
+
+    @on(Button.Pressed)
+    async def _button(self, event: Button.Pressed) -> None:
+        if event.button.id in ("save", "copy", "write"):
+            await self.run_action(event.button.id)
+
+    def action_save(self) -> None:
+        """Save the choice and go back."""
+        self.run_worker(self._save(), group="save", exclusive=True)
+
+    async def _save(self) -> None:
+        desk, wish = self.desk, self.wish
+        application, workload = self.application, self.workload
+        edit = await self.ask(lambda: choosing.save(desk.choices, wish, application, workload))
+        if edit is None:
+            return
+        words = wish.words(application, workload)
+        self.advisor.changed(words, edit)
+        self.advisor.tell(f"Saved: {words}. It holds from the next submission on; u takes it back.")
+        self.dismiss()
+
+    def action_copy(self) -> None:
+        """Put the lines on the clipboard."""
+        if self.outlook is None or not self.outlook.lines:
+            self.advisor.tell("There are no lines to copy: nothing would be changed.", "warning")
+            return
+        self.app.copy_to_clipboard("\n".join(self.outlook.lines) + "\n")
+        self.advisor.tell(f"Copied {len(self.outlook.lines)} lines, if your terminal allows it.")
+
+    def action_write(self) -> None:
+        """Ask, then write the lines into the script."""
+        script, outlook = self.script, self.outlook
+        if script is None:
+            self.advisor.tell("Name a job script first.", "warning")
+            self.query_one("#script", Input).focus()
+            return
+        if outlook is None or not outlook.lines:
+            self.advisor.tell("There is nothing to write: nothing would be changed.", "warning")
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.run_worker(self._write(script, outlook), group="save", exclusive=True)
+
+        self.app.push_screen(
+            Confirm(
+                f"Write this into {script}? A copy of it is kept beside it.",
+                painted_diff(outlook.diff(script.name)),
+                "Write",
+            ),
+            answered,
+        )
+
+    async def _write(self, script: Path, outlook: Outlook) -> None:
+        edit = await self.ask(lambda: choosing.write_script(script, outlook))
+        if edit is None:
+            return
+        self.advisor.changed(f"{script.name} is as it was", edit)
+        kept = edit.backup.name if edit.backup is not None else ""
+        self.advisor.tell(f"Written: {script.name}; the old one is {kept}. u takes it back.")
+        self.preview()
+
+    def action_script(self) -> None:
+        """Go to the script's name."""
+        self.query_one("#script", Input).focus()
+
+    def action_back(self) -> None:
+        """Leave without a choice; out of the script's name first."""
+        if self.query_one("#script", Input).has_focus:
+            self.query_one("#kind", Picks).focus()
+        else:
+            self.dismiss()
+
+    def files_changed(self) -> None:
+        """Show what the choices file says now."""
+        self.preview()

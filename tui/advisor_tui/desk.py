@@ -1,0 +1,87 @@
+"""Who sits here and where things are: store, daemon, choices file, sweeps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from advisor import choices, paths
+from advisor.errors import AdvisorError
+from advisor.store.reader import Reader
+from advisor.views.preview import Person
+from advisor.views.request import identity
+
+_ACCOUNTS = ("SBATCH_ACCOUNT", "SLURM_ACCOUNT", "PBS_ACCOUNT")
+
+
+@dataclass(slots=True)
+class Desk:
+    """One person's places. ``foreign``: somebody else's jobs are looked at, nothing is chosen."""
+
+    store: Path
+    socket: Path
+    choices: Path
+    sweeps: Path
+    folder: Path
+    user: str
+    uid: int
+    account: str = ""
+    foreign: bool = False
+    demo: bool = False
+    settings: Path | None = None
+    arguments: tuple[str, ...] = field(default=())
+    """What a child ``advisor`` needs to find the same store."""
+
+    @classmethod
+    def here(
+        cls, *, db: str | None = None, socket: str | None = None, user: str | None = None
+    ) -> Desk:
+        """Return the places of the caller, or what the caller sees of another user's.
+
+        Raises InputError when there is no such user.
+        """
+        uid, name = identity(user)
+        own = identity(None)[1]
+        return cls(
+            store=paths.store_path(db),
+            socket=paths.socket_path(socket),
+            choices=paths.choices_path(),
+            sweeps=paths.state_dir() / "sweeps",
+            folder=Path.cwd(),
+            user=name,
+            uid=uid,
+            account=next((os.environ[a] for a in _ACCOUNTS if os.environ.get(a)), ""),
+            foreign=name != own,
+            settings=paths.choices_path().with_name("tui.json"),
+            arguments=("--db", db) if db else (),
+        )
+
+    def reader(self) -> Reader:
+        """Open the store. Raises StoreError."""
+        return Reader(self.store)
+
+    def chosen(self) -> dict[str, Any]:
+        """Return what is chosen; a broken file counts as none. Raises InputError for it."""
+        return {} if self.foreign else choices.read(self.choices)
+
+    def person(self, chosen: Mapping[str, Any] | None = None) -> Person:
+        """Return whose jobs are looked at, with these choices or the file's; broken ones are none.
+
+        A broken file is also what the hooks ignore.
+        """
+        if chosen is None:
+            try:
+                chosen = self.chosen()
+            except AdvisorError:
+                chosen = {}
+        return Person(self.user, self.uid, self.account, chosen)
+
+    @property
+    def admin(self) -> bool:
+        """Whether the store is the caller's own, or the caller is root."""
+        from advisor.store.opening import is_owner
+
+        return self.demo or (self.store.exists() and is_owner(self.store))

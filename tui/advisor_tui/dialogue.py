@@ -1,0 +1,80 @@
+"""A question over the page: something to read, and yes or no."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, TypeVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Button, Static
+
+T = TypeVar("T")
+
+
+class Dialogue(ModalScreen[T]):
+    """A box in the middle of the page; Esc leaves it without a result."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel")]
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title
+
+    def compose(self) -> ComposeResult:
+        """Lay out the title and what is in the box."""
+        with Vertical():
+            yield Static(Content(self._title), classes="dialogue-title")
+            yield from self.body()
+
+    def body(self) -> Iterable[Widget]:
+        """Yield what is in the box."""
+        return ()
+
+    def action_leave(self) -> None:
+        """Close without a result."""
+        self.dismiss(None)
+
+
+class Confirm(Dialogue[bool]):
+    """A question with a text to read; the answer is True, False or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "yes"),
+        Binding("n", "answer(False)", "no"),
+    ]
+
+    def __init__(self, title: str, text: Content, yes: str = "Yes") -> None:
+        super().__init__(title)
+        self._text, self._yes = text, yes
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the text and two buttons."""
+        with VerticalScroll():
+            yield Static(self._text)
+        with Horizontal(classes="row"):
+            yield Button(f"{self._yes} (y)", id="yes", variant="primary", compact=True)
+            yield Button("No (n)", id="no", compact=True)
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "yes")
+
+    def action_answer(self, answer: bool) -> None:
+        """Close with an answer."""
+        self.dismiss(answer)
+
+
+def painted_diff(lines: Iterable[str]) -> Content:
+    """Return a difference, what is added and what goes told apart by colour and sign."""
+    styles = {"+": "$success", "-": "$error", "@": "$accent"}
+    parts = []
+    for line in lines:
+        style = "bold" if line.startswith(("+++", "---")) else styles.get(line[:1], "")
+        parts.append(Content.styled(line + "\n", style) if style else Content(line + "\n"))
+    return Content.assemble(*parts)

@@ -1,0 +1,68 @@
+"""What a page is for, its signs and its keys, on a page of its own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Static
+
+from advisor_tui.page import Page
+
+EVERYWHERE = """\
+1 to 4     Applications, Jobs, Training, Policy        Esc   back
+Ctrl+P     every command by name, themes too           Tab   next part of the page
+u          take back the last change of a file         q     leave
+The mouse works: click to choose, double click to open, turn the wheel on a picture to zoom.
+"""
+
+
+class HelpScreen(ModalScreen[None]):
+    """The help of one page."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,f1,q,enter", "dismiss", "close"),
+        Binding("down,j", "scroll('down')", show=False),
+        Binding("up,k", "scroll('up')", show=False),
+    ]
+
+    def __init__(self, page: Page) -> None:
+        super().__init__()
+        self._page = page
+
+    def compose(self) -> ComposeResult:
+        """Lay out the text."""
+        with VerticalScroll() as scroll:
+            scroll.border_title = f"Help: {type(self._page).PLACE}"
+            scroll.border_subtitle = "Esc closes"
+            yield Static(Content(type(self._page).HELP))
+            yield Static(Content("On this page\n" + keys_of(self._page)))
+            yield Static(Content("Everywhere\n" + EVERYWHERE))
+
+    def action_scroll(self, way: str) -> None:
+        """Scroll the text."""
+        scroll = self.query_one(VerticalScroll)
+        (scroll.scroll_down if way == "down" else scroll.scroll_up)(animate=False)
+
+
+def keys_of(page: Screen[None]) -> str:
+    """Return the keys of a page as lines."""
+    lines = []
+    for binding in type(page).BINDINGS:
+        if isinstance(binding, Binding) and binding.description:
+            names = ", ".join(_name(key) for key in binding.key.split(","))
+            lines.append(f"{names:<10} {binding.tooltip or binding.description}")
+    return "\n".join(lines) + "\n"
+
+
+def _name(key: str) -> str:
+    known = {
+        "slash": "/", "plus": "+", "minus": "-", "question_mark": "?", "escape": "Esc",
+        "enter": "Enter", "left": "←", "right": "→", "up": "↑", "down": "↓",
+        "equals_sign": "=", "space": "Space",
+    }  # fmt: skip
+    return known.get(key, key.replace("ctrl+", "Ctrl+"))

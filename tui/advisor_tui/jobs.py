@@ -1,0 +1,247 @@
+"""The latest decisions: what was changed, what was promised, what came out, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from advisor.errors import AdvisorError
+from advisor.views import jobs as view
+from advisor.views.decision import decision_lines
+from advisor.views.jobs import Job
+from advisor_tui.page import Page
+from advisor_tui.table import PAGE, Cell, Column, LazyTable
+
+_COLUMNS = (
+    Column("When", 11),
+    Column("Job", 6, right=True, gap=1),
+    Column("User", 8, from_width=110),
+    Column("Application", 11, flex=2),
+    Column("Workload", 10, flex=2, from_width=110),
+    Column("Promised energy, time", 22, flex=3),
+    Column("Came out", 22, flex=3, gap=1),
+)
+_ROLES = {"as-promised": "good", "better": "good", "worse": "bad"}
+
+
+class JobsPage(Page):
+    """The list of decisions, newest first."""
+
+    PLACE = "jobs"
+    HELP = """\
+Your latest jobs that the advisor decided about, newest first.
+
+Promised   what the change was to bring, or why nothing was changed
+Came out   what the scheduler's accounting measured against what was predicted for the job as you
+           wrote it; jobs that came out worse than promised are told
+
+Enter opens everything about a job: what was asked for, what was chosen, and every reason
+(advisor why JOBID prints the same).
+"""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "why", priority=False),
+        Binding("a", "everybody", "all users", tooltip="your own jobs, or everybody's"),
+        Binding("o", "options", "options", tooltip="the options of its application"),
+        Binding("r", "reload", "read again"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._everybody = False
+        self._jobs: list[Job] = []
+        self._all_read = False
+        self._reading = False
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the list and a sentence on the job under the cursor."""
+        yield Static("", id="whose", classes="title")
+        yield LazyTable(_COLUMNS, id="jobs", empty="reading ...")
+        yield Static("", id="sentence")
+
+    def on_mount(self) -> None:
+        """Read the first jobs."""
+        super().on_mount()
+        self.table.focus()
+        self.load()
+
+    @property
+    def table(self) -> LazyTable:
+        """The list."""
+        return self.query_one("#jobs", LazyTable)
+
+    @property
+    def current(self) -> Job | None:
+        """The job under the cursor."""
+        row = self.table.cursor
+        return self._jobs[row] if row < len(self._jobs) else None
+
+    def load(self) -> None:
+        """Read anew."""
+        self._all_read = False
+        self.run_worker(self._load(0), group="jobs", exclusive=True)
+
+    async def _load(self, offset: int) -> None:
+        desk = self.desk
+        user = None if self._everybody else desk.user
+        self._reading = True
+
+        def work() -> list[Job]:
+            with desk.reader() as reader:
+                return view.page(reader, user=user, offset=offset, limit=PAGE)
+
+        found = await self.ask(work)
+        self._reading = False
+        table = self.table
+        if found is None:
+            table.empty = "the store cannot be read; see the notice"
+            table.reset(0)
+            return
+        self._all_read = len(found) < PAGE
+        self._jobs = [*self._jobs[:offset], *found]
+        whose = "everybody's jobs" if self._everybody else f"jobs of {desk.user}"
+        more = "" if self._all_read else ", more below"
+        self.query_one("#whose", Static).update(Content(f"{len(self._jobs)} {whose}{more}"))
+        table.empty = f"no {whose} were decided about yet"
+        table.reset(len(self._jobs), cursor=table.cursor if offset else 0, keep=bool(offset))
+        table.fill(offset, [_cells(job) for job in found])
+        self._say()
+
+    @on(LazyTable.Moved, "#jobs")
+    def _moved(self) -> None:
+        self._say()
+        near_end = self.table.cursor >= len(self._jobs) - 20
+        if near_end and not self._all_read and not self._reading:
+            self.run_worker(self._load(len(self._jobs)), group="jobs", exclusive=True)
+
+    def _say(self) -> None:
+        job = self.current
+        text = ""
+        if job is not None:
+            text = f"{job.application or '(not recognised)'} / {job.workload or '-'}: {job.what}"
+            if job.changed:
+                text += f"\npromised {job.promised}; came out: {job.outcome}"
+        self.query_one("#sentence", Static).update(Content(text))
+
+    @on(LazyTable.Opened, "#jobs")
+    def action_open(self) -> None:
+        """Show everything about the job under the cursor."""
+        job = self.current
+        if job is not None:
+            self.app.push_screen(WhyPage(job))
+
+    def action_everybody(self) -> None:
+        """Show everybody's jobs, or one's own again."""
+        self._everybody = not self._everybody
+        self.load()
+
+    def action_options(self) -> None:
+        """Show the options of the job's application."""
+        job = self.current
+        if job is not None and job.application:
+            self.advisor.show_tradeoff(job.application, job.workload)
+
+    def action_reload(self) -> None:
+        """Read again."""
+        self.load()
+
+
+def _cells(job: Job) -> list[Cell]:
+    promised: Cell = job.promised if job.changed else (job.what, "dim")
+    return [
+        (ago(job.when), "dim"),
+        job.job_id or "-",
+        job.user,
+        (job.application or "(unknown)", "strong"),
+        job.workload,
+        promised,
+        (job.outcome, _ROLES.get(job.verdict, "dim" if not job.verdict else "")),
+    ]
+
+
+def ago(when: str) -> str:
+    """Return how long ago a time (ISO 8601) was: ``5 min ago``; "" for what is no time."""
+    try:
+        seconds = (datetime.now(UTC) - datetime.fromisoformat(when)).total_seconds()
+    except (ValueError, TypeError):
+        return ""
+    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (129600, 3600, "h")):
+        if seconds < limit:
+            return f"{max(0, seconds) / unit:.0f} {name} ago"
+    return f"{seconds / 86400:.0f} days ago"
+
+
+class WhyPage(Page):
+    """Everything known of one job."""
+
+    PLACE = "jobs"
+    HELP = """\
+What was asked for, what was chosen and promised, what the scheduler measured, and every reason of
+the decision. advisor why JOBID prints the same.
+"""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter", "back", "back"),
+        Binding("y", "copy", "copy", tooltip="copy the text to the clipboard"),
+        Binding("o", "options", "options", tooltip="the options of its application"),
+    ]
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self._job = job
+        self._text = ""
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the text."""
+        job = self._job
+        name = f"job {job.job_id}" if job.job_id else f"decision {job.decision}"
+        yield Static(Content(f"Why: {name}"), classes="title")
+        with VerticalScroll(id="why"):
+            yield Static("asking ...", id="why-text")
+
+    def on_mount(self) -> None:
+        """Ask store and scheduler."""
+        super().on_mount()
+        self.query_one("#why").focus()
+        self.run_worker(self._load(), exclusive=True)
+
+    async def _load(self) -> None:
+        desk, job = self.desk, self._job
+
+        def work() -> list[str]:
+            from advisor.loop.why import why
+            from advisor.schedulers.registry import create
+            from advisor.views.why import why_lines
+
+            if not job.job_id:
+                return decision_lines(job.record)
+            scheduler = None if desk.demo else create("slurm")
+            with desk.reader() as reader:
+                return why_lines(why(job.job_id, reader, scheduler))
+
+        try:
+            lines = await self.advisor.ask(work)
+        except AdvisorError as error:
+            lines = [f"note         {error}", *decision_lines(job.record)]
+        self._text = "\n".join(lines)
+        self.query_one("#why-text", Static).update(Content(self._text))
+
+    def action_copy(self) -> None:
+        """Put the text on the clipboard."""
+        self.app.copy_to_clipboard(self._text)
+        self.advisor.tell("Copied, if your terminal allows it.")
+
+    def action_options(self) -> None:
+        """Show the options of the job's application."""
+        if self._job.application:
+            self.advisor.show_tradeoff(self._job.application, self._job.workload)
+
+    def action_back(self) -> None:
+        """Go back to the list."""
+        self.dismiss()

@@ -1,0 +1,122 @@
+"""Start a sweep: a job script, what it would do and cost, and yes or no."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
+from textual.suggester import SuggestFromList
+from textual.widget import Widget
+from textual.widgets import Button, Input, Static
+
+from advisor.errors import AdvisorError
+from advisor.views import choosing
+from advisor.views import sweeps as view
+from advisor_tui.background import in_thread
+from advisor_tui.dialogue import Dialogue
+
+if TYPE_CHECKING:
+    from advisor_tui.desk import Desk
+
+
+class NewSweep(Dialogue[str]):
+    """The result is the id of the sweep that has begun."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__("Measure an application once: which job script shows how it is run?")
+        self._desk = desk
+        self._planned: tuple[str, ...] = ()
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the fields, the plan and the buttons."""
+        with Horizontal(classes="row"):
+            yield Static("script", classes="label")
+            yield Input(placeholder="job.sh", id="sweep-script", compact=True)
+        with Horizontal(classes="row"):
+            yield Static("options", classes="label")
+            yield Input(
+                placeholder="none needed; like --samples 8 --estimate 10m", id="sweep-options",
+                compact=True,
+            )  # fmt: skip
+        with VerticalScroll():
+            yield Static("", id="plan")
+        with Horizontal(classes="row"):
+            yield Button("Show the plan", id="show", variant="primary", compact=True)
+            yield Button("Start", id="start", disabled=True, compact=True)
+            yield Button("Cancel", id="cancel", compact=True)
+
+    def on_mount(self) -> None:
+        """Look for job scripts."""
+        self.query_one("#sweep-script", Input).focus()
+        self.run_worker(self._look())
+
+    async def _look(self) -> None:
+        folder = self._desk.folder
+        found = await in_thread(lambda: choosing.scripts_in(folder, "\n"))
+        names = [str(path.relative_to(folder)) for path in found]
+        field = self.query_one("#sweep-script", Input)
+        if names:
+            field.suggester = SuggestFromList(names)
+            field.placeholder = f"for instance {names[0]} (→ completes what you type)"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What is asked for, as for ``advisor train``. Raises AdvisorError."""
+        script = self.query_one("#sweep-script", Input).value.strip()
+        if not script:
+            raise AdvisorError("name a job script first")
+        try:
+            more = shlex.split(self.query_one("#sweep-options", Input).value)
+        except ValueError as error:
+            raise AdvisorError(f"options: {error}") from None
+        return (script, *self._desk.arguments, *more)
+
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        self._planned = ()
+        self.query_one("#start", Button).disabled = True
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self.run_worker(self._plan(), exclusive=True)
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        if event.button.id == "cancel":
+            self.dismiss(None)
+        elif event.button.id == "show":
+            self.run_worker(self._plan(), exclusive=True)
+        else:
+            self.run_worker(self._start(), exclusive=True)
+
+    def _say(self, text: str) -> None:
+        self.query_one("#plan", Static).update(Content(text))
+
+    async def _plan(self) -> None:
+        folder = self._desk.folder
+        try:
+            arguments = self.arguments
+            self._say("planning ...")
+            text = await in_thread(lambda: view.plan(arguments, folder))
+        except AdvisorError as error:
+            self._say(str(error))
+            return
+        self._planned = arguments
+        self._say(text)
+        start = self.query_one("#start", Button)
+        start.disabled = False
+        start.focus()
+
+    async def _start(self) -> None:
+        arguments, folder = self._planned, self._desk.folder
+        self.query_one("#start", Button).disabled = True
+        try:
+            sweep_id = await in_thread(lambda: view.start(arguments, folder))
+        except AdvisorError as error:
+            self._say(str(error))
+            return
+        self.dismiss(sweep_id)

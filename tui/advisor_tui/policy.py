@@ -1,0 +1,261 @@
+"""The site's policy: what holds, which rule a job would meet, and what another policy would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher, Input, Static
+
+from advisor.core.policy import GOALS, Goal
+from advisor.errors import AdvisorError
+from advisor.views import policy as view
+from advisor.views.policy import Applied
+from advisor.views.whatif import Change, WhatIf, in_order, sum_words, summed
+from advisor_tui.page import Page
+from advisor_tui.picks import Picks
+from advisor_tui.stepper import Stepper
+from advisor_tui.table import Cell, Column, LazyTable
+
+_SLOWDOWNS = tuple(f"{n} %" for n in (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25))
+_FIELDS = ("application", "workload", "partition", "account", "user", "node_type")
+_PAUSE_S = 0.15
+"""So long the slider must rest before everything is decided again."""
+_COLUMNS = (
+    Column("Application", 12, flex=2),
+    Column("Workload", 10, flex=2),
+    Column("Node type", 9, from_width=110),
+    Column("", 6),
+    Column("Today", 22, flex=1),
+    Column("Then", 22, flex=1, gap=1),
+    Column("At", 20, flex=3, from_width=130),
+)
+_KINDS: dict[str, Cell] = {
+    "gained": ("+ new", "good"),
+    "lost": ("- gone", "bad"),
+    "moved": ("~ other", "warn"),
+    "same": ("", "dim"),
+}
+
+
+class PolicyPage(Page):
+    """Three parts: what is applied, which rule holds, what another goal and bound would do."""
+
+    PLACE = "policy"
+    HELP = """\
+applied      the policy file as the admins applied it
+which rule   type what a job is: the first rule that matches it, and every setting that follows
+what if      for admins: move goal and largest slowdown, and see what every known workload would
+             get. Nothing is changed by looking; advisor policy apply changes the policy.
+
+Percentages are the predicted energy and time against the job as it is.
+"""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "part('applied')", "applied"),
+        Binding("w", "part('rule')", "which rule"),
+        Binding("i", "part('whatif')", "what if"),
+        Binding("r", "reload", "read again", show=False),
+        Binding("escape", "leave", "leave field"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._applied: Applied | None = None
+        self._whatif: WhatIf | None = None
+        self._loading = False
+        self._changes: list[Change] = []
+        self._turn = 0
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the parts, one of which is shown."""
+        yield Picks(
+            [("applied", "applied"), ("rule", "which rule"), ("whatif", "what if")],
+            row=True, id="part",
+        )  # fmt: skip
+        with ContentSwitcher(initial="applied", id="parts"):
+            with VerticalScroll(id="applied"):
+                yield Static("reading ...", id="applied-text")
+            with Vertical(id="rule"):
+                for name in _FIELDS:
+                    with Horizontal(classes="row"):
+                        yield Static(name, classes="wide-label")
+                        yield Input(id=f"fact-{name}", compact=True, placeholder="any")
+                with VerticalScroll(id="holding"):
+                    yield Static("", id="holding-text")
+            with Vertical(id="whatif"):
+                yield Stepper("goal        ", GOALS, id="goal")
+                yield Stepper("max_slowdown", _SLOWDOWNS, slider=True, id="slowdown")
+                yield Static("", id="sums")
+                yield LazyTable(_COLUMNS, id="changes")
+
+    def on_mount(self) -> None:
+        """Read the policy."""
+        super().on_mount()
+        self.query_one("#fact-user", Input).value = self.desk.user
+        self.query_one("#fact-account", Input).value = self.desk.account
+        self.query_one("#part", Picks).focus()
+        self.action_reload()
+
+    def action_reload(self) -> None:
+        """Read the policy again."""
+        self._whatif = None
+        self.run_worker(self._load(), group="policy", exclusive=True)
+
+    async def _load(self) -> None:
+        desk = self.desk
+
+        def work() -> Applied:
+            with desk.reader() as reader:
+                return view.applied(reader)
+
+        found = await self.ask(work)
+        text = self.query_one("#applied-text", Static)
+        if found is None:
+            text.update("The policy cannot be read; see the notice.")
+            return
+        self._applied = found
+        if found.version:
+            head = f"version {found.version}, applied {found.since[:16]} by {found.by}"
+        else:
+            head = "no policy was applied: this is the built-in one"
+        text.update(Content.assemble((head, "bold"), "\n\n", found.text))
+        self._show_rule()
+        base = found.policy.base
+        self.query_one("#goal", Stepper).choose(base.goal)
+        nearest = min(_SLOWDOWNS, key=lambda s: abs(_fraction(s) - base.max_slowdown))
+        self.query_one("#slowdown", Stepper).choose(nearest)
+        if self.query_one("#part", Picks).key == "whatif":
+            self._begin()
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def action_part(self, part: str) -> None:
+        """Show a part."""
+        self.query_one("#part", Picks).choose(part)
+        first = {"applied": "#applied", "rule": "#fact-application", "whatif": "#slowdown"}
+        self.query_one(first[part]).focus()
+
+    def action_leave(self) -> None:
+        """Go back to the choice of parts."""
+        self.query_one("#part", Picks).focus()
+
+    @on(Picks.Changed, "#part")
+    def _part(self) -> None:
+        part = self.query_one("#part", Picks).key
+        self.query_one("#parts", ContentSwitcher).current = part
+        if part == "whatif":
+            self._begin()
+
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        self._show_rule()
+
+    def _show_rule(self) -> None:
+        if self._applied is None:
+            return
+        facts = {n: self.query_one(f"#fact-{n}", Input).value.strip() for n in _FIELDS}
+        lines = view.holding(self._applied.policy, facts)
+        text = Content.assemble((lines[0], "bold"), "\n", "\n".join(lines[1:]))
+        self.query_one("#holding-text", Static).update(text)
+
+    # -- what if ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Read every workload, once."""
+        if not self.desk.admin:
+            self._say("Only those who may change the policy decide for everybody: ask an admin.")
+            self.query_one("#changes", LazyTable).empty = ""
+            return
+        if self._whatif is None and not self._loading:
+            self._loading = True
+            self._say("reading every known workload ...")
+            self.run_worker(self._read_all(), group="whatif-load", exclusive=True)
+        elif self._whatif is not None:
+            self._decide()
+
+    async def _read_all(self) -> None:
+        desk = self.desk
+
+        def work() -> WhatIf:
+            with desk.reader() as reader:
+                return WhatIf.load(reader, lambda: self.app.is_running)
+
+        try:
+            self._whatif = await self.advisor.ask(work)
+        except AdvisorError as error:
+            self.advisor.report(error)
+            self._say("The workloads cannot be read; see the notice.")
+            return
+        finally:
+            self._loading = False
+        self._decide()
+
+    @on(Stepper.Changed)
+    def _moved(self) -> None:
+        if self._whatif is not None:
+            self._turn += 1
+            self.set_timer(_PAUSE_S, self._decide)
+
+    def _decide(self) -> None:
+        self.run_worker(self._under(self._turn), group="whatif", exclusive=True)
+
+    async def _under(self, turn: int) -> None:
+        whatif = self._whatif
+        if whatif is None or turn != self._turn:
+            return
+        name = self.query_one("#goal", Stepper).value
+        goal: Goal = next((g for g in GOALS if g == name), "balanced")
+        bound = _fraction(self.query_one("#slowdown", Stepper).value)
+
+        def work() -> list[Change]:
+            return whatif.under(goal, bound, lambda: self.app.is_running and self._turn == turn)
+
+        changes = await self.advisor.ask(work)
+        if turn != self._turn:
+            return
+        self._changes = in_order(changes)
+        now, then = (summed([c.case.now for c in changes]), summed([c.then for c in changes]))
+        kinds = [c.kind for c in changes]
+        told = ", ".join(
+            f"{kinds.count(kind)} {word}"  # type: ignore[arg-type]
+            for kind, word in (("gained", "new"), ("moved", "elsewhere"), ("lost", "no more"))
+        )
+        self._say(f"today: {sum_words(now)}\nthen:  {sum_words(then)}\n       {told}")
+        table = self.query_one("#changes", LazyTable)
+        table.empty = "no workload has a model yet"
+        table.reset(len(self._changes))
+
+    def _say(self, text: str) -> None:
+        self.query_one("#sums", Static).update(Content(text))
+
+    @on(LazyTable.Wanted, "#changes")
+    def _wanted(self, event: LazyTable.Wanted) -> None:
+        rows = self._changes[event.first : event.first + event.limit]
+        event.table.fill(event.first, [_cells(change) for change in rows])
+
+    @on(LazyTable.Opened, "#changes")
+    def _opened(self, event: LazyTable.Opened) -> None:
+        case = self._changes[event.row].case
+        self.advisor.show_tradeoff(case.application, case.workload)
+
+
+def _cells(change: Change) -> list[Cell]:
+    case = change.case
+    return [
+        (case.application, "strong"),
+        case.workload,
+        case.baseline.node_type,
+        _KINDS[change.kind],
+        change.words(case.now),
+        change.words(change.then),
+        (change.where, "dim"),
+    ]
+
+
+def _fraction(text: str) -> float:
+    return float(text.removesuffix("%")) / 100

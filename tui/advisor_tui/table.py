@@ -1,0 +1,257 @@
+"""A table that asks for the rows it shows: ten thousand cost what twenty do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Click, Resize
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+PAGE = 100
+"""Rows asked for at once."""
+
+Cell = str | tuple[str, str]
+"""Text, or text and its role: good, bad, warn, dim, strong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column at least ``width`` cells wide; ``flex`` shares out what room is left.
+
+    ``from_width``: only shown in a table of that width, ``below``: only in a narrower one; ``gap``
+    is what keeps it from the column before.
+    """
+
+    title: str
+    width: int
+    flex: int = 0
+    right: bool = False
+    from_width: int = 0
+    below: int = 0
+    gap: int = 2
+
+
+class LazyTable(ScrollView, can_focus=True):
+    """Rows by number, the cursor, and messages: what is wanted, where the cursor is, what opens."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown,space", "page(1)", "page down", show=False),
+        Binding("home", "jump(0)", "first", show=False),
+        Binding("end", "jump(-1)", "last", show=False),
+    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "table--header", "table--cursor", "table--good", "table--bad", "table--warn",
+        "table--dim", "table--strong",
+    }  # fmt: skip
+
+    count: reactive[int] = reactive(0)
+    cursor: reactive[int] = reactive(0)
+
+    class Wanted(Message):
+        """Rows from ``first`` on are shown and not known."""
+
+        def __init__(self, table: LazyTable, first: int, limit: int) -> None:
+            super().__init__()
+            self.table, self.first, self.limit = table, first, limit
+
+        @property
+        def control(self) -> LazyTable:
+            """The table."""
+            return self.table
+
+    class Moved(Message):
+        """The cursor is on another row now."""
+
+        def __init__(self, table: LazyTable, row: int) -> None:
+            super().__init__()
+            self.table, self.row = table, row
+
+        @property
+        def control(self) -> LazyTable:
+            """The table."""
+            return self.table
+
+    class Opened(Moved):
+        """A row was opened, with Enter or a double click."""
+
+    def __init__(
+        self, columns: Sequence[Column], *, id: str | None = None, empty: str = ""
+    ) -> None:
+        super().__init__(id=id)
+        self.columns = tuple(columns)
+        self.empty = empty
+        self._rows: dict[int, Sequence[Cell]] = {}
+        self._asked: set[int] = set()
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def reset(self, count: int, *, cursor: int = 0, keep: bool = False) -> None:
+        """Begin anew with a number of rows; with ``keep`` old ones stay until they are replaced."""
+        if not keep:
+            self._rows.clear()
+        self._asked.clear()
+        self.count = count
+        self.cursor = max(0, min(cursor, count - 1))
+        self.virtual_size = Size(self.size.width, count + 1)
+        self._show_cursor()
+        self.refresh()
+        self.call_after_refresh(self._want)
+
+    def fill(self, first: int, rows: Sequence[Sequence[Cell]]) -> None:
+        """Take over rows that were wanted."""
+        for number, row in enumerate(rows, first):
+            self._rows[number] = row
+        self.refresh()
+
+    def set_columns(self, columns: Sequence[Column]) -> None:
+        """Show other columns; the rows must follow."""
+        self.columns = tuple(columns)
+        self.refresh()
+
+    @property
+    def shown_rows(self) -> range:
+        """The numbers of the rows on the screen."""
+        first = round(self.scroll_y)
+        return range(first, min(self.count, first + max(0, self.size.height - 1)))
+
+    def _want(self) -> None:
+        rows = self.shown_rows
+        if not rows:
+            return
+        for page in range(rows.start // PAGE, (rows.stop - 1) // PAGE + 1):
+            if page not in self._asked:
+                self._asked.add(page)
+                first = page * PAGE
+                self.post_message(self.Wanted(self, first, min(PAGE, self.count - first)))
+
+    # -- moving ----------------------------------------------------------------------------------
+
+    def watch_cursor(self, old: int, new: int) -> None:
+        """Keep the cursor on the screen and tell."""
+        self._show_cursor()
+        self.refresh()
+        if self.count:
+            self.post_message(self.Moved(self, new))
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Ask for what came into view."""
+        super().watch_scroll_y(old_value, new_value)
+        self._want()
+
+    def on_resize(self, event: Resize) -> None:
+        """Ask for what came into view."""
+        self.virtual_size = Size(self.size.width, self.count + 1)
+        self._show_cursor()
+        self._want()
+
+    def _show_cursor(self) -> None:
+        height = self.size.height - 1
+        if height < 1:
+            return
+        top = round(self.scroll_y)
+        if self.cursor < top:
+            self.scroll_to(y=self.cursor, animate=False, force=True)
+        elif self.cursor >= top + height:
+            self.scroll_to(y=self.cursor - height + 1, animate=False, force=True)
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by some rows."""
+        if self.count:
+            self.cursor = max(0, min(self.count - 1, self.cursor + by))
+
+    def action_page(self, by: int) -> None:
+        """Move the cursor by a screenful."""
+        self.action_move(by * max(1, self.size.height - 2))
+
+    def action_jump(self, to: int) -> None:
+        """Move the cursor to the first or the last row."""
+        self.action_move(-self.count if to == 0 else self.count)
+
+    def action_open(self) -> None:
+        """Open the row under the cursor."""
+        if self.count:
+            self.post_message(self.Opened(self, self.cursor))
+
+    def on_click(self, event: Click) -> None:
+        """Put the cursor where the mouse is; a double click opens."""
+        row = round(self.scroll_y) + event.y - 1
+        if event.y < 1 or row >= self.count:
+            return
+        self.cursor = row
+        if event.chain > 1:
+            self.action_open()
+
+    # -- painting --------------------------------------------------------------------------------
+
+    def _widths(self) -> list[tuple[int, int]]:
+        """Return (number of the column, width) of what is shown."""
+        total = self.size.width - 1
+        shown = [
+            i
+            for i, c in enumerate(self.columns)
+            if self.size.width >= c.from_width and (not c.below or self.size.width < c.below)
+        ]
+        widths = {i: self.columns[i].width for i in shown}
+        left = total - sum(widths.values()) - sum(self.columns[i].gap for i in shown[1:])
+        weight = sum(self.columns[i].flex for i in shown)
+        for i in shown:
+            if left > 0 and self.columns[i].flex:
+                share = left * self.columns[i].flex // weight
+                widths[i] += share
+                left -= share
+                weight -= self.columns[i].flex
+        return [(i, widths[i]) for i in shown]
+
+    def render_line(self, y: int) -> Strip:
+        """Paint the header, or a row."""
+        base = self.rich_style
+        width = self.size.width
+        if y == 0:
+            style = base + self.get_component_rich_style("table--header", partial=True)
+            cells: Sequence[Cell] = [c.title for c in self.columns]
+            return self._strip(" ", cells, style, roles=False).extend_cell_length(width, style)
+        row = round(self.scroll_y) + y - 1
+        if row >= self.count:
+            text = f" {self.empty}" if not self.count and y == 1 else ""
+            dim = base + self.get_component_rich_style("table--dim", partial=True)
+            return Strip([Segment(set_cell_size(text, width), dim)], width)
+        here = row == self.cursor
+        style = base
+        if here and self.has_focus:
+            style = base + self.get_component_rich_style("table--cursor", partial=True)
+        found = self._rows.get(row)
+        if found is None:
+            return Strip([Segment(set_cell_size(" …", width), style)], width)
+        mark = "▸" if here else " "
+        strip = self._strip(mark, found, style, roles=not (here and self.has_focus))
+        return strip.extend_cell_length(width, style)
+
+    def _strip(self, mark: str, cells: Sequence[Cell], style: Style, *, roles: bool) -> Strip:
+        segments = [Segment(mark, style)]
+        for number, (i, width) in enumerate(self._widths()):
+            if number:
+                segments.append(Segment(" " * self.columns[i].gap, style))
+            cell = cells[i] if i < len(cells) else ""
+            text, role = (cell, "") if isinstance(cell, str) else cell
+            if cell_len(text) > width:
+                text = set_cell_size(text, max(0, width - 1)) + "…"
+            elif self.columns[i].right:
+                text = " " * (width - cell_len(text)) + text
+            kind = style
+            if role and roles:
+                kind = style + self.get_component_rich_style(f"table--{role}", partial=True)
+            segments.append(Segment(set_cell_size(text, width), kind))
+        return Strip(segments).crop(0, self.size.width)

@@ -1,0 +1,452 @@
+"""One workload's options: the picture, the points to step through, and all about one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Literal
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from advisor.core.configuration import Configuration
+from advisor.core.pareto import TradeOff
+from advisor.core.units import duration_like, format_energy
+from advisor.errors import AdvisorError, RefusedError
+from advisor.plotting import Point
+from advisor.views import tradeoff as view
+from advisor.views.tradeoff import Across, Board, Boards, Up
+from advisor_tui import chart as signs
+from advisor_tui.chart import Chart, Mark, Picture
+from advisor_tui.page import Page
+from advisor_tui.table import Cell, Column, LazyTable
+
+Which = Literal["front", "zone", "all"]
+_WHICH: tuple[Which, ...] = ("front", "zone", "all")
+
+_WIDE = 110
+_COLUMNS = (
+    Column("", 2),
+    Column("Node type", 10, flex=1, from_width=_WIDE, gap=1),
+    Column("Nodes", 5, right=True, from_width=_WIDE),
+    Column("Ranks", 5, right=True, from_width=_WIDE),
+    Column("Threads", 7, right=True, from_width=_WIDE),
+    Column(" N  R   T", 9, below=_WIDE, gap=1),
+    Column("GHz", 4, right=True, gap=1),
+    Column("Time", 14),
+    Column("Energy", 12, gap=1),
+    Column("Against the job as it is", 28, flex=4, gap=1),
+)
+
+
+class TradeOffPage(Page):
+    """Scatter, table and detail of a workload; the cursor is one option in all three."""
+
+    PLACE = "applications"
+    HELP = """\
+Each sign is an option: a number of nodes and cores and a frequency cap to run the job with.
+Left is faster, lower takes less energy; the best lie along the line, the front.
+
+●  measured: a run was made there         ○  predicted from other runs
+◍  measured, its energy is estimated      ◌  predicted, its energy is estimated
+◆  the job as it is                       ★  what the site's policy would choose
+⚑  your own choice                        ░  trade-off zone: as good within error
+[ ] the cursor                            faint signs lie outside of the zone
+
+The table lists what the arrows step through (v: front, zone, or every option): nodes (N), ranks a
+node (R), threads a rank (T), frequency cap, time and energy, and the change against ◆.
+b makes the option under the cursor the new ◆. ± is half of the interval that holds the value with
+90 % confidence.
+"""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "back"),
+        Binding("c,enter", "choose", "choose", priority=False),
+        Binding("left,h", "step(-1)", "previous", show=False),
+        Binding("right,l", "step(1)", "next", show=False),
+        Binding("v", "which", "front/all", tooltip="step through front, zone, or every option"),
+        Binding("n", "node_type", "node type", tooltip="the next node type, then all together"),
+        Binding("r", "ranking", "ranking", tooltip="node types ranked, and how that is known"),
+        Binding("plus,equals_sign", "zoom(0.7)", "zoom", tooltip="zoom in, around the cursor"),
+        Binding("minus", "zoom(1.43)", "zoom out", show=False),
+        Binding("0", "fit", "fit", show=False, tooltip="show what matters, or everything"),
+        Binding("x", "across", "axes", show=False, tooltip="time or performance across"),
+        Binding("y", "up", "energy or efficiency upwards", show=False),
+        Binding("b", "baseline", "compare", show=False, tooltip="compare with this option"),
+        Binding("t", "train", "measure", show=False, tooltip="measure it (again)"),
+    ]
+
+    def __init__(self, application: str, workload: str) -> None:
+        super().__init__()
+        self.application, self.workload = application, workload
+        self.boards: Boards | None = None
+        self.node_type = view.EVERY
+        self.which: Which = "front"
+        self.across: Across = "time"
+        self.up: Up = "energy"
+        self.steps: list[int] = []
+        self._points: Sequence[Point] = ()
+        self._place: TradeOff | None = None
+        self._asked: Configuration | None = None
+
+    def body(self) -> Iterable[Widget]:
+        """Yield picture, legend, table and detail."""
+        yield Static("", id="tradeoff-title")
+        yield Static("", id="promise")
+        with Vertical(id="tradeoff-body"):
+            with Vertical(id="tradeoff-left"):
+                yield Chart(id="chart")
+                yield Static("", id="legend")
+            yield Static("", id="tradeoff-side")
+        yield LazyTable(_COLUMNS, id="points", empty="reading ...")
+        yield Static("", id="detail")
+
+    def on_mount(self) -> None:
+        """Read the options."""
+        super().on_mount()
+        self.chart.focus()
+        self.load()
+
+    @property
+    def chart(self) -> Chart:
+        """The picture."""
+        return self.query_one("#chart", Chart)
+
+    @property
+    def table(self) -> LazyTable:
+        """The points to step through."""
+        return self.query_one("#points", LazyTable)
+
+    @property
+    def board(self) -> Board | None:
+        """The options of the node type that is shown."""
+        if self.boards is None:
+            return None
+        return self.boards.by_type.get(self.node_type)
+
+    @property
+    def current(self) -> int | None:
+        """The option under the cursor."""
+        return self.chart.cursor
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def load(self, *, keep: bool = False) -> None:
+        """Read the options anew; with ``keep`` the cursor stays on its configuration."""
+        self.run_worker(self._load(keep), group="boards", exclusive=True)
+
+    async def _load(self, keep: bool) -> None:
+        desk, asked = self.desk, self._asked
+        application, workload = self.application, self.workload
+
+        def work() -> Boards:
+            with desk.reader() as reader:
+                return view.load(reader, application, workload, desk.person(), asked)
+
+        try:
+            found = await self.advisor.ask(work)
+        except RefusedError as error:
+            self._nothing(f"{error.message}. Press t to measure it once, Esc to go back.")
+            return
+        except AdvisorError as error:
+            self.advisor.report(error)
+            self._nothing("the options cannot be read; see the notice")
+            return
+        here = self._configuration() if keep else None
+        self.boards = found
+        if self.node_type not in found.by_type or not keep:
+            self.node_type = next(iter(found.by_type))
+        self._arrange(here, keep_zoom=keep)
+
+    def _nothing(self, sentence: str) -> None:
+        self.query_one("#tradeoff-title", Static).update(f"{self.application} / {self.workload}")
+        self.chart.show(None, sentence)
+        self.table.empty = ""
+        self.table.reset(0)
+
+    def _configuration(self) -> Configuration | None:
+        board, number = self.board, self.current
+        if board is None or number is None or number >= len(board.options):
+            return None
+        return board.options[number].configuration
+
+    # -- arranging -------------------------------------------------------------------------------
+
+    def _arrange(self, here: Configuration | None, *, keep_zoom: bool = False) -> None:
+        """Put a board into picture and table."""
+        board = self.board
+        if board is None:
+            return
+        window = None
+        if board.view.energy_known:
+            self._points = board.points(self.across, self.up)
+            self._place = board.place(self.across, self.up)
+            window = board.window(self._points, self._place)
+        else:
+            self._place, self._points = None, [(o.time_s, 0.0) for o in board.options]
+        self.steps = view.walk(board, self._points, self._place, self.which)
+        picture = self._picture(board, window) if window is not None else None
+        number = board.find(here) if here is not None else None
+        if number is None:
+            number = next(
+                n for n in (board.yours_at, board.policy_at, board.baseline) if n is not None
+            )
+        if number not in self.steps:
+            number = min(
+                self.steps, key=lambda i: abs(self._points[i][0] - self._points[number][0])
+            )
+        self.chart.set_reactive(Chart.cursor, number)
+        message = "Its energy is not known, so there is no trade-off to show; times are below."
+        self.chart.show(picture, message, keep=keep_zoom)
+        self._fill(board, number)
+        self._titles(board)
+        self._detail(board, number)
+
+    def _picture(self, board: Board, window: tuple[Point, Point]) -> Picture:
+        place, points = self._place, self._points
+        assert place is not None
+        zone = set(place.zone)
+        chars = (
+            (signs.PREDICTED_ESTIMATE, signs.MEASURED_ESTIMATE)
+            if board.estimated
+            else (signs.PREDICTED, signs.MEASURED)
+        )
+        marks = [
+            Mark(
+                chars[o.measured],
+                ("measured" if o.measured else "predicted") if i in zone else "outside",
+            )
+            for i, o in enumerate(board.options)
+        ]
+        special = {board.baseline: Mark(signs.BASELINE, "baseline")}
+        if board.policy_at is not None:
+            special[board.policy_at] = Mark(signs.POLICY, "policy")
+        if board.yours_at is not None:
+            special[board.yours_at] = Mark(signs.YOURS, "yours")
+        xs, ys = [p[0] for p in points], [p[1] for p in points]
+        everything = (_padded(min(xs), max(xs)), _padded(min(ys), max(ys)))
+        return Picture(
+            points, marks, special, place.front, place.polygon,
+            window, everything,
+            view.axis_title(self.across), view.axis_title(self.up), self.steps,
+        )  # fmt: skip
+
+    def _fill(self, board: Board, number: int) -> None:
+        table = self.table
+        table.reset(len(self.steps), cursor=self.steps.index(number))
+
+    @on(LazyTable.Wanted, "#points")
+    def _wanted(self, event: LazyTable.Wanted) -> None:
+        board = self.board
+        if board is not None:
+            numbers = self.steps[event.first : event.first + event.limit]
+            self.table.fill(event.first, [self._cells(board, n) for n in numbers])
+
+    def _cells(self, board: Board, number: int) -> list[Cell]:
+        o = board.options[number]
+        c = o.configuration
+        mark = signs.MEASURED if o.measured else signs.PREDICTED
+        if board.estimated:
+            mark = signs.MEASURED_ESTIMATE if o.measured else signs.PREDICTED_ESTIMATE
+        sign = {
+            board.baseline: signs.BASELINE, board.policy_at: signs.POLICY,
+            board.yours_at: signs.YOURS,
+        }.get(number, " ")  # fmt: skip
+        energy: Cell = ("not known", "dim")
+        if o.energy_j == o.energy_j:
+            about = "~" if board.estimated else ""
+            margin = view.spread(o.energy_lo_j, o.energy_j, o.energy_hi_j)
+            energy = f"{about}{format_energy(o.energy_j)} {margin}"
+        words = board.words(number)
+        as_time = duration_like(board.view.baseline.time_s)
+        return [
+            (f"{mark}{sign}", "strong"),
+            (c.node_type, "dim"),
+            str(c.nodes),
+            str(c.ranks_per_node),
+            str(c.threads_per_rank),
+            f"{c.nodes:>2} {c.ranks_per_node:>2} {c.threads_per_rank:>3}",
+            f"{c.freq_khz / 1e6:g}" if c.freq_khz else "-",
+            f"{as_time(o.time_s)} {view.spread(o.time_lo_s, o.time_s, o.time_hi_s)}",
+            energy,
+            (words, "good" if "less energy" in words else ""),
+        ]
+
+    # -- saying ----------------------------------------------------------------------------------
+
+    def _titles(self, board: Board) -> None:
+        assert self.boards is not None
+        names = [n for n in self.boards.by_type if n] + (
+            [view.EVERY] if view.EVERY in self.boards.by_type else []
+        )
+        types = [f"[{n or 'all'}]" if n == self.node_type else f" {n or 'all'} " for n in names]
+        model = board.view.model
+        whose = {"own": ", for you", "account": f", for account {model.owner}", "all": ""}
+        state = "  SUSPENDED" if model.state == "suspended" else ""
+        text = f"{self.application} / {self.workload}   {''.join(types)}  "
+        text += f"from {model.n_train} runs{whose[model.scope]}{state}"
+        self.query_one("#tradeoff-title", Static).update(Content(text))
+        sign = signs.YOURS if board.yours_at is not None else signs.POLICY
+        self.query_one("#promise", Static).update(Content(f"{sign} {board.sentence}"))
+        estimated = board.estimated
+        legend = [
+            f"{signs.MEASURED_ESTIMATE if estimated else signs.MEASURED} measured",
+            f"{signs.PREDICTED_ESTIMATE if estimated else signs.PREDICTED} predicted",
+            f"{signs.BASELINE} as it is", f"{signs.POLICY} policy",
+        ]  # fmt: skip
+        if board.yours_at is not None:
+            legend.append(f"{signs.YOURS} yours")
+        legend.append(f"{signs.ZONE} zone")
+        if estimated:
+            legend.append("energy is ESTIMATED")
+        shown = f"{self.which} {len(self.steps)}/{len(board.options)}"
+        text = f"{shown}: {'  '.join(legend)}"
+        self.query_one("#legend", Static).update(Content(text))
+
+    def _detail(self, board: Board, number: int) -> None:
+        lines = view.detail(board, number)
+        self.query_one("#detail", Static).update(Content("\n".join(lines)))
+        side = ["Under the cursor", "", *lines, "", "Node types, fastest first", ""]
+        side += self._ranking()
+        self.query_one("#tradeoff-side", Static).update(Content("\n".join(side)))
+
+    def _ranking(self) -> list[str]:
+        boards = self.boards
+        if boards is None:
+            return []
+        lines = []
+        as_time = duration_like(boards.ranking[-1].time_s)
+        for place, rank in enumerate(boards.ranking, 1):
+            energy = "" if rank.energy_j is None else f", {format_energy(rank.energy_j)}"
+            lines.append(f"{place}. {rank.node_type}: {as_time(rank.time_s)}{energy}")
+            lines.append(f"   {rank.where}; {rank.how}")
+        return lines
+
+    # -- moving ----------------------------------------------------------------------------------
+
+    def _go(self, number: int) -> None:
+        board = self.board
+        if board is None or number not in self.steps:
+            return
+        self.chart.cursor = number
+        self.table.cursor = self.steps.index(number)
+        self._detail(board, number)
+
+    def action_step(self, by: int) -> None:
+        """Go to the next option of those stepped through."""
+        if self.steps and self.current is not None:
+            at = self.steps.index(self.current) + by
+            self._go(self.steps[max(0, min(len(self.steps) - 1, at))])
+
+    def key_up(self) -> None:
+        """Go to the previous option, also from the picture."""
+        if self.chart.has_focus:
+            self.action_step(-1)
+
+    def key_down(self) -> None:
+        """Go to the next option, also from the picture."""
+        if self.chart.has_focus:
+            self.action_step(1)
+
+    @on(LazyTable.Moved, "#points")
+    def _moved(self) -> None:
+        row = self.table.cursor  # the message may be older than the last key
+        if row < len(self.steps) and self.steps[row] != self.current:
+            self._go(self.steps[row])
+
+    @on(LazyTable.Opened, "#points")
+    def _opened(self) -> None:
+        self.action_choose()
+
+    @on(Chart.Picked)
+    def _picked(self, event: Chart.Picked) -> None:
+        self._go(event.number)
+
+    def action_zoom(self, factor: float) -> None:
+        """Zoom around the cursor."""
+        self.chart.zoom(factor)
+
+    def action_fit(self) -> None:
+        """Show what matters, or everything."""
+        self.chart.fit()
+
+    # -- what is shown ---------------------------------------------------------------------------
+
+    def action_which(self) -> None:
+        """Step through front, zone or everything."""
+        self.which = _WHICH[(_WHICH.index(self.which) + 1) % len(_WHICH)]
+        self._arrange(self._configuration(), keep_zoom=True)
+
+    def action_node_type(self) -> None:
+        """Show the next node type, or all of them together."""
+        if self.boards is None:
+            return
+        names = [n for n in self.boards.by_type if n]
+        if view.EVERY in self.boards.by_type:
+            names.append(view.EVERY)
+        if len(names) == 1:
+            self.advisor.tell(f"only {names[0]} has a model; r says more")
+            return
+        here = self._configuration()
+        self.node_type = names[(names.index(self.node_type) + 1) % len(names)]
+        self._arrange(here)
+
+    def action_across(self) -> None:
+        """Show time or performance across."""
+        self.across = "performance" if self.across == "time" else "time"
+        self._arrange(self._configuration())
+
+    def action_up(self) -> None:
+        """Show energy or efficiency upwards."""
+        self.up = "efficiency" if self.up == "energy" else "energy"
+        self._arrange(self._configuration())
+
+    def action_baseline(self) -> None:
+        """Compare with the option under the cursor from now on."""
+        here = self._configuration()
+        if here is not None:
+            self._asked = here
+            self.load(keep=True)
+
+    def action_ranking(self) -> None:
+        """Show the node types in order, and how that is known."""
+        if self.boards is not None:
+            from advisor_tui.ranking import RankingDialogue
+
+            self.app.push_screen(RankingDialogue(self.boards), self._to_type)
+
+    def _to_type(self, node_type: str | None) -> None:
+        if node_type and self.boards is not None and node_type in self.boards.by_type:
+            self.node_type = node_type
+            self._arrange(self._configuration())
+
+    # -- going on --------------------------------------------------------------------------------
+
+    def action_choose(self) -> None:
+        """Choose the option under the cursor, a goal, or to be left alone."""
+        self.advisor.show_choose(self.application, self.workload, self._configuration())
+
+    def action_train(self) -> None:
+        """Measure it."""
+        self.advisor.show_new_sweep()
+
+    def action_back(self) -> None:
+        """Go back to the list."""
+        self.app.pop_screen()
+
+    def files_changed(self) -> None:
+        """Show what the choices file says now."""
+        self.load(keep=True)
+
+    def on_screen_resume(self) -> None:
+        """Show what was chosen meanwhile."""
+        super().on_screen_resume()
+        if self.boards is not None:
+            self.load(keep=True)
+
+
+def _padded(low: float, high: float) -> Point:
+    margin = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - margin, high + margin

@@ -1,0 +1,314 @@
+"""Sweeps: start one, watch it, stop it, go on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from advisor.core.configuration import Configuration
+from advisor.plotting import Point
+from advisor.training import progress
+from advisor.training.progress import Made, Progress
+from advisor.views import sweeps as view
+from advisor.views.sweeps import Sweep
+from advisor.views.tradeoff import short
+from advisor_tui import chart as signs
+from advisor_tui.chart import Chart, Mark, Picture
+from advisor_tui.dialogue import Confirm
+from advisor_tui.jobs import ago
+from advisor_tui.page import Page
+from advisor_tui.table import Cell, Column, LazyTable
+
+EVERY_S = 1.0
+_BAR = 24
+_COLUMNS = (
+    Column("Begun", 11),
+    Column("User", 8, from_width=110),
+    Column("Application", 12, flex=2),
+    Column("Workload", 12, flex=2),
+    Column("Node type", 10, flex=1),
+    Column("Runs", 7, right=True),
+    Column("State", 11),
+)
+_ROLES = {"confirmed": "good", "running": "warn", "failed": "bad", "interrupted": "warn"}
+
+
+class TrainingPage(Page):
+    """The list of sweeps, and the points of one of them as they arrive."""
+
+    PLACE = "training"
+    HELP = """\
+A sweep measures an application once: about a dozen short runs with fewer cores and lower clocks,
+then one more that confirms the best. From then on its jobs are advised.
+
+A sweep runs by itself, also when you leave or log out. What it has measured is kept whatever
+happens; one that was stopped or interrupted can be gone on with.
+
+In the picture:  ◆ the job as it is   ● a run   ◍ a run whose energy is estimated   ★ confirming run
+"""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "new", "new", tooltip="start a sweep of a job script"),
+        Binding("x", "stop", "stop", tooltip="stop the sweep; what was measured stays"),
+        Binding("r", "resume", "resume", tooltip="go on with it"),
+        Binding("enter", "log", "log", priority=False, tooltip="what it has printed"),
+        Binding("o", "options", "options", tooltip="the options of its application"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sweeps: list[Sweep] = []
+        self._reading = False
+
+    def body(self) -> Iterable[Widget]:
+        """Yield list, picture and sentence."""
+        yield LazyTable(_COLUMNS, id="sweeps", empty="reading ...")
+        yield Chart(id="sweep-chart")
+        yield Static("", id="sweep-detail")
+
+    def on_mount(self) -> None:
+        """Begin to look at the sweeps."""
+        super().on_mount()
+        self.table.focus()
+        self.set_interval(EVERY_S, self.load)
+        self.load()
+
+    @property
+    def table(self) -> LazyTable:
+        """The list."""
+        return self.query_one("#sweeps", LazyTable)
+
+    @property
+    def current(self) -> Sweep | None:
+        """The sweep under the cursor."""
+        row = self.table.cursor
+        return self._sweeps[row] if row < len(self._sweeps) else None
+
+    def load(self) -> None:
+        """Look at the sweeps, unless that is being done or nobody sees it."""
+        if not self._reading and self.is_current:
+            self._reading = True
+            self.run_worker(self._load(), group="sweeps")
+
+    async def _load(self) -> None:
+        desk = self.desk
+        try:
+            found = await self.ask(lambda: view.listed(desk.sweeps, desk.store, desk.user))
+        finally:
+            self._reading = False
+        if found is None or not self.is_mounted:
+            return
+        if found == self._sweeps and found:
+            return
+        here = self.current
+        self._sweeps = found
+        ids = [s.id for s in found]
+        cursor = ids.index(here.id) if here is not None and here.id in ids else 0
+        self.table.empty = "no sweep yet: n measures an application once"
+        self.table.reset(len(found), cursor=cursor, keep=True)
+        self.table.fill(0, [_cells(s) for s in found])
+        self._show()
+
+    @on(LazyTable.Moved, "#sweeps")
+    def _moved(self) -> None:
+        self._show()
+
+    def _show(self) -> None:
+        sweep = self.current
+        picture = self.query_one("#sweep-chart", Chart)
+        if sweep is None:
+            picture.show(None)
+            self.query_one("#sweep-detail", Static).update("")
+            return
+        if sweep.own is None:
+            picture.show(None, f"This sweep is {sweep.user}'s; its points show when it is fitted.")
+        else:
+            shown = picture_of(sweep.own)
+            message = "Its first runs are being made; points appear as they arrive."
+            picture.cursor = None
+            picture.show(shown, message)
+            if shown is not None and sweep.own.under_way:
+                picture.cursor = len(shown.points) - 1
+        self.query_one("#sweep-detail", Static).update(Content("\n".join(_detail(sweep))))
+
+    # -- doing -----------------------------------------------------------------------------------
+
+    def action_new(self) -> None:
+        """Ask for a job script, show the plan, start."""
+        from advisor_tui.new_sweep import NewSweep
+
+        if self.desk.foreign:
+            self.advisor.tell(f"only {self.desk.user} can measure for {self.desk.user}", "warning")
+            return
+        self.app.push_screen(NewSweep(self.desk), self._started)
+
+    def _started(self, sweep_id: str | None) -> None:
+        if sweep_id:
+            self.advisor.tell(f"Sweep {sweep_id} has begun; it goes on when you leave.")
+            self.load()
+
+    def _own(self, what: str) -> Progress | None:
+        sweep = self.current
+        if sweep is None:
+            return None
+        if sweep.own is None:
+            self.advisor.tell(f"This sweep is {sweep.user}'s: only {sweep.user} can {what} it.")
+        return sweep.own
+
+    def action_stop(self) -> None:
+        """Ask, then stop the sweep."""
+        own = self._own("stop")
+        if own is None:
+            return
+        if not own.alive:
+            self.advisor.tell("It is not being run.", "warning")
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.run_worker(self._do(lambda: progress.stop(own.folder)), group="do")
+
+        text = Content("What was measured so far is kept; r goes on with it later.")
+        self.app.push_screen(
+            Confirm(f"Stop the sweep of {own.application} / {own.workload}?", text, "Stop"),
+            answered,
+        )
+
+    def action_resume(self) -> None:
+        """Go on with the sweep."""
+        own = self._own("go on with")
+        if own is None:
+            return
+        if own.alive:
+            self.advisor.tell("It is being run now.", "warning")
+        elif not own.resumable:
+            self.advisor.tell("It is finished; n measures anew.", "warning")
+        else:
+            arguments = self.desk.arguments
+            self.run_worker(self._do(lambda: view.resume(own, arguments)), group="do")
+
+    async def _do(self, work: object) -> None:
+        assert callable(work)
+        await self.ask(work)
+        self.load()
+
+    def action_log(self) -> None:
+        """Show what the sweep has printed."""
+        own = self._own("read the log of")
+        if own is not None:
+            self.app.push_screen(LogPage(own))
+
+    @on(LazyTable.Opened, "#sweeps")
+    def _opened(self) -> None:
+        self.action_log()
+
+    def action_options(self) -> None:
+        """Show the options of the sweep's application."""
+        sweep = self.current
+        if sweep is not None:
+            self.advisor.show_tradeoff(sweep.application, sweep.workload)
+
+
+def _cells(s: Sweep) -> list[Cell]:
+    return [
+        (ago(s.created_at), "dim"),
+        s.user,
+        (s.application, "strong"),
+        s.workload,
+        s.node_type,
+        f"{s.done}/{s.planned}",
+        (s.words, _ROLES.get(s.words, "")),
+    ]
+
+
+def _detail(s: Sweep) -> list[str]:
+    full = round(_BAR * s.done / s.planned) if s.planned else 0
+    bar = f"{'█' * full}{'░' * (_BAR - full)} {s.done} of {s.planned} runs"
+    if s.own is None:
+        return [bar, f"{s.words} {s.detail}".strip()]
+    own = s.own
+    if own.spent.runs:
+        bar += f"; {view.spent_words(own.spent)}"
+    lines = [bar, f"{s.words}: {own.detail or own.note}" if own.detail or own.note else s.words]
+    if own.made:
+        lines.append(_last(own.made[-1]))
+    return lines
+
+
+def _last(made: Made) -> str:
+    where = short(Configuration.from_dict(made.configuration))
+    if not made.ok:
+        return f"last: {where} failed: {made.detail}"
+    energy = "energy missing" if made.energy_j is None else f"{made.energy_j:.0f} J"
+    about = "~" if made.energy_quality == "estimated" else ""
+    return f"last: {where}: {made.time_s or 0:.3g} s, {about}{energy}"
+
+
+def picture_of(sweep: Progress) -> Picture | None:
+    """Return the good runs with a known energy as a picture; None without any."""
+    good = [m for m in sweep.made if m.ok and m.time_s and m.energy_j]
+    if not good:
+        return None
+    points: list[Point] = [(float(m.time_s or 0), float(m.energy_j or 0)) for m in good]
+    marks, special = [], {}
+    for number, made in enumerate(good):
+        estimated = made.energy_quality == "estimated"
+        marks.append(Mark(signs.MEASURED_ESTIMATE if estimated else signs.MEASURED, "measured"))
+        if made.role == "baseline":
+            special[number] = Mark(signs.BASELINE, "baseline")
+        elif made.role == "confirm":
+            special[number] = Mark(signs.POLICY, "policy")
+    edges = []
+    for axis in (0, 1):
+        values = [p[axis] for p in points]
+        margin = 0.1 * (max(values) - min(values)) or 0.1 * values[0]
+        edges.append((min(values) - margin, max(values) + margin))
+    window = edges[0], edges[1]
+    return Picture(points, marks, special, (), (), window, window, "time", "energy")
+
+
+class LogPage(Page):
+    """What a sweep in the background has printed, line by line."""
+
+    PLACE = "training"
+    HELP = "What the sweep has printed so far; new lines appear by themselves.\n"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter", "back", "back")]
+
+    def __init__(self, sweep: Progress) -> None:
+        super().__init__()
+        self._sweep = sweep
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the lines."""
+        yield Static(
+            Content(f"Sweep {self._sweep.id} of {self._sweep.application}"), classes="title"
+        )
+        with VerticalScroll(id="log"):
+            yield Static("", id="log-text")
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        super().on_mount()
+        self.query_one("#log").focus()
+        self.set_interval(EVERY_S, self._read)
+        self._read()
+
+    def _read(self) -> None:
+        self.run_worker(self._load(), group="log", exclusive=True)
+
+    async def _load(self) -> None:
+        folder = self._sweep.folder
+        lines = await self.ask(lambda: progress.log_of(folder))
+        if lines is not None:
+            text = "\n".join(lines) or "It has printed nothing: it was not begun in the background."
+            self.query_one("#log-text", Static).update(Content(text))
+
+    def action_back(self) -> None:
+        """Go back to the list."""
+        self.dismiss()

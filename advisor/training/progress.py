@@ -84,6 +84,7 @@ class Recorder:
     _made: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     _stage: str = ""
     _note: str = ""
+    _spent: Spent = field(default_factory=Spent)
 
     def __post_init__(self) -> None:
         """Take up what was made before."""
@@ -108,10 +109,13 @@ class Recorder:
                 "energy_quality": result.energy_quality,
                 "detail": result.detail,
             }
-        self._write(event.spent)
+        if event.spent.runs:
+            self._spent = event.spent
+        self._write()
         self.show(event)
 
-    def _write(self, spent: Spent) -> None:
+    def _write(self) -> None:
+        spent = self._spent
         data = {
             "stage": self._stage,
             "note": self._note,

@@ -184,14 +184,11 @@ def measured(reader: Reader, since: str) -> dict[Key, Comparison]:
 
 
 def measured_words(comparison: Comparison) -> str:
-    """Say what a workload's rewritten jobs really saved, and against what."""
+    """Say what a workload's rewritten jobs really saved, and against what; "" when unknown."""
     energy, time = comparison.energy, comparison.time
     if energy is None:
-        return "energy not known"
+        return ""
+    jobs = f"{energy.advised} job{'s' if energy.advised != 1 else ''}"
+    against = f"{energy.left} left alone" if energy.basis == "holdout" else "the prediction"
     words = in_words(energy.change, time.change if time is not None else 0.0)
-    against = (
-        f"against {energy.left} left alone at random"
-        if energy.basis == "holdout"
-        else "against what was predicted for them as submitted"
-    )
-    return f"{words} {against}"
+    return f"measured on {jobs} against {against}: {words}"

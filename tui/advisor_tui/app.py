@@ -110,14 +110,13 @@ class AdvisorApp(App[None]):
 
     async def ask(self, work: Callable[[], T]) -> T:
         """Return what ``work``, done in a thread, returns; a long wait is told."""
-        task = asyncio.ensure_future(in_thread(work))
+        late = asyncio.get_running_loop().call_later(
+            SLOW_S, self.tell, "The store is slow; everything else goes on.", "warning"
+        )
         try:
-            return await asyncio.wait_for(asyncio.shield(task), SLOW_S)
-        except TimeoutError:
-            if task.done():
-                return task.result()
-            self.tell("The store is slow; everything else goes on.", "warning")
-            return await task
+            return await in_thread(work)
+        finally:
+            late.cancel()
 
     def report(self, error: AdvisorError) -> None:
         """Show what went wrong and what to do, once."""
@@ -172,7 +171,7 @@ class AdvisorApp(App[None]):
     def paint_status(self, page: Page) -> None:
         """Show on a page how the daemon is doing and whose jobs are looked at."""
         for bar in page.query(Bar):
-            whose = f"as {self.desk.user} sees it" if self.desk.foreign else self.desk.user
+            whose = f"as {self.desk.user}" if self.desk.foreign else self.desk.user
             bar.status = f"{self.daemon} · {whose}" if self.daemon else whose
             bar.trouble = self.daemon not in ("", "daemon answers", "demo data")
 

@@ -58,19 +58,22 @@ class ApplicationsPage(Page):
 
     PLACE = "applications"
     HELP = """\
-Every application the advisor has heard of, a line for each workload (an input or problem class).
+Every application the advisor has heard of, a line for each
+workload (an input or problem class).
 
-Runs       measured runs of it that are stored
-Model      · not measured    nothing is known; t measures it once
-           training 7/12     a sweep is under way
-           ○ fitted          options are predicted; nothing is applied yet
-           ● confirmed       a run confirmed an option: it can be applied
-           ✗ suspended       jobs came out worse than promised; nothing is applied
-Promised   the energy a job would save under your site's policy and your own choices
-Measured   what jobs of the last 90 days really saved
-First      ⚑ you pinned a point   ◇ you chose a goal   ✗ you told the advisor to leave it alone
+Runs      measured runs of it that are stored
+Model     · not measured   nothing is known; t measures it once
+          training 7/12    a sweep is under way
+          ○ fitted         options are predicted, none applied yet
+          ● confirmed      a run confirmed one: it can be applied
+          ✗ suspended      jobs came out worse than promised
+Promised  the energy a job would save under the site's policy and
+          your own choices
+Measured  what the jobs of the last 90 days really saved
+Signs     ⚑ you pinned a point   ◇ you chose a goal
+          ✗ you told the advisor to leave it alone
 
-Type / and some words to search; every word must be in the name.
+Type / and some words; every word must be in the name.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search"),
@@ -100,8 +103,7 @@ Type / and some words to search; every word must be in the name.
 
     def on_mount(self) -> None:
         """Read the first rows."""
-        super().on_mount()
-        self.table.focus()
+        self.set_focus(self.table)
         self.load()
         self.run_worker(self._load_measured(), group="measured", exclusive=True)
 
@@ -129,6 +131,7 @@ Type / and some words to search; every word must be in the name.
                 return count_workloads(reader, search), rows
 
         found = await self.ask(work)
+        await self.ask(desk.chosen)  # a broken choices file is told; the list goes on without it
         table = self.table
         if found is None:
             table.empty = "the store cannot be read; see the notice"
@@ -227,10 +230,8 @@ Type / and some words to search; every word must be in the name.
             return
         text = f"{row.application} / {row.workload}\n{row.words}"
         comparison = self._measured.get(row.key)
-        if comparison is not None and comparison.energy is not None:
-            jobs = comparison.energy.advised
-            text += f"\nmeasured on {jobs} job{'s' if jobs != 1 else ''}: "
-            text += view.measured_words(comparison)
+        if comparison is not None:
+            text += f"\n{view.measured_words(comparison)}"
         self.query_one("#sentence", Static).update(text)
 
     @on(LazyTable.Opened, "#applications")
@@ -254,12 +255,12 @@ Type / and some words to search; every word must be in the name.
 
     def action_search(self) -> None:
         """Go to the search line."""
-        self.query_one("#search", Input).focus()
+        self.set_focus(self.query_one("#search", Input))
 
     def action_clear(self) -> None:
         """Forget what was searched."""
         self.query_one("#search", Input).value = ""
-        self.table.focus()
+        self.set_focus(self.table)
 
     def action_sort(self) -> None:
         """Take the next order."""
@@ -279,12 +280,12 @@ Type / and some words to search; every word must be in the name.
 
     @on(Input.Submitted, "#search")
     def _submitted(self) -> None:
-        self.table.focus()
+        self.set_focus(self.table)
 
     def key_down(self) -> None:
         """Go from the search line to the list."""
         if self.query_one("#search", Input).has_focus:
-            self.table.focus()
+            self.set_focus(self.table)
 
     def files_changed(self) -> None:
         """Show the rows under other choices."""
@@ -292,6 +293,5 @@ Type / and some words to search; every word must be in the name.
 
     def on_screen_resume(self) -> None:
         """Read again what may have been chosen or measured meanwhile."""
-        super().on_screen_resume()
         if self._generation:
             self.load(keep=True)

@@ -48,5 +48,7 @@ async def in_thread(work: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # the program has ended meanwhile
             loop.call_soon_threadsafe(deliver, result, failure)
 
+    # A caller that was cancelled does not ask how it went: that is no reason to complain.
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
     threading.Thread(target=run, daemon=True).start()
     return await future

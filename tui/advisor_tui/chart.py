@@ -182,12 +182,12 @@ class Chart(Widget, can_focus=True):
         if picture is None or window is None or self.size.width < 20 or self.size.height < 4:
             return
         rows = self.size.height - 1
-        self._y_ticks = _labels(picture.y_axis, window[1], max(2, rows // 2), picture.limits[1])
+        self._y_ticks = _labels(picture.y_axis, window[1], max(2, rows // 2), picture.window[1])
         self._gutter = max((len(text) for _, text in self._y_ticks), default=0) + 2
         frame = Frame(window[0], window[1], self.size.width - self._gutter, rows)
         self._frame = frame
         room = max(2, frame.columns // 12)
-        self._x_ticks = _labels(picture.x_axis, window[0], room, picture.limits[0])
+        self._x_ticks = _labels(picture.x_axis, window[0], room, picture.window[0])
         if picture.polygon:
             self._shade = frame.covered(picture.polygon)
         line = frame.traced([picture.points[i] for i in picture.front])
@@ -236,7 +236,7 @@ class Chart(Widget, can_focus=True):
 
     def _y_title(self, frame: Frame, picture: Picture, place: Cell | None) -> dict[int, str]:
         """Return the y axis' title by column: where the top line is empty, first to the left."""
-        text = f"{_title(picture.y_axis, picture.limits[1])} ↑"
+        text = f"{_title(picture.y_axis, picture.window[1])} ↑"
         taken = {c for c, r in {*self._cells, *self._shade} if r == 0}
         if place is not None and place[1] == 0:
             taken |= {place[0] - 1, place[0], place[0] + 1}
@@ -272,7 +272,7 @@ class Chart(Widget, can_focus=True):
         return f"{at.get(y, ''):>{self._gutter - 1}}{edge}"
 
     def _x_line(self, frame: Frame, picture: Picture, style: Style) -> Strip:
-        title = f" {_title(picture.x_axis, picture.limits[0])} →"
+        title = f" {_title(picture.x_axis, picture.window[0])} →"
         line = [" "] * frame.columns
         room = frame.columns - len(title)
         for value, text in self._x_ticks:
@@ -295,12 +295,12 @@ def _weight(mark: Mark) -> int:
     return {"outside": 0, "front": 1, "predicted": 2, "measured": 3}.get(mark.role, 4)
 
 
-def _title(axis: str, limits: Point) -> str:
-    _, unit = unit_of(axis, max(map(abs, limits)))
+def _title(axis: str, usual: Point) -> str:
+    _, unit = unit_of(axis, max(map(abs, usual)))
     return f"{axis} ({unit})" if unit else axis
 
 
-def _labels(axis: str, window: Point, most: int, limits: Point) -> list[tuple[float, str]]:
-    scale, _ = unit_of(axis, max(map(abs, limits)))
+def _labels(axis: str, window: Point, most: int, usual: Point) -> list[tuple[float, str]]:
+    scale, _ = unit_of(axis, max(map(abs, usual)))
     values = ticks(window[0] / scale, window[1] / scale, most)
     return [(value * scale, f"{round(value, 10):.6g}") for value in values]

@@ -35,19 +35,21 @@ class ChoosePage(Page):
 
     PLACE = "applications"
     HELP = """\
-What you choose holds for your own jobs only, from the next submission on. It is kept in your own
-choices file; nobody else can choose for you, and the site's limits hold.
+What you choose holds for your own jobs only, from the next
+submission on. It is kept in your own choices file; nobody else can
+choose for you, and the site's limits hold.
 
-pin          run at the very point you looked at, whatever the policy's goal
+pin          run at the very point you looked at, whatever the goal
 goal         what to aim for, and how much slower is all right
 leave alone  jobs go through as you wrote them
 policy       forget what was chosen here
 
-Below the form stands what the next submission would get, and why. Name a job script to see its
-#SBATCH lines and what would change in it.
+Below stands what the next submission would get, and why. Name a job
+script to see its #SBATCH lines and what would change in it.
 
-save   keeps the choice          copy   puts the lines on your clipboard
-write  puts the lines into the script, after a question; a copy of the old script is kept
+save   keeps the choice      copy  puts the lines on your clipboard
+write  puts the lines into the script, after a question; a copy of
+       the old script is kept
 undo   (u) takes the last change back
 """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -107,8 +109,7 @@ undo   (u) takes the last change back
 
     def on_mount(self) -> None:
         """Show what holds now, and look for job scripts."""
-        super().on_mount()
-        self.query_one("#kind", Picks).focus()
+        self.set_focus(self.query_one("#kind", Picks))
         self._show_aims()
         self.run_worker(self._look_for_scripts(), group="scripts")
         self.preview()
@@ -158,7 +159,7 @@ undo   (u) takes the last change back
 
     @on(Input.Submitted, "#script")
     def _entered(self) -> None:
-        self.query_one("#save", Button).focus()
+        self.set_focus(self.query_one("#save", Button))
 
     def _show_aims(self) -> None:
         self.query_one("#aims").display = self.wish.kind == "goal"
@@ -200,6 +201,11 @@ undo   (u) takes the last change back
             Content(outlook.sentence),
             "\n",
         ]
+        if outlook.of not in ("", f"{self.application} / {self.workload}"):
+            told = (
+                f"\nThis script runs {outlook.of}: what is chosen here is for another workload.\n"
+            )
+            parts.append(Content.styled(told, "$warning"))
         if script is not None and outlook.lines:
             parts += ["\n", painted_diff(outlook.diff(script.name))]
         elif outlook.lines:
@@ -208,11 +214,6 @@ undo   (u) takes the last change back
             told = " ".join(f"{k}={v}" for k, v in outlook.variables.items())
             parts += [f"and in the job {told}\n"]
         parts += ["\nwhy\n", *(f"  - {text}\n" for text in outlook.why)]
-        if outlook.of not in ("", f"{self.application} / {self.workload}"):
-            told = (
-                f"\nThis script runs {outlook.of}: what is chosen here is for another workload.\n"
-            )
-            parts.append(Content.styled(told, "$warning"))
         if self.advisor.daemon.startswith("no daemon"):
             parts += ["\nNo daemon answers now: until it does, jobs go through unchanged."]
         self.query_one("#outlook", Static).update(Content.assemble(*parts))
@@ -252,7 +253,7 @@ undo   (u) takes the last change back
         script, outlook = self.script, self.outlook
         if script is None:
             self.advisor.tell("Name a job script first.", "warning")
-            self.query_one("#script", Input).focus()
+            self.set_focus(self.query_one("#script", Input))
             return
         if outlook is None or not outlook.lines:
             self.advisor.tell("There is nothing to write: nothing would be changed.", "warning")
@@ -282,12 +283,12 @@ undo   (u) takes the last change back
 
     def action_script(self) -> None:
         """Go to the script's name."""
-        self.query_one("#script", Input).focus()
+        self.set_focus(self.query_one("#script", Input))
 
     def action_back(self) -> None:
         """Leave without a choice; out of the script's name first."""
         if self.query_one("#script", Input).has_focus:
-            self.query_one("#kind", Picks).focus()
+            self.set_focus(self.query_one("#kind", Picks))
         else:
             self.dismiss()
 

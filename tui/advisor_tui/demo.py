@@ -151,8 +151,10 @@ MACHINES = {
 PROGRAMS = (
     Program("lbm", "channel 512", 900, 16500, 0.4, ("broadwell", "skylake", "milan"), jobs=14),
     Program("lbm", "channel 1024", 7300, 130000, 1.5, ("skylake",)),
-    Program("stencil3d", "--size 800", 2100, 9800, 0.8, ("broadwell", "skylake"), jobs=11),
-    Program("cg-solver", "n=4e6", 1300, 7200, 1.1, ("broadwell",), jobs=9),
+    Program(
+        "stencil3d", "--size 800", 2100, 9800, 0.8, ("broadwell", "skylake"), state="grid", jobs=11
+    ),
+    Program("cg-solver", "n=4e6", 1300, 7200, 1.1, ("broadwell",), state="grid", jobs=9),
     Program("cg-solver", "n=3e7", 9800, 54000, 3.0, ("broadwell",), state="fitted", jobs=2),
     Program("md-water", "64k atoms", 16500, 900, 0.6, ("broadwell", "milan"), jobs=8),
     Program("fft3d", "n=1024", 5200, 11800, 2.0, ("skylake",), jobs=5),
@@ -208,7 +210,11 @@ def options(p: Program, m: Machine) -> tuple[list[Option], list[Observation]]:
             seen.append(
                 Observation(c, t, e, None, p.quality, "example", "sweep", "ann", scope="all")
             )
-    return _placed(_confirmed(made, points[-1]) if p.state != "fitted" else made), seen
+    if p.state == "grid":
+        made = [replace(o, measured=True, confirmed=True) for o in made]
+    elif p.state != "fitted":
+        made = _confirmed(made, points[-1])
+    return _placed(made), seen
 
 
 def _confirmed(made: list[Option], baseline: Configuration) -> list[Option]:

@@ -14,10 +14,10 @@ from textual.widgets import Static
 from advisor_tui.page import Page
 
 EVERYWHERE = """\
-1 to 4     Applications, Jobs, Training, Policy        Esc   back
-Ctrl+P     every command by name, themes too           Tab   next part of the page
-u          take back the last change of a file         q     leave
-The mouse works: click to choose, double click to open, turn the wheel on a picture to zoom.
+1 to 4   Applications, Jobs, Training, Policy      Esc  back
+Ctrl+P   every command by name, and themes         Tab  next part
+u        take back the last change of a file       q    leave
+Mouse    click to choose, double click to open, wheel to zoom
 """
 
 
@@ -55,7 +55,7 @@ def keys_of(page: Screen[None]) -> str:
     for binding in type(page).BINDINGS:
         if isinstance(binding, Binding) and binding.description:
             names = ", ".join(_name(key) for key in binding.key.split(","))
-            lines.append(f"{names:<10} {binding.tooltip or binding.description}")
+            lines.append(f"{names:<8} {binding.tooltip or binding.description}")
     return "\n".join(lines) + "\n"
 
 

@@ -39,12 +39,12 @@ class JobsPage(Page):
     HELP = """\
 Your latest jobs that the advisor decided about, newest first.
 
-Promised   what the change was to bring, or why nothing was changed
-Came out   what the scheduler's accounting measured against what was predicted for the job as you
-           wrote it; jobs that came out worse than promised are told
+Promised   what the change was to bring, or why there was none
+Came out   what the scheduler's accounting measured, against what was
+           predicted for the job as you wrote it
 
-Enter opens everything about a job: what was asked for, what was chosen, and every reason
-(advisor why JOBID prints the same).
+Enter opens everything about a job: what was asked for, what was
+chosen, and every reason. advisor why JOBID prints the same.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "why", priority=False),
@@ -68,8 +68,7 @@ Enter opens everything about a job: what was asked for, what was chosen, and eve
 
     def on_mount(self) -> None:
         """Read the first jobs."""
-        super().on_mount()
-        self.table.focus()
+        self.set_focus(self.table)
         self.load()
 
     @property
@@ -183,8 +182,8 @@ class WhyPage(Page):
 
     PLACE = "jobs"
     HELP = """\
-What was asked for, what was chosen and promised, what the scheduler measured, and every reason of
-the decision. advisor why JOBID prints the same.
+What was asked for, what was chosen and promised, what the scheduler
+measured, and every reason. advisor why JOBID prints the same.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter", "back", "back"),
@@ -207,8 +206,7 @@ the decision. advisor why JOBID prints the same.
 
     def on_mount(self) -> None:
         """Ask store and scheduler."""
-        super().on_mount()
-        self.query_one("#why").focus()
+        self.set_focus(self.query_one("#why"))
         self.run_worker(self._load(), exclusive=True)
 
     async def _load(self) -> None:

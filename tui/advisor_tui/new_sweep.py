@@ -51,7 +51,7 @@ class NewSweep(Dialogue[str]):
 
     def on_mount(self) -> None:
         """Look for job scripts."""
-        self.query_one("#sweep-script", Input).focus()
+        self.set_focus(self.query_one("#sweep-script"))
         self.run_worker(self._look())
 
     async def _look(self) -> None:
@@ -109,7 +109,7 @@ class NewSweep(Dialogue[str]):
         self._say(text)
         start = self.query_one("#start", Button)
         start.disabled = False
-        start.focus()
+        self.set_focus(start)
 
     async def _start(self) -> None:
         arguments, folder = self._planned, self._desk.folder

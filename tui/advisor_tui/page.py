@@ -25,6 +25,7 @@ class Page(Screen[None]):
 
     PLACE: ClassVar[str] = ""
     HELP: ClassVar[str] = ""
+    _ready = False
 
     @property
     def advisor(self) -> AdvisorApp:
@@ -50,8 +51,14 @@ class Page(Screen[None]):
         return ()
 
     def on_mount(self) -> None:
-        """Show what is known of store and daemon."""
+        """Show what is known of store and daemon; take keys from now on."""
+        self._ready = True
+        self.refresh_bindings()
         self.advisor.paint_status(self)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys typed ahead of a page that is still being laid out do nothing on it."""
+        return self._ready
 
     def on_screen_resume(self) -> None:
         """Show what is known of store and daemon."""

@@ -28,9 +28,9 @@ _PAUSE_S = 0.15
 """So long the slider must rest before everything is decided again."""
 _COLUMNS = (
     Column("Application", 12, flex=2),
-    Column("Workload", 10, flex=2),
+    Column("Workload", 9, flex=2),
     Column("Node type", 9, from_width=110),
-    Column("", 6),
+    Column("", 7, gap=1),
     Column("Today", 22, flex=1),
     Column("Then", 22, flex=1, gap=1),
     Column("At", 20, flex=3, from_width=130),
@@ -49,9 +49,11 @@ class PolicyPage(Page):
     PLACE = "policy"
     HELP = """\
 applied      the policy file as the admins applied it
-which rule   type what a job is: the first rule that matches it, and every setting that follows
-what if      for admins: move goal and largest slowdown, and see what every known workload would
-             get. Nothing is changed by looking; advisor policy apply changes the policy.
+which rule   type what a job is: the first rule that matches it, and
+             every setting that follows
+what if      for admins: move goal and largest slowdown, and see what
+             every known workload would get. Looking changes nothing;
+             advisor policy apply changes the policy.
 
 Percentages are the predicted energy and time against the job as it is.
 """
@@ -95,10 +97,9 @@ Percentages are the predicted energy and time against the job as it is.
 
     def on_mount(self) -> None:
         """Read the policy."""
-        super().on_mount()
         self.query_one("#fact-user", Input).value = self.desk.user
         self.query_one("#fact-account", Input).value = self.desk.account
-        self.query_one("#part", Picks).focus()
+        self.set_focus(self.query_one("#part", Picks))
         self.action_reload()
 
     def action_reload(self) -> None:
@@ -138,11 +139,11 @@ Percentages are the predicted energy and time against the job as it is.
         """Show a part."""
         self.query_one("#part", Picks).choose(part)
         first = {"applied": "#applied", "rule": "#fact-application", "whatif": "#slowdown"}
-        self.query_one(first[part]).focus()
+        self.set_focus(self.query_one(first[part]))
 
     def action_leave(self) -> None:
         """Go back to the choice of parts."""
-        self.query_one("#part", Picks).focus()
+        self.set_focus(self.query_one("#part", Picks))
 
     @on(Picks.Changed, "#part")
     def _part(self) -> None:

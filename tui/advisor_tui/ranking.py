@@ -55,7 +55,7 @@ class RankingDialogue(Dialogue[str]):
             )  # fmt: skip
         table.reset(len(rows))
         table.fill(0, rows)
-        table.focus()
+        self.set_focus(table)
 
     @on(LazyTable.Opened)
     def action_open(self) -> None:

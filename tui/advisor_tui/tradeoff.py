@@ -47,19 +47,21 @@ class TradeOffPage(Page):
 
     PLACE = "applications"
     HELP = """\
-Each sign is an option: a number of nodes and cores and a frequency cap to run the job with.
-Left is faster, lower takes less energy; the best lie along the line, the front.
+Each sign is an option: nodes, cores and a frequency cap to run the
+job with. Left is faster, lower takes less energy; the best lie along
+the line, the front.
 
-●  measured: a run was made there         ○  predicted from other runs
-◍  measured, its energy is estimated      ◌  predicted, its energy is estimated
-◆  the job as it is                       ★  what the site's policy would choose
-⚑  your own choice                        ░  trade-off zone: as good within error
-[ ] the cursor                            faint signs lie outside of the zone
+●  measured: a run was made there   ○  predicted from other runs
+◍  measured, energy is estimated    ◌  predicted, energy is estimated
+◆  the job as it is                 ★  what the site's policy chooses
+⚑  your own choice                  ░  trade-off zone: as good within
+[ ] the cursor                         error; faint signs lie outside
 
-The table lists what the arrows step through (v: front, zone, or every option): nodes (N), ranks a
-node (R), threads a rank (T), frequency cap, time and energy, and the change against ◆.
-b makes the option under the cursor the new ◆. ± is half of the interval that holds the value with
-90 % confidence.
+The table lists what the arrows step through (v: front, zone, or every
+option): nodes (N), ranks a node (R), threads a rank (T), frequency
+cap, time and energy, and the change against ◆. b makes the option
+under the cursor the new ◆. ± is half of the interval that holds the
+value with 90 % confidence.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
@@ -105,8 +107,7 @@ b makes the option under the cursor the new ◆. ± is half of the interval that
 
     def on_mount(self) -> None:
         """Read the options."""
-        super().on_mount()
-        self.chart.focus()
+        self.set_focus(self.chart)
         self.load()
 
     @property
@@ -285,11 +286,14 @@ b makes the option under the cursor the new ◆. ± is half of the interval that
         model = board.view.model
         whose = {"own": ", for you", "account": f", for account {model.owner}", "all": ""}
         state = "  SUSPENDED" if model.state == "suspended" else ""
+        state += "  energy ESTIMATED" if board.estimated else ""
         text = f"{self.application} / {self.workload}   {''.join(types)}  "
         text += f"from {model.n_train} runs{whose[model.scope]}{state}"
         self.query_one("#tradeoff-title", Static).update(Content(text))
-        sign = signs.YOURS if board.yours_at is not None else signs.POLICY
-        self.query_one("#promise", Static).update(Content(f"{sign} {board.sentence}"))
+        sign = f"{signs.YOURS if board.yours_at is not None else signs.POLICY} "
+        if board.yours is None or board.yours.chosen is None:
+            sign = ""
+        self.query_one("#promise", Static).update(Content(f"{sign}{board.sentence}"))
         estimated = board.estimated
         legend = [
             f"{signs.MEASURED_ESTIMATE if estimated else signs.MEASURED} measured",
@@ -299,8 +303,6 @@ b makes the option under the cursor the new ◆. ± is half of the interval that
         if board.yours_at is not None:
             legend.append(f"{signs.YOURS} yours")
         legend.append(f"{signs.ZONE} zone")
-        if estimated:
-            legend.append("energy is ESTIMATED")
         shown = f"{self.which} {len(self.steps)}/{len(board.options)}"
         text = f"{shown}: {'  '.join(legend)}"
         self.query_one("#legend", Static).update(Content(text))
@@ -442,7 +444,6 @@ b makes the option under the cursor the new ◆. ± is half of the interval that
 
     def on_screen_resume(self) -> None:
         """Show what was chosen meanwhile."""
-        super().on_screen_resume()
         if self.boards is not None:
             self.load(keep=True)
 

@@ -45,13 +45,16 @@ class TrainingPage(Page):
 
     PLACE = "training"
     HELP = """\
-A sweep measures an application once: about a dozen short runs with fewer cores and lower clocks,
-then one more that confirms the best. From then on its jobs are advised.
+A sweep measures an application once: about a dozen short runs with
+fewer cores and lower clocks, then one more that confirms the best.
+From then on its jobs are advised.
 
-A sweep runs by itself, also when you leave or log out. What it has measured is kept whatever
-happens; one that was stopped or interrupted can be gone on with.
+A sweep runs by itself, also when you leave or log out. What it has
+measured is kept whatever happens; one that was stopped or interrupted
+can be gone on with.
 
-In the picture:  ◆ the job as it is   ● a run   ◍ a run whose energy is estimated   ★ confirming run
+In the picture:  ◆ the job as it is   ★ the confirming run
+                 ● a run   ◍ a run whose energy is estimated
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new", "new", tooltip="start a sweep of a job script"),
@@ -65,6 +68,7 @@ In the picture:  ◆ the job as it is   ● a run   ◍ a run whose energy is es
         super().__init__()
         self._sweeps: list[Sweep] = []
         self._reading = False
+        self._begun = ""
 
     def body(self) -> Iterable[Widget]:
         """Yield list, picture and sentence."""
@@ -74,8 +78,7 @@ In the picture:  ◆ the job as it is   ● a run   ◍ a run whose energy is es
 
     def on_mount(self) -> None:
         """Begin to look at the sweeps."""
-        super().on_mount()
-        self.table.focus()
+        self.set_focus(self.table)
         self.set_interval(EVERY_S, self.load)
         self.load()
 
@@ -106,10 +109,12 @@ In the picture:  ◆ the job as it is   ● a run   ◍ a run whose energy is es
             return
         if found == self._sweeps and found:
             return
-        here = self.current
+        here = self.current.id if self.current is not None else ""
         self._sweeps = found
         ids = [s.id for s in found]
-        cursor = ids.index(here.id) if here is not None and here.id in ids else 0
+        if self._begun in ids:
+            here, self._begun = self._begun, ""
+        cursor = ids.index(here) if here in ids else 0
         self.table.empty = "no sweep yet: n measures an application once"
         self.table.reset(len(found), cursor=cursor, keep=True)
         self.table.fill(0, [_cells(s) for s in found])
@@ -131,6 +136,8 @@ In the picture:  ◆ the job as it is   ● a run   ◍ a run whose energy is es
         else:
             shown = picture_of(sweep.own)
             message = "Its first runs are being made; points appear as they arrive."
+            if any(m.ok for m in sweep.own.made):
+                message = "The energy of its runs is not known, so there is nothing to draw."
             picture.cursor = None
             picture.show(shown, message)
             if shown is not None and sweep.own.under_way:
@@ -150,6 +157,7 @@ In the picture:  ◆ the job as it is   ● a run   ◍ a run whose energy is es
 
     def _started(self, sweep_id: str | None) -> None:
         if sweep_id:
+            self._begun = sweep_id
             self.advisor.tell(f"Sweep {sweep_id} has begun; it goes on when you leave.")
             self.load()
 
@@ -294,8 +302,7 @@ class LogPage(Page):
 
     def on_mount(self) -> None:
         """Begin to read."""
-        super().on_mount()
-        self.query_one("#log").focus()
+        self.set_focus(self.query_one("#log"))
         self.set_interval(EVERY_S, self._read)
         self._read()
 

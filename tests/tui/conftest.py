@@ -1,0 +1,188 @@
+"""A site with a real store and a real daemon, and a driver for the real program's pages."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from advisor_tui import demo
+from advisor_tui.app import AdvisorApp
+from advisor_tui.desk import Desk
+from textual import _wait
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from advisor.service.protocol import call
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "real"))
+
+W = TypeVar("W", bound=Widget)
+USER = "ann"
+
+_wait.SLEEP_GRANULARITY = 1 / 250  # how long a pilot sleeps between looks whether all is done
+
+
+@dataclass
+class Site:
+    """Where the shared store and the daemon's socket are; neither is written by a test."""
+
+    store: Path
+    socket: Path
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The example site as a store of its own, with `advisor serve` on a private socket."""
+    folder = tmp_path_factory.mktemp("site")
+    found = Site(folder / "advisor.db", folder / "s")
+    demo.build(found.store, USER)
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "advisor", "serve", "--db", str(found.store), "--socket",
+         str(found.socket), "--refresh", "0.1"],
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        end = time.monotonic() + 20
+        while not found.socket.exists():
+            assert daemon.poll() is None and time.monotonic() < end, daemon.communicate()
+            time.sleep(0.02)
+        yield found
+    finally:
+        daemon.terminate()
+        daemon.communicate(timeout=10)
+
+
+@pytest.fixture
+def desk(site: Site, tmp_path: Path) -> Desk:
+    """Ann's desk at the site: her own choices, sweeps and job scripts, all empty."""
+    work = tmp_path / "work"
+    work.mkdir()
+    return replace(
+        Desk.here(),
+        store=site.store,
+        socket=site.socket,
+        choices=tmp_path / "home" / "advisor" / "choices.json",
+        sweeps=tmp_path / "state" / "advisor" / "sweeps",
+        settings=tmp_path / "home" / "advisor" / "tui.json",
+        folder=work,
+        user=USER,
+        account="",
+        foreign=False,
+        arguments=("--db", str(site.store)),
+    )
+
+
+@pytest.fixture
+def own_store(desk: Desk, tmp_path: Path) -> Desk:
+    """Ann's desk with a copy of the store that a test may write, and no daemon."""
+    store = tmp_path / "own.db"
+    shutil.copy(desk.store, store)
+    return replace(desk, store=store, socket=tmp_path / "none", arguments=("--db", str(store)))
+
+
+class Driver:
+    """Types keys into a running program and reads its screen."""
+
+    def __init__(self, app: AdvisorApp, pilot: Pilot[Any]) -> None:
+        self.app, self.pilot = app, pilot
+
+    async def press(self, *keys: str) -> None:
+        """Type keys and let the program settle."""
+        await self.pilot.press(*keys)
+        await self.settle()
+
+    async def write(self, text: str) -> None:
+        """Type a text."""
+        await self.press(*text)
+
+    async def settle(self) -> None:
+        """Wait until nothing that was asked for is outstanding."""
+        await self.pilot.pause()
+        for worker in list(self.app.workers):
+            if worker.group != "look":
+                await asyncio.wait_for(self.app.workers.wait_for_complete([worker]), 20)
+        await self.pilot.pause()
+
+    async def until(self, found: Callable[[], object], seconds: float = 20) -> None:
+        """Wait until something holds."""
+        end = time.monotonic() + seconds
+        while not found():
+            assert time.monotonic() < end, self.text
+            await self.pilot.pause(0.02)
+
+    @property
+    def lines(self) -> list[str]:
+        """The screen, line by line."""
+        strips = self.app.screen._compositor.render_strips()
+        return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
+
+    @property
+    def text(self) -> str:
+        """The screen."""
+        return "\n".join(self.lines)
+
+    @property
+    def notices(self) -> str:
+        """What was told."""
+        return "\n".join(n.message for n in self.app._notifications)
+
+    def one(self, selector: str, kind: type[W]) -> W:
+        """Return one widget of the page."""
+        return self.app.screen.query_one(selector, kind)
+
+
+Story = Callable[[Driver], Awaitable[None]]
+
+
+@pytest.fixture
+def play() -> Callable[..., AdvisorApp]:
+    """Run the program at a desk, without a terminal, and let a story happen in it."""
+
+    def run(
+        desk: Desk, story: Story, size: tuple[int, int] = (80, 24), *, settle: bool = True
+    ) -> AdvisorApp:
+        app = AdvisorApp(desk)
+
+        async def act() -> None:
+            running: AbstractAsyncContextManager[Pilot[Any]] = app.run_test(
+                size=size, notifications=True
+            )
+            async with running as pilot:
+                driver = Driver(app, pilot)
+                if settle:
+                    await driver.settle()
+                await story(driver)
+
+        asyncio.run(act())
+        return app
+
+    return run
+
+
+@pytest.fixture
+def decide(site: Site) -> Callable[..., dict[str, Any]]:
+    """Ask the daemon what a submission gets, as the filter does."""
+
+    def ask(script: Path, choices: Path) -> dict[str, Any]:
+        from advisor.schedulers.slurm_options import read_directives
+
+        text = script.read_text()
+        return call(
+            site.socket,
+            {
+                "v": 1, "op": "explain", "scheduler": "slurm", "type": "sbatch", "script": text,
+                "script_path": str(script), "options": read_directives(text), "argv": [],
+                "choices": choices.read_text() if choices.exists() else "",
+            },
+        )  # fmt: skip
+
+    return ask

@@ -1,0 +1,200 @@
+"""The first page: what is listed, searching, sorting, paging, and where it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from advisor_tui.desk import Desk
+from advisor_tui.table import LazyTable
+from textual.widgets import Input
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Observation
+from advisor.store.writer import Writer
+
+Play = Callable[..., Any]
+
+
+def row_of(lines: list[str], *words: str) -> str:
+    return next(line for line in lines if all(w in line for w in words))
+
+
+def test_every_state_is_listed_with_promise_and_measurement(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        assert "12 workloads of 10 applications" in at.text
+        assert "○ fitted" in row_of(at.lines, "cg-solver", "n=3e7")
+        assert "● confirmed" in row_of(at.lines, "lbm", "channel 512")
+        assert "training 7/12" in row_of(at.lines, "wave2d")
+        assert "✗ suspended" in row_of(at.lines, "ocean")
+        assert "· not measured" in row_of(at.lines, "raytrace")
+        promised, measured = row_of(at.lines, "lbm", "channel 512").split("% less")[:2]
+        assert abs(int(promised.split()[-1]) - int(measured.split()[-1])) <= 3
+        assert "ann" in at.lines[0] and "daemon answers" in at.lines[0]
+
+    play(desk, story)
+
+
+def test_the_sentence_follows_the_cursor(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        assert "not confirmed by a run yet" in at.text
+        await at.press("down")
+        assert "cg-solver / n=4e6" in at.text
+        assert "less energy" in at.lines[-3] and "measured on" in at.lines[-2]
+        await at.press("end")
+        assert "wave2d / default" in at.text and "a sweep is under way" in at.text
+        await at.press("home", "pagedown")
+        assert at.one("#applications", LazyTable).cursor == 11
+
+    play(desk, story)
+
+
+def test_search_narrows_as_one_types(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.press("slash")
+        await at.write("lb")
+        assert "2 workloads of 1 applications" in at.text
+        await at.write("m 512")
+        assert "1 workloads of 1 applications" in at.text
+        assert "channel 1024" not in at.text
+        await at.press("enter")
+        assert at.one("#applications", LazyTable).has_focus
+        await at.press("escape")
+        assert "12 workloads" in at.text
+        await at.press("slash")
+        await at.write("no such thing")
+        assert "nothing has 'no such thing' in its name" in at.text
+        await at.press("escape")
+        await at.press("slash", "down")
+        assert at.one("#applications", LazyTable).has_focus
+        assert at.one("#search", Input).value == ""
+
+    play(desk, story)
+
+
+def test_sorting(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        assert "by name" in at.text
+        await at.press("s")
+        assert "most runs first" in at.text
+        runs = [int(line.split("  ")[-1]) for line in _runs(at.lines)]
+        assert runs == sorted(runs, reverse=True) and runs[0] > runs[-1]
+        await at.press("s")
+        assert "newest model first" in at.text
+
+    play(desk, story)
+
+
+def _runs(lines: list[str]) -> list[str]:
+    """The part of each row up to the number of runs."""
+    header = next(line for line in lines if "Runs" in line)
+    end = header.index("Runs") + 4
+    rows = lines[lines.index(header) + 1 : -4]
+    return [f"{row[:end].rstrip()[-6:]}" for row in rows if row.strip()]
+
+
+def test_only_what_is_shown_is_read(own_store: Desk, play: Play) -> None:
+    run = Observation(Configuration("broadwell", 1, 1, 28, 2_200_000), 9.0, None)
+    with Writer(own_store.store) as store, store.batch():
+        for n in range(700):
+            store.add_observations(f"zz{n:04}", "default", [run])
+
+    async def story(at: Any) -> None:
+        page = at.app.screen
+        assert "712 workloads" in at.text
+        assert len(page._listed) <= 100
+        await at.press("end")
+        assert "zz0699" in at.text
+        assert 0 in page._listed and 711 in page._listed and 300 not in page._listed
+        table = at.one("#applications", LazyTable)
+        table.scroll_to(y=320, animate=False)
+        await at.settle()
+        assert "zz03" in at.text and "…" not in at.lines[5]
+
+    play(own_store, story)
+
+
+def test_the_mouse_chooses_and_opens(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        table = at.one("#applications", LazyTable)
+        await at.pilot.click("#applications", offset=(10, 3))
+        await at.settle()
+        assert table.cursor == 2
+        await at.pilot.click("#applications", offset=(10, 6), times=2)
+        await at.settle()
+        assert "lbm / channel 512" in at.lines[1]
+        await at.press("escape")
+        assert table.cursor == 5
+        await at.pilot.click("Bar", offset=(32, 0))
+        await at.settle()
+        assert "[2 Jobs]" in at.lines[0]
+
+    play(desk, story)
+
+
+def test_keys_lead_to_every_place_and_help_is_everywhere(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        for key, title in (("2", "2 Jobs"), ("3", "3 Training"), ("4", "4 Policy"), ("1", "1 App")):
+            await at.press(key)
+            assert f"[{title}" in at.lines[0]
+            await at.press("question_mark")
+            assert "Esc closes" in at.text
+            assert max(map(len, at.lines)) <= 80
+            await at.press("escape")
+            assert "Esc closes" not in at.text
+        await at.press("enter", "question_mark")
+        assert "what the site's policy chooses" in at.text
+        await at.press("escape", "c", "question_mark")
+        assert "your own jobs only" in at.text
+
+    play(desk, story)
+
+
+def test_the_palette_finds_a_workload_by_name(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.press("ctrl+p")
+        await at.write("stencil")
+        await at.until(lambda: "stencil3d / --size 800" in at.text)
+        await at.press("enter")
+        await at.until(lambda: "stencil3d / --size 800" in at.lines[1])
+
+    play(desk, story)
+
+
+def test_a_theme_is_kept(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        at.app.theme = "nord"
+        await at.settle()
+
+    play(desk, story)
+    assert play(desk, lambda at: at.settle()).theme == "nord"
+    assert desk.settings is not None
+    desk.settings.write_text("{broken")
+    assert play(desk, lambda at: at.settle()).theme != "nord"
+
+
+def test_it_fits_any_size(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        for width, height, keys in (
+            (160, 50, ("enter", "c")),
+            (40, 12, ("escape", "escape", "2", "3", "4")),
+            (20, 6, ("1", "enter", "c", "escape", "escape")),
+            (80, 24, ()),
+        ):
+            await at.pilot.resize_terminal(width, height)
+            for key in ("", *keys):
+                await at.press(*([key] if key else []))
+                assert max(map(len, at.lines)) <= width
+        assert "lbm" in at.text
+
+    play(desk, story)
+
+
+def test_another_users_view_chooses_nothing(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        assert "as bob" in at.lines[0]
+        await at.press("c")
+        assert "only bob can choose for bob" in at.notices
+
+    play(replace(desk, user="bob", foreign=True), story)

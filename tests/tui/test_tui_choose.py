@@ -1,0 +1,263 @@
+"""Choosing: what is written, what the next submission gets, the script, the clipboard, undo."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from advisor_tui.demo import PROGRAMS, script_of
+from advisor_tui.desk import Desk
+from advisor_tui.picks import Picks
+from advisor_tui.stepper import Stepper
+
+from advisor.choices import chosen
+
+Play = Callable[..., Any]
+Decide = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def script(desk: Desk) -> Path:
+    """The job script of cg-solver n=4e6, on broadwell nodes."""
+    path = desk.folder / "cg-solver.sh"
+    path.write_text(script_of(next(p for p in PROGRAMS if p.workload == "n=4e6")))
+    path.chmod(0o750)
+    return path
+
+
+async def choose_point(at: Any, steps: int) -> Any:
+    """Open cg-solver n=4e6, walk along its front, and choose the point there."""
+    await at.press("home", "down", "enter", *["right"] * steps)
+    point = at.app.screen.board.options[at.app.screen.current].configuration
+    await at.press("c")
+    return point
+
+
+def held(desk: Desk, workload: str = "n=4e6") -> dict[str, Any]:
+    return chosen(json.loads(desk.choices.read_text()), "cg-solver", workload)
+
+
+def test_a_pinned_point_holds_from_the_next_submission_on(
+    desk: Desk, script: Path, play: Play, decide: Decide
+) -> None:
+    before = decide(script, desk.choices)
+    points = []
+
+    async def story(at: Any) -> None:
+        point = await choose_point(at, 3)
+        points.append(point)
+        await at.press("slash")
+        await at.write("cg-solver.sh")
+        assert "sbatch cg-solver.sh would get" in at.text
+        assert f"+#SBATCH --cpus-per-task={point.threads_per_rank}" in at.text
+        assert f"+#SBATCH --cpu-freq=1200000-{point.freq_khz}" in at.text
+        assert not desk.choices.exists()  # looking changes nothing
+        await at.press("escape", "s")
+        assert "Saved: a point is pinned for cg-solver / n=4e6" in at.notices
+        assert "⚑" in at.lines[2] and "⚑" in at.text
+
+    play(desk, story)
+    pin = points[0].to_dict()
+    pin.pop("threads_per_rank")
+    assert held(desk) == {"pin": pin}
+    after = decide(script, desk.choices)
+    assert after["chosen"]["threads_per_node"] == points[0].threads_per_node
+    assert after["chosen"]["freq_khz"] == points[0].freq_khz
+    assert "pinned" in after["reasons"] and "pinned" not in before["reasons"]
+    assert after["rewrite"] != before["rewrite"]
+    assert desk.choices.stat().st_mode & 0o077 == 0
+
+
+def test_a_goal_and_a_bound_for_all_of_ones_jobs(
+    desk: Desk, script: Path, play: Play, decide: Decide
+) -> None:
+    async def story(at: Any) -> None:
+        await at.press("down", "c")
+        assert at.one("#kind", Picks).key == "goal"
+        at.one("#aim", Stepper).focus()
+        await at.press("left", "left", "left")
+        at.one("#slower", Stepper).focus()
+        await at.press("right", "right", "right")
+        at.one("#scope", Picks).focus()
+        await at.press("right", "right")
+        wish = at.app.screen.wish
+        assert (wish.kind, wish.scope, wish.max_slowdown) == ("goal", "all", "2%")
+        await at.press("s")
+        assert f"Saved: goal {wish.goal} for all your jobs" in at.notices
+
+    play(desk, story)
+    data = json.loads(desk.choices.read_text())
+    assert data == {"version": 1, "goal": "min_time", "max_slowdown": "2%"}
+    got = decide(script, desk.choices)
+    assert got["goal"] == "min_time"
+
+
+def test_leave_my_jobs_alone_and_the_policy_again(
+    desk: Desk, script: Path, play: Play, decide: Decide
+) -> None:
+    desk.choices.parent.mkdir(parents=True)
+    desk.choices.write_text(
+        json.dumps({"version": 1, "mine": "kept", "workloads": {"lbm/*": {"goal": "edp"}}})
+    )
+    assert decide(script, desk.choices)["rewrite"]
+
+    async def story(at: Any) -> None:
+        await at.press("down", "c", "down")
+        assert at.one("#kind", Picks).key == "off"
+        assert "you opted out" in at.text
+        at.one("#scope", Picks).focus()
+        await at.press("right")
+        await at.press("s")
+        assert "leaves it alone for all of cg-solver" in at.notices
+        assert "✗ cg-solver" in at.text
+        assert "◇ lbm" in at.text
+        got = decide(script, desk.choices)
+        assert got["rewrite"] == {} and "opted-out" in got["reasons"]
+
+        await at.press("c", "down", "down")
+        assert at.one("#kind", Picks).key == "none"
+        at.one("#scope", Picks).focus()
+        await at.press("right", "s")
+        assert "✗ cg-solver" not in at.text
+
+    play(desk, story)
+    data = json.loads(desk.choices.read_text())
+    assert data == {"version": 1, "mine": "kept", "workloads": {"lbm/*": {"goal": "edp"}}}
+    assert decide(script, desk.choices)["rewrite"]
+
+
+def test_undo_takes_back_one_change_after_the_other(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.press("down", "c", "down", "s")
+        await at.press("c", "down", "down", "s")
+        first = desk.choices.read_text()
+        assert "u undo" in at.text
+        await at.press("u")
+        assert held(desk) == {"off": True} and "✗ cg-solver" in at.text
+        assert desk.choices.read_text() != first
+        await at.press("u")
+        assert not desk.choices.exists() and "✗ cg-solver" not in at.text
+        assert "u undo" not in at.text
+        await at.press("u")
+
+        await at.press("c", "down", "s")
+        desk.choices.write_text('{"version": 1, "goal": "edp"}')
+        await at.press("u")
+        assert "changed by something else since" in at.notices
+
+    play(desk, story)
+    assert json.loads(desk.choices.read_text()) == {"version": 1, "goal": "edp"}
+
+
+def test_a_choices_file_broken_by_hand_is_named_and_left(desk: Desk, play: Play) -> None:
+    desk.choices.parent.mkdir(parents=True)
+    desk.choices.write_text("{broken by hand")
+
+    async def story(at: Any) -> None:
+        assert str(desk.choices) in at.notices
+        assert "% less" in at.text  # the list goes on without it, as the hooks do
+        await at.press("down", "c")
+        assert str(desk.choices) in at.text.replace("\n", "").replace(" ", "")
+        await at.press("down", "s")
+        assert str(desk.choices) in at.notices and "mend or remove" in at.notices
+        assert at.app.edits == []
+
+    play(desk, story)
+    assert desk.choices.read_text() == "{broken by hand"
+
+
+def test_the_lines_go_to_the_clipboard(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        point = await choose_point(at, 3)
+        await at.press("y")
+        assert "Copied 2 lines" in at.notices
+        assert at.app.clipboard == (
+            f"#SBATCH --cpus-per-task={point.threads_per_rank}\n"
+            f"#SBATCH --cpu-freq=1200000-{point.freq_khz}\n"
+        )
+        await at.press("down", "down", "y")
+        assert "no lines to copy" in at.notices
+
+    play(desk, story)
+
+
+def test_the_script_is_written_after_a_question_and_taken_back(
+    desk: Desk, script: Path, play: Play, decide: Decide
+) -> None:
+    old = script.read_bytes()
+    points = []
+
+    async def story(at: Any) -> None:
+        point = await choose_point(at, 3)
+        points.append(point)
+        await at.press("w")
+        assert "Name a job script first" in at.notices
+        await at.write("cg-solver.sh")
+        await at.press("escape", "w")
+        assert "Write this into" in at.text and "+#SBATCH --cpus-per-task" in at.text
+        await at.press("n")
+        assert script.read_bytes() == old
+        await at.press("w", "y")
+        assert "Written: cg-solver.sh" in at.notices
+        text = script.read_text()
+        assert f"#SBATCH --cpus-per-task={point.threads_per_rank}\n" in text
+        assert "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\n" in text
+        assert text.endswith("srun ./cg-solver n=4e6\n")
+        assert script.stat().st_mode & 0o777 == 0o750
+        backup = script.with_name("cg-solver.sh.before-advisor")
+        assert backup.read_bytes() == old
+
+        script.write_text(text + "# more\n")
+        await at.press("u")
+        assert "changed by something else since" in at.notices
+        script.write_text(text)
+        at.app._said.clear()
+
+    play(desk, story)
+    got = decide(script, desk.choices)
+    base = got["baseline"]
+    assert base["threads_per_node"] == points[0].threads_per_node
+    assert base["freq_khz"] == points[0].freq_khz
+
+
+def test_a_script_changed_meanwhile_is_not_written(desk: Desk, script: Path, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await choose_point(at, 3)
+        await at.press("slash")
+        await at.write("cg-solver.sh")
+        await at.press("escape", "w")
+        script.write_text("#!/bin/bash\n# quite another\n")
+        await at.press("y")
+        assert "was changed meanwhile" in at.notices
+
+    play(desk, story)
+    assert script.read_text() == "#!/bin/bash\n# quite another\n"
+
+
+def test_a_script_of_something_else_and_none_at_all(desk: Desk, script: Path, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.press("home", "c", "slash")
+        await at.write("cg-solver.sh")
+        assert "This script runs cg-solver / n=4e6" in at.text
+        await at.write("x")
+        assert "cg-solver.shx" in at.text and "No such file" in at.text
+        await at.press("escape", "w")
+        assert "nothing to write" in at.notices
+
+    play(desk, story)
+
+
+def test_a_job_that_cannot_be_pinned_says_why(desk: Desk, script: Path, play: Play) -> None:
+    text = script.read_text()
+    script.write_text(text.replace("#SBATCH --exclusive\n", "#SBATCH --exclusive\n#SBATCH -c 28\n"))
+
+    async def story(at: Any) -> None:
+        await choose_point(at, 3)
+        await at.press("slash")
+        await at.write("cg-solver.sh")
+        assert "your pinned configuration cannot be used" in at.text
+
+    play(desk, story, (100, 40))

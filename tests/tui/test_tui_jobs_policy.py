@@ -1,0 +1,163 @@
+"""Jobs and their reasons; the policy, its rules, and what another one would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from advisor_tui import demo
+from advisor_tui.desk import Desk
+from advisor_tui.stepper import Stepper
+from advisor_tui.table import LazyTable
+from textual.widgets import Input
+
+from advisor.policy.load import check_text
+from advisor.store.reader import Reader
+from advisor.store.writer import Writer
+from advisor.views.preview import Person, preview
+from advisor.views.whatif import WhatIf
+
+Play = Callable[..., Any]
+
+
+def test_the_latest_jobs_with_promise_and_outcome(desk: Desk, play: Play, advisor: Any) -> None:
+    with Reader(desk.store) as reader:
+        mine = [d for d in reader.decisions(user="ann") if d["job_id"]]
+    changed = next(d for d in mine if d["rewrite"] and reader_outcome(desk, d["job_id"]))
+    shown = advisor("why", changed["job_id"], "--db", desk.store).out
+
+    async def story(at: Any) -> None:
+        await at.press("2")
+        assert f"{len(mine)} jobs of ann" in at.text
+        row = next(n for n, d in enumerate(mine) if d["decision"] == changed["decision"])
+        await at.press(*["down"] * row)
+        line = next(li for li in at.lines if li.startswith("▸"))
+        assert changed["job_id"] in line and changed["application"] in line
+        assert line.count("% less") == 2  # promised, and measured
+        assert "promised " in at.text and "came out: " in at.text
+        await at.press("enter")
+        assert shown.splitlines()[0] in at.text and "promised" in at.text
+        assert at.app.screen._text == shown.rstrip("\n")
+        await at.press("y")
+        assert at.app.clipboard.startswith("job ")
+        await at.press("escape", "a")
+        assert "everybody's jobs" in at.text
+        assert len(at.app.screen._jobs) > len(mine)
+        await at.press("home", "o")
+        assert "from " in at.lines[1]
+
+    play(desk, story)
+
+
+def reader_outcome(desk: Desk, job_id: str) -> object:
+    with Reader(desk.store) as reader:
+        return reader.outcome(job_id)
+
+
+def test_more_jobs_are_read_on_the_way_down(own_store: Desk, play: Play) -> None:
+    with Writer(own_store.store) as store:
+        (record,) = store.decisions(limit=1)
+        with store.batch():
+            for n in range(150):
+                store.save_decision({**record, "decision": f"{n:016x}", "user": "ann"})
+
+    async def story(at: Any) -> None:
+        await at.press("2")
+        assert "100 jobs of ann, more below" in at.text
+        await at.press("end")
+        await at.until(lambda: "more below" not in at.text)
+        assert len(at.app.screen._jobs) > 150
+        await at.press("enter")
+        assert ("Why: decision" in at.text and "asked for" in at.text) or "policy " in at.text
+
+    play(own_store, story)
+
+
+def test_the_applied_policy_and_the_rule_that_holds(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.press("4")
+        assert "version 1, applied" in at.text and "goal: min_energy" in at.text
+        await at.press("w")
+        assert "no rule matches" in at.text
+        await at.write("md-water")
+        assert "rule 2 of 2 holds (application: md*)" in at.text
+        assert "performance   (else min_energy)" in at.text
+        at.one("#fact-partition", Input).value = "debug"
+        await at.settle()
+        assert "rule 1 of 2 holds (partition: debug)" in at.text
+        await at.press("escape", "a")
+        assert "version 1, applied" in at.text
+
+    play(desk, story)
+
+
+def test_the_example_policy_is_what_its_text_says() -> None:
+    compiled, problems = check_text(demo.POLICY, "policy.yaml", "policy")
+    assert problems == []
+    assert compiled == demo.COMPILED
+
+
+def test_the_slider_shows_what_applying_another_policy_would_do(
+    own_store: Desk, play: Play
+) -> None:
+    rows = []
+
+    async def story(at: Any) -> None:
+        await at.press("4", "i")
+        table = at.one("#changes", LazyTable)
+        await at.until(lambda: table.count)
+        assert "0 new, 0 elsewhere, 0 no more" in at.text
+        at.one("#slowdown", Stepper).focus()
+        await at.press("home")
+        await at.until(lambda: "- gone" in at.text)
+        await at.press(*["right"] * 3, "end", *["left"] * 3)
+        at.one("#goal", Stepper).choose("balanced")
+        value = at.one("#slowdown", Stepper).value
+        assert value == "12 %"
+        await at.until(lambda: "~ other" in at.text or "+ new" in at.text)
+        await at.pilot.pause(0.3)
+        await at.settle()
+        rows.extend(at.app.screen._changes)
+        assert "then: " in at.text and "workloads advised" in at.text
+
+    play(own_store, story, (140, 40))
+    compiled = demo.COMPILED | {
+        "base": {**demo.COMPILED["base"], "goal": "balanced", "max_slowdown": 0.12}  # type: ignore[dict-item]
+    }
+    with Writer(own_store.store) as store:
+        store.apply_config("policy", path="p", text="p", compiled=compiled, by="test")
+        applied = WhatIf.load(store)
+    now = {c.model_id: c.now for c in applied.cases}
+    assert {c.case.model_id: c.then for c in rows} == now
+    assert any(c.kind != "same" for c in rows)
+
+
+def test_a_whatif_decides_as_the_daemon_does(desk: Desk) -> None:
+    """Pruned models give the same choice as whole ones."""
+    from advisor.service.snapshot import Source
+
+    source = Source(desk.store)
+    source.refresh()
+    with Reader(desk.store) as reader:
+        whatif = WhatIf.load(reader)
+    assert len(whatif.cases) == len(source.snapshot.models)
+    for case in whatif.cases:
+        whole = preview(source.snapshot, case.application, case.workload, case.baseline, Person(""))
+        assert whole is not None
+        chosen = whole.chosen.configuration if whole.chosen else None
+        assert (case.now.configuration if case.now else None) == chosen
+    source.close()
+
+
+def test_only_admins_decide_for_everybody(desk: Desk, play: Play, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Desk, "admin", property(lambda _: False))
+
+    async def story(at: Any) -> None:
+        await at.press("4", "i")
+        assert "ask an admin" in at.text
+        at.one("#slowdown", Stepper).focus()
+        await at.press("right")
+        assert at.one("#changes", LazyTable).count == 0
+
+    play(replace(desk), story)

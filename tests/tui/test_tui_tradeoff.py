@@ -1,0 +1,231 @@
+"""The trade-off page: picture, table and detail show one option; zoom, axes, node types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from advisor_tui.chart import Chart
+from advisor_tui.desk import Desk
+from advisor_tui.table import LazyTable
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import Option
+from advisor.store.reader import Reader
+from advisor.store.writer import Writer
+from advisor.views import tradeoff
+from advisor.views.preview import Person
+
+Play = Callable[..., Any]
+LBM = 5
+"""Row of lbm / channel 512 in the list."""
+
+
+async def open_row(at: Any, row: int) -> None:
+    await at.press("home", *["down"] * row, "enter")
+
+
+def boards(desk: Desk, application: str, workload: str) -> tradeoff.Boards:
+    with Reader(desk.store) as reader:
+        return tradeoff.load(reader, application, workload, Person("ann"))
+
+
+def test_the_arrows_walk_the_front_and_the_table_follows(desk: Desk, play: Play) -> None:
+    board = boards(desk, "cg-solver", "n=4e6").by_type["broadwell"]
+    place = board.place("time", "energy")
+
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        page = at.app.screen
+        assert page.current == board.policy_at
+        assert "★" in at.text and "◆" in at.text and "░" in at.text
+        seen = []
+        for _ in range(40):
+            seen.append(page.current)
+            detail = at.lines[-4:-1]
+            o = board.options[page.current]
+            assert f"x {o.configuration.threads_per_rank} threads" in detail[0]
+            assert board.words(page.current) in detail[2]
+            assert at.one("#points", LazyTable).cursor == page.steps.index(page.current)
+            await at.press("left")
+            if page.current == seen[-1]:
+                break
+        times = [board.options[n].time_s for n in seen]
+        assert times == sorted(times, reverse=True)
+        assert set(seen) <= {*place.front, board.baseline, board.policy_at}
+        assert page.current == page.steps[0]
+        await at.press("right", "down", "up", "right")
+        assert page.current == page.steps[2]
+        await at.press("tab", "end")
+        assert page.current == page.steps[-1]
+        assert re.search(r"\[.\]", at.text)
+
+    play(desk, story)
+
+
+def test_the_table_says_all_about_an_option(desk: Desk, play: Play) -> None:
+    board = boards(desk, "cg-solver", "n=4e6").by_type["broadwell"]
+
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        header = next(line for line in at.lines if "Node type" in line and "Threads" in line)
+        assert [w in header for w in ("Nodes", "Ranks", "GHz", "Time", "Energy")] == [True] * 5
+        row = next(line for line in at.lines if line.startswith("▸●★"))
+        c = board.options[board.policy_at or 0].configuration
+        assert f"{c.freq_khz / 1e6:g}" in row and str(c.threads_per_rank) in row
+        assert "±" in row and "% less energy" in row and "slower" in row
+        assert "Node types, fastest first" in at.text
+
+    play(desk, story, (160, 50))
+
+
+def test_measured_predicted_and_estimated_look_different(own_store: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        await at.press("v")
+        picture = at.one("#chart", Chart).picture
+        marks = {(m.char, m.role) for m in picture.marks}
+        assert {c for c, _ in marks} == {"●"}  # a fully measured grid
+        await at.press("escape")
+        await open_row(at, 5)
+        picture = at.one("#chart", Chart).picture
+        marks = {(m.char, m.role) for m in picture.marks}
+        assert {"●", "○"} == {c for c, _ in marks}
+        chart = at.one("#chart", Chart)
+        styles = [chart._style(role) for role in ("measured", "predicted", "outside", "zone")]
+        assert len({(s.color, s.dim) for s in styles}) == 4
+        await at.press("escape")
+        await open_row(at, 9)
+        assert "render / frame" in at.text and "energy ESTIMATED" in at.lines[1]
+        assert "◌" in at.text and "◍" in at.text and "○" not in at.text
+        assert "~" in next(line for line in at.lines if line.startswith("▸"))
+        assert "energy about" in at.text and "energy estimated" in at.text
+
+    play(own_store, story)
+
+
+def test_node_types_and_how_their_order_is_known(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, LBM)
+        page = at.app.screen
+        assert "[broadwell]" in at.lines[1]
+        names = []
+        for _ in range(4):
+            names.append(page.node_type)
+            await at.press("n")
+        assert sorted(names) == ["", "broadwell", "milan", "skylake"]
+        assert page.node_type == "broadwell"
+        await at.press("r")
+        ranked = [r.node_type for r in page.boards.ranking]
+        shown = [line for line in at.lines if " runs there" in line]
+        assert [name for line in shown for name in ranked if name in line] == ranked
+        assert "advisor bench" in at.text
+        times = [r.time_s for r in page.boards.ranking]
+        assert times == sorted(times)
+        await at.press("down", "enter")
+        assert page.node_type == ranked[1]
+        while page.node_type != "":
+            await at.press("n")
+        assert {o.configuration.node_type for o in page.board.options} == set(ranked)
+        await at.press("v", "v")
+        assert len(page.steps) == len(page.board.options)
+
+    play(desk, story)
+
+
+def test_zoom_by_keys_and_wheel_and_click(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, LBM)
+        chart, page = at.one("#chart", Chart), at.app.screen
+        home = chart.window
+        await at.press("plus")
+        near = chart.window
+        assert near[0][1] - near[0][0] < home[0][1] - home[0][0]
+        point = chart.picture.points[page.current]
+        assert near[0][0] <= point[0] <= near[0][1]
+        await at.press("plus", "plus", "plus", *["right"] * 40)
+        last = chart.picture.points[page.current]
+        assert chart.window[0][0] <= last[0] <= chart.window[0][1]  # the window follows
+        await at.press("0")
+        assert chart.window == home
+        await at.press("0")
+        assert chart.window == chart.picture.limits != home
+        await at.press("minus")
+        assert chart.window == chart.picture.limits
+        await at.press("0")
+        from textual.events import MouseScrollUp
+
+        chart.post_message(MouseScrollUp(chart, 40, 4, 0, -1, 0, False, False, False, 40, 4, None))
+        await at.settle()
+        assert chart.window[0][1] - chart.window[0][0] < home[0][1] - home[0][0]
+        await at.press("0")
+        cell = chart._frame.cell(chart.picture.points[page.steps[3]])
+        await at.pilot.click("#chart", offset=(cell[0] + chart._gutter, cell[1]))
+        await at.settle()
+        assert page.current in page.steps
+        assert chart._frame.cell(chart.picture.points[page.current]) == cell
+
+    play(desk, story)
+
+
+def test_axes_and_baseline(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, LBM)
+        page, chart = at.app.screen, at.one("#chart", Chart)
+        assert "time (min)" in at.text and "energy (kJ)" in at.text
+        await at.press("x", "y")
+        assert "performance %" in at.text and "efficiency %" in at.text
+        base = chart.picture.points[page.board.baseline]
+        assert base == (100.0, 100.0)
+        best = max(p[1] for p in chart.picture.points)
+        assert best > 100
+        xs = [chart.picture.points[n][0] for n in page.steps]
+        assert xs == sorted(xs)
+        await at.press("x", "y", "end")
+        chosen = page.board.options[page.current].configuration
+        await at.press("b")
+        assert page.board.options[page.board.baseline].configuration == chosen
+        assert "the job as it is" in at.lines[-2]
+
+    play(desk, story)
+
+
+def test_a_suspended_model_and_one_without_energy_say_so(own_store: Desk, play: Play) -> None:
+    nan = float("nan")
+    points = [Configuration("broadwell", 1, 1, t, 2_200_000) for t in (8, 16, 28)]
+    options = [
+        Option(c, 100 / c.threads_per_node, 99 / c.threads_per_node, 101 / c.threads_per_node,
+               nan, nan, nan, measured=True)
+        for c in points
+    ]  # fmt: skip
+    with Writer(own_store.store) as store:
+        store.save_model(
+            "aaa", "default", "broadwell", scope="all", owner="", name="bspline",
+            energy_quality="missing", n_train=3, stats={}, options=options,
+        )  # fmt: skip
+
+    async def story(at: Any) -> None:
+        assert "aaa" in at.text
+        await at.press("enter")
+        assert "energy is not known" in at.text and "not known" in at.text
+        assert "3.57 s" in at.text
+        await at.press("right", "plus", "x", "v", "n")
+        assert "only broadwell" in at.notices
+        await at.press("escape")
+        await open_row(at, 8)
+        assert "ocean" in at.text and "SUSPENDED" in at.text
+        assert "the model is suspended" in at.text
+
+    play(own_store, story)
+
+
+def test_an_application_without_a_model_says_how_to_get_one(desk: Desk, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, 8)
+        assert "raytrace" in at.text and "there is no model" in at.text and "Press t" in at.text
+        await at.press("left", "v", "n", "r", "x", "b", "plus", "0")
+        await at.press("escape")
+        assert "workloads" in at.text
+
+    play(desk, story)

@@ -1,0 +1,109 @@
+"""Training: a real sweep is planned, started, watched, stopped and gone on with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from advisor_tui.chart import Chart
+from advisor_tui.desk import Desk
+from textual.widgets import Button, Input
+
+from advisor.store.reader import Reader
+from advisor.training import progress
+
+Play = Callable[..., Any]
+
+
+KERNEL = """\
+#!/bin/sh
+echo >> ran
+n=$(wc -l < ran)
+while [ -e hold ] && [ "$n" -gt "$(cat hold)" ]; do sleep 0.05; done
+sleep 0.02
+"""
+
+
+@pytest.fixture
+def local(own_store: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A desk whose sweeps run on this machine; its kernel runs as often as `hold` says."""
+    desk = replace(own_store, arguments=("--db", str(own_store.store), "--scheduler", "local"))
+    monkeypatch.setenv("ADVISOR_DB", str(desk.store))
+    monkeypatch.setenv("XDG_STATE_HOME", str(desk.sweeps.parent.parent))
+    kernel = desk.folder / "kernel"
+    kernel.write_text(KERNEL)
+    kernel.chmod(0o755)
+    script = desk.folder / "job.sh"
+    script.write_text("#!/bin/bash\n#SBATCH --exclusive -t 5\nsrun ./kernel one\n")
+    return desk
+
+
+def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Desk, play: Play) -> None:
+    hold = local.folder / "hold"
+    long = local.folder / "long.sh"
+    long.write_text("#!/bin/bash\n#SBATCH --exclusive -t 24:00:00\nsrun ./kernel one\n")
+
+    async def begin(at: Any) -> None:
+        await at.press("t")
+        assert "[3 Training]" in at.lines[0]
+        await at.press("escape")
+        assert "wave2d" in at.text and "7/12" in at.text and "ben" in at.text
+        await at.press("x")
+        assert "only ben can stop it" in at.notices
+        await at.press("n", "enter")
+        assert "name a job script first" in at.text
+        await at.write("long.sh")
+        await at.press("enter")
+        await at.until(lambda: "node-hours" in at.text)
+        assert "exceed the policy" in at.text
+        assert at.one("#start", Button).disabled
+        at.one("#sweep-script", Input).value = "job.sh"
+        more = "--threads 1 --repeat-baseline 3 --meter estimate"
+        at.one("#sweep-options", Input).value = more
+        at.one("#sweep-options", Input).focus()
+        await at.press("enter")
+        await at.until(lambda: "kernel / one" in at.text)
+        assert progress.every(local.sweeps) == []  # a plan runs nothing
+        start = at.one("#start", Button)
+        assert start.has_focus and not start.disabled
+        hold.write_text("0")
+        await at.press("enter")
+        await at.until(lambda: "has begun" in at.notices)
+        await at.until(lambda: "running" in at.text and "kernel" in at.text)
+
+    play(local, begin, (100, 30))
+    (sweep,) = progress.every(local.sweeps)  # it outlives the program
+
+    async def look_after(at: Any) -> None:
+        await at.until(lambda: progress.read(sweep.folder).under_way)
+        at.app._look()
+        await at.until(lambda: at.app.sweeping == {("kernel", "one"): (0, sweep.planned)})
+        await at.press("3")
+        await at.until(lambda: "points appear as they arrive" in at.text)
+        hold.write_text("2")
+        await at.until(lambda: "2 of " in at.text and "last: " in at.text and "so far" in at.text)
+        assert "◆" in at.text
+        assert at.one("#sweep-chart", Chart).picture is not None
+        await at.press("enter")
+        await at.until(lambda: "run 1/" in at.text)
+        await at.press("escape", "x")
+        assert "Stop the sweep of kernel / one?" in at.text
+        await at.press("y")
+        await at.until(lambda: "stopped" in at.text)
+        assert not progress.read(sweep.folder).alive
+        await at.press("x")
+        assert "It is not being run" in at.notices
+        hold.unlink()
+        await at.press("r")
+        await at.until(lambda: progress.read(sweep.folder).state in ("fitted", "confirmed"), 40)
+        await at.until(lambda: any(w in at.text for w in (" fitted", " confirmed")))
+        await at.press("r")
+        assert "It is finished" in at.notices or "being run now" in at.notices
+        await at.press("o")
+        await at.until(lambda: "kernel / one" in at.lines[1])
+
+    play(local, look_after, (100, 30))
+    with Reader(local.store) as reader:
+        assert [m.n_train for m in reader.find_models("kernel", "one")]

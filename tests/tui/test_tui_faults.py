@@ -94,8 +94,9 @@ def test_a_store_that_hangs_holds_nothing_up(
             await at.pilot.press(key)
             assert f"[{title}" in at.lines[0]
         await at.pilot.press("question_mark")
-        assert "Esc closes" in at.text
-        await at.pilot.press("escape", "slash", *"lbm")
+        assert "Help: applications" in at.text
+        await at.pilot.press("escape", "slash")
+        await at.pilot.press(*"lbm")
         assert "lbm" in at.lines[1]
 
     play(replace(desk, store=pipe), story, settle=False)  # and it could be left

@@ -16,6 +16,7 @@ import pytest
 from advisor import paths
 from advisor.ranking import valgrind
 from advisor.ranking.characterise_files import read_sites
+from advisor.ranking.characterise_runs import timing_library
 from advisor.ranking.files import read_phases
 from advisor.ranking.streams import Characterisation
 from advisor.ranking.twin import compile_twice
@@ -327,6 +328,7 @@ def test_without_a_trace_nothing_is_stored(advisor: Run, built: Path, store_path
 def test_being_ended_ends_the_command_too(built: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tmp"
     folder.mkdir()
+    timing_library()  # compiled before, so that the first child is the command
     triad = str(built / "triad")
     argv = [sys.executable, "-m", "advisor", "characterise", "--", triad, "9000", "9999999"]
     with subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(folder)}) as process:

@@ -2,9 +2,9 @@
 
 Runs the hook's file as PBS does, compiled once and executed for each event in one isolated -OO
 interpreter, against the tests' stand-in of the `pbs` module and the real daemon. The hook's own
-time is what an event takes beyond a bare exchange of the same line with the same daemon, taken
-in turns. Then the same with a daemon that hangs: the first event waits its deadline, the next
-ones ask nobody; and with none.
+time is what an event takes without the exchange with the daemon, which is timed inside it. Then
+the same with a daemon that hangs: the first event waits its deadline, the next ones ask nobody;
+and with none.
 
     python benchmarks/pbs_hook.py [--rounds 2000] [--json]
 """
@@ -23,56 +23,44 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BAR_MS = 2.0
+CALL = 'exchange(settings["socket"], line, begin + settings["deadline_s"])'
 CHILD = r"""
-import json, os, socket, sys, time
+import json, sys, time
 sys.path.insert(0, sys.argv[1])
 import pbs
-code = compile(open(sys.argv[2]).read(), "<embedded code object>", "exec")
-given, path, rounds = json.load(sys.stdin), sys.argv[3], int(sys.argv[4])
-asked = []
+source = open(sys.argv[2]).read()
+source.index(sys.argv[3])  # raises where the hook has no such call
+source = source.replace(sys.argv[3], "TIMED(lambda: " + sys.argv[3] + ")", 1)
+code = compile(source, "<embedded code object>", "exec")
+given, rounds = json.load(sys.stdin), int(sys.argv[4])
+exchanges = []
+
+def timed(call):
+    begin = time.perf_counter()
+    try:
+        return call()
+    finally:
+        exchanges.append(time.perf_counter() - begin)
 
 def event():
     pbs.LOG.clear()
     pbs._event = pbs.Event(pbs.QUEUEJOB, given["user"], {"job": pbs.Job(given["job"])})
+    spent = len(exchanges)
     begin = time.perf_counter()
     try:
-        exec(code, {"__name__": "__main__", "__builtins__": __builtins__})
+        exec(code, {"__name__": "__main__", "__builtins__": __builtins__, "TIMED": timed})
     except SystemExit:
         pass
-    return time.perf_counter() - begin
+    took = time.perf_counter() - begin
+    return took, sum(exchanges[spent:])
 
-class Spy(socket.socket):
-    def sendall(self, data, *more):
-        asked.append(data)
-        return super().sendall(data, *more)
-
-def exchange(line):
-    begin = time.perf_counter()
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(5)
-    connection.connect(path)
-    connection.sendall(line)
-    answer = b""
-    while not answer.endswith(b"\n"):
-        answer += connection.recv(65536)
-    connection.close()
-    return time.perf_counter() - begin
-
-hook, bare = [], []
-if rounds:
-    plain, socket.socket = socket.socket, Spy
-    event()
-    socket.socket = plain
-    line = asked[0]
-    for turn in range(rounds):
-        hook.append(event())
-        bare.append(exchange(line))
-    written = str(pbs._event.job.Resource_List["select"])
-else:
-    hook = [event() for _ in range(50)]
-    written = ""
-json.dump({"hook": hook, "bare": bare, "select": written, "log": [t for _, t in pbs.LOG]},
-          sys.stdout)
+found = []
+for turn in range(rounds):
+    found.append(event())
+    time.sleep(0.001)  # the daemon writes behind its answer
+written = str(pbs._event.job.Resource_List["select"])
+json.dump({"hook": [f[0] for f in found], "exchange": [f[1] for f in found], "select": written,
+           "log": [t for _, t in pbs.LOG]}, sys.stdout)
 """
 
 
@@ -112,8 +100,8 @@ def fill(store: Path) -> None:
         )  # fmt: skip
 
 
-def events(folder: Path, rounds: int) -> dict[str, list[float]]:
-    """Run the hook; return the times of its events and of the bare exchanges, s."""
+def events(folder: Path, rounds: int, *, rewritten: bool = False) -> dict[str, list[float]]:
+    """Run the hook; return the times of its events and of their exchanges, s."""
     job = {
         "id": "", "Job_Name": "stencil.sh", "queue": "",
         "Submit_arguments": "<jsdl-hpcpa:Argument>stencil.sh</jsdl-hpcpa:Argument>",
@@ -124,14 +112,14 @@ def events(folder: Path, rounds: int) -> dict[str, list[float]]:
     (folder / "hook.json").write_text(json.dumps(config))
     words = [
         sys.executable, "-I", "-S", "-OO", "-c", CHILD, str(ROOT / "tests/pbs/stand_in"),
-        str(ROOT / "hooks/pbs/advisor_queuejob.py"), str(folder / "s"), str(rounds),
+        str(ROOT / "hooks/pbs/advisor_queuejob.py"), CALL, str(rounds),
     ]  # fmt: skip
     done = subprocess.run(
         words, input=json.dumps({"user": "root", "job": job}), capture_output=True, text=True,
         check=True, env={"PBS_HOOK_CONFIG_FILE": str(folder / "hook.json")},
     )  # fmt: skip
     found: dict[str, list[float]] = json.loads(done.stdout)
-    if rounds and found["select"] == job["Resource_List"]["select"]:  # type: ignore[index]
+    if rewritten and found["select"] == job["Resource_List"]["select"]:  # type: ignore[index]
         raise SystemExit(f"the hook rewrote nothing: {found['log']}")
     return found
 
@@ -162,18 +150,19 @@ def main() -> None:
                 if daemon.poll() is not None:
                     raise SystemExit(log.read_text())
                 time.sleep(0.05)
-            found = events(folder, args.rounds)
+            found = events(folder, args.rounds, rewritten=True)
             os.kill(daemon.pid, signal.SIGSTOP)
-            hung = events(folder, 0)["hook"]
+            hung = events(folder, 50)["hook"]
             os.kill(daemon.pid, signal.SIGCONT)
         finally:
             daemon.terminate()
             daemon.wait()
         (folder / "breaker").unlink(missing_ok=True)
-        down = events(folder, 0)["hook"]
-    own = [h - b for h, b in zip(found["hook"], found["bare"], strict=True)]
+        down = events(folder, 50)["hook"]
+    own = [h - x for h, x in zip(found["hook"][1:], found["exchange"][1:], strict=True)]
     rows = {
-        "event, rewritten": found["hook"], "bare exchange": found["bare"], "hook's own": own,
+        "first event": found["hook"][:1], "event, rewritten": found["hook"][1:],
+        "its exchange": found["exchange"][1:], "hook's own": own,
         "daemon hung, first": hung[:1], "daemon hung, later": hung[1:], "no daemon": down[1:],
     }  # fmt: skip
     result = {

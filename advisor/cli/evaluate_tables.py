@@ -105,19 +105,19 @@ def _print_decisions(cases: Sequence[Case]) -> None:
         d = c.evaluation.decision
         if len(cases) > 1:
             print(f"{c.model}:")
-        if d.recommended is None:
-            print("recommended nothing: no option is predicted to save enough")
-        else:
-            kept = d.chosen == d.recommended
+        print(f"recommended {'nothing' if d.recommended is None else _name(d.recommended)}")
+        for a in d.attempts:
+            kept = "keeps" if a.keeps_bounds else "breaks"
             print(
-                f"recommended {_name(d.recommended)}: "
-                f"{'confirmed' if kept else 'not borne out'} by its run, "
-                f"{'within' if d.within_interval else 'outside'} its interval"
+                f"run at      {_name(a.configuration)}: energy {format_change(-a.saving)}, "
+                f"time {format_change(a.slowdown)}; {'within' if a.within_interval else 'outside'} "
+                f"interval, {kept} bounds"
             )
         print(
             f"chosen      {_name(d.chosen)}: energy {format_change(-d.true_saving)}, "
             f"time {format_change(d.true_slowdown)} after {d.runs} runs"
         )
+        print(f"why         {d.why}")
 
 
 def _print_means(means: Sequence[Mean], *, grids: int, seeds: int) -> None:

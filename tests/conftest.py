@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 import pytest
 
 from advisor.cli import main
+
+# A shell's background job ignores Ctrl-C, and so would every program the tests start there.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass

@@ -37,7 +37,7 @@ demo-slurm: setup slurm-packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo_slurm.py
 
 test: lint slurm-packages
-	@$(BIN)/python -m pytest -rs
+	@$(BIN)/python -m pytest -rs --numprocesses 2 --dist loadgroup
 
 lint: setup-dev
 	@$(BIN)/ruff check .

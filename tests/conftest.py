@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from advisor.cli import main
+
+# A busy machine is no reason to fail.
+settings.register_profile("advisor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("advisor")
 
 # A shell's background job ignores Ctrl-C, and so would every program the tests start there.
 signal.signal(signal.SIGINT, signal.default_int_handler)

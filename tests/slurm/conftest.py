@@ -19,10 +19,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test which uses the cluster with `slurm`."""
+    """Mark every test which uses the cluster with `slurm`; one process runs them all."""
     for item in items:
         if "testbed" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slurm)
+            item.add_marker(pytest.mark.xdist_group("slurm"))
             # A whole cluster on two busy cores: once more before it counts, and said as a rerun.
             item.add_marker(pytest.mark.flaky(reruns=1))
 

@@ -160,7 +160,7 @@ def test_the_daemon_trains_what_it_does_not_know(site: AdvisedSite) -> None:
         "auto.sh", "srun simapp --kernel $1", "-N 1", "--exclusive", "-t 5", "-p debug"
     )
     job = site.testbed.sbatch("-p", "milan", str(script), "solver")
-    assert "measured now" in job.stderr
+    assert "measured now" in job.stderr, (site.folder / "serve.log").read_text()
     again = site.testbed.sbatch("-p", "milan", str(script), "solver")
     assert again.job_id
     end = time.monotonic() + 120

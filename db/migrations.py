@@ -200,3 +200,37 @@ CREATE TABLE characterisations (
 def m0002_characterisations(db: Database) -> None:
     """Add what rankings start from."""
     db.executescript(_CHARACTERISATIONS)
+
+
+_RANKINGS = """
+-- How long an application takes on a node type against its base node type, where it ran, as
+-- estimated from microbenchmarks. error_pct and energy_error_pct: one standard error.
+CREATE TABLE rankings (
+    id                INTEGER PRIMARY KEY,
+    workload_id       INTEGER NOT NULL REFERENCES workloads (id),
+    base              TEXT NOT NULL,
+    node_type         TEXT NOT NULL,
+    contributor       TEXT NOT NULL,
+    scope             TEXT NOT NULL CHECK (scope IN ('own', 'account', 'all')),
+    method            TEXT NOT NULL,
+    time_s            REAL NOT NULL CHECK (time_s > 0),
+    time_ratio        REAL NOT NULL CHECK (time_ratio > 0),
+    error_pct         REAL NOT NULL CHECK (error_pct >= 0),
+    energy_ratio      REAL CHECK (energy_ratio > 0),
+    energy_error_pct  REAL CHECK (energy_error_pct >= 0),
+    energy_source     TEXT CHECK (energy_source IN ('profiles', 'node power')),
+    similarity        REAL CHECK (similarity >= 0),
+    similarity_max    REAL CHECK (similarity_max > 0),
+    created_at        TEXT NOT NULL,
+    UNIQUE (workload_id, base, node_type, contributor),
+    CHECK ((energy_ratio IS NULL) = (energy_error_pct IS NULL)),
+    CHECK ((energy_ratio IS NULL) = (energy_source IS NULL)),
+    CHECK ((similarity IS NULL) = (similarity_max IS NULL))
+);
+"""
+
+
+@migrations()
+def m0004_rankings(db: Database) -> None:
+    """Add what is estimated of node types where an application never ran."""
+    db.executescript(_RANKINGS)

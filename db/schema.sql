@@ -179,3 +179,26 @@ CREATE TABLE characterisations (
     created_at   TEXT NOT NULL,
     UNIQUE (workload_id, node_type, contributor)
 );
+
+CREATE TABLE rankings (
+    id                INTEGER PRIMARY KEY,
+    workload_id       INTEGER NOT NULL REFERENCES workloads (id),
+    base              TEXT NOT NULL,
+    node_type         TEXT NOT NULL,
+    contributor       TEXT NOT NULL,
+    scope             TEXT NOT NULL CHECK (scope IN ('own', 'account', 'all')),
+    method            TEXT NOT NULL,
+    time_s            REAL NOT NULL CHECK (time_s > 0),
+    time_ratio        REAL NOT NULL CHECK (time_ratio > 0),
+    error_pct         REAL NOT NULL CHECK (error_pct >= 0),
+    energy_ratio      REAL CHECK (energy_ratio > 0),
+    energy_error_pct  REAL CHECK (energy_error_pct >= 0),
+    energy_source     TEXT CHECK (energy_source IN ('profiles', 'node power')),
+    similarity        REAL CHECK (similarity >= 0),
+    similarity_max    REAL CHECK (similarity_max > 0),
+    created_at        TEXT NOT NULL,
+    UNIQUE (workload_id, base, node_type, contributor),
+    CHECK ((energy_ratio IS NULL) = (energy_error_pct IS NULL)),
+    CHECK ((energy_ratio IS NULL) = (energy_source IS NULL)),
+    CHECK ((similarity IS NULL) = (similarity_max IS NULL))
+);

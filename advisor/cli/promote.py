@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor promote`` takes."""
     parser.description = (
-        "Let what one user measured advise the jobs of that user's account, or of everybody. "
-        "Only the store's owner may; nothing is ever narrowed."
+        "Let what one user measured advise the jobs of that user's account, or of everybody; "
+        "with --scope all also what was characterised and ranked. Only the store's owner may; "
+        "nothing is ever narrowed."
     )
     parser.add_argument("application", metavar="A", help="the application")
     parser.add_argument("--workload", help="only this workload of it")
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Widen the scope; exit code 3 when there was nothing to widen."""
     from advisor.store.opening import is_owner
+    from advisor.store.rankings import promote_estimates
     from advisor.store.reader import Reader
     from advisor.store.writer import Writer
 
@@ -51,13 +53,16 @@ def run(args: argparse.Namespace) -> int:
         widened = store.promote(
             args.application, args.workload, scope=args.scope, contributor=args.contributor
         )
+        estimates = 0
+        if args.scope == "all":
+            estimates = promote_estimates(store, args.application, args.workload, args.contributor)
         chosen = [
             stored.observation
             for stored in store.observations(args.application, args.workload)
             if args.contributor in (None, stored.observation.contributor)
         ]
     narrow = Counter(run.contributor for run in chosen if run.scope == "own")
-    if not widened:
+    if not widened and not estimates:
         if narrow:
             raise RefusedError(
                 f"nothing to do: the runs of {_who(narrow)} carry no account",
@@ -76,12 +81,17 @@ def run(args: argparse.Namespace) -> int:
                 "scope": args.scope,
                 "contributor": args.contributor,
                 "promoted": widened,
+                "estimates": estimates,
                 "without_account": sum(narrow.values()),
-                "next": after,
+                "next": after if widened else "",
             },
         )
         return 0
     whom = "everybody's jobs" if args.scope == "all" else "the jobs of their accounts"
+    if estimates:
+        print(f"what was characterised and ranked of {args.application} may now advise {whom}")
+    if not widened:
+        return 0
     print(f"{_runs(widened)} of {args.application} may now advise {whom}")
     if narrow:
         print(f"not widened, for they carry no account: {_who(narrow)}")
@@ -90,6 +100,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_names(store: Reader, args: argparse.Namespace) -> None:
+    from advisor.store.rankings import characterisations
+
     known = store.workloads(args.application)
     if not known:
         applications = sorted({w.application for w in store.workloads()})
@@ -106,6 +118,7 @@ def _check_names(store: Reader, args: argparse.Namespace) -> None:
     if args.contributor is not None:
         found = store.observations(args.application, args.workload)
         users = {stored.observation.contributor for stored in found}
+        users |= {c.contributor for c in characterisations(store, args.application)}
         if args.contributor not in users:
             raise InputError(
                 f"{args.contributor} measured nothing of {args.application}",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from advisor.ranking.rank import RankedPhase, Ranking
     from advisor.ranking.similarity import Match
     from advisor.ranking.streams import Characterisation
+    from advisor.store.rankings import StoredCharacterisation
 
 _SHOWN = 8
 
@@ -40,26 +41,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--thresholds", type=Path, metavar="FILE",
         help="points of the similarity index (ranking.yaml of the config folder, else ours)",
     )  # fmt: skip
+    parser.add_argument(
+        "--no-store", action="store_true",
+        help="do not store the ranking of a stored application; jobs then know nothing of it",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     """Rank and print; RefusedError when no phase is similar to any profile."""
+    from advisor.cli.rank_store import keep_ranking
     from advisor.ranking.files import read_phases, read_profiles, read_thresholds
     from advisor.ranking.rank import rank
+    from advisor.ranking.streams import Characterisation
 
     if (args.phase is None) == (args.application is None):
         raise UsageError("which application?", hint="advisor rank A, or --phase FILE")
-    found = read_phases(args.phase) if args.phase else _stored(args)
+    source = None if args.phase else _stored(args)
+    found = read_phases(args.phase) if source is None else Characterisation.from_dict(source.record)
     base = args.base or found.node_type
     if not base:
         raise UsageError("on which node type did it run?", hint="--base NODE_TYPE")
     own = paths.config_dir(args.config_dir) / "ranking.yaml"
     thresholds = args.thresholds or (own if own.exists() else paths.share("config/ranking.yaml"))
-    ranking = rank(found, read_profiles(args.profiles), base, read_thresholds(thresholds))
+    limits, profiles = read_thresholds(thresholds), read_profiles(args.profiles)
+    ranking = rank(found, profiles, base, limits)
+    kept = None
+    if source is not None and ranking.estimates and not args.no_store:
+        kept = keep_ranking(args, source, ranking, profiles, limits, args.method)
     if args.json:
-        print_json("rank", _json(found, ranking))
+        print_json("rank", _json(found, ranking) | (kept.to_dict() if kept else {}))
     else:
         _print(found, ranking)
+        for line in kept.lines if kept else ():
+            print(line)
     if not ranking.estimates:
         raise RefusedError(
             f"no profile of {base} is similar to a phase of {found.application}",
@@ -68,10 +82,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _stored(args: argparse.Namespace) -> Characterisation:
-    from advisor.ranking.streams import Characterisation
+def _stored(args: argparse.Namespace) -> StoredCharacterisation:
+    """Return the characterisation to rank: the user's own before another's."""
     from advisor.store.rankings import characterisations
     from advisor.store.reader import Reader
+    from advisor.training.subject import current_user
 
     with Reader(paths.store_path(args.db)) as store:
         rows = characterisations(store, args.application, args.workload)
@@ -79,10 +94,12 @@ def _stored(args: argparse.Namespace) -> Characterisation:
         raise RefusedError(
             f"{args.application} was not characterised", hint="advisor characterise -- COMMAND"
         )
+    own = [r for r in rows if r.contributor == current_user()]
+    rows = own or rows
     if len(rows) > 1:
-        names = ", ".join(f"{r.workload} on {r.node_type}" for r in rows)
+        names = ", ".join(f"{r.workload} on {r.node_type} by {r.contributor}" for r in rows)
         raise UsageError(f"there are several: {names}", hint="choose with --workload")
-    return Characterisation.from_dict(rows[0].record)
+    return rows[0]
 
 
 def _wanted(ranked: RankedPhase) -> str:

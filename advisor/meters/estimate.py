@@ -8,6 +8,7 @@ import time
 from typing import ClassVar
 
 from advisor.core.inventory import NodeType
+from advisor.core.power import power_w, stated_power_w
 from advisor.errors import MeterError
 from advisor.meters.base import Load, Reading
 
@@ -16,27 +17,12 @@ GENERIC_CORE_W = 4.0
 """A round guess per socket and per busy core for a machine nobody described."""
 
 
-def power_w(
-    base_w: float, core_w: float, busy_cores: float, freq_khz: int, max_freq_khz: int
-) -> float:
-    """Return the estimated power of one node in watts.
-
-    ``base + core * busy_cores * (f / f_max)^3``: dynamic power goes with f V^2 and voltage about
-    with f. A frequency of 0 (no cap) counts as the highest.
-    """
-    ratio = freq_khz / max_freq_khz if freq_khz and max_freq_khz else 1.0
-    return base_w + core_w * busy_cores * min(1.0, ratio) ** 3
-
-
 def estimate_j(
     node_type: NodeType, *, nodes: int, busy_cores: float, freq_khz: int, time_s: float
 ) -> float | None:
     """Return the estimated energy of a run over all its nodes, None without stated power."""
-    if node_type.base_power_w is None or node_type.core_power_w is None:
-        return None
-    top = max(node_type.freq_khz, default=0)
-    per_node = power_w(node_type.base_power_w, node_type.core_power_w, busy_cores, freq_khz, top)
-    return per_node * nodes * time_s
+    per_node = stated_power_w(node_type, busy_cores, freq_khz)
+    return None if per_node is None else per_node * nodes * time_s
 
 
 class Estimate:

@@ -51,10 +51,10 @@ def _profile(item: Any, n: int) -> Profile:
         if not isinstance(value, str) or not value.strip():
             raise FieldError((n, key), "is missing" if value is None else "must be a name")
         names[key] = value
-    time = item.get("time_per_iter_us")
-    good = isinstance(time, int | float) and not isinstance(time, bool) and 0 < time < 1e12
-    if not good:
-        raise FieldError((n, "time_per_iter_us"), f"must be above 0, not {time!r}")
+    time = _positive(item, n, "time_per_iter_us")
+    energy = item.get("energy_per_iter_nj")
+    if energy is not None:
+        energy = _positive(item, n, "energy_per_iter_nj")
     streams = item.get("streams")
     if not isinstance(streams, list) or not streams:
         raise FieldError((n, "streams"), "must be a list of streams")
@@ -64,9 +64,17 @@ def _profile(item: Any, n: int) -> Profile:
     return Profile(
         names["microbenchmark"],
         names["node_type"],
-        float(time or 0),
+        time,
         tuple(Stream.from_dict(s, (n, "streams", k)) for k, s in enumerate(streams)),
+        energy,
     )
+
+
+def _positive(item: dict[str, Any], n: int, key: str) -> float:
+    value = item.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
+        raise FieldError((n, key), f"must be above 0, not {value!r}")
+    return float(value)
 
 
 def read_thresholds(path: Path) -> Thresholds:

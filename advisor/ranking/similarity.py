@@ -52,6 +52,12 @@ class Thresholds:
             _number(data, "discard_above"),
         )
 
+    @property
+    def most(self) -> float:
+        """The index of a profile that is the phase itself."""
+        steps = (self.size, self.stride, self.time_per_iter)
+        return sum(max(points for _, points in s) for s in steps) + self.dtype + self.access
+
     def tightened(self, factor: float) -> Thresholds:
         """Return thresholds that give their points to smaller differences only."""
 
@@ -89,12 +95,16 @@ def _number(data: Mapping[str, Any], key: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One microbenchmark's result on one node type: time per iteration (us) and its streams."""
+    """One microbenchmark's result on one node type: time per iteration (us) and its streams.
+
+    ``energy_per_iter_nj`` is the node's, where a meter told.
+    """
 
     microbenchmark: str
     node_type: str
     time_per_iter_us: float
     streams: tuple[Stream, ...]
+    energy_per_iter_nj: float | None = None
 
     @property
     def key(self) -> tuple[object, ...]:

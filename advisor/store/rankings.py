@@ -1,15 +1,21 @@
-"""What rankings keep in the store: characterisations of applications. Standard library only."""
+"""What rankings keep in the store: characterisations of applications, and estimated node types.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from advisor.core.observation import Scope
+from advisor.core.ranked import RankedType
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+
+_ESTIMATE = tuple(RankedType.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +100,108 @@ def characterisations(
         fields[6] = _rows.from_json(fields[6], f"characterisation {fields[0]}")
         found.append(StoredCharacterisation(*fields))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRanking:
+    """One node type of a stored ranking; that of the base itself has a ratio of 1."""
+
+    id: int
+    application: str
+    workload: str
+    base: str
+    contributor: str
+    scope: Scope
+    method: str
+    created_at: str
+    estimate: RankedType
+
+
+def save_ranking(
+    writer: Writer,
+    application: str,
+    workload: str,
+    base: str,
+    estimates: Sequence[RankedType],
+    *,
+    method: str,
+    contributor: str,
+    scope: Scope,
+) -> None:
+    """Store a ranking in place of this contributor's earlier one from the same base.
+
+    Raises InputError on a name that cannot be stored, StoreError.
+    """
+    for name in (base, *(e.node_type for e in estimates)):
+        _rows.check_name("node type", name)
+    with writer._transaction() as db:
+        key = writer._workload(db, application, workload), base, _rows.clean(contributor)
+        db.execute(
+            "DELETE FROM rankings WHERE workload_id = ? AND base = ? AND contributor = ?", key
+        )
+        at = _rows.now()
+        db.executemany(
+            "INSERT INTO rankings (workload_id, base, contributor, scope, method, created_at,"
+            f" {', '.join(_ESTIMATE)}) VALUES ({', '.join('?' * (6 + len(_ESTIMATE)))})",
+            [
+                (*key, scope, method, at, *(getattr(e, name) for name in _ESTIMATE))
+                for e in estimates
+            ],
+        )
+
+
+def rankings(
+    reader: Reader,
+    application: str,
+    workload: str | None = None,
+    *,
+    base: str | None = None,
+    user: str | None = None,
+) -> list[StoredRanking]:
+    """Return an application's rankings, the newest first, each with the fastest node type first.
+
+    With ``user``, only those that may advise that user's jobs: the user's own and those of all.
+    """
+    where, values = ["w.application = ?"], [application]
+    for column, value in (("w.name", workload), ("r.base", base)):
+        if value is not None:
+            where.append(f"{column} = ?")
+            values.append(value)
+    if user is not None:
+        where.append("(r.scope = 'all' OR r.contributor = ?)")
+        values.append(user)
+    sql = (
+        "SELECT r.id, w.application, w.name, r.base, r.contributor, r.scope, r.method,"
+        f" r.created_at, {', '.join(f'r.{name}' for name in _ESTIMATE)}"
+        " FROM rankings AS r JOIN workloads AS w ON w.id = r.workload_id"
+        f" WHERE {' AND '.join(where)} ORDER BY r.created_at DESC, r.time_ratio, r.id"
+    )
+    found = []
+    for row in reader.rows(sql, values):
+        fields: list[Any] = [*row[:8], RankedType(*row[8:])]
+        found.append(StoredRanking(*fields))
+    return found
+
+
+def promote_estimates(
+    writer: Writer, application: str, workload: str | None = None, contributor: str | None = None
+) -> int:
+    """Let characterisations and rankings advise everybody; return how many do so newly."""
+    where, values = "application = ?", [application]
+    if workload is not None:
+        where += " AND name = ?"
+        values.append(workload)
+    rest = ""
+    if contributor is not None:
+        rest = " AND contributor = ?"
+        values.append(contributor)
+    count = 0
+    with writer._transaction() as db:
+        for table in ("characterisations", "rankings"):
+            done = db.execute(
+                f"UPDATE {table} SET scope = 'all' WHERE scope <> 'all' AND workload_id IN"
+                f" (SELECT id FROM workloads WHERE {where}){rest}",
+                values,
+            )
+            count += done.rowcount
+    return count

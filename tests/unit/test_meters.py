@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from advisor.core.inventory import NodeType
+from advisor.core.power import power_w
 from advisor.errors import InputError, MeterError, SchedulerError
 from advisor.meters.base import Load
 from advisor.meters.choose import best_meter
-from advisor.meters.estimate import Estimate, estimate_j, power_w
+from advisor.meters.estimate import Estimate, estimate_j
 from advisor.meters.pm_counters import PmCounters
 from advisor.meters.process import exit_text, measure, usable_cpus
 from advisor.meters.rapl import Rapl

@@ -1,0 +1,30 @@
+"""A node type against the one where an application ran, as estimated from microbenchmarks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+EnergySource = Literal["profiles", "node power"]
+"""Where a ratio of energies comes from: the profiles' metered energies, or stated node power."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedType:
+    """A node type against the base node type: ratios of a whole run on one node.
+
+    ``time_s`` is the estimated time there; ``error_pct`` and ``energy_error_pct`` are one
+    standard error in percent; ``energy_ratio`` is None where nothing tells. ``similarity`` of at
+    most ``similarity_max`` says how close the microbenchmarks are, weighted over the phases; None
+    where a method has no such index.
+    """
+
+    node_type: str
+    time_s: float
+    time_ratio: float
+    error_pct: float
+    similarity: float | None = None
+    similarity_max: float | None = None
+    energy_ratio: float | None = None
+    energy_error_pct: float | None = None
+    energy_source: EnergySource | None = None

@@ -1,0 +1,75 @@
+"""What is kept of a ranking: each node type against the base, in time, energy and similarity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from advisor.core.inventory import Inventory
+from advisor.core.power import stated_power_w
+from advisor.core.ranked import EnergySource, RankedType
+from advisor.ranking.rank import Ranking
+from advisor.ranking.similarity import Profile, Thresholds
+
+STATED_POWER_ERROR = 0.15
+"""Standard error of a ratio of two node types' stated power: it knows nothing of the application.
+An assumption: full-node power of different codes on one node type differs by about so much."""
+
+
+def ratios(
+    ranking: Ranking, profiles: Sequence[Profile], inventory: Inventory, thresholds: Thresholds
+) -> tuple[RankedType, ...]:
+    """Return every estimated node type against the base's own estimate, the base included.
+
+    Both are estimates from the same profiles, so what a profile is off its phase on the base
+    drops out of the ratio. Similarity is the index weighted by the phases' time, a phase without
+    a match counting as 0. Energy comes from the matched profiles where all of them were metered
+    on both node types, else from the power that the site states of both, times the time's ratio.
+    """
+    own = next((e for e in ranking.estimates if e.node_type == ranking.base), None)
+    if own is None:
+        return ()
+    similarity = _similarity(ranking)
+    found = []
+    for e in ranking.estimates:
+        ratio = e.time_s / own.time_s
+        energy: tuple[float, float, EnergySource] | tuple[None, None, None] = (None, None, None)
+        joules = [_joules(ranking, profiles, name) for name in (e.node_type, ranking.base)]
+        power = [_power(inventory, name) for name in (e.node_type, ranking.base)]
+        if joules[0] and joules[1]:
+            energy = joules[0] / joules[1], e.error_pct, "profiles"
+        elif power[0] and power[1]:
+            error = math.hypot(e.error_pct, 100.0 * STATED_POWER_ERROR)
+            energy = ratio * power[0] / power[1], error, "node power"
+        most = thresholds.most
+        found.append(
+            RankedType(e.node_type, e.time_s, ratio, e.error_pct, similarity, most, *energy)
+        )
+    return tuple(found)
+
+
+def _similarity(ranking: Ranking) -> float:
+    whole = math.fsum(r.phase.time_s for r in ranking.phases)
+    points = math.fsum(
+        r.phase.time_s * (r.match.index or 0.0) for r in ranking.phases if r.match is not None
+    )
+    return points / whole if whole else 0.0
+
+
+def _joules(ranking: Ranking, profiles: Sequence[Profile], node_type: str) -> float | None:
+    """Return the matched profiles' energy for all phases on a node type; None if one has none."""
+    energies = {p.key: p.energy_per_iter_nj for p in profiles if p.node_type == node_type}
+    total = 0.0
+    for r in ranking.phases:
+        if r.match is None:
+            continue
+        each = energies.get(r.match.profile.key)
+        if each is None:
+            return None
+        total += each * r.phase.iterations
+    return total
+
+
+def _power(inventory: Inventory, name: str) -> float | None:
+    node_type = inventory.resolve(name)
+    return None if node_type is None else stated_power_w(node_type, node_type.cores)

@@ -122,6 +122,8 @@ class StoreConnection:
                 found = self._connection.execute(sql, parameters).fetchall()
             except sqlite3.ProgrammingError:
                 raise
+            except UnicodeDecodeError as error:  # SQLite quotes the damage in its message
+                raise faults.damaged(self.path, "text that is none") from error
             except sqlite3.Error as error:
                 if last or not self._stale():
                     raise faults.translate(error, self.path) from error
@@ -166,6 +168,9 @@ class StoreConnection:
         try:
             connection.row_factory = sqlite3.Row
             check_schema(connection, self.path)
+        except UnicodeDecodeError as error:
+            connection.close()
+            raise faults.damaged(self.path, "text that is none") from error
         except BaseException:
             connection.close()
             raise

@@ -135,7 +135,7 @@ class AdvisorApp(App[None]):
         """Look at daemon and sweeps, unless the last look is still under way."""
         if not self._looking:
             self._looking = True
-            self.run_worker(self._looked(), group="look")
+            self.run_worker(self._looked, group="look")
 
     async def _looked(self) -> None:
         desk = self.desk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -105,7 +106,7 @@ Type / and some words; every word must be in the name.
         """Read the first rows."""
         self.set_focus(self.table)
         self.load()
-        self.run_worker(self._load_measured(), group="measured", exclusive=True)
+        self.run_worker(self._load_measured, group="measured", exclusive=True)
 
     @property
     def table(self) -> LazyTable:
@@ -115,7 +116,7 @@ Type / and some words; every word must be in the name.
     def load(self, *, keep: bool = False) -> None:
         """Read count and first rows for what is searched."""
         self._generation += 1
-        self.run_worker(self._load(self._generation, keep), group="list", exclusive=True)
+        self.run_worker(partial(self._load, self._generation, keep), group="list", exclusive=True)
 
     async def _load(self, generation: int, keep: bool) -> None:
         desk, search, order = self.desk, self._search, self._order
@@ -157,7 +158,7 @@ Type / and some words; every word must be in the name.
         last = event.first + event.limit
         if any(n not in self._listed for n in range(event.first, last)):
             self.run_worker(
-                self._load_page(self._generation, event.first, event.limit), group="page"
+                partial(self._load_page, self._generation, event.first, event.limit), group="page"
             )
 
     async def _load_page(self, generation: int, first: int, limit: int) -> None:
@@ -270,7 +271,7 @@ Type / and some words; every word must be in the name.
     def action_reload(self) -> None:
         """Read everything again."""
         self.load(keep=True)
-        self.run_worker(self._load_measured(), group="measured", exclusive=True)
+        self.run_worker(self._load_measured, group="measured", exclusive=True)
 
     @on(Input.Changed, "#search")
     def _typed(self, event: Input.Changed) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 from advisor.errors import AdvisorError
@@ -21,15 +23,16 @@ _waiting = threading.Semaphore(MOST)
 async def in_thread(work: Callable[[], T]) -> T:
     """Return what ``work`` returns or raise what it raises; the thread dies with the program.
 
-    Raises AdvisorError when too many are still waiting. A caller that is cancelled leaves the
-    thread to its end; nobody hears of the result.
+    Raises AdvisorError when too many are still waiting, and for whatever nobody expected: a screen
+    goes on where a command would end. A caller that is cancelled leaves the thread to its end;
+    nobody hears of the result.
     """
     if not _waiting.acquire(blocking=False):
         raise AdvisorError("nothing answers any more", hint="is a file system or the store hung?")
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def deliver(result: T | None, error: BaseException | None) -> None:
+    def deliver(result: T | None, error: AdvisorError | None) -> None:
         if future.done():
             return
         if error is not None:
@@ -38,11 +41,14 @@ async def in_thread(work: Callable[[], T]) -> T:
             future.set_result(result)  # type: ignore[arg-type]
 
     def run() -> None:
-        result, failure = None, None
+        result: T | None = None
+        failure: AdvisorError | None = None
         try:
             result = work()
-        except BaseException as error:
+        except AdvisorError as error:
             failure = error
+        except Exception as error:
+            failure = unexpected(error)
         finally:
             _waiting.release()
         with suppress(RuntimeError):  # the program has ended meanwhile
@@ -52,3 +58,13 @@ async def in_thread(work: Callable[[], T]) -> T:
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     threading.Thread(target=run, daemon=True).start()
     return await future
+
+
+def unexpected(error: Exception) -> AdvisorError:
+    """Return what nobody expected as an error to show, with the place it comes from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return AdvisorError(
+        f"{type(error).__name__}: {error}{where}",
+        hint="a damaged file or a mistake in the advisor; advisor doctor checks the store",
+    )

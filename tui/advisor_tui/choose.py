@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -111,7 +112,7 @@ undo   (u) takes the last change back
         """Show what holds now, and look for job scripts."""
         self.set_focus(self.query_one("#kind", Picks))
         self._show_aims()
-        self.run_worker(self._look_for_scripts(), group="scripts")
+        self.run_worker(self._look_for_scripts, group="scripts")
         self.preview()
 
     async def _look_for_scripts(self) -> None:
@@ -168,7 +169,7 @@ undo   (u) takes the last change back
 
     def preview(self) -> None:
         """Show what the next submission would get."""
-        self.run_worker(self._preview(), group="outlook", exclusive=True)
+        self.run_worker(self._preview, group="outlook", exclusive=True)
 
     async def _preview(self) -> None:
         desk, wish, script = self.desk, self.wish, self.script
@@ -227,7 +228,7 @@ undo   (u) takes the last change back
 
     def action_save(self) -> None:
         """Save the choice and go back."""
-        self.run_worker(self._save(), group="save", exclusive=True)
+        self.run_worker(self._save, group="save", exclusive=True)
 
     async def _save(self) -> None:
         desk, wish = self.desk, self.wish
@@ -261,7 +262,7 @@ undo   (u) takes the last change back
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self.run_worker(self._write(script, outlook), group="save", exclusive=True)
+                self.run_worker(partial(self._write, script, outlook), group="save", exclusive=True)
 
         self.app.push_screen(
             Confirm(

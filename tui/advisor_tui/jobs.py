@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -85,7 +86,7 @@ chosen, and every reason. advisor why JOBID prints the same.
     def load(self) -> None:
         """Read anew."""
         self._all_read = False
-        self.run_worker(self._load(0), group="jobs", exclusive=True)
+        self.run_worker(partial(self._load, 0), group="jobs", exclusive=True)
 
     async def _load(self, offset: int) -> None:
         desk = self.desk
@@ -118,7 +119,7 @@ chosen, and every reason. advisor why JOBID prints the same.
         self._say()
         near_end = self.table.cursor >= len(self._jobs) - 20
         if near_end and not self._all_read and not self._reading:
-            self.run_worker(self._load(len(self._jobs)), group="jobs", exclusive=True)
+            self.run_worker(partial(self._load, len(self._jobs)), group="jobs", exclusive=True)
 
     def _say(self) -> None:
         job = self.current
@@ -207,7 +208,7 @@ measured, and every reason. advisor why JOBID prints the same.
     def on_mount(self) -> None:
         """Ask store and scheduler."""
         self.set_focus(self.query_one("#why"))
-        self.run_worker(self._load(), exclusive=True)
+        self.run_worker(self._load, exclusive=True)
 
     async def _load(self) -> None:
         desk, job = self.desk, self._job

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -52,11 +54,13 @@ class NewSweep(Dialogue[str]):
     def on_mount(self) -> None:
         """Look for job scripts."""
         self.set_focus(self.query_one("#sweep-script"))
-        self.run_worker(self._look())
+        self.run_worker(self._look)
 
     async def _look(self) -> None:
         folder = self._desk.folder
-        found = await in_thread(lambda: choosing.scripts_in(folder, "\n"))
+        found: list[Path] = []
+        with suppress(AdvisorError):  # a help to typing, nothing more
+            found = await in_thread(lambda: choosing.scripts_in(folder, "\n"))
         names = [str(path.relative_to(folder)) for path in found]
         field = self.query_one("#sweep-script", Input)
         if names:
@@ -82,16 +86,16 @@ class NewSweep(Dialogue[str]):
 
     @on(Input.Submitted)
     def _entered(self) -> None:
-        self.run_worker(self._plan(), exclusive=True)
+        self.run_worker(self._plan, exclusive=True)
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:
         if event.button.id == "cancel":
             self.dismiss(None)
         elif event.button.id == "show":
-            self.run_worker(self._plan(), exclusive=True)
+            self.run_worker(self._plan, exclusive=True)
         else:
-            self.run_worker(self._start(), exclusive=True)
+            self.run_worker(self._start, exclusive=True)
 
     def _say(self, text: str) -> None:
         self.query_one("#plan", Static).update(Content(text))

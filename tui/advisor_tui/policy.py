@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -105,7 +106,7 @@ Percentages are the predicted energy and time against the job as it is.
     def action_reload(self) -> None:
         """Read the policy again."""
         self._whatif = None
-        self.run_worker(self._load(), group="policy", exclusive=True)
+        self.run_worker(self._load, group="policy", exclusive=True)
 
     async def _load(self) -> None:
         desk = self.desk
@@ -175,7 +176,7 @@ Percentages are the predicted energy and time against the job as it is.
         if self._whatif is None and not self._loading:
             self._loading = True
             self._say("reading every known workload ...")
-            self.run_worker(self._read_all(), group="whatif-load", exclusive=True)
+            self.run_worker(self._read_all, group="whatif-load", exclusive=True)
         elif self._whatif is not None:
             self._decide()
 
@@ -203,7 +204,7 @@ Percentages are the predicted energy and time against the job as it is.
             self.set_timer(_PAUSE_S, self._decide)
 
     def _decide(self) -> None:
-        self.run_worker(self._under(self._turn), group="whatif", exclusive=True)
+        self.run_worker(partial(self._under, self._turn), group="whatif", exclusive=True)
 
     async def _under(self, turn: int) -> None:
         whatif = self._whatif
@@ -216,8 +217,8 @@ Percentages are the predicted energy and time against the job as it is.
         def work() -> list[Change]:
             return whatif.under(goal, bound, lambda: self.app.is_running and self._turn == turn)
 
-        changes = await self.advisor.ask(work)
-        if turn != self._turn:
+        changes = await self.ask(work)
+        if changes is None or turn != self._turn:
             return
         self._changes = in_order(changes)
         now, then = (summed([c.case.now for c in changes]), summed([c.then for c in changes]))

@@ -122,6 +122,11 @@ class LazyTable(ScrollView, can_focus=True):
         self.refresh()
 
     @property
+    def room(self) -> int:
+        """Cells beside the scrollbar."""
+        return self.scrollable_content_region.width
+
+    @property
     def shown_rows(self) -> range:
         """The numbers of the rows on the screen."""
         first = round(self.scroll_y)
@@ -198,11 +203,11 @@ class LazyTable(ScrollView, can_focus=True):
 
     def _widths(self) -> list[tuple[int, int]]:
         """Return (number of the column, width) of what is shown."""
-        total = self.size.width - 1
+        whole, total = self.size.width, self.room - 1
         shown = [
             i
             for i, c in enumerate(self.columns)
-            if self.size.width >= c.from_width and (not c.below or self.size.width < c.below)
+            if whole >= c.from_width and (not c.below or whole < c.below)
         ]
         widths = {i: self.columns[i].width for i in shown}
         left = total - sum(widths.values()) - sum(self.columns[i].gap for i in shown[1:])

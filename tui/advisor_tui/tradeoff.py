@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import ClassVar, Literal
 
 from textual import on
@@ -136,7 +137,7 @@ value with 90 % confidence.
 
     def load(self, *, keep: bool = False) -> None:
         """Read the options anew; with ``keep`` the cursor stays on its configuration."""
-        self.run_worker(self._load(keep), group="boards", exclusive=True)
+        self.run_worker(partial(self._load, keep), group="boards", exclusive=True)
 
     async def _load(self, keep: bool) -> None:
         desk, asked = self.desk, self._asked

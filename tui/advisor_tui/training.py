@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -97,7 +98,7 @@ In the picture:  ◆ the job as it is   ★ the confirming run
         """Look at the sweeps, unless that is being done or nobody sees it."""
         if not self._reading and self.is_current:
             self._reading = True
-            self.run_worker(self._load(), group="sweeps")
+            self.run_worker(self._load, group="sweeps")
 
     async def _load(self) -> None:
         desk = self.desk
@@ -180,7 +181,7 @@ In the picture:  ◆ the job as it is   ★ the confirming run
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self.run_worker(self._do(lambda: progress.stop(own.folder)), group="do")
+                self.run_worker(partial(self._do, lambda: progress.stop(own.folder)), group="do")
 
         text = Content("What was measured so far is kept; r goes on with it later.")
         self.app.push_screen(
@@ -199,7 +200,7 @@ In the picture:  ◆ the job as it is   ★ the confirming run
             self.advisor.tell("It is finished; n measures anew.", "warning")
         else:
             arguments = self.desk.arguments
-            self.run_worker(self._do(lambda: view.resume(own, arguments)), group="do")
+            self.run_worker(partial(self._do, lambda: view.resume(own, arguments)), group="do")
 
     async def _do(self, work: object) -> None:
         assert callable(work)
@@ -307,7 +308,7 @@ class LogPage(Page):
         self._read()
 
     def _read(self) -> None:
-        self.run_worker(self._load(), group="log", exclusive=True)
+        self.run_worker(self._load, group="log", exclusive=True)
 
     async def _load(self) -> None:
         folder = self._sweep.folder

@@ -95,12 +95,12 @@ class Board:
         numbers = (i for i, o in enumerate(self.options) if o.configuration == configuration)
         return next(numbers, None)
 
-    def words(self, number: int) -> str:
+    def words(self, number: int, *, brief: bool = False) -> str:
         """Say what an option changes against the job as it is."""
         if number == self.baseline:
             return "the job as it is"
         energy, time = self.view.change(self.options[number])
-        return in_words(energy, time, estimated=self.estimated)
+        return in_words(energy, time, estimated=self.estimated, brief=brief)
 
     def window(self, points: Sequence[Point], found: TradeOff) -> tuple[Point, Point]:
         """Return (low, high) of each axis around front, zone, and what is special."""
@@ -151,6 +151,17 @@ class Boards:
     by_type: Mapping[str, Board]
     ranking: tuple[Rank, ...] = ()
 
+    @property
+    def first(self) -> str:
+        """What to show first: where a job would land, or all where it would be sent elsewhere."""
+        name = next(iter(self.by_type))
+        board, every = self.by_type[name], self.by_type.get(EVERY)
+        if every is None or board.yours is None or board.yours.chosen is None:
+            return name
+        there = board.yours.chosen.configuration
+        elsewhere = there.node_type != name and every.find(there) is not None
+        return EVERY if elsewhere else name
+
 
 @dataclass(frozen=True, slots=True)
 class Rank:
@@ -186,7 +197,9 @@ def load(
     snapshot.take(models)
     found: dict[str, Board] = {}
     first_one = home(list(snapshot.models.values()), person, snapshot.inventory).node_type
-    names = sorted({m.node_type for m in snapshot.models.values()}, key=lambda n: n != first_one)
+    names = sorted(
+        {m.node_type for m in snapshot.models.values()}, key=lambda n: (n != first_one, n)
+    )
     for name in names:
         here = [m for m in snapshot.models.values() if m.node_type == name]
         model = home(here, person, snapshot.inventory)

@@ -65,8 +65,20 @@ class Change:
     @property
     def where(self) -> str:
         """Name the point they would run at, "" where nothing would be changed."""
-        then = self.then
-        return "" if then is None else describe_choice(self.case.baseline, then.configuration)
+        return self._at(self.then)
+
+    @property
+    def sentences(self) -> tuple[str, str]:
+        """Say whose jobs these are, and where they run today and would then."""
+        case = self.case
+        user, account = case.person.name, case.person.account
+        whose = f", jobs of {user}" if user else f", jobs of account {account}" if account else ""
+        today, then = (self._at(c) or "as submitted" for c in (case.now, self.then))
+        changed = f"today {today}; then {then}" if today != then else f"today and then {today}"
+        return f"{case.application} / {case.workload} on {case.baseline.node_type}{whose}", changed
+
+    def _at(self, choice: Choice | None) -> str:
+        return "" if choice is None else describe_choice(self.case.baseline, choice.configuration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +101,10 @@ def in_order(changes: Sequence[Change]) -> list[Change]:
 
 def sum_words(total: Sum) -> str:
     """Say what a policy does to all workloads together."""
+    if not total.workloads:
+        return "no workload has a model yet"
     words = in_words(total.energy, total.time)
-    return f"{total.advised} of {total.workloads} workloads advised; all together {words}"
+    return f"{total.advised} of {total.workloads} models advise; all together {words}"
 
 
 def summed(choices: Sequence[Choice | None]) -> Sum:

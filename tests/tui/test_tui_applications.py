@@ -54,9 +54,9 @@ def test_search_narrows_as_one_types(desk: Desk, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("slash")
         await at.write("lb")
-        assert "2 workloads of 1 applications" in at.text
+        assert "2 workloads of 1 application," in at.text
         await at.write("m 512")
-        assert "1 workloads of 1 applications" in at.text
+        assert "1 workload of 1 application," in at.text
         assert "channel 1024" not in at.text
         await at.press("enter")
         assert at.one("#applications", LazyTable).has_focus
@@ -64,7 +64,7 @@ def test_search_narrows_as_one_types(desk: Desk, play: Play) -> None:
         assert "12 workloads" in at.text
         await at.press("slash")
         await at.write("no such thing")
-        assert "nothing has 'no such thing' in its name" in at.text
+        assert "nothing has “no such thing” in its name" in at.text
         await at.press("escape")
         await at.press("slash", "down")
         assert at.one("#applications", LazyTable).has_focus
@@ -103,10 +103,22 @@ def test_only_what_is_shown_is_read(own_store: Desk, play: Play) -> None:
     async def story(at: Any) -> None:
         page = at.app.screen
         assert "712 workloads" in at.text
+        assert at.lines[2].endswith("  Measured")  # all of it, beside the scrollbar
         assert len(page._listed) <= 100
+        await at.press("down", "down")
+        here = page.current.key
+        with Writer(own_store.store) as store:
+            store.add_observations("a[/red]", "[bold", [run])
+        await at.press("r")
+        assert page.current.key == here and page.table.cursor == 3
+        await at.press("home", "enter")  # names are text, whatever is in them
+        assert "there is no model of a[/red] [bold yet" in at.text
+        await at.press("c")
+        assert "nothing is measured of a[/red] / [bold" in at.text
+        await at.press("escape", "escape")
         await at.press("end")
         assert "zz0699" in at.text
-        assert 0 in page._listed and 711 in page._listed and 300 not in page._listed
+        assert 0 in page._listed and 712 in page._listed and 300 not in page._listed
         table = at.one("#applications", LazyTable)
         table.scroll_to(y=320, animate=False)
         await at.settle()

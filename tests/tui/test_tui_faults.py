@@ -39,7 +39,7 @@ def test_without_a_store(desk: Desk, tmp_path: Path, play: Play) -> None:
     async def story(at: Any) -> None:
         assert "there is no store" in at.notices and str(gone.store) in at.notices
         assert "the store cannot be read" in at.text
-        assert "no daemon" in at.lines[0]
+        assert at.lines[0].endswith("no daemon · ann")
         await everywhere(at)
         assert "[1 Applications]" in at.lines[0]
         shutil.copy(desk.store, gone.store)
@@ -49,9 +49,14 @@ def test_without_a_store(desk: Desk, tmp_path: Path, play: Play) -> None:
     play(gone, story)
 
 
-@pytest.mark.parametrize("content", [b"", b"not a store at all" * 100])
-def test_a_store_that_is_none(desk: Desk, tmp_path: Path, play: Play, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"not a store at all" * 100, None])
+def test_a_store_that_is_none(
+    desk: Desk, tmp_path: Path, play: Play, content: bytes | None
+) -> None:
     path = tmp_path / "bad.db"
+    if content is None:  # a store whose pages were written over
+        good = desk.store.read_bytes()
+        content = good[:4096] + b"\xc4\x00table\xff" * (len(good) // 8)
     path.write_bytes(content)
 
     async def story(at: Any) -> None:
@@ -104,6 +109,24 @@ def test_a_store_that_hangs_holds_nothing_up(
         pass  # lets the waiting threads go
     assert background._waiting.acquire(timeout=10)
     background._waiting.release()
+
+
+def test_what_nobody_expected_is_told_and_the_program_goes_on(
+    desk: Desk, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr("advisor.views.jobs.page", broken)
+    monkeypatch.setattr("advisor.views.choosing.scripts_in", broken)
+
+    async def story(at: Any) -> None:
+        await at.press("2")
+        assert "ZeroDivisionError: a mistake (test_tui_faults.py:" in at.notices
+        await everywhere(at)
+        assert "12 workloads" in at.text
+
+    play(desk, story)
 
 
 def test_too_many_waiting_threads_are_refused() -> None:

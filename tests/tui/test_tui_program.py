@@ -45,7 +45,7 @@ def test_a_point_is_pinned_by_typing(kind: str, at_home: dict[str, str], tmp_pat
         screen.type("/")
         terminal.until(screen, lambda t: "f1 help" in t)
         screen.type("cg-sol")
-        terminal.until(screen, lambda t: "2 workloads of 1 applications" in t)
+        terminal.until(screen, lambda t: "2 workloads of 1 application," in t)
         screen.key("Enter")
         terminal.until(screen, lambda t: "c choose" in t)
         screen.key("Down")
@@ -85,7 +85,7 @@ def test_the_demo_needs_nothing(kind: str, tmp_path: Path) -> None:
         screen.type("4")
         terminal.until(screen, lambda t: "version 1, applied" in t)
         screen.type("i")
-        terminal.until(screen, lambda t: "workloads advised" in t)
+        terminal.until(screen, lambda t: "models advise" in t)
         screen.type("q")
         terminal.until_left(screen)
     finally:

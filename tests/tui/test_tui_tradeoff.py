@@ -109,13 +109,15 @@ def test_node_types_and_how_their_order_is_known(desk: Desk, play: Play) -> None
     async def story(at: Any) -> None:
         await open_row(at, LBM)
         page = at.app.screen
-        assert "[broadwell]" in at.lines[1]
+        assert "broadwell  milan  skylake [all]  from 39 runs" in at.lines[1]
+        assert page.board.yours.chosen.configuration.node_type == "milan"  # not where it lands
+        assert "[★]" in at.text and re.search(r"^▸●★ milan +1 ", at.text, re.MULTILINE)
         names = []
         for _ in range(4):
             names.append(page.node_type)
             await at.press("n")
         assert sorted(names) == ["", "broadwell", "milan", "skylake"]
-        assert page.node_type == "broadwell"
+        assert page.node_type == ""
         await at.press("r")
         ranked = [r.node_type for r in page.boards.ranking]
         shown = [line for line in at.lines if " runs there" in line]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from advisor_tui.chart import Chart
 from advisor_tui.desk import Desk
+from advisor_tui.training import picture_of
 from textual.widgets import Button, Input
 
 from advisor.store.reader import Reader
@@ -105,5 +106,11 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Desk, pla
         await at.until(lambda: "kernel / one" in at.lines[1])
 
     play(local, look_after, (100, 30))
+    whole = progress.read(sweep.folder)
+    unmetered = replace(whole, made=tuple(replace(m, energy_j=None) for m in whole.made))
+    drawn = picture_of(unmetered)
+    assert drawn is not None and (drawn.x_axis, drawn.y_axis) == ("cores", "time")
+    assert [y for _, y in drawn.points] == [m.time_s for m in whole.made if m.ok]
+    assert drawn.points[0][0] == whole.made[0].configuration["threads_per_node"]
     with Reader(local.store) as reader:
         assert [m.n_train for m in reader.find_models("kernel", "one")]

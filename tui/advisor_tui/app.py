@@ -18,7 +18,7 @@ from advisor.core.configuration import Configuration
 from advisor.edits import Edit
 from advisor.errors import AdvisorError
 from advisor_tui.applications import ApplicationsPage
-from advisor_tui.background import in_thread
+from advisor_tui.background import begin, in_thread
 from advisor_tui.bar import Bar
 from advisor_tui.desk import Desk
 from advisor_tui.page import Page
@@ -135,7 +135,7 @@ class AdvisorApp(App[None]):
         """Look at daemon and sweeps, unless the last look is still under way."""
         if not self._looking:
             self._looking = True
-            self.run_worker(self._looked, group="look")
+            begin(self, self._looked, group="look")
 
     async def _looked(self) -> None:
         desk = self.desk
@@ -173,6 +173,7 @@ class AdvisorApp(App[None]):
         for bar in page.query(Bar):
             whose = f"as {self.desk.user}" if self.desk.foreign else self.desk.user
             bar.status = f"{self.daemon} · {whose}" if self.daemon else whose
+            bar.brief = f"{self.daemon.partition(':')[0]} · {whose}"
             bar.trouble = self.daemon not in ("", "daemon answers", "demo data")
 
     # -- going somewhere -------------------------------------------------------------------------

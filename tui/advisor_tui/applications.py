@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from advisor.store.listing import ORDERS, Order, count_workloads
 from advisor.views import applications as view
 from advisor.views.applications import Listed
+from advisor_tui.background import begin
 from advisor_tui.page import Page
 from advisor_tui.table import Cell, Column, LazyTable
 
@@ -106,7 +107,7 @@ Type / and some words; every word must be in the name.
         """Read the first rows."""
         self.set_focus(self.table)
         self.load()
-        self.run_worker(self._load_measured, group="measured", exclusive=True)
+        begin(self, self._load_measured, group="measured", exclusive=True)
 
     @property
     def table(self) -> LazyTable:
@@ -116,7 +117,7 @@ Type / and some words; every word must be in the name.
     def load(self, *, keep: bool = False) -> None:
         """Read count and first rows for what is searched."""
         self._generation += 1
-        self.run_worker(partial(self._load, self._generation, keep), group="list", exclusive=True)
+        begin(self, self._load, self._generation, keep, group="list", exclusive=True)
 
     async def _load(self, generation: int, keep: bool) -> None:
         desk, search, order = self.desk, self._search, self._order
@@ -139,15 +140,19 @@ Type / and some words; every word must be in the name.
             table.reset(0)
             return
         (workloads, applications), rows = found
+        if keep and (here := self.current) is not None:
+            moved = (n for n, row in enumerate(rows, first) if row.key == here.key)
+            cursor = next(moved, cursor)
         self._listed = {**self._listed} if keep else {}
         self._take(first, rows)
         self.query_one("#count", Static).update(
-            f"{workloads:,} workloads of {applications:,} applications, {_ORDER_WORDS[order]}"
+            f"{workloads:,} workload{'s' * (workloads != 1)} of {applications:,} "
+            f"application{'s' * (applications != 1)}, {_ORDER_WORDS[order]}"
         )
         table.empty = (
-            f"nothing has {search!r} in its name"
-            if search
-            else ("nothing is known yet: advisor train JOBSCRIPT measures an application")
+            f"nothing has “{search.strip()}” in its name"
+            if search.strip()
+            else "nothing is known yet: t measures an application once"
         )
         table.reset(workloads, cursor=cursor, keep=keep)
         table.fill(first, [self._cells(row) for row in rows])
@@ -157,9 +162,7 @@ Type / and some words; every word must be in the name.
     def _wanted(self, event: LazyTable.Wanted) -> None:
         last = event.first + event.limit
         if any(n not in self._listed for n in range(event.first, last)):
-            self.run_worker(
-                partial(self._load_page, self._generation, event.first, event.limit), group="page"
-            )
+            begin(self, self._load_page, self._generation, event.first, event.limit, group="page")
 
     async def _load_page(self, generation: int, first: int, limit: int) -> None:
         desk, search, order = self.desk, self._search, self._order
@@ -233,7 +236,7 @@ Type / and some words; every word must be in the name.
         comparison = self._measured.get(row.key)
         if comparison is not None:
             text += f"\n{view.measured_words(comparison)}"
-        self.query_one("#sentence", Static).update(text)
+        self.query_one("#sentence", Static).update(Content(text))
 
     @on(LazyTable.Opened, "#applications")
     def action_open(self) -> None:
@@ -271,7 +274,7 @@ Type / and some words; every word must be in the name.
     def action_reload(self) -> None:
         """Read everything again."""
         self.load(keep=True)
-        self.run_worker(self._load_measured, group="measured", exclusive=True)
+        begin(self, self._load_measured, group="measured", exclusive=True)
 
     @on(Input.Changed, "#search")
     def _typed(self, event: Input.Changed) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
+
+from textual.dom import DOMNode
 
 from advisor.errors import AdvisorError
 
@@ -58,6 +61,18 @@ async def in_thread(work: Callable[[], T]) -> T:
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     threading.Thread(target=run, daemon=True).start()
     return await future
+
+
+def begin(
+    node: DOMNode, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any,
+    group: str = "default", exclusive: bool = False,
+) -> None:  # fmt: skip
+    """Let ``work(*arguments)`` run beside everything else; ``exclusive`` cancels its group's other.
+
+    The coroutine is made when it is its turn: one that was cancelled before was never begun.
+    """
+    started = cast("Awaitable[None]", partial(work, *arguments))  # or a callable: not inferred
+    node.run_worker(started, group=group, exclusive=exclusive)
 
 
 def unexpected(error: Exception) -> AdvisorError:

@@ -30,6 +30,8 @@ class Bar(Widget):
     }
 
     status: reactive[str] = reactive("")
+    brief: reactive[str] = reactive("")
+    """What stands there when the status is too long."""
     trouble: reactive[bool] = reactive(False)
 
     def __init__(self, here: str) -> None:
@@ -54,7 +56,8 @@ class Bar(Widget):
         ]
         used = sum(s.cell_length for s in segments)
         room = self.size.width - used - 1
-        status = self.status if len(self.status) <= room else self.status[: max(0, room - 1)] + "…"
+        status = self.status if len(self.status) <= room else self.brief
+        status = status if len(status) <= room else status[: max(0, room - 1)] + "…"
         if room > 0:
             kind = "bar--trouble" if self.trouble else "bar--status"
             segments.append(Segment(" " * (room - len(status)), style))

@@ -42,7 +42,8 @@ class Mark:
 class Picture:
     """What a chart shows: a mark for every point, the ones in ``special`` over all others.
 
-    ``window`` is shown first, ``limits`` are the farthest that zooming out goes.
+    ``window`` is shown first, ``limits`` are the farthest that zooming out goes; ``usual`` is a
+    point whose units the axes take (the window's far corner by default).
     """
 
     points: Sequence[Point]
@@ -56,6 +57,7 @@ class Picture:
     y_axis: str
     steps: Sequence[int] = field(default=())
     """The points the cursor can be on, for a click."""
+    usual: Point | None = None
 
 
 def unit_of(axis: str, largest: float) -> tuple[float, str]:
@@ -182,12 +184,14 @@ class Chart(Widget, can_focus=True):
         if picture is None or window is None or self.size.width < 20 or self.size.height < 4:
             return
         rows = self.size.height - 1
-        self._y_ticks = _labels(picture.y_axis, window[1], max(2, rows // 2), picture.window[1])
+        x_usual, y_usual = picture.usual or (picture.window[0][1], picture.window[1][1])
+        self._titles = _title(picture.x_axis, x_usual), _title(picture.y_axis, y_usual)
+        self._y_ticks = _labels(picture.y_axis, window[1], max(2, rows // 2), y_usual)
         self._gutter = max((len(text) for _, text in self._y_ticks), default=0) + 2
         frame = Frame(window[0], window[1], self.size.width - self._gutter, rows)
         self._frame = frame
         room = max(2, frame.columns // 12)
-        self._x_ticks = _labels(picture.x_axis, window[0], room, picture.window[0])
+        self._x_ticks = _labels(picture.x_axis, window[0], room, x_usual)
         if picture.polygon:
             self._shade = frame.covered(picture.polygon)
         line = frame.traced([picture.points[i] for i in picture.front])
@@ -215,13 +219,13 @@ class Chart(Widget, can_focus=True):
             return Strip([Segment(f"  {text}"[:width], base)]).extend_cell_length(width, base)
         axis = base + self._style("axis")
         if y >= frame.rows:
-            return self._x_line(frame, picture, axis)
+            return self._x_line(frame, axis)
         place = None
         if self.cursor is not None:
             place = frame.cell(picture.points[self.cursor])
         segments = [Segment(self._margin(frame, y, place), axis)]
         run, run_style = "", base
-        title = self._y_title(frame, picture, place) if y == 0 else {}
+        title = self._y_title(frame, place) if y == 0 else {}
         for column in range(frame.columns):
             char, style = self._at(frame, (column, y), place, base)
             if column in title:
@@ -234,9 +238,9 @@ class Chart(Widget, can_focus=True):
         segments.append(Segment(run, run_style))
         return Strip(segments, width)
 
-    def _y_title(self, frame: Frame, picture: Picture, place: Cell | None) -> dict[int, str]:
+    def _y_title(self, frame: Frame, place: Cell | None) -> dict[int, str]:
         """Return the y axis' title by column: where the top line is empty, first to the left."""
-        text = f"{_title(picture.y_axis, picture.window[1])} ↑"
+        text = f"{self._titles[1]} ↑"
         taken = {c for c, r in {*self._cells, *self._shade} if r == 0}
         if place is not None and place[1] == 0:
             taken |= {place[0] - 1, place[0], place[0] + 1}
@@ -271,8 +275,8 @@ class Chart(Widget, can_focus=True):
             edge = "▸"
         return f"{at.get(y, ''):>{self._gutter - 1}}{edge}"
 
-    def _x_line(self, frame: Frame, picture: Picture, style: Style) -> Strip:
-        title = f" {_title(picture.x_axis, picture.window[0])} →"
+    def _x_line(self, frame: Frame, style: Style) -> Strip:
+        title = f" {self._titles[0]} →"
         line = [" "] * frame.columns
         room = frame.columns - len(title)
         for value, text in self._x_ticks:
@@ -295,12 +299,12 @@ def _weight(mark: Mark) -> int:
     return {"outside": 0, "front": 1, "predicted": 2, "measured": 3}.get(mark.role, 4)
 
 
-def _title(axis: str, usual: Point) -> str:
-    _, unit = unit_of(axis, max(map(abs, usual)))
+def _title(axis: str, usual: float) -> str:
+    _, unit = unit_of(axis, abs(usual))
     return f"{axis} ({unit})" if unit else axis
 
 
-def _labels(axis: str, window: Point, most: int, usual: Point) -> list[tuple[float, str]]:
-    scale, _ = unit_of(axis, max(map(abs, usual)))
+def _labels(axis: str, window: Point, most: int, usual: float) -> list[tuple[float, str]]:
+    scale, _ = unit_of(axis, abs(usual))
     values = ticks(window[0] / scale, window[1] / scale, most)
     return [(value * scale, f"{round(value, 10):.6g}") for value in values]

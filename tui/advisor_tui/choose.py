@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -21,6 +20,7 @@ from advisor.errors import AdvisorError
 from advisor.views import choosing
 from advisor.views.choosing import Kind, Outlook, Scope, Wish
 from advisor.views.tradeoff import short
+from advisor_tui.background import begin
 from advisor_tui.dialogue import Confirm, painted_diff
 from advisor_tui.page import Page
 from advisor_tui.picks import Picks
@@ -112,7 +112,7 @@ undo   (u) takes the last change back
         """Show what holds now, and look for job scripts."""
         self.set_focus(self.query_one("#kind", Picks))
         self._show_aims()
-        self.run_worker(self._look_for_scripts, group="scripts")
+        begin(self, self._look_for_scripts, group="scripts")
         self.preview()
 
     async def _look_for_scripts(self) -> None:
@@ -169,7 +169,7 @@ undo   (u) takes the last change back
 
     def preview(self) -> None:
         """Show what the next submission would get."""
-        self.run_worker(self._preview, group="outlook", exclusive=True)
+        begin(self, self._preview, group="outlook", exclusive=True)
 
     async def _preview(self) -> None:
         desk, wish, script = self.desk, self.wish, self.script
@@ -228,7 +228,7 @@ undo   (u) takes the last change back
 
     def action_save(self) -> None:
         """Save the choice and go back."""
-        self.run_worker(self._save, group="save", exclusive=True)
+        begin(self, self._save, group="save", exclusive=True)
 
     async def _save(self) -> None:
         desk, wish = self.desk, self.wish
@@ -262,7 +262,7 @@ undo   (u) takes the last change back
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self.run_worker(partial(self._write, script, outlook), group="save", exclusive=True)
+                begin(self, self._write, script, outlook, group="save", exclusive=True)
 
         self.app.push_screen(
             Confirm(

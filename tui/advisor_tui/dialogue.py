@@ -21,6 +21,7 @@ class Dialogue(ModalScreen[T]):
     """A box in the middle of the page; Esc leaves it without a result."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel")]
+    KEYS: ClassVar[str] = "Esc closes"
 
     def __init__(self, title: str) -> None:
         super().__init__()
@@ -31,6 +32,7 @@ class Dialogue(ModalScreen[T]):
         with Vertical():
             yield Static(Content(self._title), classes="dialogue-title")
             yield from self.body()
+            yield Static(self.KEYS, classes="keys")
 
     def body(self) -> Iterable[Widget]:
         """Yield what is in the box."""
@@ -48,6 +50,7 @@ class Confirm(Dialogue[bool]):
         Binding("y", "answer(True)", "yes"),
         Binding("n", "answer(False)", "no"),
     ]
+    KEYS = "Esc changes nothing"
 
     def __init__(self, title: str, text: Content, yes: str = "Yes") -> None:
         super().__init__(title)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -18,6 +19,7 @@ from advisor.errors import AdvisorError
 from advisor.views import jobs as view
 from advisor.views.decision import decision_lines
 from advisor.views.jobs import Job
+from advisor_tui.background import begin
 from advisor_tui.page import Page
 from advisor_tui.table import PAGE, Cell, Column, LazyTable
 
@@ -86,7 +88,7 @@ chosen, and every reason. advisor why JOBID prints the same.
     def load(self) -> None:
         """Read anew."""
         self._all_read = False
-        self.run_worker(partial(self._load, 0), group="jobs", exclusive=True)
+        begin(self, self._load, 0, group="jobs", exclusive=True)
 
     async def _load(self, offset: int) -> None:
         desk = self.desk
@@ -119,7 +121,7 @@ chosen, and every reason. advisor why JOBID prints the same.
         self._say()
         near_end = self.table.cursor >= len(self._jobs) - 20
         if near_end and not self._all_read and not self._reading:
-            self.run_worker(partial(self._load, len(self._jobs)), group="jobs", exclusive=True)
+            begin(self, self._load, len(self._jobs), group="jobs", exclusive=True)
 
     def _say(self) -> None:
         job = self.current
@@ -178,6 +180,15 @@ def ago(when: str) -> str:
     return f"{seconds / 86400:.0f} days ago"
 
 
+def hanging(line: str, width: int) -> list[str]:
+    """Return a line wrapped, what follows below its own text: after ``name   `` or ``  - ``."""
+    head = re.match(r"\s*- |\S+(?: \S+)*?\s{2,}|\s+", line)
+    indent = head.end() if head else 0
+    if indent > width // 2:
+        indent = 2
+    return textwrap.wrap(line, width, subsequent_indent=" " * indent) or [""]
+
+
 class WhyPage(Page):
     """Everything known of one job."""
 
@@ -208,7 +219,7 @@ measured, and every reason. advisor why JOBID prints the same.
     def on_mount(self) -> None:
         """Ask store and scheduler."""
         self.set_focus(self.query_one("#why"))
-        self.run_worker(self._load, exclusive=True)
+        begin(self, self._load, exclusive=True)
 
     async def _load(self) -> None:
         desk, job = self.desk, self._job
@@ -220,7 +231,8 @@ measured, and every reason. advisor why JOBID prints the same.
 
             if not job.job_id:
                 return decision_lines(job.record)
-            scheduler = None if desk.demo else create("slurm")
+            name = str(job.record.get("scheduler") or "slurm")
+            scheduler = None if desk.demo else create(name)
             with desk.reader() as reader:
                 return why_lines(why(job.job_id, reader, scheduler))
 
@@ -229,7 +241,17 @@ measured, and every reason. advisor why JOBID prints the same.
         except AdvisorError as error:
             lines = [f"note         {error}", *decision_lines(job.record)]
         self._text = "\n".join(lines)
-        self.query_one("#why-text", Static).update(Content(self._text))
+        self._paint()
+
+    def on_resize(self) -> None:
+        """Wrap the lines anew."""
+        self._paint()
+
+    def _paint(self) -> None:
+        if self._text:
+            width = max(20, self.query_one("#why", VerticalScroll).scrollable_content_region.width)
+            wrapped = [part for line in self._text.split("\n") for part in hanging(line, width)]
+            self.query_one("#why-text", Static).update(Content("\n".join(wrapped)))
 
     def action_copy(self) -> None:
         """Put the text on the clipboard."""

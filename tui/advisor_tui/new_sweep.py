@@ -18,7 +18,7 @@ from textual.widgets import Button, Input, Static
 from advisor.errors import AdvisorError
 from advisor.views import choosing
 from advisor.views import sweeps as view
-from advisor_tui.background import in_thread
+from advisor_tui.background import begin, in_thread
 from advisor_tui.dialogue import Dialogue
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 class NewSweep(Dialogue[str]):
     """The result is the id of the sweep that has begun."""
+
+    KEYS = "Enter shows the plan; nothing runs before Start.  Esc cancels"
 
     def __init__(self, desk: Desk) -> None:
         super().__init__("Measure an application once: which job script shows how it is run?")
@@ -54,7 +56,7 @@ class NewSweep(Dialogue[str]):
     def on_mount(self) -> None:
         """Look for job scripts."""
         self.set_focus(self.query_one("#sweep-script"))
-        self.run_worker(self._look)
+        begin(self, self._look)
 
     async def _look(self) -> None:
         folder = self._desk.folder
@@ -86,16 +88,16 @@ class NewSweep(Dialogue[str]):
 
     @on(Input.Submitted)
     def _entered(self) -> None:
-        self.run_worker(self._plan, exclusive=True)
+        begin(self, self._plan, exclusive=True)
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:
         if event.button.id == "cancel":
             self.dismiss(None)
         elif event.button.id == "show":
-            self.run_worker(self._plan, exclusive=True)
+            begin(self, self._plan, exclusive=True)
         else:
-            self.run_worker(self._start, exclusive=True)
+            begin(self, self._start, exclusive=True)
 
     def _say(self, text: str) -> None:
         self.query_one("#plan", Static).update(Content(text))

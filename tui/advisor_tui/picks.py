@@ -20,8 +20,10 @@ class Picks(Widget, can_focus=True):
     """Pairs of (key, label), one below the other or in a row; the arrows choose."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,left,k", "step(-1)", "previous", show=False),
-        Binding("down,right,j,space", "step(1)", "next", show=False),
+        Binding("left", "step(-1)", "previous", show=False),
+        Binding("right,space", "step(1)", "next", show=False),
+        Binding("up,k", "go(-1)", "up", show=False),
+        Binding("down,j", "go(1)", "down", show=False),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"picks--on", "picks--focus"}
 
@@ -63,6 +65,13 @@ class Picks(Widget, can_focus=True):
     def action_step(self, by: int) -> None:
         """Choose the next one."""
         self.at = (self.at + by) % len(self._options)
+
+    async def action_go(self, by: int) -> None:
+        """Choose the one above or below; beyond the last one go on to the next field."""
+        if self._row or not 0 <= self.at + by < len(self._options):
+            await self.run_action("app.focus_next" if by > 0 else "app.focus_previous")
+        else:
+            self.at += by
 
     def watch_at(self, old: int, new: int) -> None:
         """Tell of another one."""

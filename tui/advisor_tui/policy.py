@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -18,6 +17,7 @@ from advisor.errors import AdvisorError
 from advisor.views import policy as view
 from advisor.views.policy import Applied
 from advisor.views.whatif import Change, WhatIf, in_order, sum_words, summed
+from advisor_tui.background import begin
 from advisor_tui.page import Page
 from advisor_tui.picks import Picks
 from advisor_tui.stepper import Stepper
@@ -95,6 +95,7 @@ Percentages are the predicted energy and time against the job as it is.
                 yield Stepper("max_slowdown", _SLOWDOWNS, slider=True, id="slowdown")
                 yield Static("", id="sums")
                 yield LazyTable(_COLUMNS, id="changes")
+                yield Static("", id="change")
 
     def on_mount(self) -> None:
         """Read the policy."""
@@ -106,7 +107,7 @@ Percentages are the predicted energy and time against the job as it is.
     def action_reload(self) -> None:
         """Read the policy again."""
         self._whatif = None
-        self.run_worker(self._load, group="policy", exclusive=True)
+        begin(self, self._load, group="policy", exclusive=True)
 
     async def _load(self) -> None:
         desk = self.desk
@@ -170,13 +171,15 @@ Percentages are the predicted energy and time against the job as it is.
     def _begin(self) -> None:
         """Read every workload, once."""
         if not self.desk.admin:
-            self._say("Only those who may change the policy decide for everybody: ask an admin.")
-            self.query_one("#changes", LazyTable).empty = ""
+            for name in ("goal", "slowdown", "changes", "change"):
+                self.query_one(f"#{name}").display = False
+            self._say("This is for those who can change the policy: it decides for everybody.")
+            self.set_focus(self.query_one("#part", Picks))
             return
         if self._whatif is None and not self._loading:
             self._loading = True
             self._say("reading every known workload ...")
-            self.run_worker(self._read_all, group="whatif-load", exclusive=True)
+            begin(self, self._read_all, group="whatif-load", exclusive=True)
         elif self._whatif is not None:
             self._decide()
 
@@ -204,7 +207,7 @@ Percentages are the predicted energy and time against the job as it is.
             self.set_timer(_PAUSE_S, self._decide)
 
     def _decide(self) -> None:
-        self.run_worker(partial(self._under, self._turn), group="whatif", exclusive=True)
+        begin(self, self._under, self._turn, group="whatif", exclusive=True)
 
     async def _under(self, turn: int) -> None:
         whatif = self._whatif
@@ -231,6 +234,14 @@ Percentages are the predicted energy and time against the job as it is.
         table = self.query_one("#changes", LazyTable)
         table.empty = "no workload has a model yet"
         table.reset(len(self._changes))
+        self._show_change()
+
+    @on(LazyTable.Moved, "#changes")
+    def _show_change(self) -> None:
+        row, text = self.query_one("#changes", LazyTable).cursor, ""
+        if row < len(self._changes):
+            text = "\n".join(self._changes[row].sentences)
+        self.query_one("#change", Static).update(Content(text))
 
     def _say(self, text: str) -> None:
         self.query_one("#sums", Static).update(Content(text))

@@ -20,6 +20,8 @@ class Stepper(Widget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,minus", "step(-1)", "less", show=False),
         Binding("right,plus,space", "step(1)", "more", show=False),
+        Binding("up", "app.focus_previous", show=False),
+        Binding("down", "app.focus_next", show=False),
         Binding("home", "step(-999)", "least", show=False),
         Binding("end", "step(999)", "most", show=False),
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import ClassVar, Literal
 
 from textual import on
@@ -15,32 +14,19 @@ from textual.widgets import Static
 
 from advisor.core.configuration import Configuration
 from advisor.core.pareto import TradeOff
-from advisor.core.units import duration_like, format_energy
 from advisor.errors import AdvisorError, RefusedError
 from advisor.plotting import Point
 from advisor.views import tradeoff as view
 from advisor.views.tradeoff import Across, Board, Boards, Up
-from advisor_tui import chart as signs
-from advisor_tui.chart import Chart, Mark, Picture
+from advisor_tui import captions, points
+from advisor_tui.background import begin
+from advisor_tui.chart import Chart
 from advisor_tui.page import Page
-from advisor_tui.table import Cell, Column, LazyTable
+from advisor_tui.points import COLUMNS, COLUMNS_OF_EVERY, cells
+from advisor_tui.table import LazyTable
 
 Which = Literal["front", "zone", "all"]
 _WHICH: tuple[Which, ...] = ("front", "zone", "all")
-
-_WIDE = 110
-_COLUMNS = (
-    Column("", 2),
-    Column("Node type", 10, flex=1, from_width=_WIDE, gap=1),
-    Column("Nodes", 5, right=True, from_width=_WIDE),
-    Column("Ranks", 5, right=True, from_width=_WIDE),
-    Column("Threads", 7, right=True, from_width=_WIDE),
-    Column(" N  R   T", 9, below=_WIDE, gap=1),
-    Column("GHz", 4, right=True, gap=1),
-    Column("Time", 14),
-    Column("Energy", 12, gap=1),
-    Column("Against the job as it is", 28, flex=4, gap=1),
-)
 
 
 class TradeOffPage(Page):
@@ -70,8 +56,8 @@ value with 90 % confidence.
         Binding("left,h", "step(-1)", "previous", show=False),
         Binding("right,l", "step(1)", "next", show=False),
         Binding("v", "which", "front/all", tooltip="step through front, zone, or every option"),
-        Binding("n", "node_type", "node type", tooltip="the next node type, then all together"),
-        Binding("r", "ranking", "ranking", tooltip="node types ranked, and how that is known"),
+        Binding("n", "node_type", "node", tooltip="the next node type, then all together"),
+        Binding("r", "ranking", "rank", tooltip="node types ranked, and how that is known"),
         Binding("plus,equals_sign", "zoom(0.7)", "zoom", tooltip="zoom in, around the cursor"),
         Binding("minus", "zoom(1.43)", "zoom out", show=False),
         Binding("0", "fit", "fit", show=False, tooltip="show what matters, or everything"),
@@ -103,7 +89,7 @@ value with 90 % confidence.
                 yield Chart(id="chart")
                 yield Static("", id="legend")
             yield Static("", id="tradeoff-side")
-        yield LazyTable(_COLUMNS, id="points", empty="reading ...")
+        yield LazyTable(COLUMNS, id="points", empty="reading ...")
         yield Static("", id="detail")
 
     def on_mount(self) -> None:
@@ -137,7 +123,7 @@ value with 90 % confidence.
 
     def load(self, *, keep: bool = False) -> None:
         """Read the options anew; with ``keep`` the cursor stays on its configuration."""
-        self.run_worker(partial(self._load, keep), group="boards", exclusive=True)
+        begin(self, self._load, keep, group="boards", exclusive=True)
 
     async def _load(self, keep: bool) -> None:
         desk, asked = self.desk, self._asked
@@ -159,11 +145,13 @@ value with 90 % confidence.
         here = self._configuration() if keep else None
         self.boards = found
         if self.node_type not in found.by_type or not keep:
-            self.node_type = next(iter(found.by_type))
+            self.node_type = found.first
         self._arrange(here, keep_zoom=keep)
 
     def _nothing(self, sentence: str) -> None:
-        self.query_one("#tradeoff-title", Static).update(f"{self.application} / {self.workload}")
+        self.query_one("#tradeoff-title", Static).update(
+            Content(f"{self.application} / {self.workload}")
+        )
         self.chart.show(None, sentence)
         self.table.empty = ""
         self.table.reset(0)
@@ -181,15 +169,17 @@ value with 90 % confidence.
         board = self.board
         if board is None:
             return
-        window = None
+        picture = None
         if board.view.energy_known:
             self._points = board.points(self.across, self.up)
             self._place = board.place(self.across, self.up)
-            window = board.window(self._points, self._place)
         else:
             self._place, self._points = None, [(o.time_s, 0.0) for o in board.options]
         self.steps = view.walk(board, self._points, self._place, self.which)
-        picture = self._picture(board, window) if window is not None else None
+        if self._place is not None:
+            picture = points.picture(
+                board, self._points, self._place, self.steps, self.across, self.up
+            )
         number = board.find(here) if here is not None else None
         if number is None:
             number = next(
@@ -206,37 +196,9 @@ value with 90 % confidence.
         self._titles(board)
         self._detail(board, number)
 
-    def _picture(self, board: Board, window: tuple[Point, Point]) -> Picture:
-        place, points = self._place, self._points
-        assert place is not None
-        zone = set(place.zone)
-        chars = (
-            (signs.PREDICTED_ESTIMATE, signs.MEASURED_ESTIMATE)
-            if board.estimated
-            else (signs.PREDICTED, signs.MEASURED)
-        )
-        marks = [
-            Mark(
-                chars[o.measured],
-                ("measured" if o.measured else "predicted") if i in zone else "outside",
-            )
-            for i, o in enumerate(board.options)
-        ]
-        special = {board.baseline: Mark(signs.BASELINE, "baseline")}
-        if board.policy_at is not None:
-            special[board.policy_at] = Mark(signs.POLICY, "policy")
-        if board.yours_at is not None:
-            special[board.yours_at] = Mark(signs.YOURS, "yours")
-        xs, ys = [p[0] for p in points], [p[1] for p in points]
-        everything = (_padded(min(xs), max(xs)), _padded(min(ys), max(ys)))
-        return Picture(
-            points, marks, special, place.front, place.polygon,
-            window, everything,
-            view.axis_title(self.across), view.axis_title(self.up), self.steps,
-        )  # fmt: skip
-
     def _fill(self, board: Board, number: int) -> None:
         table = self.table
+        table.set_columns(COLUMNS_OF_EVERY if board.node_type == view.EVERY else COLUMNS)
         table.reset(len(self.steps), cursor=self.steps.index(number))
 
     @on(LazyTable.Wanted, "#points")
@@ -244,88 +206,26 @@ value with 90 % confidence.
         board = self.board
         if board is not None:
             numbers = self.steps[event.first : event.first + event.limit]
-            self.table.fill(event.first, [self._cells(board, n) for n in numbers])
-
-    def _cells(self, board: Board, number: int) -> list[Cell]:
-        o = board.options[number]
-        c = o.configuration
-        mark = signs.MEASURED if o.measured else signs.PREDICTED
-        if board.estimated:
-            mark = signs.MEASURED_ESTIMATE if o.measured else signs.PREDICTED_ESTIMATE
-        sign = {
-            board.baseline: signs.BASELINE, board.policy_at: signs.POLICY,
-            board.yours_at: signs.YOURS,
-        }.get(number, " ")  # fmt: skip
-        energy: Cell = ("not known", "dim")
-        if o.energy_j == o.energy_j:
-            about = "~" if board.estimated else ""
-            margin = view.spread(o.energy_lo_j, o.energy_j, o.energy_hi_j)
-            energy = f"{about}{format_energy(o.energy_j)} {margin}"
-        words = board.words(number)
-        as_time = duration_like(board.view.baseline.time_s)
-        return [
-            (f"{mark}{sign}", "strong"),
-            (c.node_type, "dim"),
-            str(c.nodes),
-            str(c.ranks_per_node),
-            str(c.threads_per_rank),
-            f"{c.nodes:>2} {c.ranks_per_node:>2} {c.threads_per_rank:>3}",
-            f"{c.freq_khz / 1e6:g}" if c.freq_khz else "-",
-            f"{as_time(o.time_s)} {view.spread(o.time_lo_s, o.time_s, o.time_hi_s)}",
-            energy,
-            (words, "good" if "less energy" in words else ""),
-        ]
+            self.table.fill(event.first, [cells(board, n) for n in numbers])
 
     # -- saying ----------------------------------------------------------------------------------
 
     def _titles(self, board: Board) -> None:
         assert self.boards is not None
-        names = [n for n in self.boards.by_type if n] + (
-            [view.EVERY] if view.EVERY in self.boards.by_type else []
-        )
-        types = [f"[{n or 'all'}]" if n == self.node_type else f" {n or 'all'} " for n in names]
-        model = board.view.model
-        whose = {"own": ", for you", "account": f", for account {model.owner}", "all": ""}
-        state = "  SUSPENDED" if model.state == "suspended" else ""
-        state += "  energy ESTIMATED" if board.estimated else ""
-        text = f"{self.application} / {self.workload}   {''.join(types)}  "
-        text += f"from {model.n_train} runs{whose[model.scope]}{state}"
-        self.query_one("#tradeoff-title", Static).update(Content(text))
-        sign = f"{signs.YOURS if board.yours_at is not None else signs.POLICY} "
-        if board.yours is None or board.yours.chosen is None:
-            sign = ""
-        self.query_one("#promise", Static).update(Content(f"{sign}{board.sentence}"))
-        estimated = board.estimated
-        legend = [
-            f"{signs.MEASURED_ESTIMATE if estimated else signs.MEASURED} measured",
-            f"{signs.PREDICTED_ESTIMATE if estimated else signs.PREDICTED} predicted",
-            f"{signs.BASELINE} as it is", f"{signs.POLICY} policy",
-        ]  # fmt: skip
-        if board.yours_at is not None:
-            legend.append(f"{signs.YOURS} yours")
-        legend.append(f"{signs.ZONE} zone")
         shown = f"{self.which} {len(self.steps)}/{len(board.options)}"
-        text = f"{shown}: {'  '.join(legend)}"
-        self.query_one("#legend", Static).update(Content(text))
+        for name, text in (
+            ("tradeoff-title", captions.title(self.boards, board)),
+            ("promise", captions.promise(board)),
+            ("legend", captions.legend(board, shown)),
+        ):
+            self.query_one(f"#{name}", Static).update(Content(text))
 
     def _detail(self, board: Board, number: int) -> None:
+        assert self.boards is not None
         lines = view.detail(board, number)
         self.query_one("#detail", Static).update(Content("\n".join(lines)))
-        side = ["Under the cursor", "", *lines, "", "Node types, fastest first", ""]
-        side += self._ranking()
-        self.query_one("#tradeoff-side", Static).update(Content("\n".join(side)))
-
-    def _ranking(self) -> list[str]:
-        boards = self.boards
-        if boards is None:
-            return []
-        lines = []
-        as_time = duration_like(boards.ranking[-1].time_s)
-        for place, rank in enumerate(boards.ranking, 1):
-            energy = "" if rank.energy_j is None else f", {format_energy(rank.energy_j)}"
-            lines.append(f"{place}. {rank.node_type}: {as_time(rank.time_s)}{energy}")
-            lines.append(f"   {rank.where}; {rank.how}")
-        return lines
+        side = captions.side(self.boards, lines)
+        self.query_one("#tradeoff-side", Static).update(Content(side))
 
     # -- moving ----------------------------------------------------------------------------------
 
@@ -386,9 +286,7 @@ value with 90 % confidence.
         """Show the next node type, or all of them together."""
         if self.boards is None:
             return
-        names = [n for n in self.boards.by_type if n]
-        if view.EVERY in self.boards.by_type:
-            names.append(view.EVERY)
+        names = captions.names(self.boards)
         if len(names) == 1:
             self.advisor.tell(f"only {names[0]} has a model; r says more")
             return
@@ -447,8 +345,3 @@ value with 90 % confidence.
         """Show what was chosen meanwhile."""
         if self.boards is not None:
             self.load(keep=True)
-
-
-def _padded(low: float, high: float) -> Point:
-    margin = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
-    return low - margin, high + margin

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -21,6 +20,7 @@ from advisor.views import sweeps as view
 from advisor.views.sweeps import Sweep
 from advisor.views.tradeoff import short
 from advisor_tui import chart as signs
+from advisor_tui.background import begin
 from advisor_tui.chart import Chart, Mark, Picture
 from advisor_tui.dialogue import Confirm
 from advisor_tui.jobs import ago
@@ -56,6 +56,7 @@ can be gone on with.
 
 In the picture:  ◆ the job as it is   ★ the confirming run
                  ● a run   ◍ a run whose energy is estimated
+Where no energy is known it shows time against cores.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new", "new", tooltip="start a sweep of a job script"),
@@ -98,7 +99,7 @@ In the picture:  ◆ the job as it is   ★ the confirming run
         """Look at the sweeps, unless that is being done or nobody sees it."""
         if not self._reading and self.is_current:
             self._reading = True
-            self.run_worker(self._load, group="sweeps")
+            begin(self, self._load, group="sweeps")
 
     async def _load(self) -> None:
         desk = self.desk
@@ -136,9 +137,9 @@ In the picture:  ◆ the job as it is   ★ the confirming run
             picture.show(None, f"This sweep is {sweep.user}'s; its points show when it is fitted.")
         else:
             shown = picture_of(sweep.own)
-            message = "Its first runs are being made; points appear as they arrive."
-            if any(m.ok for m in sweep.own.made):
-                message = "The energy of its runs is not known, so there is nothing to draw."
+            message = "No run of it has come out well."
+            if sweep.own.under_way:
+                message = "Its first runs are being made; points appear as they arrive."
             picture.cursor = None
             picture.show(shown, message)
             if shown is not None and sweep.own.under_way:
@@ -181,7 +182,7 @@ In the picture:  ◆ the job as it is   ★ the confirming run
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self.run_worker(partial(self._do, lambda: progress.stop(own.folder)), group="do")
+                begin(self, self._do, lambda: progress.stop(own.folder), group="do")
 
         text = Content("What was measured so far is kept; r goes on with it later.")
         self.app.push_screen(
@@ -200,7 +201,7 @@ In the picture:  ◆ the job as it is   ★ the confirming run
             self.advisor.tell("It is finished; n measures anew.", "warning")
         else:
             arguments = self.desk.arguments
-            self.run_worker(partial(self._do, lambda: view.resume(own, arguments)), group="do")
+            begin(self, self._do, lambda: view.resume(own, arguments), group="do")
 
     async def _do(self, work: object) -> None:
         assert callable(work)
@@ -260,11 +261,21 @@ def _last(made: Made) -> str:
 
 
 def picture_of(sweep: Progress) -> Picture | None:
-    """Return the good runs with a known energy as a picture; None without any."""
-    good = [m for m in sweep.made if m.ok and m.time_s and m.energy_j]
+    """Return the good runs as a picture, None without any: energy against time.
+
+    Where no energy is known, time against cores.
+    """
+    timed = [m for m in sweep.made if m.ok and m.time_s]
+    metered = [m for m in timed if m.energy_j]
+    good = metered or timed
     if not good:
         return None
-    points: list[Point] = [(float(m.time_s or 0), float(m.energy_j or 0)) for m in good]
+    axes = ("time", "energy") if metered else ("cores", "time")
+    points: list[Point] = [
+        (float(m.time_s or 0), float(m.energy_j or 0)) if metered
+        else (float(Configuration.from_dict(m.configuration).cores), float(m.time_s or 0))
+        for m in good
+    ]  # fmt: skip
     marks, special = [], {}
     for number, made in enumerate(good):
         estimated = made.energy_quality == "estimated"
@@ -279,7 +290,7 @@ def picture_of(sweep: Progress) -> Picture | None:
         margin = 0.1 * (max(values) - min(values)) or 0.1 * values[0]
         edges.append((min(values) - margin, max(values) + margin))
     window = edges[0], edges[1]
-    return Picture(points, marks, special, (), (), window, window, "time", "energy")
+    return Picture(points, marks, special, (), (), window, window, *axes)
 
 
 class LogPage(Page):
@@ -308,7 +319,7 @@ class LogPage(Page):
         self._read()
 
     def _read(self) -> None:
-        self.run_worker(self._load, group="log", exclusive=True)
+        begin(self, self._load, group="log", exclusive=True)
 
     async def _load(self) -> None:
         folder = self._sweep.folder

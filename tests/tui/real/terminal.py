@@ -47,6 +47,11 @@ class Terminal(Protocol):
         """End it."""
 
 
+def _environment() -> dict[str, str]:
+    """Return our environment without a fixed size, which a runner of tests may have set."""
+    return {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+
+
 def until(terminal: Terminal, found: Callable[[str], object]) -> str:
     """Wait until something is on the screen, and return the screen."""
     end = time.monotonic() + WAIT_S
@@ -88,7 +93,7 @@ class Tmux:
         done = subprocess.run(
             ["tmux", "-S", str(self._folder / "s"), *words],
             capture_output=True, text=True, check=True,
-            env={**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"},
+            env={**_environment(), "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"},
         )  # fmt: skip
         return done.stdout
 
@@ -133,7 +138,7 @@ class Pty:
             stdin=follower,
             stdout=follower,
             stderr=follower,
-            env={**os.environ, "TERM": "xterm-256color", **env},
+            env={**_environment(), "TERM": "xterm-256color", **env},
             start_new_session=True,
         )
         os.close(follower)

@@ -193,7 +193,7 @@ def _fit_place(
         found.append(_Fitted(workload, node_type, group, model))
     current = {(f.group.scope, f.group.owner) for f in found}
     for old in store.find_models(args.application, workload, node_type):
-        if (old.scope, old.owner) not in current:
+        if not old.transferred and (old.scope, old.owner) not in current:
             store.set_model_state(old.id, "replaced", "its runs count for others now, or are gone")
     return found
 

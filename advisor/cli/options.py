@@ -91,6 +91,8 @@ def _views(args: argparse.Namespace) -> list[View]:
 def _print(view: View, everything: bool, order: str) -> None:
     model = view.model
     print(view.title)
+    if view.source:
+        print(view.source)
     if model.state == "suspended":
         print(f"suspended, nothing is applied: {model.state_reason or 'no reason given'}")
     shown = [
@@ -191,6 +193,7 @@ def _options_json(view: View) -> Sequence[dict[str, object]]:
                 "on_resource_front": i in thrifty,
                 "measured": o.measured,
                 "confirmed": o.confirmed,
+                "estimated": o.estimated,
                 "in_zone": o.in_zone,
                 "on_front": o.on_front,
                 "baseline": o is view.baseline,

@@ -56,5 +56,14 @@ def keep_ranking(
             contributor=source.contributor,
             scope=source.scope,
         )
+        followed = store.renew_transfers(source.application, source.workload)
     whose = "everybody's jobs" if source.scope == "all" else f"jobs of {source.contributor}"
-    return Kept(True, (f"stored, for {whose}",))
+    lines = [f"stored, for {whose}"]
+    if not followed and len(found) > 1:
+        lines.append(f"no model follows from it: {source.application} has none on {ranking.base}")
+    for t in followed:
+        if t.problem:
+            lines.append(f"{t.node_type}: no job goes there: {t.problem}")
+        else:
+            lines.append(f"{t.node_type}: jobs may go there, by this estimate (advisor options)")
+    return Kept(True, tuple(dict.fromkeys(lines)))

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from advisor.loop.report import Calibration, Comparison, Report
 
 _BAR = 24
+_LABELS = {
+    "as-promised": "as promised",
+    "better": "better",
+    "worse": "worse",
+    "unknown": "not known",
+}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -82,17 +88,15 @@ def _reason(code: str) -> str:
 
 def _print_outcomes(r: Report) -> None:
     print("\nrewritten jobs came out")
-    labels = {
-        "as-promised": "as promised",
-        "better": "better",
-        "worse": "worse",
-        "unknown": "not known",
-    }
-    for verdict, label in labels.items():
+    for verdict, label in _LABELS.items():
         if r.verdicts[verdict]:
             _print_share(label, r.verdicts[verdict], r.advised)
     for why, count in r.unknown_why.most_common(3):
         print(f"    {count:>6}  not known: {why}")
+    if r.estimated:
+        came = ", ".join(f"{n} {_LABELS[v]}" for v, n in r.estimated.most_common())
+        count = sum(r.estimated.values())
+        print(f"    {count:>6}  on node types estimated from microbenchmarks: {came}")
     for name, c in (("time", r.time_calibration), ("energy", r.energy_calibration)):
         if c.total:
             print(f"  {name:<7} {_inside(c)}")
@@ -221,6 +225,7 @@ def _json(r: Report, remarks: list[str]) -> dict[str, object]:
         "unverified": r.unverified,
         "verdicts": dict(r.verdicts),
         "unknown": dict(r.unknown_why),
+        "estimated_node_types": dict(r.estimated),
         "node_hours": r.node_hours,
         "energy_kwh": r.energy_kwh,
         "promised": {

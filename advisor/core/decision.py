@@ -48,6 +48,7 @@ class Alternative:
     time: Effect
     energy: Effect
     confirmed: bool = False
+    estimated: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
@@ -57,6 +58,7 @@ class Alternative:
             "energy_j": self.energy_j,
             **effects(self.time, self.energy),
             "confirmed": self.confirmed,
+            "estimated": self.estimated,
         }
 
 

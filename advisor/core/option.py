@@ -21,7 +21,8 @@ Z90 = 1.6448536269514722
 _RECORD = struct.Struct("<4i10dI")
 _POINT = struct.Struct(f"<4i{_RECORD.size - 16}x")
 _FLAGS_AT = _RECORD.size - 4
-_MEASURED, _CONFIRMED, _ZONE, _FRONT = 1, 2, 4, 8
+_MEASURED, _CONFIRMED, _ZONE, _FRONT, _ESTIMATED = 1, 2, 4, 8, 16
+_USABLE = _CONFIRMED | _ESTIMATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Option:
     ``energy_j`` is NaN when no energy is known. ``measured``: a run at this very configuration
     is behind the numbers; ``confirmed``: that run lay within the model's predicted interval;
     ``in_zone`` and ``on_front``: place relative to the Pareto front (algorithms 5.1 to 5.4).
+    ``estimated``: nothing ran on this node type; the numbers follow from a confirmed option on
+    another one, by what microbenchmarks say of the two (:mod:`advisor.core.transfer`).
     """
 
     configuration: Configuration
@@ -44,6 +47,7 @@ class Option:
     confirmed: bool = False
     in_zone: bool = False
     on_front: bool = False
+    estimated: bool = False
 
     @property
     def time_sigma(self) -> float:
@@ -82,6 +86,16 @@ class Row(NamedTuple):
         """Whether a run confirmed the option."""
         return bool(self.flags & _CONFIRMED)
 
+    @property
+    def estimated(self) -> bool:
+        """Whether it follows from a confirmed option on another node type."""
+        return bool(self.flags & _ESTIMATED)
+
+    @property
+    def usable(self) -> bool:
+        """Whether a job may be sent there: confirmed, or estimated from what was confirmed."""
+        return bool(self.flags & _USABLE)
+
     def configuration(self, node_type: str) -> Configuration:
         """Return the configuration, on the node type whose options these are."""
         return Configuration(
@@ -97,6 +111,7 @@ class Row(NamedTuple):
             bool(self.flags & _CONFIRMED),
             bool(self.flags & _ZONE),
             bool(self.flags & _FRONT),
+            bool(self.flags & _ESTIMATED),
         )
 
 
@@ -122,7 +137,11 @@ def row_of(option: Option) -> Row:
         o.time_sigma,
         math.log(o.energy_j),
         o.energy_sigma,
-        o.measured * _MEASURED + o.confirmed * _CONFIRMED + o.in_zone * _ZONE + o.on_front * _FRONT,
+        o.measured * _MEASURED
+        + o.confirmed * _CONFIRMED
+        + o.in_zone * _ZONE
+        + o.on_front * _FRONT
+        + o.estimated * _ESTIMATED,
     )
 
 
@@ -152,8 +171,8 @@ def packed_points(blob: bytes) -> list[tuple[int, int, int, int]]:
 
 
 def pick_packed(blob: bytes, also: Iterable[int]) -> bytes:
-    """Return the confirmed rows, and the rows ``also`` named by number, still packed."""
-    wanted = {i for i, flags in enumerate(blob[_FLAGS_AT :: _RECORD.size]) if flags & _CONFIRMED}
+    """Return the rows a job may be sent to, and those ``also`` named by number, still packed."""
+    wanted = {i for i, flags in enumerate(blob[_FLAGS_AT :: _RECORD.size]) if flags & _USABLE}
     size = _RECORD.size
     return b"".join(blob[i * size : (i + 1) * size] for i in sorted(wanted.union(also)))
 

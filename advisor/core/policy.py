@@ -16,6 +16,7 @@ Goal = Literal["power", "balanced", "performance", "min_energy", "min_time", "ed
 Resources = Literal["thrifty", "balanced", "greedy"]
 AxisRule = Literal["keep", "fill", "cap", "override"]
 TrainingMode = Literal["off", "ask", "auto"]
+Estimates = Literal["accept", "refuse"]
 Trust = Literal["own", "account", "all"]
 
 MODES: tuple[Mode, ...] = ("off", "observe", "advise", "apply")
@@ -25,6 +26,7 @@ GOALS: tuple[Goal, ...] = (
 RESOURCES: tuple[Resources, ...] = ("thrifty", "balanced", "greedy")
 AXIS_RULES: tuple[AxisRule, ...] = ("keep", "fill", "cap", "override")
 AXES = ("frequency", "threads", "node_type", "nodes")
+ESTIMATES: tuple[Estimates, ...] = ("accept", "refuse")
 TRUST: tuple[Trust, ...] = ("own", "account", "all")
 MATCH_FIELDS = (
     "scheduler", "partition", "qos", "user", "account", "job_name",
@@ -80,6 +82,7 @@ class Policy:
     message: bool = True
     unknown_workload: Literal["default", "skip"] = "default"
     estimated_energy: Literal["apply", "advise"] = "advise"
+    estimated_node_types: Estimates = "accept"
     user_limits: UserLimits = UserLimits()
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 EnergySource = Literal["profiles", "node power"]
 """Where a ratio of energies comes from: the profiles' metered energies, or stated node power."""
@@ -28,3 +29,14 @@ class RankedType:
     energy_ratio: float | None = None
     energy_error_pct: float | None = None
     energy_source: EnergySource | None = None
+
+
+def similarity_text(said: Mapping[str, Any]) -> str:
+    """Return how close the microbenchmarks of an estimate are: ``similarity 110/125``.
+
+    ``said`` holds the fields of :class:`RankedType`; without an index it is the error.
+    """
+    index, most = said.get("similarity"), said.get("similarity_max")
+    if index is None or most is None:
+        return f"error {float(said.get('error_pct') or 0.0):.0f} %"
+    return f"similarity {float(index):.0f}/{float(most):.0f}"

@@ -10,6 +10,7 @@ TEXTS: dict[str, str] = {
     "pinned": "you pinned this configuration",
     "tie-resources": "equal within error; {0} takes the one with {1} cores",
     "confirmed": "confirmed by a run within its predicted interval",
+    "node-type-estimated": "{0} is estimated from microbenchmarks, {1}",
     # how the job was understood
     "application-rule": "application {0} by site rule",
     "application-launcher": "application {0} from the script's first launcher line",
@@ -51,6 +52,7 @@ TEXTS: dict[str, str] = {
     "slowdown": "{0} options exceed {1} slowdown at {2} confidence",
     "saving-too-small": "nothing changed: best saving {0} is below the policy's {1}",
     "unconfirmed": "{0} promising options are not confirmed by a run yet",
+    "estimates-refused": "estimates of {0} are not used: {1}",
     "energy-unknown": "nothing changed: no energy is known for this workload",
     "energy-estimated": "energy is estimated, not measured",
     "holdout": "nothing changed: left alone at random to measure real savings",
@@ -63,6 +65,9 @@ TEXTS: dict[str, str] = {
     "setting-refused": "{0} is ignored: {1}",
     "training-budget": "no training: {0}",
 }
+
+ESTIMATED = "node-type-estimated"
+"""The reason of a choice on a node type where nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ class Weighed:
             _effect(self.t, self.t_sigma),
             _effect(self.e, self.e_sigma),
             self.row.confirmed,
+            self.row.estimated,
         )
 
 
@@ -115,8 +116,9 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     """Return the best confirmed candidate, or none with the reason.
 
     A candidate passes when its slowdown stays within ``max_slowdown`` and its saving above
-    ``min_saving``, both at the policy's one-sided ``confidence``, when a run confirmed it, and
-    when it is better than the baseline for the goal. Ties go to the policy's ``resources``.
+    ``min_saving``, both at the policy's one-sided ``confidence``, when a run confirmed it (or the
+    option it is estimated from), and when it is better than the baseline for the goal. Ties go to
+    what was measured, then to the policy's ``resources``.
     ``candidates`` must not hold the baseline itself.
     """
     if not candidates:
@@ -136,7 +138,7 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     ]
     within.sort(key=lambda x: x.score)
     saving = [x for x in within if x.e + z * x.e_sigma <= saving_bound]
-    passed = [x for x in saving if x.row.confirmed and x.score < 0]
+    passed = [x for x in saving if x.row.usable and x.score < 0]
     shown = passed[:_SHOWN]
     shown += [x for x in within if x not in shown][: _SHOWN - len(shown)]
     reasons: list[Reason] = []
@@ -146,9 +148,10 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     if passed:
         best, tie = _break_tie(passed, policy)
         energy, time = format_change(math.expm1(best.e)), format_change(math.expm1(best.t))
-        reasons += [reason("chosen", f"energy {energy}, time {time}"), reason("confirmed"), *tie]
+        reasons.append(reason("chosen", f"energy {energy}, time {time}"))
+        reasons += [reason("confirmed")] * best.row.confirmed + tie
         return Selection(best, tuple(shown), tuple(reasons))
-    open_ = [c for c in fast if not c[1].confirmed and c[1].log_energy <= e_limit]
+    open_ = [c for c in fast if not c[1].usable and c[1].log_energy <= e_limit]
     unconfirmed = [x for x in (weigh(c, baseline, policy.goal) for c in open_) if x.score < 0]
     if unconfirmed:
         reasons.append(reason("unconfirmed", len(unconfirmed)))
@@ -171,9 +174,6 @@ def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Rea
     section 7.3.4).
     """
     best = passed[0]
-    if policy.resources == "balanced":
-        return best, []
-    sign = 1 if policy.resources == "thrifty" else -1
     z, w = one_sided(policy.confidence), WEIGHTS[policy.goal]
 
     def told_apart(x: Weighed) -> float:
@@ -181,7 +181,19 @@ def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Rea
         t = math.hypot(x.row.time_sigma, best.row.time_sigma)
         return max(TIE, z * math.hypot(w * e, (1 - w) * t))
 
-    equal = [x for x in passed if x.score <= best.score + told_apart(x)]
+    if best.row.estimated:
+        # An estimate must beat what was measured surely. Two estimates of one node type are off
+        # together, so their own errors do not make them equal.
+        known = [x for x in passed if x.row.confirmed and x.score <= best.score + told_apart(x)]
+        if known:
+            return _break_tie(known, policy)
+        passed = [x for x in passed if x.node_type == best.node_type]
+    if policy.resources == "balanced":
+        return best, []
+    sign = 1 if policy.resources == "thrifty" else -1
+    equal = [
+        x for x in passed if x.score <= best.score + (TIE if best.row.estimated else told_apart(x))
+    ]
     taken = min(equal, key=lambda x: (sign * x.row.nodes * x.row.threads_per_node, x.score))
     if taken is best:
         return best, []

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from advisor.core.configuration import Configuration
-from advisor.core.policy import GOALS, MODES, Policy
+from advisor.core.policy import ESTIMATES, GOALS, MODES, Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.units import parse_fraction
 
@@ -75,7 +75,7 @@ def with_choices(
             continue
         if entry.get("off") and "advisor" not in values:
             values["advisor"] = ("off", "your choices file")
-        for name in ("mode", "goal", "max_slowdown"):
+        for name in ("mode", "goal", "max_slowdown", "estimated_node_types"):
             if name in entry and name not in values:
                 values[name] = (str(entry[name]), "your choices file")
         if pin is None and isinstance(entry.get("pin"), Mapping):
@@ -119,6 +119,14 @@ def apply_settings(policy: Policy, settings: Settings) -> tuple[Policy, list[Rea
                 refuse(f"max_slowdown={value}", where, f"the site allows 0 to {allowed:.0%}")
             else:
                 policy = replace(policy, max_slowdown=bound)
+    if "estimated_node_types" in settings.values:
+        value, where = settings.values["estimated_node_types"]
+        if value not in ESTIMATES:
+            refuse(f"estimated_node_types={value}", where, f"it is one of {', '.join(ESTIMATES)}")
+        elif value == "accept" != policy.estimated_node_types:
+            refuse(f"estimated_node_types={value}", where, "the site refuses estimates")
+        else:
+            policy = replace(policy, estimated_node_types=value)
     return policy, notes
 
 

@@ -18,6 +18,8 @@ from advisor.loop.clock import form
 from advisor.loop.spool import spool_folder, waiting_files
 from advisor.store.connection import is_wal
 from advisor.store.reader import Reader
+from advisor.store.records import TRANSFER
+from advisor.store.transfers import unadvised
 
 State = Literal["ok", "warn", "fail"]
 
@@ -116,8 +118,8 @@ def check_models(reader: Reader) -> Iterator[Check]:
     """Check the models: how many, which are suspended, which know no energy."""
     rows = reader.rows(
         "SELECT m.id, w.application, w.name, m.node_type, m.state, m.state_reason,"
-        " m.energy_quality FROM models AS m JOIN workloads AS w ON w.id = m.workload_id"
-        " WHERE m.state <> 'replaced' ORDER BY m.id"
+        " m.energy_quality, m.name AS model FROM models AS m"
+        " JOIN workloads AS w ON w.id = m.workload_id WHERE m.state <> 'replaced' ORDER BY m.id"
     )
     if not rows:
         yield Check(
@@ -125,8 +127,11 @@ def check_models(reader: Reader) -> Iterator[Check]:
             "advisor train SCRIPT, or advisor import and advisor fit",
         )  # fmt: skip
         return
-    quality = Counter(row["energy_quality"] for row in rows)
+    fitted = [row for row in rows if row["model"] != TRANSFER]
+    quality = Counter(row["energy_quality"] for row in fitted)
     parts = [f"{count} with {name} energy" for name, count in sorted(quality.items())]
+    if len(fitted) < len(rows):
+        parts.append(f"{len(rows) - len(fitted)} estimated from microbenchmarks")
     yield Check("models", "ok", f"{len(rows)} model{'s' * (len(rows) > 1)} ({', '.join(parts)})")
     for row in rows:
         if row["state"] == "suspended":
@@ -134,8 +139,17 @@ def check_models(reader: Reader) -> Iterator[Check]:
                 "models", "warn",
                 f"model {row['id']} of {row['application']} ({row['name']}) on "
                 f"{row['node_type']} is suspended: {row['state_reason']}",
-                f"measure again, or advisor fit {row['application']}",
+                f"measure again, or advisor fit {row['application']}"
+                if row["model"] != TRANSFER
+                else f"it was only estimated: advisor train it on {row['node_type']}",
             )  # fmt: skip
+    for ranking, why in unadvised(reader):
+        yield Check(
+            "ranking", "warn",
+            f"{ranking.application} ({ranking.workload}) on {ranking.estimate.node_type} is ranked "
+            f"by {ranking.contributor}, but no job goes there: {why}",
+            "state what is missing in site.yaml, or measure: advisor train, advisor bench",
+        )  # fmt: skip
 
 
 def check_loop(reader: Reader, store: Path) -> Iterator[Check]:

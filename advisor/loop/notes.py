@@ -61,9 +61,12 @@ def notes(report: Report, reader: Reader) -> list[str]:
         )
     for model in report.suspended:
         workload = "" if model.workload == "default" else f" --workload {model.workload}"
+        mend = f"train it again, or advisor fit {model.application}{workload}"
+        if model.transferred:
+            mend = f"it was estimated from microbenchmarks; train it on {model.node_type}"
         found.append(
             f"model {model.id} of {model.application} on {model.node_type} is suspended "
-            f"({model.state_reason}): train it again, or advisor fit {model.application}{workload}"
+            f"({model.state_reason}): {mend}"
         )
     for name, calibration in (
         ("time", report.time_calibration), ("energy", report.energy_calibration),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.core.inventory import Inventory
 from advisor.core.policy import Policy, PolicySet
+from advisor.core.reasons import ESTIMATED
 from advisor.loop.checked import model_promises
 from advisor.loop.clock import form, now, utc
 from advisor.loop.match import Match, changed
@@ -119,7 +120,7 @@ def _judged(
         time,
         energy,
         max_slowdown=policy.max_slowdown,
-        estimated_energy=quality == "estimated",
+        estimated_energy=unmetered(facts["reasons"], quality),
     )
     return judgement, facts
 
@@ -146,7 +147,8 @@ def judged_model(record: Mapping[str, Any], job: JobRecord, reader: Reader) -> S
     """Return the model that made a promise, None when it cannot be told or is not the job's.
 
     The decision names the baseline's model; a choice on another node type was promised by that
-    node type's model, the narrowest the user sees, as the daemon picks them.
+    node type's model, the narrowest the user sees, as the daemon picks them. What was estimated
+    is never held against a model that was fitted since.
     """
     chosen, number = record.get("chosen"), record.get("model_id")
     if not isinstance(chosen, Mapping) or not isinstance(number, int):
@@ -158,15 +160,23 @@ def judged_model(record: Mapping[str, Any], job: JobRecord, reader: Reader) -> S
         return None
     if named.node_type == chosen.get("node_type"):
         return named if visible(named, job) else None
-    return current_model(named, str(chosen.get("node_type") or ""), job, reader)
+    estimated = ESTIMATED in (record.get("reasons") or ())
+    found = [
+        m
+        for m in reader.find_models(
+            named.application, named.workload, str(chosen.get("node_type") or "")
+        )
+        if m.transferred == estimated and visible(m, job)
+    ]
+    return max(found, key=lambda m: _RANK[m.scope], default=None)
 
 
-def current_model(
-    named: StoredModel, node_type: str, job: JobRecord, reader: Reader
-) -> StoredModel | None:
-    """Return the current model of the same workload on another node type that the job sees."""
-    found: Iterable[StoredModel] = reader.find_models(named.application, named.workload, node_type)
-    return max((m for m in found if visible(m, job)), key=lambda m: _RANK[m.scope], default=None)
+def unmetered(reasons: Sequence[str], quality: str) -> bool:
+    """Tell whether a promised energy cannot be held against a metered one.
+
+    That of an estimated node type can: it is metered energy of another one, scaled.
+    """
+    return quality == "estimated" and (ESTIMATED not in reasons or "energy-estimated" in reasons)
 
 
 def visible(model: StoredModel, job: JobRecord) -> bool:

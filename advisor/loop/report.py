@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from advisor.core.reasons import TEXTS
+from advisor.core.reasons import ESTIMATED, TEXTS
 from advisor.loop.compare import (
     Change,
     Group,
@@ -18,6 +18,7 @@ from advisor.loop.compare import (
     share_interval,
     welch,
 )
+from advisor.loop.outcomes import unmetered
 from advisor.loop.verdict import Interval
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
@@ -71,7 +72,8 @@ class Report:
 
     ``left_alone`` counts the deciding reason codes of jobs that stayed as they were;
     ``without_energy`` counts completed jobs by partition and cause; ``promised_kwh`` is what the
-    rewritten and completed jobs should have saved.
+    rewritten and completed jobs should have saved; ``estimated`` are the verdicts of the rewritten
+    jobs that went to node types where nothing had been measured.
     """
 
     since: str
@@ -83,6 +85,7 @@ class Report:
     stamped: int = 0
     unverified: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
+    estimated: Counter[str] = field(default_factory=Counter)
     left_alone: Counter[str] = field(default_factory=Counter)
     unknown_why: Counter[str] = field(default_factory=Counter)
     node_hours: float = 0.0
@@ -170,6 +173,8 @@ def _count(result: Report, o: Outcome) -> None:
     if record.get("changed"):
         result.advised += 1
         result.verdicts[o.verdict] += 1
+        if ESTIMATED in (record.get("reasons") or ()):
+            result.estimated[o.verdict] += 1
         if o.verdict == "unknown":
             result.unknown_why[next(iter(record.get("notes") or ["?"]))] += 1
         return
@@ -281,7 +286,7 @@ class _Tally:
             sums.add(energy, baseline.get("energy_j"))
         for sums in (w.time, self._time):
             sums.add(time, baseline.get("time_s"))
-        if promise.get("energy_quality") == "estimated":
+        if unmetered(o.record.get("reasons") or (), str(promise.get("energy_quality"))):
             energy = None
         for key, measured, interval in (
             ("time_s", o.time_s, time),

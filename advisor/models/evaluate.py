@@ -15,11 +15,12 @@ from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.pareto import Limits, Point, trade_off
+from advisor.core.placed import place
 from advisor.core.policy import Policy
 from advisor.errors import InputError
 from advisor.models.decision import Cell, DecisionScore, decide
 from advisor.models.design import DESIGNS, within
-from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options, place
+from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
 from advisor.models.registry import DEFAULT
 from advisor.models.response import Response
 from advisor.models.runs import gather

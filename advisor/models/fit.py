@@ -10,7 +10,7 @@ from typing import Any
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
-from advisor.core.pareto import Limits, trade_off
+from advisor.core.placed import place
 from advisor.core.units import format_change, format_freq
 from advisor.models.forecast import forecast
 from advisor.models.intervals import Forecast, Prediction
@@ -249,18 +249,6 @@ def _confirms(response: Response, prediction: Prediction, c: Configuration) -> b
         return False
     mean, half = prediction.held_out[c]
     return abs(response.log_mean[c] - mean) <= half or c in response.agreed
-
-
-def place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
-    """Mark the front and the trade-off zone of least energy (x) and least time (y)."""
-    limits = Limits(error)
-    times = [o.time_s for o in options]
-    energies = [o.energy_j for o in options]
-    if any(math.isnan(e) for e in energies):
-        energies = [1.0] * len(options)
-    found = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
-    front, zone = set(found.front), set(found.zone)
-    return tuple(replace(o, in_zone=i in zone, on_front=i in front) for i, o in enumerate(options))
 
 
 def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:

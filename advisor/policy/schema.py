@@ -152,6 +152,11 @@ class Settings(Strict):
         default=_DEFAULT.estimated_energy,
         description="what a model of estimated energy may do where mode is apply",
     )
+    estimated_node_types: Annotated[str, choice(core.ESTIMATES)] = Field(
+        default=_DEFAULT.estimated_node_types,
+        description="whether a job may go to a node type whose times are estimated from "
+        "microbenchmarks, where `axes.node_type` lets it: accept or refuse",
+    )
     user_limits: UserLimitsSection = UserLimitsSection()
 
 

@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from advisor.core.inventory import Inventory
 from advisor.core.power import stated_power_w
 from advisor.core.ranked import EnergySource, RankedType
+from advisor.core.transfer import STATED_POWER_ERROR
 from advisor.ranking.rank import Ranking
 from advisor.ranking.similarity import Profile, Thresholds
-
-STATED_POWER_ERROR = 0.15
-"""Standard error of a ratio of two node types' stated power: it knows nothing of the application.
-An assumption: full-node power of different codes on one node type differs by about so much."""
 
 
 def ratios(

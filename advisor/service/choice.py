@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.core.decision import Alternative
 from advisor.core.feasible import Constraints, explain, feasible_rows
 from advisor.core.option import Row
-from advisor.core.reasons import Reason, reason
+from advisor.core.ranked import similarity_text
+from advisor.core.reasons import ESTIMATED, Reason, reason
 from advisor.core.select import Candidate, select, weigh
 from advisor.core.settings import Pin
 from advisor.service.snapshot import Snapshot
@@ -71,25 +72,37 @@ def _choose(
 ) -> Choice:
     others: list[Candidate] = []
     dropped: Counter[str] = Counter()
+    refused: list[str] = []
     for other in models.values():
-        if other.state == "suspended" or other.energy_quality != model.energy_quality:
+        if other.state == "suspended" or other.energy_basis != model.energy_quality:
+            continue
+        if other.transferred and constraints.policy.estimated_node_types == "refuse":
+            refused.append(other.node_type)
             continue
         rows, why = feasible_rows(other.node_type, snapshot.rows(other), constraints)
         dropped.update(why)
         point = baseline[:4] if other is model else None
         others += [(other.node_type, r) for r in rows if r[:4] != point]
     reasons = explain(dropped)
+    if refused and constraints.policy.axes.node_type != "keep":
+        reasons.append(reason("estimates-refused", ", ".join(refused), "estimated_node_types"))
     if pin is not None:
         pinned = _pinned(pin, others, baseline, constraints)
         if pinned.pinned:
-            return pinned
+            return replace(pinned, reasons=(*pinned.reasons, *_estimated(pinned.chosen, models)))
         reasons += pinned.reasons
     selection = select(others, baseline, constraints.policy)
-    return Choice(
-        selection.chosen.alternative() if selection.chosen else None,
-        tuple(w.alternative() for w in selection.alternatives),
-        (*reasons, *selection.reasons),
-    )
+    chosen = selection.chosen.alternative() if selection.chosen else None
+    reasons += (*selection.reasons, *_estimated(chosen, models))
+    return Choice(chosen, tuple(w.alternative() for w in selection.alternatives), tuple(reasons))
+
+
+def _estimated(chosen: Alternative | None, models: Mapping[str, StoredModel]) -> tuple[Reason, ...]:
+    """Say that a choice is estimated, and from how similar microbenchmarks."""
+    if chosen is None or not chosen.estimated:
+        return ()
+    name = chosen.configuration.node_type
+    return (reason(ESTIMATED, name, similarity_text(models[name].transfer)),)
 
 
 def _pinned(

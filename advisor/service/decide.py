@@ -165,7 +165,7 @@ def _locate_baseline(case: _Case) -> None:
         raise _stop(case, "no-baseline", f"no known node type for {asked}")
     node_type = types[0]
     model = models.get(node_type.name)
-    if model is None:
+    if model is None or model.transferred:  # where a job comes from must have been measured
         raise _stop(case, NO_MODEL, f"{case.application} on {node_type.name}")
     if len(types) > 1:
         case.reasons.append(
@@ -287,6 +287,8 @@ def _finish(case: _Case) -> Decision:
     request, baseline, choice = case.request, case.baseline, case.choice
     reference = case.reference or case.asked
     quality = case.model.energy_quality if case.model else "missing"
+    if choice.chosen is not None and choice.chosen.estimated:
+        quality = "estimated"
     message = ""
     if case.policy.message:
         message = effect_line(

@@ -83,7 +83,10 @@ class Snapshot:
     def find(
         self, application: str, workload: str, user: str, account: str
     ) -> dict[str, StoredModel]:
-        """Return the model to use per node type: the user's own, the account's, the site's."""
+        """Return the model to use per node type: the user's own, the account's, the site's.
+
+        One that was fitted there goes before any that is estimated.
+        """
         found: dict[str, StoredModel] = {}
         rank = {"own": 2, "account": 1, "all": 0}
         for model in self._index.get((application, workload), ()):
@@ -93,7 +96,11 @@ class Snapshot:
                 or (model.scope == "account" and bool(account) and model.owner == account)
             )
             other = found.get(model.node_type)
-            if visible and (other is None or rank[model.scope] > rank[other.scope]):
+            if visible and (
+                other is None
+                or (not model.transferred, rank[model.scope])
+                > (not other.transferred, rank[other.scope])
+            ):
                 found[model.node_type] = model
         return found
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from advisor.core.observation import Scope
 from advisor.core.ranked import RankedType
 from advisor.store import rows as _rows
-from advisor.store.reader import Reader
-from advisor.store.writer import Writer
+
+if TYPE_CHECKING:
+    from advisor.store.reader import Reader
+    from advisor.store.writer import Writer
 
 _ESTIMATE = tuple(RankedType.__slots__)
 
@@ -130,7 +132,8 @@ def save_ranking(
 ) -> None:
     """Store a ranking in place of this contributor's earlier one from the same base.
 
-    Raises InputError on a name that cannot be stored, StoreError.
+    Models by transfer that follow from it are made or renewed. Raises InputError on a name that
+    cannot be stored, StoreError.
     """
     for name in (base, *(e.node_type for e in estimates)):
         _rows.check_name("node type", name)
@@ -148,6 +151,7 @@ def save_ranking(
                 for e in estimates
             ],
         )
+        writer.renew_transfers(application, workload)
 
 
 def rankings(
@@ -204,4 +208,6 @@ def promote_estimates(
                 values,
             )
             count += done.rowcount
+        for name in [workload] if workload else [w.name for w in writer.workloads(application)]:
+            writer.renew_transfers(application, name)
     return count

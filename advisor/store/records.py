@@ -16,6 +16,9 @@ TrainingState = Literal["requested", "running", "fitted", "confirmed", "failed",
 RunRole = Literal["baseline", "design", "confirm"]
 RunState = Literal["planned", "running", "done", "failed"]
 
+TRANSFER = "transfer"
+"""The name of models that nobody fitted: estimates from another node type's model."""
+
 SCOPES: tuple[Scope, ...] = ("own", "account", "all")
 """Whose jobs a measurement may advise, narrowest first."""
 
@@ -44,6 +47,22 @@ class StoredModel:
     options_blob: bytes
     created_at: str
     updated_at: str
+
+    @property
+    def transferred(self) -> bool:
+        """Whether nothing ran on its node type: it follows from another one's model."""
+        return self.name == TRANSFER
+
+    @property
+    def transfer(self) -> dict[str, Any]:
+        """From what a model by transfer follows: ``base``, and the ranking's estimate."""
+        said = self.stats.get("transfer")
+        return said if isinstance(said, dict) else {}
+
+    @property
+    def energy_basis(self) -> str:
+        """The energies its own can be compared with: a model by transfer, with its base's."""
+        return str(self.transfer.get("energy_quality") or self.energy_quality)
 
     def options(self) -> tuple[Option, ...]:
         """Unpack the options. Raises StoreError when the stored record is torn."""

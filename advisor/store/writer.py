@@ -18,13 +18,14 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Quality, Scope
 from advisor.core.option import Option, pack_options
 from advisor.errors import InputError, StoreError
-from advisor.store import faults
+from advisor.store import faults, transfers
 from advisor.store import rows as _rows
 from advisor.store.connection import Access, Identity
 from advisor.store.opening import open_store
 from advisor.store.reader import Reader
 from advisor.store.records import (
     SCOPES,
+    TRANSFER,
     ConfigKind,
     ModelState,
     Outcome,
@@ -195,7 +196,8 @@ class Writer(Reader):
     ) -> StoredModel:
         """Store a fitted model as the current one; the one before it becomes ``replaced``.
 
-        Raises InputError when an option is of another node type or out of range.
+        What follows from it on other node types is renewed. Raises InputError when an option is of
+        another node type or out of range.
         """
         _rows.check_name("node type", node_type)
         if any(o.configuration.node_type != node_type for o in options):
@@ -227,6 +229,8 @@ class Writer(Reader):
                 "options": blob,
             }
             number = _insert(db, "models", values)
+            if name != TRANSFER:
+                self.renew_transfers(application, workload)
             return self._models("m.id = ?", [number])[0]
 
     def set_model_state(self, id: int, state: ModelState, reason: str = "") -> None:
@@ -238,6 +242,14 @@ class Writer(Reader):
             )
             if not done.rowcount:
                 raise StoreError(f"{self.path}: there is no model {id}")
+            model = self._models("m.id = ?", [id])[0]
+            if not model.transferred:
+                self.renew_transfers(model.application, model.workload)
+
+    def renew_transfers(self, application: str, workload: str) -> list[transfers.Transfer]:
+        """Bring a workload's models by transfer in step with what they follow from."""
+        with self._transaction():
+            return transfers.renew(self, application, workload)
 
     # -- policy, site, inventory ---------------------------------------------------------------
 
@@ -295,6 +307,7 @@ class Writer(Reader):
     ) -> None:
         """Add or update node types; with ``replace``, drop those of this source not named."""
         with self._transaction() as db:
+            before = self.inventory()
             if replace:
                 names = [t.name for t in node_types]
                 db.execute(
@@ -310,6 +323,8 @@ class Writer(Reader):
                     "updated_at": _rows.now(),
                 }
                 _insert(db, "node_types", values, key=("name",))
+            if before != self.inventory():
+                transfers.renew_all(self)
 
     # -- decisions and outcomes ----------------------------------------------------------------
 

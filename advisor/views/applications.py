@@ -162,16 +162,18 @@ def _why_not(decision: Decision) -> str:
 def home(models: Sequence[StoredModel], person: Person, inventory: Inventory) -> StoredModel:
     """Return the model to show first.
 
-    The person's own before the account's before the site's; then where a job that asks for no
+    What was measured before what is estimated; the person's own before the account's before the
+    site's; then where a job that asks for no
     node type would land; then the newest.
     """
     first = inventory.in_partition(inventory.default_partition)
     order = {t.name: -i for i, t in enumerate(first)}
 
-    def rank(model: StoredModel) -> tuple[int, int, str, int]:
+    def rank(model: StoredModel) -> tuple[bool, int, int, str, int]:
         foreign = model.scope == "account" and model.owner != person.account
         place = order.get(model.node_type, -len(order) - 1)
-        return (-1 if foreign else _NARROW[model.scope]), place, model.updated_at, model.id
+        whose = -1 if foreign else _NARROW[model.scope]
+        return not model.transferred, whose, place, model.updated_at, model.id
 
     return max(models, key=rank)
 

@@ -176,7 +176,7 @@ def for_sample(
     snapshot = site_of(reader)
     snapshot.take(seen)
     held = list(snapshot.models.values())
-    there = [m for m in held if m.node_type == node_type]
+    there = [m for m in held if m.node_type == node_type and not m.transferred]
     model = home(there or held, person, snapshot.inventory)
     swept = reader.swept_baseline(application, workload, model.node_type)
     base = view_of(model, swept).baseline.configuration

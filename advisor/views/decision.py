@@ -112,7 +112,7 @@ def _alternatives(alternatives: Sequence[Mapping[str, Any]]) -> list[str]:
             format_change(a["time_pct"] / 100),
             format_energy(a["energy_j"]),
             format_change(a["energy_pct"] / 100),
-            "confirmed" if a["confirmed"] else "predicted",
+            "confirmed" if a["confirmed"] else "estimated" if a.get("estimated") else "predicted",
         ]
         for a in alternatives
     ]

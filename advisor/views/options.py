@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
 from advisor.core.pareto import Limits, trade_off
+from advisor.core.ranked import similarity_text
 from advisor.errors import RefusedError
 from advisor.plotting import Scene
 
@@ -36,6 +37,18 @@ class View:
         m = self.model
         whose = "everybody's jobs" if m.scope == "all" else f"jobs of {m.owner}"
         return f"{m.application} (workload {m.workload}) on {m.node_type}, for {whose}"
+
+    @property
+    def source(self) -> str:
+        """Say from what a model by transfer is estimated; "" for one that was fitted."""
+        said = self.model.transfer
+        if not said:
+            return ""
+        return (
+            f"estimated from microbenchmarks, {similarity_text(said)}: nothing ran on "
+            f"{self.model.node_type}; on one full node {said['time_ratio']:.2f} x the time of "
+            f"{said['base']}"
+        )
 
     def change(self, option: Option) -> tuple[float, float]:
         """Return changes of energy and time against the baseline, as fractions."""
@@ -90,7 +103,9 @@ def _size(option: Option) -> tuple[int, int, int, int]:
 
 
 def known_by(option: Option) -> str:
-    """Say whether an option was run or is predicted."""
+    """Say whether an option was run, is predicted, or estimated from another node type."""
+    if option.estimated:
+        return "estimate"
     return "run, confirmed" if option.confirmed else "run" if option.measured else "prediction"
 
 

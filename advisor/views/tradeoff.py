@@ -11,6 +11,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.option import Option
 from advisor.core.pareto import Limits, TradeOff, trade_off
+from advisor.core.ranked import similarity_text
 from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.errors import RefusedError
 from advisor.plotting import Point
@@ -57,6 +58,8 @@ class Board:
     @property
     def sentence(self) -> str:
         """Say what a job like the baseline gets, or why nothing changes."""
+        if self.view.source:
+            return self.view.source
         if self.yours is None:
             return f"node type {self.view.baseline.configuration.node_type} is not in the inventory"
         return promise(self.yours)
@@ -213,7 +216,7 @@ def load(
             o
             for b in found.values()
             for o in b.options
-            if b.view.model.energy_quality == first.view.model.energy_quality
+            if b.view.model.energy_basis == first.view.model.energy_basis
         )
         view = replace(first.view, options=every)
         found[EVERY] = board_of(view, EVERY, first.policy, first.yours)
@@ -224,6 +227,8 @@ def load(
 
 def _board(snapshot: Snapshot, view: View, person: Person, node_type: str) -> Board:
     m, base = view.model, view.baseline.configuration
+    if m.transferred:  # a job's own node type must have been measured
+        return board_of(view, node_type, None, None)
     without = replace(person, choices={})
     policy = preview(snapshot, m.application, m.workload, base, without)
     yours = preview(snapshot, m.application, m.workload, base, person) if person.choices else policy
@@ -235,6 +240,8 @@ def _rank(board: Board) -> Rank:
     best = min(board.options, key=lambda o: o.time_s)
     measured = sum(o.measured for o in board.options)
     how = f"{board.view.model.n_train} runs there" if measured else "predicted"
+    if board.view.source:
+        how = f"estimated, {similarity_text(board.view.model.transfer)}"
     return Rank(
         board.node_type,
         best.time_s,
@@ -288,6 +295,8 @@ def detail(board: Board, number: int) -> list[str]:
 
 def known(board: Board, option: Option) -> str:
     """Say how an option's numbers are known: measured, predicted, estimated."""
+    if board.view.source or option.estimated:
+        return "estimated from microbenchmarks"
     how = "predicted"
     if option.measured:
         how = "measured and confirmed" if option.confirmed else "measured"

@@ -1,0 +1,22 @@
+"""Options in their place: which are on the Pareto front, which in the trade-off zone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from advisor.core.option import Option
+from advisor.core.pareto import Limits, trade_off
+
+
+def place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
+    """Mark the front and the trade-off zone of least energy (x) and least time (y)."""
+    limits = Limits(error)
+    times = [o.time_s for o in options]
+    energies = [o.energy_j for o in options]
+    if any(math.isnan(e) for e in energies):
+        energies = [1.0] * len(options)
+    found = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
+    front, zone = set(found.front), set(found.zone)
+    return tuple(replace(o, in_zone=i in zone, on_front=i in front) for i, o in enumerate(options))

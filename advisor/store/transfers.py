@@ -1,0 +1,205 @@
+"""Keep models by transfer in step with what they follow from. Standard library only.
+
+A node type without a model of its own gets one from a ranking and the base node type's model, for
+each group of jobs that may see both. The writer renews them in the same transaction as whatever
+they follow from changes: a base model, a ranking, the inventory, a model of the node type's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from advisor.core.inventory import Inventory
+from advisor.core.observation import Scope
+from advisor.core.option import Option, pack_options
+from advisor.core.transfer import TransferError, transfer
+from advisor.store.rankings import StoredRanking, rankings
+from advisor.store.records import TRANSFER, StoredModel
+
+if TYPE_CHECKING:
+    from advisor.store.reader import Reader
+    from advisor.store.writer import Writer
+
+_Key = tuple[str, Scope, str]
+"""Node type, scope and owner of a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What became of one node type of a ranking: a model, or why there is none."""
+
+    node_type: str
+    scope: Scope
+    owner: str
+    model: StoredModel | None = None
+    problem: str = ""
+
+
+def renew(writer: Writer, application: str, workload: str) -> list[Transfer]:
+    """Make, renew or retire a workload's models by transfer; return what is now.
+
+    What would not change is left as it is. A suspended one rests until the ranking says something
+    else of its node type.
+    """
+    ranked = rankings(writer, application, workload)
+    models = writer.find_models(application, workload)
+    old = {(m.node_type, m.scope, m.owner): m for m in models if m.transferred}
+    if not ranked and not old:
+        return []
+    own = [m for m in models if not m.transferred]
+    found: list[Transfer] = []
+    kept: set[_Key] = set()
+    inventory = writer.inventory()
+    for key, sources in _sources(ranked, own, inventory).items():
+        if _has_own(key, own, inventory):
+            continue
+        ranking, base = sources
+        made = _renew(writer, key, ranking, base, old.get(key), inventory)
+        found.append(made)
+        if made.model is not None:
+            kept.add(key)
+    for key, model in old.items():
+        if key not in kept:
+            writer.set_model_state(model.id, "replaced", "what it followed from is gone")
+    return found
+
+
+def renew_all(writer: Writer) -> None:
+    """Renew the models by transfer of every workload that has a ranking."""
+    sql = (
+        "SELECT DISTINCT w.application, w.name FROM workloads AS w"
+        " JOIN rankings AS r ON r.workload_id = w.id"
+    )
+    for application, workload in writer.rows(sql):
+        renew(writer, application, workload)
+
+
+def unadvised(reader: Reader) -> list[tuple[StoredRanking, str]]:
+    """Return the rankings that advise nobody although a model could follow from them, and why."""
+    found = []
+    inventory = reader.inventory()
+    sql = "SELECT DISTINCT application FROM workloads JOIN rankings ON workload_id = workloads.id"
+    for (application,) in reader.rows(sql):
+        models = reader.find_models(application)
+        there = {(m.workload, m.node_type) for m in models}
+        for r in rankings(reader, application):
+            name = _name(inventory, r.estimate.node_type)
+            if name == _name(inventory, r.base) or (r.workload, name) in there:
+                continue
+            base = [m for m in models if m.workload == r.workload and _at(m, r.base, inventory)]
+            try:
+                if not base:
+                    raise TransferError(f"there is no model on {r.base}")
+                _options(base[0], r, inventory)
+            except TransferError as error:
+                found.append((r, str(error)))
+    return found
+
+
+def _sources(
+    ranked: Sequence[StoredRanking], own: Sequence[StoredModel], inventory: Inventory
+) -> dict[_Key, tuple[StoredRanking, StoredModel]]:
+    """Return the ranking and the base model for every model by transfer there can be.
+
+    A user's own ranking goes before everybody's, then the surer one, then the newer one.
+    """
+    found: dict[_Key, list[tuple[StoredRanking, StoredModel]]] = {}
+    for r in ranked:
+        target = _name(inventory, r.estimate.node_type)
+        if target == _name(inventory, r.base):
+            continue
+        bases = [m for m in own if m.state == "fitted" and _at(m, r.base, inventory)]
+        if r.scope == "all":
+            for base in bases:
+                found.setdefault((target, base.scope, base.owner), []).append((r, base))
+            continue
+        seen = [
+            m for m in bases if m.scope == "all" or (m.scope, m.owner) == ("own", r.contributor)
+        ]
+        if seen:
+            base = min(seen, key=lambda m: m.scope == "all")
+            found.setdefault((target, "own", r.contributor), []).append((r, base))
+    return {
+        key: min(pairs, key=lambda pair: (pair[0].scope == "all", pair[0].estimate.error_pct))
+        for key, pairs in found.items()
+    }
+
+
+def _name(inventory: Inventory, node_type: str) -> str:
+    known = inventory.resolve(node_type)
+    return known.name if known else node_type
+
+
+def _at(model: StoredModel, node_type: str, inventory: Inventory) -> bool:
+    return not model.transferred and (
+        _name(inventory, model.node_type) == _name(inventory, node_type)
+    )
+
+
+def _has_own(key: _Key, own: Iterable[StoredModel], inventory: Inventory) -> bool:
+    """Tell whether all of a group's jobs see a model that was fitted on the node type itself."""
+    node_type, scope, owner = key
+    return any(
+        _at(m, node_type, inventory) and (m.scope == "all" or (m.scope, m.owner) == (scope, owner))
+        for m in own
+    )
+
+
+def _options(base: StoredModel, ranking: StoredRanking, inventory: Inventory) -> tuple[Option, ...]:
+    here = inventory.resolve(base.node_type)
+    there = inventory.resolve(ranking.estimate.node_type)
+    if here is None or there is None:
+        missing = base.node_type if here is None else ranking.estimate.node_type
+        raise TransferError(f"{missing} is not in the inventory")
+    error = float(base.stats.get("error", 0.05))
+    return transfer(base.options(), here, there, ranking.estimate, error=error)
+
+
+def _renew(
+    writer: Writer,
+    key: _Key,
+    ranking: StoredRanking,
+    base: StoredModel,
+    old: StoredModel | None,
+    inventory: Inventory,
+) -> Transfer:
+    node_type, scope, owner = key
+    said = {
+        "base": base.node_type,
+        "method": ranking.method,
+        "energy_quality": base.energy_quality,
+        **asdict(ranking.estimate),
+    }
+    if old is not None and old.state == "suspended" and old.transfer == said:
+        return Transfer(node_type, scope, owner, old, "suspended until a ranking says otherwise")
+    try:
+        options = _options(base, ranking, inventory)
+    except TransferError as error:
+        return Transfer(node_type, scope, owner, None, str(error))
+    if old is not None and (old.transfer, old.options_blob) == (said, pack_options(options)):
+        return Transfer(node_type, scope, owner, old)
+    model = writer.save_model(
+        base.application,
+        base.workload,
+        node_type,
+        scope=scope,
+        owner=owner,
+        name=TRANSFER,
+        energy_quality="estimated",
+        n_train=0,
+        stats={
+            "transfer": said,
+            "error": base.stats.get("error", 0.05),
+            "options": len(options),
+            "measured": 0,
+            "confirmed": 0,
+            "zone": sum(o.in_zone for o in options),
+            "front": sum(o.on_front for o in options),
+            "runs": 0,
+            "notes": [],
+        },
+        options=options,
+    )
+    return Transfer(node_type, scope, owner, model)

@@ -153,7 +153,7 @@ def measure(path: Path, models: int, requests: int) -> dict[str, float]:
         answer = handlers.answer(lines[i], peer)
         times["again" if i in seen else "first"].append(time.perf_counter() - start)
         seen.add(i)
-        assert answer["rewrite"], answer
+        assert b'"rewrite":{"' in answer, answer
     for i in order[: requests // 3]:
         start = time.perf_counter()
         handlers.answer(lines[i], peer)

@@ -27,15 +27,15 @@ BUNDLE = "filter.luac"
 NATIVE = "native.so"
 """The system calls cli_filter needs, compiled here; without it lua-posix is used."""
 
-_BUNDLED = ("config", "system", "answer", "filter")
-_SELDOM = ("inventory", "limits")
-"""What only a rewritten job needs: in a second file."""
+_BUNDLED = ("config", "system", "filter")
+_LATER = ("answer", "inventory", "limits", "rewrite")
+"""What an answer needs: in a second file, loaded while the daemon thinks."""
 _LOADER = """\
 local loaded = { home = home }
 local function use(name)
   if loaded[name] == nil then
-    local seldom = not parts[name] and loadfile(home .. "/seldom.luac")
-    for other, part in pairs(seldom and seldom() or {}) do parts[other] = part end
+    local later = not parts[name] and loadfile(home .. "/answer.luac")
+    for other, part in pairs(later and later() or {}) do parts[other] = part end
     local part = parts[name] or assert(loadfile(home .. "/" .. name .. ".lua"))
     loaded[name] = part(use)
   end
@@ -92,9 +92,9 @@ def module_files(
     parts = _BUNDLED if native is not None else (*_BUNDLED, "portable")
     head = "local home, main = ...\n"
     bundle = _compiled(f"{head}{_parts(files, parts)}{_LOADER}")
-    seldom = _compiled(f"{_parts(files, _SELDOM)}return parts\n")
-    if bundle is not None and seldom is not None:
-        files[BUNDLE], files["seldom.luac"] = bundle, seldom
+    later = _compiled(f"{_parts(files, _LATER)}return parts\n")
+    if bundle is not None and later is not None:
+        files[BUNDLE], files["answer.luac"] = bundle, later
     return files
 
 

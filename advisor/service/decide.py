@@ -295,8 +295,8 @@ def _finish(case: _Case) -> Decision:
             case.application, reference, choice.chosen, case.reasons, case.rewrite, quality
         )
     return Decision(
-        id=_new_id(),
-        created_at=_now(),
+        id=new_id(),
+        created_at=timestamp(),
         scheduler=request.scheduler,
         hook=request.hook,
         user=request.user,
@@ -321,17 +321,19 @@ def _finish(case: _Case) -> Decision:
     )
 
 
-def _new_id() -> str:
+def new_id() -> str:
+    """Return the id of a new decision: 16 hex digits nobody can guess."""
     return secrets.token_hex(8)
 
 
-def _now() -> str:
+def timestamp() -> str:
+    """Return the time of a decision made now."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def issue(decision: Decision) -> Decision:
-    """Return the same decision for another job: with an id and a time of its own."""
-    return replace(decision, id=_new_id(), created_at=_now())
+def issue(decision: Decision, identity: str, created_at: str) -> Decision:
+    """Return the same decision for another job."""
+    return replace(decision, id=identity, created_at=created_at)
 
 
 def unchanged(request: JobRequest, snapshot: Snapshot, why: Reason) -> Decision:

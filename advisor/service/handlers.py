@@ -16,13 +16,14 @@ from advisor.core.decision import Decision
 from advisor.core.reasons import reason
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
-from advisor.core.stamp import make_stamp, read_stamp
+from advisor.core.stamp import read_stamp
 from advisor.errors import AdvisorError, InputError
 from advisor.schedulers.translators import translator
-from advisor.service.decide import decide, issue, unchanged
+from advisor.service.answered import Answered
+from advisor.service.decide import decide, issue, new_id, timestamp, unchanged
 from advisor.service.peer import Peer, Users
-from advisor.service.protocol import ProtocolError, parse_request_line
-from advisor.service.snapshot import Answered, Source
+from advisor.service.protocol import ProtocolError, answer_line, parse_request_line
+from advisor.service.snapshot import Source
 from advisor.service.spool import Spool
 from advisor.store.journal import Journal
 
@@ -96,25 +97,27 @@ class Handlers:
         except OSError as error:
             log.warning("event=enforce-marker error=%r", str(error))
 
-    def answer(self, line: bytes, peer: Peer) -> dict[str, object]:
-        """Answer one line. Raises AdvisorError for what the peer did wrong.
+    def answer(self, line: bytes, peer: Peer) -> bytes:
+        """Answer one line with one. Raises AdvisorError for what the peer did wrong.
 
         The same job is submitted again and again: a user's line that was answered from the same
         snapshot is not worked out anew. What need not be done before the answer is sent waits for
         :meth:`settle`.
         """
-        self.settle()
         snapshot, luck = self.source.snapshot, random.random()
         known = snapshot.answered.get((peer.uid, line))
         if known is not None and known.holds(luck):
-            return self._issue(issue(known.decision), known.request, known.uid)
+            identity, now = new_id(), timestamp()
+            self._issue(lambda: issue(known.decision, identity, now), identity, known)
+            return known.line(identity, now)
         request = parse_request_line(line)
         if request["op"] != "decide":
-            return self._handle(request, peer)
+            self.settle()  # a job may be linked to a decision that still waits
+            return answer_line(self._handle(request, peer))
         carried = read_stamp(str(request.get("stamp") or ""))
         uid = self.users.subject(peer, request)
         if carried is not None and self._issued.get(str(carried["decision"])) == uid:
-            return {"decision": carried["decision"], "rewrite": {}, "message": ""}
+            return answer_line({"decision": carried["decision"], "rewrite": {}, "message": ""})
         drawn: list[float] = []
 
         def chance() -> float:
@@ -124,9 +127,11 @@ class Handlers:
         decision, lasts = self._decision(request, peer, chance=chance)
         if request.get("hook") == "job_submit" and not decision.policy.enforce:
             decision = replace(decision, rewrite={}, environment={}, message="")
+        answered = Answered(decision, request, uid, bool(drawn))
         if lasts and not decision.holdout and carried is None and len(line) <= _SHORT:
-            snapshot.remember((peer.uid, line), Answered(decision, request, uid, bool(drawn)))
-        return self._issue(decision, request, uid)
+            snapshot.remember((peer.uid, line), answered)
+        self._issue(lambda: decision, decision.id, answered)
+        return answered.line(decision.id, decision.created_at)
 
     def _handle(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
         operation = request["op"]
@@ -151,23 +156,14 @@ class Handlers:
             except Exception:
                 log.exception("event=internal-error")
 
-    def _issue(
-        self, decision: Decision, request: Mapping[str, object], uid: int
-    ) -> dict[str, object]:
-        """Return the answer to the hook that asked for ``uid``."""
-        self._issued[decision.id] = uid
+    def _issue(self, decision: Callable[[], Decision], identity: str, answered: Answered) -> None:
+        """Note that a decision goes out; its record is made once the answer is sent."""
+        self._issued[identity] = answered.uid
         if len(self._issued) > _REMEMBERED:
             del self._issued[next(iter(self._issued))]
         self._decided += 1
-        self._changed += decision.changed
-        self._behind.append(lambda: self._record(decision, request, uid))
-        return {
-            "decision": decision.id,
-            "rewrite": dict(decision.rewrite),
-            "env": dict(decision.environment),
-            "message": decision.message,
-            "stamp": make_stamp(decision),
-        }
+        self._changed += answered.decision.changed
+        self._behind.append(lambda: self._record(decision(), answered.request, answered.uid))
 
     def _record(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
         """Keep a decision whose answer is sent."""

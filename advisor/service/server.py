@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import os
+import select
 import signal
 import socket
 import sys
@@ -24,6 +25,10 @@ from advisor.service.protocol import MAX_REQUEST, ProtocolError, answer_line
 log = logging.getLogger("advisor.serve")
 
 BACKLOG = 1024
+_BEHIND_S = 0.005
+"""What an answer leaves to be done waits so long: until its submission has gone on."""
+_FOLLOWS_MS = 1
+"""A hook's line comes at once after its connection: so long is waited for it."""
 _SWITCH_S = 5e-5
 """Each call of a socket waits no longer than this for a thread that writes behind the answer."""
 IDLE_S = 30.0
@@ -59,7 +64,7 @@ class _Connection(asyncio.Protocol):
             del self._buffer[: end + 1]
             self._answer(line)
         if len(self._buffer) > MAX_REQUEST:
-            self._send({"error": f"a request may have {MAX_REQUEST} bytes"})
+            self._send(answer_line({"error": f"a request may have {MAX_REQUEST} bytes"}))
             log.warning("event=too-long uid=%d bytes=%d", self._peer.uid, len(self._buffer))
             self.close()
 
@@ -78,10 +83,10 @@ class _Connection(asyncio.Protocol):
         self._server.tasks.add(task)
         task.add_done_callback(self._server.tasks.discard)
 
-    def _send(self, answer: dict[str, object]) -> None:
+    def _send(self, answer: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(answer_line(answer))
-        self._server.handlers.settle()
+            self._transport.write(answer)
+        self._server.settle_soon()
 
     def _rest(self) -> None:
         if self._idle:
@@ -105,23 +110,41 @@ class Server:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _owns_socket: bool = False
+    _behind: asyncio.TimerHandle | None = None
+    _answered: list[tuple[socket.socket, Peer]] = field(default_factory=list)
 
-    def answer(self, line: bytes, peer: Peer) -> dict[str, object]:
+    def answer(self, line: bytes, peer: Peer) -> bytes:
         """Answer one line; whatever goes wrong becomes an ``error`` and a line in the log."""
         start = time.perf_counter()
         try:
             answer = self.handlers.answer(line, peer)
         except ProtocolError as error:
             log.warning("event=bad-request uid=%d error=%s", peer.uid, quote(error.message))
-            return {"error": error.message}
+            return answer_line({"error": error.message})
         except AdvisorError as error:
             log.error("event=failed uid=%d error=%s", peer.uid, quote(str(error)))
-            return {"error": str(error)}
+            return answer_line({"error": str(error)})
         except Exception as error:
             log.exception("event=internal-error uid=%d error=%s", peer.uid, quote(repr(error)))
-            return {"error": "internal error; see the daemon's log"}
+            return answer_line({"error": "internal error; see the daemon's log"})
         self.handlers.observe_latency(time.perf_counter() - start)
         return answer
+
+    def settle_soon(self) -> None:
+        """Do what answers left behind them a little later: who was answered goes first.
+
+        Woken on this processor, it could only go on once this process sleeps.
+        """
+        if self._behind is None:
+            self._behind = asyncio.get_running_loop().call_later(_BEHIND_S, self._settle)
+
+    def _settle(self) -> None:
+        self._behind = None
+        self.handlers.settle()
+        answered, self._answered = self._answered, []
+        for connection, peer in answered:
+            self._wait(connection, peer)
+            self._readable(connection, peer)
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT; SIGHUP looks at the store again at once."""
@@ -149,6 +172,7 @@ class Server:
         refresher.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await refresher
+        self._settle()
         for client in list(self.waiting):
             self._drop(client)
         for connection in list(self.connections):
@@ -169,25 +193,33 @@ class Server:
         except OSError as error:  # too many open files: the client waits or goes on without us
             log.error("event=accept-failed error=%s", quote(str(error)))
             return
-        begun = b""
+        begun, answered = b"", False
         try:
             connection.setblocking(False)
             peer = peer_of(connection)
-            with contextlib.suppress(BlockingIOError):
+            # A client often loses the processor to us between its connection and its line.
+            follows = select.poll()
+            follows.register(connection, select.POLLIN)
+            if follows.poll(_FOLLOWS_MS):
                 begun = self._at_once(connection, peer, connection.recv(MAX_REQUEST))
+                answered = not begun
         except OSError:
             connection.close()
             return
         finally:
-            self.handlers.settle()
+            self.settle_soon()
         if begun:
             self._hand_over(connection, peer, begun)
+        elif answered:
+            self._answered.append((connection, peer))  # most hooks hang up now
         else:
-            # Most hooks hang up now; a transport is only made for a client that goes on.
-            loop = asyncio.get_running_loop()
-            idle = loop.call_later(IDLE_S, self._drop, connection)
-            loop.add_reader(connection, self._readable, connection, peer)
-            self.waiting[connection] = idle
+            self._wait(connection, peer)
+
+    def _wait(self, connection: socket.socket, peer: Peer) -> None:
+        """Hear of a client's next line; a transport is only made for one that sends more."""
+        loop = asyncio.get_running_loop()
+        self.waiting[connection] = loop.call_later(IDLE_S, self._drop, connection)
+        loop.add_reader(connection, self._readable, connection, peer)
 
     def _at_once(self, connection: socket.socket, peer: Peer, data: bytes) -> bytes:
         """Answer if ``data`` is one line of a known user's; return what is left to be answered.
@@ -196,7 +228,7 @@ class Server:
         """
         if not data.endswith(b"\n") or data.count(b"\n") > 1 or not self._knows(peer):
             return data
-        answer = answer_line(self.answer(data[:-1], peer))
+        answer = self.answer(data[:-1], peer)
         if connection.send(answer) < len(answer):
             raise OSError("the client does not read")
         return b""
@@ -213,7 +245,7 @@ class Server:
             more = self._at_once(connection, peer, data) if data else b""
         except OSError:
             data = more = b""
-        self.handlers.settle()
+        self.settle_soon()
         if data and not more:
             loop = asyncio.get_running_loop()
             self.waiting[connection].cancel()

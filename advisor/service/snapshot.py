@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.option import Row, unpack_rows
 from advisor.core.policy import PolicySet
 from advisor.core.recognise import ApplicationRule
 from advisor.core.select import find_row
+from advisor.service.answered import Answered
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 
@@ -28,23 +28,6 @@ _REMEMBERED = 20_000
 """Choices and baselines kept; the same jobs are submitted again and again."""
 _ANSWERED = 4096
 """Whole answers kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What a request was answered, for the next time it comes.
-
-    ``drawn``: the holdout was drawn for it, and must be drawn each time.
-    """
-
-    decision: Decision
-    request: Mapping[str, object]
-    uid: int
-    drawn: bool
-
-    def holds(self, luck: float) -> bool:
-        """Tell whether it is the answer again, with another draw of the holdout."""
-        return not self.drawn or luck >= self.decision.policy.holdout
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ local OFF = { off = true, ["0"] = true, no = true, ["false"] = true, never = tru
 local filter
 local function advisor(name, ...)
   local debug = os.getenv("ADVISOR_DEBUG")
+  collectgarbage("stop") -- for as short as this it costs more than it frees
   if filter == nil then
     local ok, loaded = pcall(function()
       local chunk = not debug and loadfile(home .. "/filter.luac") or assert(loadfile(home .. "/start.lua"))
@@ -26,6 +27,7 @@ local function advisor(name, ...)
     end
   end
   if filter then pcall(filter[name], ...) end
+  collectgarbage("restart")
 end
 
 -- @site

@@ -48,7 +48,7 @@ def test_a_decision_loads_nothing_heavy(tmp_path: Path) -> None:
         'line = b\'{"v": 1, "op": "decide", "scheduler": "slurm", \'\n'
         'line += b\'"script": "srun ./app", "options": {}}\'\n'
         "answer = handlers.answer(line, Peer(1, 0, 0))\n"
-        "assert answer['rewrite'] == {}"
+        "assert b'\"rewrite\":{}' in answer"
     )
     assert loaded_after(code) == []
 

@@ -183,6 +183,18 @@ def test_several_lines_on_one_connection_come_back_in_order(place: Path, start: 
     assert "pong" in answers[0] and "rewrite" in answers[1] and "models" in answers[2]
 
 
+def test_a_client_may_ask_again_at_once_or_later(place: Path, start: Start) -> None:
+    fill(place / "a.db")
+    start()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(place / "s"))
+        with client.makefile("rb") as lines:
+            for pause in (0.0, 0.0, 0.05, 0.05):
+                time.sleep(pause)
+                client.sendall(json.dumps(DECIDE).encode() + b"\n")
+                assert json.loads(lines.readline())["rewrite"]
+
+
 def test_a_new_model_and_policy_are_noticed(place: Path, start: Start) -> None:
     fill(place / "a.db", threads=8)
     start()

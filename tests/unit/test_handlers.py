@@ -13,10 +13,14 @@ import pytest
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
-from advisor.core.stamp import read_stamp
+from advisor.core.stamp import make_stamp, read_stamp
+from advisor.service.answered import Answered
+from advisor.service.decide import issue
 from advisor.service.handlers import Handlers
 from advisor.service.peer import Peer
 from advisor.service.snapshot import Source
+from advisor.store.journal import Journal
+from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 
 NODE = NodeType(
@@ -70,7 +74,7 @@ def handlers(store: Writer) -> Iterator[Handlers]:
 
 
 def ask(handlers: Handlers, peer: Peer = ROOT, **changes: Any) -> Any:
-    return handlers.answer(json.dumps({**JOB, **changes}).encode(), peer)
+    return json.loads(handlers.answer(json.dumps({**JOB, **changes}).encode(), peer))
 
 
 def threads(answer: Any) -> str | None:
@@ -85,6 +89,33 @@ def test_a_job_submitted_again_is_a_decision_of_its_own(handlers: Handlers) -> N
     assert [s and s["decision"] for s in stamps] == [a["decision"] for a in answers]
     assert [threads(a) for a in answers] == ["8"] * 3
     assert len(handlers.source.snapshot.answered) == 1
+
+
+def test_an_answer_given_again_is_what_its_own_decision_would_be_answered(
+    handlers: Handlers,
+) -> None:
+    """Even where other texts look like what is put in anew."""
+    odd = '","at":"2026-01-01T00:00:00+00:00"'
+    ask(handlers, env={"ADVISOR_APPLICATION": "stencil"}, argv=["job.sh", odd])
+    (known,) = handlers.source.snapshot.answered.values()
+    again = issue(known.decision, "0123456789abcdef", "2031-02-03T04:05:06+00:00")
+    fresh = Answered(again, known.request, known.uid, known.drawn)
+    given = known.line(again.id, again.created_at)
+    assert given == fresh.line(again.id, again.created_at)
+    assert json.loads(given)["stamp"] == make_stamp(again)
+
+
+def test_a_job_told_right_after_its_decision_is_linked_to_it(store: Writer) -> None:
+    journal = Journal(store.path)
+    handlers = Handlers(Source(Path(store.path)), journal=journal)
+    handlers.refresh()
+    handlers.start()
+    for job in ("17", "18"):  # worked out, and remembered
+        line = {"v": 1, "op": "submitted", "decision": ask(handlers)["decision"], "job": job}
+        assert json.loads(handlers.answer(json.dumps(line).encode(), ROOT)) == {"v": 1, "ok": True}
+    handlers.close()
+    with Reader(Path(store.path)) as reader:
+        assert {d["job_id"] for d in reader.decisions()} == {"17", "18"}
 
 
 def test_a_new_policy_or_model_is_answered_from_at_once(store: Writer, handlers: Handlers) -> None:
@@ -127,7 +158,7 @@ def test_a_broken_choices_file_is_logged_each_time(
 def test_a_stamp_is_looked_at_each_time(handlers: Handlers) -> None:
     first = ask(handlers)
     again = ask(handlers, hook="job_submit", stamp=first["stamp"])
-    assert again == {"decision": first["decision"], "rewrite": {}, "message": ""}
+    assert again == {"v": 1, "decision": first["decision"], "rewrite": {}, "message": ""}
     forged = first["stamp"].replace(first["decision"], "0" * 16)
     for _ in range(2):
         assert ask(handlers, stamp=forged)["decision"] != "0" * 16

@@ -41,8 +41,7 @@ local READABLE = {
 local function line(text)
   if type(text) ~= "string" or #text > MAX_MESSAGE or text:find("[%z\1-\31\127]") then return nil end
   if not text:find("[\128-\255]") then return text end
-  return (text:gsub("[\192-\255]?[\128-\191]*", function(char)
-    if char == "" then return nil end
+  return (text:gsub("[\128-\255][\128-\191]*", function(char)
     for _, pattern in ipairs(READABLE) do
       if char:find(pattern) then return nil end
     end
@@ -116,10 +115,11 @@ local function usual(text)
   local decision, rewrite, env, message, stamp = text:match(
     '^{"v":1,"decision":"(%x+)","rewrite":{([^{}]*)},"env":{([^{}]*)},"message":"([^"]*)",'
       .. '"stamp":"(advisor:.*)"}$')
-  if not decision or stamp:find('\\[^"]') or stamp:find('[^\\]"') then return nil end
+  if not decision then return nil end
   rewrite, env = flat(rewrite), flat(env)
-  if not rewrite or not env then return nil end
-  stamp = stamp:gsub('\\"', '"')
+  local stamp, escaped = stamp:gsub('\\"', '"')
+  local _, quotes = stamp:gsub('"', "")
+  if not rewrite or not env or quotes > escaped or stamp:find("\\", 1, true) then return nil end
   if message:find("\\", 1, true) then
     if message:gsub("\\u%x%x%x%x", ""):find("\\", 1, true) then return nil end
     local whole = true

@@ -10,8 +10,7 @@ local KINDS = { sbatch = true, srun = true, salloc = true }
 local OFF = { off = true, ["0"] = true, no = true, ["false"] = true, never = true }
 local VARIABLES = "ADVISOR ADVISOR_MODE ADVISOR_GOAL ADVISOR_MAX_SLOWDOWN ADVISOR_APPLICATION"
   .. " ADVISOR_WORKLOAD OMP_NUM_THREADS"
-local STAMP, DECISION = "ADVISOR_STAMP", "ADVISOR_DECISION"
-local CARRIED = "SLURM_ADVISOR_STAMP" -- goes with the job whatever --export says
+local OURS = { "ADVISOR_STAMP", "ADVISOR_DECISION", "SLURM_ADVISOR_STAMP" }
 
 local M = {}
 local pending -- the decision whose job id is still to be told
@@ -26,19 +25,6 @@ local function explicit_options(options)
   return (text:gsub("%c", function(c) return ("\\u%04x"):format(c:byte()) end))
 end
 
--- Whether this is the first component of a heterogeneous job: a ":" before the script.
-local function is_het(options, explicit)
-  local file = io.open("/proc/self/cmdline", "rb")
-  if not file then return false end
-  local text = file:read("*a")
-  file:close()
-  local at = text:find("%z:%z")
-  if not at then return false end
-  local _, before = text:sub(1, at):gsub("%z", "")
-  local _, all = text:gsub("%z", "")
-  return options.type == "srun" or before < all - #(use("json").decode(explicit).argv or {})
-end
-
 local function request(options, explicit, het)
   local root = os.getenv("XDG_CONFIG_HOME") or ""
   if root:sub(1, 1) ~= "/" then root = (os.getenv("HOME") or "/nonexistent") .. "/.config" end
@@ -49,29 +35,19 @@ local function request(options, explicit, het)
   return system.request(head, script, root .. "/advisor/choices.json", VARIABLES)
 end
 
--- What the user set, by long option name: the JSON says whether, Slurm says what.
-local function wanted_by(options, explicit)
-  return setmetatable({}, {
-    __index = function(_, name)
-      return explicit:find('"' .. name .. '":', 1, true) and options[name] or nil
-    end,
-  })
-end
-
--- Loads what an answer needs while the daemon thinks.
-local function load_ahead()
-  use("answer")
-  use("limits")
-  use("inventory")
-end
-
 -- The plan, or nil, why there is none, and whether that is worth no line in the log.
 local function ask(options, explicit, het)
   if system.hung(config.retry) then
     return nil, "the daemon hung a moment ago and is not asked", true
   end
   local line = request(options, explicit, het)
-  local text, word, problem = system.exchange(config.socket, line, config.deadline, false, load_ahead)
+  local several
+  -- What the answer needs is made ready while the daemon thinks.
+  local function meanwhile()
+    for _, name in ipairs({ "answer", "limits", "inventory" }) do use(name) end
+    several = use("rewrite").is_het(options, explicit)
+  end
+  local text, word, problem = system.exchange(config.socket, line, config.deadline, false, meanwhile)
   local plan
   if text then
     plan, problem, word = use("answer").read(text)
@@ -80,42 +56,13 @@ local function ask(options, explicit, het)
     system.trip()
     problem = ("%s (not asked again for %d s)"):format(problem, config.retry)
   end
-  if plan then plan.wanted = wanted_by(options, explicit) end
+  if plan then plan.wanted = use("rewrite").wanted_by(options, explicit) end
   if not plan or not plan.changes then return plan, problem end
-  -- One component's options are no base to rewrite it on; looked for only now, as it costs 40 us.
-  if not het and is_het(options, explicit) then return ask(options, explicit, true) end
+  if several == nil then several = use("rewrite").is_het(options, explicit) end
+  if several and not het then return ask(options, explicit, true) end -- one component is no base
   problem = use("limits").refused(plan, plan.wanted, use("inventory"))
   if problem then return nil, problem end
   return plan
-end
-
--- Assigns the whole plan; when something fails on the way, what was done is taken back.
-local function assign(plan, options, export)
-  local setenv, undo = system.setenv, {}
-  local exports_all = export:upper():find("^ALL") ~= nil
-  local function variable(name, value)
-    local before = os.getenv(name)
-    undo[#undo + 1] = function() setenv(name, before) end
-    setenv(name, value)
-  end
-  local function option(name, value)
-    local before = plan.wanted[name]
-    if before then undo[#undo + 1] = function() options[name] = before end end
-    options[name] = value
-  end
-  local ok, problem = pcall(function()
-    variable(DECISION, plan.decision)
-    if plan.stamp then variable(exports_all and STAMP or CARRIED, plan.stamp) end
-    for name, value in pairs(plan.env) do
-      variable(name, value)
-      export = export .. "," .. name .. "=" .. value
-    end
-    if not exports_all and next(plan.env) then option("export", export) end
-    for name, value in pairs(plan.options) do option(name, value) end
-  end)
-  if ok then return end
-  for i = #undo, 1, -1 do pcall(undo[i]) end
-  error(problem, 0)
 end
 
 function M.pre_submit(options, offset)
@@ -124,13 +71,13 @@ function M.pre_submit(options, offset)
   local explicit = explicit_options(options)
   if options.type == "srun" and explicit:find('"jobid":', 1, true) then return end
   -- What is there already is of the job this one is submitted from, or forged.
-  for _, name in ipairs({ STAMP, DECISION, CARRIED }) do
+  for _, name in ipairs(OURS) do
     if os.getenv(name) then system.setenv(name, nil) end
   end
   if OFF[(os.getenv("ADVISOR") or ""):lower()] then return end
   local plan, problem, quietly = ask(options, explicit, false)
   if not plan then return use("log")(problem, quietly) end
-  assign(plan, options, plan.wanted.export or "ALL")
+  use("rewrite").assign(plan, options, plan.wanted.export or "ALL")
   if options.type ~= "sbatch" then pending = plan.decision end
   if plan.message and not explicit:find('"quiet":', 1, true) then
     io.stderr:write(plan.message, "\n")

@@ -205,8 +205,11 @@ static int quote_file(struct text *t, const char *path, size_t limit)
     int fd = *path ? open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
     if (fd < 0)
         return -1;
-    if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode))
+    if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode)) {
+        if (found.st_size > 0 && found.st_size < (off_t)limit)
+            limit = (size_t)found.st_size;
         data = malloc(limit + 1);
+    }
     while (data && got <= limit) {
         ssize_t n = read(fd, data + got, limit + 1 - got);
         if (n == 0 || (n < 0 && errno != EINTR))

@@ -1,0 +1,51 @@
+"""What a request was answered, for the next time it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.core.decision import Decision
+from advisor.core.stamp import make_stamp
+from advisor.service.protocol import answer_line
+
+
+@dataclass(slots=True)
+class Answered:
+    """A decision for ``uid`` and the request it answers.
+
+    ``drawn``: the holdout was drawn for it, and must be drawn each time.
+    """
+
+    decision: Decision
+    request: Mapping[str, object]
+    uid: int
+    drawn: bool
+    _line: bytes = b""
+
+    def holds(self, luck: float) -> bool:
+        """Tell whether it is the answer again, with another draw of the holdout."""
+        return not self.drawn or luck >= self.decision.policy.holdout
+
+    def line(self, identity: str, created_at: str) -> bytes:
+        """Return the answer's line under the id and time of one job's own decision.
+
+        Only those two are put in anew. Neither can be a part of anything else: the id is 64 random
+        bits, and before the time stand the quotes of its key, which no other text has bare.
+        """
+        decision = self.decision
+        if not self._line:
+            answer: dict[str, object] = {
+                "decision": decision.id,
+                "rewrite": dict(decision.rewrite),
+                "env": dict(decision.environment),
+                "message": decision.message,
+                "stamp": make_stamp(decision),
+            }
+            self._line = answer_line(answer)
+        line = self._line.replace(decision.id.encode(), identity.encode())
+        return line.replace(_at(decision.created_at), _at(created_at))
+
+
+def _at(time: str) -> bytes:
+    return f'\\"at\\":\\"{time}\\"'.encode()

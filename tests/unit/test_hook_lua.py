@@ -354,6 +354,20 @@ def test_a_line_goes_out_and_one_comes_back(home: Path, system: str, path: Path)
     assert peer.got == b"hello\n"
 
 
+def test_the_line_may_be_made_once_connected(home: Path, system: str, path: Path) -> None:
+    peer = Peer(path, b"an answer\n")
+    assert exchange(home, system, path, line='function() return "late\\n" end') == "an answer\tnil"
+    assert peer.got == b"late\n"
+
+
+@pytest.mark.parametrize("line", ['function() error("no idea", 0) end', "function() end"])
+def test_a_line_that_cannot_be_made_is_an_error(
+    home: Path, system: str, path: Path, line: str
+) -> None:
+    Peer(path, b"an answer\n")
+    assert exchange(home, system, path, line=line).split() == ["nil", "error"]
+
+
 def test_no_answer_is_waited_for_when_none_is_wanted(home: Path, system: str, path: Path) -> None:
     peer = Peer(path, pause_s=0)
     assert exchange(home, system, path, more=", true") == "nil"

@@ -40,10 +40,12 @@ local function ask(options, explicit, het)
   if system.hung(config.retry) then
     return nil, "the daemon hung a moment ago and is not asked", true
   end
-  local line = request(options, explicit, het)
   local several
-  -- What the answer needs is made ready while the daemon thinks.
-  local function meanwhile()
+  local function line() -- made while the daemon wakes up
+    explicit = explicit or explicit_options(options)
+    return request(options, explicit, het)
+  end
+  local function meanwhile() -- what the answer needs, while the daemon thinks
     for _, name in ipairs({ "answer", "limits", "inventory" }) do use(name) end
     several = use("rewrite").is_het(options, explicit)
   end
@@ -56,8 +58,10 @@ local function ask(options, explicit, het)
     system.trip()
     problem = ("%s (not asked again for %d s)"):format(problem, config.retry)
   end
-  if plan then plan.wanted = use("rewrite").wanted_by(options, explicit) end
-  if not plan or not plan.changes then return plan, problem end
+  if not plan then return nil, problem end
+  plan.wanted = use("rewrite").wanted_by(options, explicit)
+  plan.quiet = explicit:find('"quiet":', 1, true)
+  if not plan.changes then return plan end
   if several == nil then several = use("rewrite").is_het(options, explicit) end
   if several and not het then return ask(options, explicit, true) end -- one component is no base
   problem = use("limits").refused(plan, plan.wanted, use("inventory"))
@@ -68,8 +72,8 @@ end
 function M.pre_submit(options, offset)
   if offset > 0 or not KINDS[options.type] then return end
   pending = nil
-  local explicit = explicit_options(options)
-  if options.type == "srun" and explicit:find('"jobid":', 1, true) then return end
+  local explicit = options.type == "srun" and explicit_options(options) or nil
+  if explicit and explicit:find('"jobid":', 1, true) then return end
   -- What is there already is of the job this one is submitted from, or forged.
   for _, name in ipairs(OURS) do
     if os.getenv(name) then system.setenv(name, nil) end
@@ -79,9 +83,7 @@ function M.pre_submit(options, offset)
   if not plan then return use("log")(problem, quietly) end
   use("rewrite").assign(plan, options, plan.wanted.export or "ALL")
   if options.type ~= "sbatch" then pending = plan.decision end
-  if plan.message and not explicit:find('"quiet":', 1, true) then
-    io.stderr:write(plan.message, "\n")
-  end
+  if plan.message and not plan.quiet then io.stderr:write(plan.message, "\n") end
 end
 
 -- Tells the daemon the job's id: of srun and salloc, job_submit sees no environment to stamp by.

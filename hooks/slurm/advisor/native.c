@@ -30,6 +30,7 @@ extern void lua_pushnil(lua_State *);
 extern int lua_toboolean(lua_State *, int);
 extern int lua_type(lua_State *, int);
 extern void lua_pushvalue(lua_State *, int);
+extern void lua_replace(lua_State *, int);
 extern int lua_pcall(lua_State *, int, int, int);
 extern const char *lua_tolstring(lua_State *, int, size_t *);
 extern const char *luaL_checklstring(lua_State *, int, size_t *);
@@ -87,12 +88,26 @@ static int ready(int fd, short events, double finish)
     }
 }
 
+/* The text at an index, or what the function there returns; NULL when that fails, and why. */
+static const char *line_at(lua_State *L, int index, size_t *length, const char **problem)
+{
+    int failed = 0;
+    if (lua_type(L, index) == LUA_IS_FUNCTION) {
+        lua_pushvalue(L, index);
+        failed = lua_pcall(L, 0, 1, 0);
+        lua_replace(L, index);
+    }
+    const char *line = lua_tolstring(L, index, length);
+    if (failed || !line)
+        *problem = line ? line : "there is no line to send";
+    return failed ? NULL : line;
+}
+
 /* exchange(path, line, deadline_s, no_answer, meanwhile): see portable.lua. */
 static int exchange(lua_State *L)
 {
-    size_t length, sent = 0, got = 0;
-    const char *path = luaL_checklstring(L, 1, NULL);
-    const char *line = luaL_checklstring(L, 2, &length);
+    size_t length = 0, sent = 0, got = 0;
+    const char *path = luaL_checklstring(L, 1, NULL), *line = NULL;
     double deadline = luaL_checknumber(L, 3), finish = now() + deadline;
     int no_answer = lua_toboolean(L, 4);
     char answer[MAX_ANSWER];
@@ -109,6 +124,8 @@ static int exchange(lua_State *L)
         word = errno == EAGAIN || errno == EINTR ? "timeout" : "absent";
         text = strerror(errno);
     }
+    if (!word && !(line = line_at(L, 2, &length, &text)))
+        word = "error";
     while (!word && sent < length) {
         ssize_t n = send(fd, line + sent, length - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n >= 0)

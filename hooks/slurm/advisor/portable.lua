@@ -44,7 +44,8 @@ local M = {}
 
 -- Sends a line without its newline and returns the answer without its own; or nil, what went
 -- wrong in a word and in words: "absent" (nobody listens: costs microseconds), "timeout",
--- "closed" (hung up, or interrupted) or "garbage" (no whole line).
+-- "closed" (hung up, or interrupted), "garbage" (no whole line) or "error" (no line to send).
+-- The line may be a function that makes it: called once connected, while the daemon wakes up.
 --
 -- The kernel keeps the deadline: a quarter of it for connecting, a quarter for sending, half for
 -- the answer, each one call. The daemon writes its line at once, so a piece of one is garbage,
@@ -67,6 +68,10 @@ function M.exchange(path, line, deadline_s, no_answer, meanwhile)
     bound(socket.SO_RCVTIMEO, deadline_s / 2)
     local done, problem, code = socket.connect(fd, { family = socket.AF_UNIX, path = path })
     if not done then return nil, code == EAGAIN and "timeout" or "absent", tostring(problem) end
+    if type(line) == "function" then
+      done, line = pcall(line)
+      if not done or not line then return nil, "error", tostring(line or "no line to send") end
+    end
     done, problem, code = socket.send(fd, line)
     if done ~= #line then
       return nil, (done or code == EAGAIN) and "timeout" or "closed", tostring(problem)

@@ -20,12 +20,15 @@ from advisor.loop.verdict import QUANTITIES, promised
 from advisor.store.records import StoredModel
 
 
-def model_promises(record: Mapping[str, Any], model: StoredModel) -> bool:
-    """Tell whether a decision's promise is what ``model`` predicts for baseline and choice."""
+def model_promises(record: Mapping[str, Any], model: StoredModel, home: StoredModel) -> bool:
+    """Tell whether a decision's promise is what ``model`` predicts for its choice.
+
+    ``home`` is the model of the baseline, on another node type perhaps.
+    """
     try:
         chosen = Configuration.from_dict(record["chosen"])
         baseline = Configuration.from_dict(record["baseline"])
-        rows = {o.configuration: row_of(o) for o in model.options()}
+        rows = {o.configuration: row_of(o) for m in (home, model) for o in m.options()}
     except (KeyError, ValueError, TypeError, StoreError):
         return False
     if chosen not in rows or baseline not in rows or chosen == baseline:

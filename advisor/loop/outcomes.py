@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from advisor.core.inventory import Inventory
@@ -113,7 +113,8 @@ def _judged(
         model = judged_model(record, job, reader)
         if model is not None:
             facts["judged_model"] = model.id
-            facts["checked"] = match.trust == "verified" or model_promises(record, model)
+            home = next(iter(reader.models([int(record["model_id"])])), model)
+            facts["checked"] = match.trust == "verified" or model_promises(record, model, home)
     judgement = judge(
         job.state,
         seen,
@@ -171,7 +172,7 @@ def judged_model(record: Mapping[str, Any], job: JobRecord, reader: Reader) -> S
     return max(found, key=lambda m: _RANK[m.scope], default=None)
 
 
-def unmetered(reasons: Sequence[str], quality: str) -> bool:
+def unmetered(reasons: Collection[str], quality: str) -> bool:
     """Tell whether a promised energy cannot be held against a metered one.
 
     That of an estimated node type can: it is metered energy of another one, scaled.

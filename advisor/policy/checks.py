@@ -88,6 +88,21 @@ def _policy(data: Mapping[str, object], document: Document) -> Iterator[Problem]
             if not any(fnmatchcase(s, name) for s in SCHEDULERS):
                 hint = did_you_mean(name, SCHEDULERS)
                 yield _warning(document, path, f"no scheduler is called {name!r}", hint, SCHEDULERS)
+    axes = data.get("axes")
+    if (
+        isinstance(axes, dict)
+        and axes.get("node_type") == "keep"
+        and data.get("estimated_node_types") == "accept"
+        and not (
+            isinstance(rules, list) and any(isinstance(r, dict) and "axes" in r for r in rules)
+        )
+    ):
+        yield _warning(
+            document,
+            ("estimated_node_types",),
+            "accept has no effect: axes.node_type is keep, so no job changes its node type",
+            "write axes: {node_type: fill}, or leave this line out",
+        )
     training = data.get("training")
     if isinstance(training, dict) and training.get("confirm") == "0":
         yield _warning(

@@ -350,6 +350,16 @@ def test_a_rule_that_can_never_match_is_a_warning() -> None:
     assert "rules[0] in line 3" in problems[0].message
 
 
+def test_estimates_where_the_node_type_is_kept_are_a_warning() -> None:
+    text = "version: 1\naxes: {node_type: keep}\nestimated_node_types: accept\n"
+    _, (found,) = check(text)
+    assert (found.key, found.line, found.warning) == ("estimated_node_types", 3, True)
+    rules = "rules:\n  - {match: {user: ada}, axes: {node_type: fill}}\n"
+    assert check(text + rules)[1] == []
+    _, (wrong,) = check(text.replace("accept", "maybe"))
+    assert (wrong.key, wrong.line, wrong.warning) == ("estimated_node_types", 3, False)
+
+
 def test_an_unknown_scheduler_and_no_confirmation_are_warnings() -> None:
     compiled, problems = check(
         "version: 1\ntraining: {confirm: 0}\nrules:\n  - {match: {scheduler: slrum}}\n"

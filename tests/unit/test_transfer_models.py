@@ -15,6 +15,10 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Scope
 from advisor.core.option import Option
 from advisor.core.ranked import RankedType
+from advisor.core.stamp import make_stamp, read_stamp
+from advisor.loop.checked import model_promises
+from advisor.loop.outcomes import judged_model, unmetered
+from advisor.schedulers.base import JobRecord
 from advisor.schedulers.slurm_options import parse_request, read_arguments, read_directives
 from advisor.service.decide import decide
 from advisor.service.snapshot import Source
@@ -321,3 +325,18 @@ def test_a_pin_on_an_estimate_is_told_as_such(estimated: Writer) -> None:
     pinned: Callable[[], Decision] = lambda: ask(estimated, picks=picks)  # noqa: E731
     assert {"pinned", "node-type-estimated"} <= codes(pinned())
     assert pinned().rewrite["constraint"] == "skylake"
+
+
+def test_a_promise_is_held_against_the_estimate_that_made_it(estimated: Writer) -> None:
+    decision = ask(estimated)
+    record = decision.to_dict()
+    job = JobRecord(job_id="7", name="job", user="ada", account="", state="COMPLETED")
+    (base,) = estimated.find_models("stencil", "default", "bdw")
+    (model,) = there(estimated)
+    assert judged_model(record, job, estimated) == model
+    stamped = read_stamp(make_stamp(decision))
+    assert stamped is not None and model_promises(stamped, model, base)
+    assert not model_promises(stamped, base, base)
+    assert not unmetered(codes(decision), "estimated") and unmetered([], "estimated")
+    fitted(estimated, "skl", options=grid("skl", 40))
+    assert judged_model(record, job, estimated) is None

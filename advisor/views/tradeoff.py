@@ -111,7 +111,7 @@ class Board:
             return "the job as it is"
         energy, time = self.view.change(self.options[number])
         guessed = self.estimated or self.transferred(self.options[number])
-        return in_words(energy, time, estimated=guessed, brief=brief)
+        return in_words(energy, time, estimated=guessed and not brief, brief=brief)
 
     def window(self, points: Sequence[Point], found: TradeOff) -> tuple[Point, Point]:
         """Return (low, high) of each axis around front, zone, and what is special."""

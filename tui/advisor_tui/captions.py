@@ -39,7 +39,7 @@ def title(boards: Boards, board: Board) -> str:
 
 def promise(board: Board) -> str:
     """Return what a job would get, with the sign of whose choice it is."""
-    if board.yours is None or board.yours.chosen is None:
+    if board.yours is None or board.yours.chosen is None or board.node_type in board.foreign:
         return board.sentence
     sign = signs.YOURS if board.yours_at is not None else signs.POLICY
     return f"{sign} {board.sentence}"

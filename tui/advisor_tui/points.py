@@ -30,7 +30,9 @@ COLUMNS = (
 COLUMNS_OF_EVERY = (
     COLUMNS[0],
     Column("Node type", 9, flex=1, gap=1),
-    *COLUMNS[2:-1],
+    *COLUMNS[2:-3],
+    Column("Time", 14, gap=1),
+    COLUMNS[-2],
     Column("Against the job as it is", 22, flex=4, gap=1),
 )
 """Where several node types are together: each option says on which it is."""

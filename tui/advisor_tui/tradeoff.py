@@ -147,7 +147,7 @@ value with 90 % confidence.
         self.boards = found
         if not found.by_type:
             self._nothing(
-                "It was never measured; its node types are only ranked (r). "
+                "Never measured, only ranked: r shows how it would run on other node types. "
                 "Press t to measure it once, Esc to go back."
             )
             return

@@ -202,6 +202,53 @@ def m0002_characterisations(db: Database) -> None:
     db.executescript(_CHARACTERISATIONS)
 
 
+_PROFILES = """
+-- One go of the microbenchmarks on one node: which machine it was, and with what.
+CREATE TABLE benches (
+    id           INTEGER PRIMARY KEY,
+    node_type    TEXT NOT NULL,
+    machine      TEXT NOT NULL CHECK (json_valid(machine)),
+    host         TEXT NOT NULL,
+    kernel       TEXT NOT NULL,
+    compiler     TEXT NOT NULL,
+    measured_by  TEXT NOT NULL,
+    measured_at  TEXT NOT NULL
+);
+
+-- What one microbenchmark takes on a node type. spread: half of the mean's 95 % interval over it.
+CREATE TABLE profiles (
+    id                  INTEGER PRIMARY KEY,
+    node_type           TEXT NOT NULL,
+    microbenchmark      TEXT NOT NULL,
+    streams             TEXT NOT NULL CHECK (json_valid(streams)),
+    threads             INTEGER NOT NULL CHECK (threads >= 1),
+    time_per_iter_us    REAL NOT NULL CHECK (time_per_iter_us > 0),
+    spread              REAL NOT NULL CHECK (spread >= 0),
+    repeats             INTEGER NOT NULL CHECK (repeats >= 1),
+    energy_per_iter_nj  REAL CHECK (energy_per_iter_nj > 0),
+    meter               TEXT NOT NULL DEFAULT '',
+    bench_id            INTEGER NOT NULL REFERENCES benches (id),
+    UNIQUE (node_type, microbenchmark, streams, threads)
+);
+
+-- Microbenchmarks a ranking lacked; the next bench runs them first.
+CREATE TABLE bench_requests (
+    id              INTEGER PRIMARY KEY,
+    microbenchmark  TEXT NOT NULL,
+    streams         TEXT NOT NULL CHECK (json_valid(streams)),
+    wanted_for      TEXT NOT NULL,
+    created_at      TEXT NOT NULL,
+    UNIQUE (microbenchmark, streams)
+);
+"""
+
+
+@migrations()
+def m0003_profiles(db: Database) -> None:
+    """Add the node types' profiles."""
+    db.executescript(_PROFILES)
+
+
 _RANKINGS = """
 -- How long an application takes on a node type against its base node type, where it ran, as
 -- estimated from microbenchmarks. error_pct and energy_error_pct: one standard error.

@@ -180,6 +180,41 @@ CREATE TABLE characterisations (
     UNIQUE (workload_id, node_type, contributor)
 );
 
+CREATE TABLE benches (
+    id           INTEGER PRIMARY KEY,
+    node_type    TEXT NOT NULL,
+    machine      TEXT NOT NULL CHECK (json_valid(machine)),
+    host         TEXT NOT NULL,
+    kernel       TEXT NOT NULL,
+    compiler     TEXT NOT NULL,
+    measured_by  TEXT NOT NULL,
+    measured_at  TEXT NOT NULL
+);
+
+CREATE TABLE profiles (
+    id                  INTEGER PRIMARY KEY,
+    node_type           TEXT NOT NULL,
+    microbenchmark      TEXT NOT NULL,
+    streams             TEXT NOT NULL CHECK (json_valid(streams)),
+    threads             INTEGER NOT NULL CHECK (threads >= 1),
+    time_per_iter_us    REAL NOT NULL CHECK (time_per_iter_us > 0),
+    spread              REAL NOT NULL CHECK (spread >= 0),
+    repeats             INTEGER NOT NULL CHECK (repeats >= 1),
+    energy_per_iter_nj  REAL CHECK (energy_per_iter_nj > 0),
+    meter               TEXT NOT NULL DEFAULT '',
+    bench_id            INTEGER NOT NULL REFERENCES benches (id),
+    UNIQUE (node_type, microbenchmark, streams, threads)
+);
+
+CREATE TABLE bench_requests (
+    id              INTEGER PRIMARY KEY,
+    microbenchmark  TEXT NOT NULL,
+    streams         TEXT NOT NULL CHECK (json_valid(streams)),
+    wanted_for      TEXT NOT NULL,
+    created_at      TEXT NOT NULL,
+    UNIQUE (microbenchmark, streams)
+);
+
 CREATE TABLE rankings (
     id                INTEGER PRIMARY KEY,
     workload_id       INTEGER NOT NULL REFERENCES workloads (id),

@@ -28,6 +28,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "choose": ("choose", "pin a configuration or a goal for my jobs"),
     "characterise": ("characterise", "find an application's phases and memory streams"),
     "cc": ("cc", "compile, and make a traced twin for advisor characterise"),
+    "bench": ("bench", "profile node types with microbenchmarks"),
     "rank": ("rank", "estimate an application's time on node types it never ran on"),
     "tui": ("tui", "browse applications and options in the terminal, and choose"),
     "report": ("report", "promised and measured savings"),

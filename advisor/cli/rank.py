@@ -13,7 +13,7 @@ from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from advisor.ranking.rank import RankedPhase, Ranking
-    from advisor.ranking.similarity import Match
+    from advisor.ranking.similarity import Match, Profile
     from advisor.ranking.streams import Characterisation
     from advisor.store.rankings import StoredCharacterisation
 
@@ -31,12 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workload", metavar="W", help="its input or problem class")
     parser.add_argument("--phase", type=Path, metavar="FILE", help="phases from a file instead")
     parser.add_argument(
-        "--profiles", type=Path, metavar="FILE", required=True, help="the node types' profiles"
+        "--profiles", type=Path, metavar="FILE", help="profiles from a file, not from the store"
     )
     parser.add_argument("--base", metavar="NODE_TYPE", help="where it ran (as characterised)")
     parser.add_argument(
-        "--method", choices=("thesis",), default="thesis", help="how phases are matched (thesis)"
-    )
+        "--method", choices=("blend", "thesis"), default="blend",
+        help="mix profiles of all streams and of arithmetic, or take the most similar one (blend)",
+    )  # fmt: skip
     parser.add_argument(
         "--thresholds", type=Path, metavar="FILE",
         help="points of the similarity index (ranking.yaml of the config folder, else ours)",
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Rank and print; RefusedError when no phase is similar to any profile."""
-    from advisor.cli.rank_store import keep_ranking
+    from advisor.cli.rank_store import keep_ranking, queue_missing
     from advisor.ranking.files import read_phases, read_profiles, read_thresholds
     from advisor.ranking.rank import rank
     from advisor.ranking.streams import Characterisation
@@ -63,23 +64,50 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("on which node type did it run?", hint="--base NODE_TYPE")
     own = paths.config_dir(args.config_dir) / "ranking.yaml"
     thresholds = args.thresholds or (own if own.exists() else paths.share("config/ranking.yaml"))
-    limits, profiles = read_thresholds(thresholds), read_profiles(args.profiles)
-    ranking = rank(found, profiles, base, limits)
+    limits = read_thresholds(thresholds)
+    profiles = read_profiles(args.profiles) if args.profiles else _profiles(args)
+    ranking = rank(found, profiles, base, limits, args.method)
     kept = None
     if source is not None and ranking.estimates and not args.no_store:
-        kept = keep_ranking(args, source, ranking, profiles, limits, args.method)
+        kept = keep_ranking(args, source, ranking, limits)
+    queued = "" if args.profiles or args.no_store else queue_missing(args, found, ranking)
     if args.json:
-        print_json("rank", _json(found, ranking) | (kept.to_dict() if kept else {}))
+        told = _json(found, ranking) | (kept.to_dict() if kept else {})
+        print_json("rank", told | ({"queued": queued} if queued else {}))
     else:
         _print(found, ranking)
-        for line in kept.lines if kept else ():
-            print(line)
+        for line in (*(kept.lines if kept else ()), queued):
+            if line:
+                print(line)
     if not ranking.estimates:
         raise RefusedError(
             f"no profile of {base} is similar to a phase of {found.application}",
             hint="; ".join(_wanted(r) for r in ranking.phases),
         )
     return 0
+
+
+def _profiles(args: argparse.Namespace) -> list[Profile]:
+    """Return the store's profiles. Raises RefusedError when no node type was measured."""
+    from advisor.ranking.similarity import Profile
+    from advisor.ranking.streams import Stream
+    from advisor.store.profiles import profiles
+    from advisor.store.reader import Reader
+
+    path = paths.store_path(args.db)
+    found = []
+    if path.exists():
+        with Reader(path) as store:
+            found = profiles(store)
+    if not found:
+        raise RefusedError("no node type has profiles", hint="advisor bench, or --profiles FILE")
+    return [
+        Profile(
+            p.microbenchmark, p.node_type, p.time_per_iter_us,
+            tuple(Stream.from_dict(s) for s in p.streams), p.energy_per_iter_nj, p.threads,
+        )
+        for p in found
+    ]  # fmt: skip
 
 
 def _stored(args: argparse.Namespace) -> StoredCharacterisation:
@@ -127,7 +155,7 @@ def _json(found: Characterisation, ranking: Ranking) -> dict[str, object]:
         "application": found.application,
         "workload": found.workload,
         "base": ranking.base,
-        "method": "thesis",
+        "method": ranking.method,
         "phases": [
             {
                 "name": r.phase.name,

@@ -137,16 +137,16 @@ def join(
 ) -> tuple[PhaseResult, ...]:
     """Put times and streams together; return the phases of at least ``min_weight`` of the time.
 
-    A program without parallel regions is one phase.
+    A program without parallel regions of such weight is one phase.
     """
     phases = timed_phases(timed)
-    if not phases:
+    kept = [p for p in phases if p.time_s >= min_weight * timed.time_s]
+    if not kept:
         process = _busiest(traced)
         found = find_phase(process, 0, l1_bytes=l1_bytes) if process else None
         whole = Timed(Path(), Symbol(), 0, 1, timed.time_s, found.threads if found else 1, 1, False)
         places = _places(process, found) if process and found else {}
         return (_result(WHOLE, whole, timed.time_s, found, places),)
-    kept = [p for p in phases if p.time_s >= min_weight * timed.time_s]
     matched = [_match(phase, phases, traced) for phase in kept]
     names = _names(
         [symbol or phase.symbol for phase, (_, _, symbol) in zip(kept, matched, strict=True)]
@@ -306,7 +306,7 @@ def _kept(phase: PhaseResult) -> Phase:
         tuple(
             Stream(
                 round(s.size_kb, 3), s.stride_b, s.dtype_b, s.access, s.writes, round(s.share, 4),
-                round(s.dominance, 4),
+                round(s.dominance, 4), round(s.steps, 6),
             )
             for s in found.streams
         )

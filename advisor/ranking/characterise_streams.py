@@ -38,8 +38,8 @@ class FoundStream:
     ``size_kb`` is the zone of one thread if private, of all if shared; ``stride_b`` is 0 for
     random access; ``dominance`` is the share of the commonest stride among all that are not
     zero; ``share`` is the part of the phase's accesses; ``traffic_b`` are the lines its busiest
-    site went to, in bytes; ``sites`` are addresses in the trace; ``dropped`` says why it does not
-    count, "" when it does.
+    site went to, in bytes, ``steps`` how often that site runs in an iteration; ``sites`` are
+    addresses in the trace; ``dropped`` says why it does not count, "" when it does.
     """
 
     size_kb: float
@@ -53,6 +53,7 @@ class FoundStream:
     reads: bool
     sites: tuple[int, ...]
     dropped: Dropped = ""
+    steps: float = 1.0
 
     @property
     def random(self) -> bool:
@@ -126,9 +127,7 @@ class _Instruction:
             whole = max(z.hi for z in zones) - min(z.lo for z in zones)
             largest = max(z.size for z in zones)
             return max(spans) * max(1.0, whole / largest) * self._density() / 1024
-        weights = [s.count for s in self.sites]
-        mean = sum(s * w for s, w in zip(spans, weights, strict=True)) / sum(weights)
-        return mean * self._density() / 1024
+        return fmean(spans) * self._density() / 1024
 
     def _density(self) -> float:
         """How much of the span is really walked over: less than 1 where parts are left out."""
@@ -210,7 +209,7 @@ def find_phase(process: TracedProcess, region: int, *, l1_bytes: int) -> FoundPh
     iterations = sum(per_thread)
     traced = process.regions[region]
     return FoundPhase(
-        tuple(stream for _, stream in kept),
+        tuple(replace(stream, steps=_steps(group, iterations)) for group, stream in kept),
         tuple(stream for _, stream in found if stream.dropped),
         iterations / len(per_thread),
         max(per_thread),
@@ -232,6 +231,12 @@ def _elements(group: Sequence[_Instruction]) -> int:
     offsets = {min(z.lo for z in i.zones.values()) % max(1, i.stride): i.size
                for i in group if i.zones}  # fmt: skip
     return first.stride // first.element if 0 < first.stride <= sum(offsets.values()) else 1
+
+
+def _steps(group: Sequence[_Instruction], iterations: int) -> float:
+    """Return how often an iteration steps along a stream: how often its busiest site ran."""
+    most = max(i.count for i in group) * _elements(group)
+    return most / iterations if iterations else 1.0
 
 
 def _counts(one: _Instruction, most_count: int, most_moves: int) -> bool:

@@ -8,12 +8,17 @@ the phase's time there.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from advisor.errors import InputError
 from advisor.ranking.similarity import Match, Profile, Thresholds, matches, winner
 from advisor.ranking.streams import Characterisation, Phase
+
+Method = Literal["thesis", "blend"]
+METHODS: tuple[Method, ...] = ("blend", "thesis")
 
 _NEAR = 0.9
 """Candidates whose index is at least this share of the best tell how sure an estimate is."""
@@ -30,12 +35,16 @@ class RankedPhase:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The time on one node type, s: of the phases, of the whole run; ``error_pct`` about it."""
+    """The time on one node type, s: of the phases, of the whole run; ``error_pct`` about it.
+
+    ``energy_ratio`` is its energy over the base node's, None where no meter told it.
+    """
 
     node_type: str
     phases_s: float
     time_s: float
     error_pct: float
+    energy_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,77 +52,148 @@ class Ranking:
     """Estimates, fastest first; ``missing`` names node types without a profile that is needed."""
 
     base: str
+    method: Method
     phases: tuple[RankedPhase, ...]
     estimates: tuple[Estimate, ...]
     missing: tuple[str, ...]
 
 
 def rank(
-    found: Characterisation, profiles: Sequence[Profile], base: str, thresholds: Thresholds
+    found: Characterisation,
+    profiles: Sequence[Profile],
+    base: str,
+    thresholds: Thresholds,
+    method: Method = "thesis",
 ) -> Ranking:
-    """Estimate the run on every node type that has the matched profiles.
+    """Estimate the run on every node type that has the profiles it takes.
 
-    The time outside of the phases is scaled like the phases. An estimate's error joins how far
-    the matched profiles are from the phases on the base node and how much the other near
-    candidates disagree. Raises InputError when the base node has no profiles.
+    ``thesis`` takes each phase for its winner, and scales the time outside of the phases like
+    them; an estimate's error joins how far the matched profiles are from the phases on the base
+    node and how much the other near candidates disagree. ``blend`` is in
+    :mod:`advisor.ranking.blend`; the phases' matches are shown beside it. Raises InputError when
+    the base node has no profiles.
     """
     here = [p for p in profiles if p.node_type == base]
     if not here:
         there = ", ".join(sorted({p.node_type for p in profiles})) or "none"
         raise InputError(f"there are no profiles of base node {base}", hint=f"of: {there}")
+    by_type: defaultdict[str, list[Profile]] = defaultdict(list)
+    for p in profiles:
+        by_type[p.node_type].append(p)
+    threads = found.threads or max(p.threads for p in here)
+    alike = [p for p in here if p.threads in (0, threads)]
     phases = []
     for phase in found.phases:
-        candidates = matches(phase, here, thresholds)
+        candidates = matches(phase, alike, thresholds)
         phases.append(RankedPhase(phase, winner(phase, candidates, thresholds), tuple(candidates)))
-    times = {(p.node_type, p.key): p.time_per_iter_us for p in profiles}
+    tables = {name: _times(own) for name, own in by_type.items()}
+    make = _blended if method == "blend" else _matched
+    estimates, missing = make(found, phases, base, tables, threads, profiles)
+    estimates.sort(key=lambda e: e.time_s)
+    return Ranking(base, method, tuple(phases), tuple(estimates), tuple(missing))
+
+
+Times = Mapping[tuple[object, ...], Profile]
+
+
+def _times(profiles: Sequence[Profile]) -> dict[tuple[object, ...], Profile]:
+    """Return a node type's profiles by what they measure, those of most threads."""
+    found: dict[tuple[object, ...], Profile] = {}
+    for p in profiles:
+        if p.key not in found or found[p.key].threads < p.threads:
+            found[p.key] = p
+    return found
+
+
+def _blended(
+    found: Characterisation,
+    phases: Sequence[RankedPhase],
+    base: str,
+    tables: Mapping[str, Times],
+    threads: int,
+    profiles: Sequence[Profile],
+) -> tuple[list[Estimate], list[str]]:
+    from advisor.ranking.blend import Blended, blend
+
+    def alone(n: int, node_type: str) -> Blended | None:
+        there = _phase_s(phases[n], phases[n].match, tables[node_type], threads)
+        if math.isnan(there):
+            return None
+        error = _error(phases[n], tables[node_type], tables[base], threads)
+        ratio = there / phases[n].phase.time_s
+        joules = [_joules(phases[n : n + 1], tables[name]) for name in (node_type, base)]
+        power = joules[0] / joules[1] / ratio if joules[0] and joules[1] else None
+        return Blended(ratio, error, 0.0, power)
+
+    mixed, missing = blend(found, profiles, base, alone)
+    return [
+        Estimate(e.node_type, e.phases_s, e.time_s, 100.0 * e.error, e.energy_ratio) for e in mixed
+    ], missing
+
+
+def _matched(
+    found: Characterisation,
+    phases: Sequence[RankedPhase],
+    base: str,
+    tables: Mapping[str, Times],
+    threads: int,
+    _profiles: Sequence[Profile],
+) -> tuple[list[Estimate], list[str]]:
     estimates, missing = [], []
     matched = [r for r in phases if r.match is not None]
-    for node_type in dict.fromkeys(p.node_type for p in profiles):
+    for node_type, times in tables.items():
         if not matched:
             break
-        own = [_phase_s(r, r.match, node_type, times) for r in matched]
+        own = [_phase_s(r, r.match, times, threads) for r in matched]
         if any(math.isnan(s) for s in own):
             missing.append(node_type)
             continue
         phases_s = math.fsum(own)
         measured = math.fsum(r.phase.time_s for r in matched)
         whole = found.time_s or measured
-        errors = [_error(r, node_type, base, times) for r in matched]
+        errors = [_error(r, times, tables[base], threads) for r in matched]
         error = math.fsum(e * s for e, s in zip(errors, own, strict=True)) / phases_s
-        estimates.append(Estimate(node_type, phases_s, phases_s * whole / measured, 100.0 * error))
-    estimates.sort(key=lambda e: e.time_s)
-    return Ranking(base, tuple(phases), tuple(estimates), tuple(missing))
+        joules = [_joules(matched, table) for table in (times, tables[base])]
+        energy = joules[0] / joules[1] if joules[0] and joules[1] else None
+        estimates.append(
+            Estimate(node_type, phases_s, phases_s * whole / measured, 100.0 * error, energy)
+        )
+    return estimates, missing
 
 
-def _phase_s(
-    ranked: RankedPhase,
-    match: Match | None,
-    node_type: str,
-    times: dict[tuple[str, tuple[object, ...]], float],
-) -> float:
-    if match is None:
+def _joules(ranked: Sequence[RankedPhase], times: Times) -> float | None:
+    """Return the matched profiles' energy for all phases, nJ; None if one was not metered."""
+    total = 0.0
+    for r in ranked:
+        assert r.match is not None
+        profile = times.get(r.match.profile.key)
+        if profile is None or profile.energy_per_iter_nj is None:
+            return None
+        total += profile.energy_per_iter_nj * r.phase.iterations
+    return total
+
+
+def _phase_s(ranked: RankedPhase, match: Match | None, times: Times, threads: int) -> float:
+    """Return a phase's seconds by a match; with other threads each makes another share."""
+    profile = times.get(match.profile.key) if match is not None else None
+    if profile is None:
         return math.nan
-    return times.get((node_type, match.profile.key), math.nan) * ranked.phase.iterations / 1e6
+    share = threads / profile.threads if profile.threads and threads else 1.0
+    return profile.time_per_iter_us * ranked.phase.iterations * share / 1e6
 
 
-def _error(
-    ranked: RankedPhase,
-    node_type: str,
-    base: str,
-    times: dict[tuple[str, tuple[object, ...]], float],
-) -> float:
+def _error(ranked: RankedPhase, times: Times, here: Times, threads: int) -> float:
     """Return an estimate's relative error: the match's own on the base node, and the spread."""
     phase, match = ranked.phase, ranked.match
     assert match is not None and match.index is not None
     off = abs(match.profile.time_per_iter_us / phase.time_per_iter_us - 1.0)
-    best = _phase_s(ranked, match, node_type, times)
+    best = _phase_s(ranked, match, times, threads)
+    own = _phase_s(ranked, match, here, threads)
     ratios = []
     for other in ranked.candidates:
         if other.represents and (other.index or 0.0) >= _NEAR * match.index:
-            there = _phase_s(ranked, other, node_type, times)
-            here = _phase_s(ranked, other, base, times)
-            own = _phase_s(ranked, match, base, times)
+            there = _phase_s(ranked, other, times, threads)
             if not math.isnan(there):
-                ratios.append(math.log(there / here * own / best))
+                ratios.append(math.log(there / _phase_s(ranked, other, here, threads) * own / best))
     spread = math.sqrt(math.fsum(r * r for r in ratios) / len(ratios)) if ratios else 0.0
     return math.hypot(off, spread)

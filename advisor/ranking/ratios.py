@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from advisor.core.inventory import Inventory
 from advisor.core.power import stated_power_w
 from advisor.core.ranked import EnergySource, RankedType
 from advisor.core.transfer import STATED_POWER_ERROR
 from advisor.ranking.rank import Ranking
-from advisor.ranking.similarity import Profile, Thresholds
+from advisor.ranking.similarity import Thresholds
 
 
 def ratios(
-    ranking: Ranking, profiles: Sequence[Profile], inventory: Inventory, thresholds: Thresholds
+    ranking: Ranking, inventory: Inventory, thresholds: Thresholds
 ) -> tuple[RankedType, ...]:
     """Return every estimated node type against the base's own estimate, the base included.
 
     Both are estimates from the same profiles, so what a profile is off its phase on the base
     drops out of the ratio. Similarity is the index weighted by the phases' time, a phase without
-    a match counting as 0. Energy comes from the matched profiles where all of them were metered
-    on both node types, else from the power that the site states of both, times the time's ratio.
+    a match counting as 0. Energy comes from the profiles where they were metered on both node
+    types, else from the power that the site states of both, times the time's ratio.
     """
     own = next((e for e in ranking.estimates if e.node_type == ranking.base), None)
     if own is None:
@@ -31,10 +30,9 @@ def ratios(
     for e in ranking.estimates:
         ratio = e.time_s / own.time_s
         energy: tuple[float, float, EnergySource] | tuple[None, None, None] = (None, None, None)
-        joules = [_joules(ranking, profiles, name) for name in (e.node_type, ranking.base)]
         power = [_power(inventory, name) for name in (e.node_type, ranking.base)]
-        if joules[0] and joules[1]:
-            energy = joules[0] / joules[1], e.error_pct, "profiles"
+        if e.energy_ratio:
+            energy = e.energy_ratio, e.error_pct, "profiles"
         elif power[0] and power[1]:
             error = math.hypot(e.error_pct, 100.0 * STATED_POWER_ERROR)
             energy = ratio * power[0] / power[1], error, "node power"
@@ -51,20 +49,6 @@ def _similarity(ranking: Ranking) -> float:
         r.phase.time_s * (r.match.index or 0.0) for r in ranking.phases if r.match is not None
     )
     return points / whole if whole else 0.0
-
-
-def _joules(ranking: Ranking, profiles: Sequence[Profile], node_type: str) -> float | None:
-    """Return the matched profiles' energy for all phases on a node type; None if one has none."""
-    energies = {p.key: p.energy_per_iter_nj for p in profiles if p.node_type == node_type}
-    total = 0.0
-    for r in ranking.phases:
-        if r.match is None:
-            continue
-        each = energies.get(r.match.profile.key)
-        if each is None:
-            return None
-        total += each * r.phase.iterations
-    return total
 
 
 def _power(inventory: Inventory, name: str) -> float | None:

@@ -18,6 +18,7 @@ Steps = tuple[tuple[float, float], ...]
 """(greatest relative difference, points), ascending."""
 
 ELEMENTS = ("time_per_iter", "size", "stride", "dtype", "access")
+MOST_STREAMS = 6
 _TIGHTER = 0.5
 _MOST_ROUNDS = 12
 _ROUNDING = 1e-9
@@ -97,7 +98,7 @@ def _number(data: Mapping[str, Any], key: str) -> float:
 class Profile:
     """One microbenchmark's result on one node type: time per iteration (us) and its streams.
 
-    ``energy_per_iter_nj`` is the node's, where a meter told.
+    ``energy_per_iter_nj`` is the node's, where a meter told; ``threads`` is 0 where not known.
     """
 
     microbenchmark: str
@@ -105,6 +106,7 @@ class Profile:
     time_per_iter_us: float
     streams: tuple[Stream, ...]
     energy_per_iter_nj: float | None = None
+    threads: int = 0
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -138,11 +140,14 @@ def compare(phase: Phase, profile: Profile, thresholds: Thresholds) -> list[Matc
     """Hold a profile against every choice of as many of the phase's streams, in every order.
 
     Of the orders of one choice the best stands. A profile of more streams than the phase gives
-    nothing.
+    nothing, nor does one of none; of a phase's streams the busiest ``MOST_STREAMS`` are held
+    against it.
     """
-    found = []
+    found: list[Match] = []
     count = len(profile.streams)
-    for chosen in itertools.combinations(range(len(phase.streams)), count):
+    if not count:
+        return found
+    for chosen in itertools.combinations(range(min(len(phase.streams), MOST_STREAMS)), count):
         orders = [
             _match(phase, profile, order, thresholds) for order in itertools.permutations(chosen)
         ]

@@ -32,7 +32,8 @@ class Stream:
     ``size_kb`` is the zone: of one thread if private (``P``), of all if shared (``C``);
     ``stride_b`` is the bytes from one access to the next, 0 for random access; ``dtype_b`` the
     bytes of an element. ``share`` is its part of the phase's accesses and ``dominance`` the part
-    of its strides that are ``stride_b``, where that was measured.
+    of its strides that are ``stride_b``, where that was measured. ``steps`` says how often an
+    iteration of the phase steps along it: once, unless another stream is walked over more often.
     """
 
     size_kb: float
@@ -42,6 +43,7 @@ class Stream:
     writes: bool = False
     share: float | None = None
     dominance: float | None = None
+    steps: float | None = None
 
     @property
     def random(self) -> bool:
@@ -63,6 +65,7 @@ class Stream:
             bool(data.get("writes", False)),
             _number_or_none(data, "share", path),
             _number_or_none(data, "dominance", path),
+            _number_or_none(data, "steps", path),
         )
 
 

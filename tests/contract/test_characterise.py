@@ -92,6 +92,20 @@ def test_matrix_product(advisor: Run, built: Path, way: str, storage: str, strid
     assert all(s["dominance"] > 0.99 for s in phase["streams"])
 
 
+def test_bound_threads_do_not_leave_the_twin_one_core(
+    advisor: Run, built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OMP_PROC_BIND binds a program's first thread before its twin is executed in its place."""
+    monkeypatch.setenv("OMP_PROC_BIND", "true")
+    words = ("--json", "--trace", "cc", "--min-weight", "0.001%")
+    done = advisor("characterise", *words, "--", built / "matmul", 208, "row")
+    assert done.code == 0, done.err
+    cpus = len(os.sched_getaffinity(0))
+    phase = phase_of(done.json(), "by_rows")
+    assert phase["threads"] == cpus
+    assert phase["iterations"] == pytest.approx(208**3 / cpus, rel=0.1)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_nbody(advisor: Run, built: Path, way: str) -> None:
     phase = phase_of(characterise(advisor, built / "nbody", 2400, 1, way=way), "forces")
@@ -323,6 +337,14 @@ def test_without_a_trace_nothing_is_stored(advisor: Run, built: Path, store_path
     assert done.code == 0 and done.json()["stored"] == "not stored: no trace was asked for"
     assert not store_path.exists()
     assert all(p["streams"] == [] for p in done.json()["phases"])
+
+
+def test_regions_of_no_weight_leave_one_phase(advisor: Run, built: Path) -> None:
+    words = ("--json", "--trace", "cc", "--min-weight", "99.9%")
+    done = advisor("characterise", *words, "--", built / "triad", 900, 1)
+    assert done.code == 0, done.err
+    (phase,) = done.json()["phases"]
+    assert phase["name"] == "whole program" and phase["weight"] == 1.0
 
 
 def test_being_ended_ends_the_command_too(built: Path, tmp_path: Path) -> None:

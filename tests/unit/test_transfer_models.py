@@ -27,7 +27,6 @@ from advisor.store.rankings import promote_estimates, save_ranking
 from advisor.store.records import StoredModel
 from advisor.store.transfers import unadvised
 from advisor.store.writer import Writer
-from advisor.views.whatif import WhatIf
 
 FREQS = (1_200_000, 1_700_000, 2_200_000)
 BDW = NodeType(
@@ -318,13 +317,6 @@ def test_what_was_measured_goes_before_an_estimate_that_is_not_surely_better(
     ranked(store, 0.3, energy_ratio=0.3)
     surely = ask(store)
     assert surely.chosen is not None and surely.chosen.configuration.node_type == "skl"
-
-
-def test_a_what_if_asks_only_for_jobs_where_they_were_measured(estimated: Writer) -> None:
-    what_if = WhatIf.load(estimated)
-    (case,) = what_if.cases
-    assert case.baseline.node_type == "bdw"
-    assert case.now is not None and case.now.configuration.node_type == "skl"
 
 
 def test_a_pin_on_an_estimate_is_told_as_such(estimated: Writer) -> None:

@@ -9,10 +9,12 @@
  */
 #define _GNU_SOURCE
 #include "regions.h"
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -161,6 +163,26 @@ static void in_child(void) {
     open_file();
 }
 
+/* A runtime that binds threads (OMP_PROC_BIND) has bound this one before we run; what is executed
+ * next would take its one place for the whole machine. Give back all of them. */
+static void unbind(void) {
+    int (*count)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "omp_get_num_places");
+    int (*processors)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "omp_get_place_num_procs");
+    void (*list)(int, int *) = (void (*)(int, int *))dlsym(RTLD_DEFAULT, "omp_get_place_proc_ids");
+    cpu_set_t set;
+    if (!count || !processors || !list) return;
+    CPU_ZERO(&set);
+    for (int place = 0; place < count(); place++) {
+        int ids[CPU_SETSIZE];
+        const int n = processors(place);
+        if (n < 0 || n > CPU_SETSIZE) return;
+        list(place, ids);
+        for (int i = 0; i < n; i++)
+            if (ids[i] >= 0 && ids[i] < CPU_SETSIZE) CPU_SET(ids[i], &set);
+    }
+    if (CPU_COUNT(&set)) sched_setaffinity(0, sizeof set, &set);
+}
+
 static void become_twin(char **argv) {
     const char *suffix = getenv("ADVISOR_TWIN");
     char path[4096];
@@ -168,7 +190,9 @@ static void become_twin(char **argv) {
     const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 64);
     if (length <= 0 || strlen(suffix) > 60) return;
     strcpy(path + length, suffix);
-    if (!access(path, X_OK)) execv(path, argv);
+    if (access(path, X_OK)) return;
+    unbind();
+    execv(path, argv);
 }
 
 __attribute__((constructor)) static void begin(int argc, char **argv) {

@@ -1,0 +1,221 @@
+"""``advisor bench``: measure node types with microbenchmarks, and show their profiles."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor import paths
+from advisor.errors import AdvisorError, InputError, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from advisor.core.inventory import Inventory, NodeType
+
+QUICK_S, FULL_S = 50.0, 540.0
+"""Seconds of measuring: with compiling and storing a minute, and ten."""
+_EXTRA_S = 600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor bench`` takes."""
+    parser.description = (
+        "Profile node types with microbenchmarks: what an access to memory takes by size and "
+        "stride, and what arithmetic takes. On a cluster every node type of the inventory is "
+        "measured on a node of its own; advisor rank needs the profiles."
+    )
+    parser.add_argument(
+        "action", nargs="?", choices=("run", "show"), default="run",
+        help="measure (default), or show what was measured",
+    )  # fmt: skip
+    parser.add_argument(
+        "--node-type", action="append", metavar="T",
+        help="only this node type; may be given several times",
+    )  # fmt: skip
+    parser.add_argument("--here", action="store_true", help="this machine is the node type")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--quick", action="store_true", help="the smaller suite, within a minute")
+    length.add_argument(
+        "--budget", metavar="TIME", help="measure for at most so long (default: 10m)"
+    )
+    parser.add_argument(
+        "--wanted", action="store_true", help="only what rankings lacked (advisor rank says so)"
+    )
+    parser.add_argument(
+        "--replace", action="store_true", help="drop the node type's earlier profiles"
+    )
+    parser.add_argument("--meter", default="auto", metavar="M", help="energy meter (default: auto)")
+    parser.add_argument("--microbenchmark", metavar="M", help="show: which one (default: mbw1c)")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="show: write the picture as .svg, .png or .pdf"
+    )
+    # what a node of the cluster is told: print results, store nothing
+    parser.add_argument("--emit", metavar="JSON", help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure or show."""
+    if args.action == "show":
+        from advisor.cli.bench_show import show
+
+        return show(args)
+    if args.emit is not None:
+        return _emit(json.loads(args.emit))
+    return _bench(args)
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from advisor.cli.bench_progress import Board
+    from advisor.cli.output import print_json
+    from advisor.core.units import parse_duration_s
+    from advisor.store.profiles import wanted
+    from advisor.store.reader import Reader
+
+    try:
+        budget_s = parse_duration_s(args.budget) if args.budget else FULL_S
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    budget_s = QUICK_S if args.quick else budget_s
+    path = paths.store_path(args.db)
+    waiting: list[dict[str, Any]] = []
+    inventory = None
+    if path.exists():
+        with Reader(path) as reader:
+            inventory = reader.inventory()
+            waiting = [
+                {"name": w.microbenchmark, "streams": list(w.streams)} for w in wanted(reader)
+            ]
+    if args.wanted and not waiting:
+        raise RefusedError("no microbenchmark is wanted", hint="advisor rank says what it lacks")
+    order = {
+        "size": "none" if args.wanted else "quick" if args.quick else "full",
+        "budget_s": budget_s, "wanted": waiting, "meter": args.meter,
+    }  # fmt: skip
+    places = _places(args, inventory)
+    with Board(sys.stderr, [name for name, _ in places]) as board:
+        results = board.each(places, lambda name, node: _measure(name, node, order, board))
+    stored = {}
+    for (name, _), (found, why) in zip(places, results, strict=True):
+        stored[name] = why or _store(args, name, found or {})
+    if args.json:
+        print_json("bench", {"node_types": [_summary(n, r[0], stored[n]) for (n, _), r in
+                                            zip(places, results, strict=True)]})  # fmt: skip
+    else:
+        for (name, _), (found, _) in zip(places, results, strict=True):
+            print(_line(name, found, stored[name]))
+    return 0 if all(not why for _, why in results) else 1
+
+
+def _places(
+    args: argparse.Namespace, inventory: Inventory | None
+) -> list[tuple[str, NodeType | None]]:
+    """Return the node types to measure; None as node type means this machine."""
+    from advisor.schedulers.local import NODE_TYPE
+
+    names: list[str] = args.node_type or []
+    if args.here and len(names) > 1:
+        raise UsageError("this machine is one node type", hint="--here with one --node-type")
+    elsewhere = [t for t in (inventory.node_types.values() if inventory else ()) if t.feature]
+    if args.here or (not elsewhere and not names):
+        return [(names[0] if names else NODE_TYPE, None)]
+    if not names:
+        return [(t.name, t) for t in elsewhere]
+    places: list[tuple[str, NodeType | None]] = []
+    for name in names:
+        known = inventory.resolve(name) if inventory else None
+        if known is None and name != NODE_TYPE:
+            there = ", ".join(t.name for t in elsewhere) or "none"
+            raise InputError(
+                f"the inventory has no node type {name}",
+                hint=f"there are: {there}; advisor bench --here --node-type {name} names this "
+                "machine",
+            )
+        away = known is not None and known.name != NODE_TYPE
+        places.append((known.name if known else name, known if away else None))
+    return places
+
+
+def _measure(name: str, node: NodeType | None, order: dict[str, Any], board: Any) -> dict[str, Any]:
+    """Measure on a node of this type; return what it found."""
+    if node is None:
+        from advisor.cli.bench_here import measure_here
+
+        return measure_here(order, lambda *at: board.show(name, *at))
+    from advisor.cli.bench_progress import stream
+    from advisor.schedulers.slurm_interactive import on_a_node
+
+    argv = [sys.executable, "-m", "advisor", "bench", "--emit", json.dumps(order)]
+    command = on_a_node(node, argv, limit_s=order["budget_s"] + _EXTRA_S, name="advisor-bench")
+    return stream(command, lambda *at: board.show(name, *at))
+
+
+def _emit(order: dict[str, Any]) -> int:
+    """Measure this machine for somebody else: progress and result as lines of JSON."""
+    from advisor.cli.bench_here import measure_here
+
+    def say(kind: str, data: object) -> None:
+        print(json.dumps({kind: data}), flush=True)
+
+    try:
+        say("result", measure_here(order, lambda *at: say("progress", at)))
+    except AdvisorError as error:
+        say("error", error.message)
+    return 0
+
+
+def _store(args: argparse.Namespace, name: str, found: dict[str, Any]) -> str:
+    """Store a node type's profiles; return what became of them."""
+    from advisor.ranking.machine import differences
+    from advisor.schedulers.local import NODE_TYPE, local_node_type
+    from advisor.store.profiles import Bench, StoredProfile, latest_bench, save_profiles
+    from advisor.store.writer import Writer
+    from advisor.training.subject import current_user
+
+    path = paths.store_path(args.db)
+    with Writer(path) as writer:
+        former = None if args.replace else latest_bench(writer, name)
+        machine = found["machine"]
+        if former is not None:
+            apart = differences(former.machine, machine)
+            if apart:
+                raise RefusedError(
+                    f"{name} has profiles of another machine ({'; '.join(apart)})",
+                    hint=f"give this one another --node-type, or drop {name}'s with --replace",
+                )
+            machine = former.machine
+        bench = Bench(
+            name, machine, found["host"], found["kernel"], found["compiler"], current_user()
+        )
+        profiles = [
+            StoredProfile(name, **{**p, "streams": tuple(p["streams"])}) for p in found["profiles"]
+        ]
+        if name == NODE_TYPE and not writer.inventory().resolve(name):
+            writer.save_node_types([local_node_type()], source="local")
+        save_profiles(writer, bench, profiles, replace=args.replace)
+    return f"stored in {path}"
+
+
+def _summary(name: str, found: dict[str, Any] | None, stored: str) -> dict[str, Any]:
+    if found is None:
+        return {"node_type": name, "stored": stored}
+    kept = ("machine", "host", "kernel", "compiler", "meter", "seconds", "sure", "wanted")
+    return {
+        "node_type": name, "stored": stored, "profiles": len(found["profiles"]),
+        **{key: found[key] for key in kept}, **found["peaks"],
+    }  # fmt: skip
+
+
+def _line(name: str, found: dict[str, Any] | None, stored: str) -> str:
+    if found is None:
+        return f"{name}: {stored}"
+    peaks = found["peaks"]
+    left = found["wanted"] - len(found["profiles"])
+    return (
+        f"{name}: {len(found['profiles'])} microbenchmarks in {found['seconds']:.0f} s, "
+        f"{found['sure']} of them within 2 %"
+        + (f", no time for {left}" if left > 0 else "")
+        + f"; {found['threads']} threads: {peaks['bandwidth_gb_s']:.1f} GB/s, "
+        f"{peaks['gflop_s']:.1f} GFlop/s; {found['meter']}\n{name}: {stored}"
+    )

@@ -1,0 +1,123 @@
+"""Progress of benches on one or several node types, each measured on a node of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
+
+from advisor.errors import AdvisorError, SchedulerError
+
+if TYPE_CHECKING:
+    from advisor.core.inventory import NodeType
+
+_EVERY_S = 10.0
+
+Result = TypeVar("Result")
+
+
+class Board:
+    """One bar for each node type on a terminal; elsewhere a line now and then."""
+
+    def __init__(self, out: TextIO, names: Sequence[str]) -> None:
+        self._out = out
+        self._lock = threading.Lock()
+        self._said: dict[str, float] = {}
+        self._bar: Any = None
+        self._tasks: dict[str, Any] = {}
+        if out.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                TextColumn("within 2 %, {task.fields[seconds]:.0f} s"),
+                console=Console(file=out, highlight=False), transient=True,
+            )  # fmt: skip
+            self._tasks = {n: self._bar.add_task(n, total=None, seconds=0.0) for n in names}
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, name: str, sure: int, of: int, seconds: float) -> None:
+        """Show how many microbenchmarks of a node type are sure, of how many."""
+        with self._lock:
+            if self._bar is not None:
+                self._bar.update(self._tasks[name], completed=sure, total=of, seconds=seconds)
+            elif time.monotonic() - self._said.get(name, 0.0) >= _EVERY_S:
+                self._said[name] = time.monotonic()
+                print(f"{name}: {sure} of {of} within 2 %, {seconds:.0f} s", file=self._out,
+                      flush=True)  # fmt: skip
+
+    def each(
+        self,
+        places: Sequence[tuple[str, NodeType | None]],
+        measure: Callable[[str, NodeType | None], Result],
+    ) -> list[tuple[Result | None, str]]:
+        """Measure all places at once; return each one's result, or why there is none."""
+        if len(places) == 1:
+            return [(measure(*places[0]), "")]
+
+        def one(place: tuple[str, NodeType | None]) -> tuple[Result | None, str]:
+            try:
+                return measure(*place), ""
+            except AdvisorError as error:
+                return None, str(error)
+
+        with ThreadPoolExecutor(len(places)) as pool:
+            return list(pool.map(one, places))
+
+
+def stream(command: Sequence[str], show: Callable[[int, int, float], None]) -> dict[str, Any]:
+    """Run ``advisor bench --emit`` elsewhere; return its result. Raises SchedulerError.
+
+    The hook is told to leave its job alone.
+    """
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, errors="replace", env=os.environ | {"ADVISOR": "off"},
+    )  # fmt: skip
+    assert process.stdout is not None and process.stderr is not None
+    result: dict[str, Any] | None = None
+    why = ""
+    try:
+        for line in process.stdout:
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue
+            if not isinstance(said, dict):
+                continue
+            if "progress" in said:
+                show(*said["progress"])
+            result = said.get("result", result)
+            why = said.get("error", why)
+        errors = process.stderr.read().strip().splitlines()
+        code = process.wait()
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.stdout.close()
+        process.stderr.close()
+    if result is None:
+        said = why or (" ".join(errors[-1].split()) if errors else f"exit code {code}")
+        raise SchedulerError(f"no profile: {said}")
+    return result

@@ -1,0 +1,150 @@
+"""``advisor bench show``: a node type's profiles as a table and a picture (Corredor, fig. 3.11)."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from advisor import paths
+from advisor.cli.output import print_json, print_table
+from advisor.cli.pictures import check_plot, print_picture, save_plot
+from advisor.errors import RefusedError, UsageError
+from advisor.store.profiles import Bench, StoredProfile, latest_bench, profiled_types, profiles
+from advisor.store.reader import Reader
+
+if TYPE_CHECKING:
+    from advisor.plotting.panels import Panels
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print what is known of the node types, of one family time per iteration over size."""
+    check_plot(args.plot)
+    path = paths.store_path(args.db)
+    benches: list[tuple[Bench, list[StoredProfile]]] = []
+    if path.exists():
+        with Reader(path) as reader:
+            for name in args.node_type or profiled_types(reader):
+                bench = latest_bench(reader, name)
+                if bench is None:
+                    raise RefusedError(
+                        f"{name} has no profiles", hint=f"advisor bench --node-type {name}"
+                    )
+                benches.append((bench, profiles(reader, name)))
+    if not benches:
+        raise RefusedError("no node type has profiles", hint="advisor bench")
+    names = dict.fromkeys(p.microbenchmark.rstrip("X") for _, own in benches for p in own)
+    name = args.microbenchmark or ("mbw1c" if "mbw1c" in names else next(iter(names)))
+    chosen = [[p for p in own if _is(p, name)] for _, own in benches]
+    if not any(chosen):
+        raise UsageError(
+            f"no profile is called {name}", hint=f"there are: {', '.join(sorted(names))}"
+        )
+    if args.plot is not None:
+        save_plot(_picture(name, benches, chosen), args.plot)
+    if args.json:
+        print_json("bench", {"node_types": [_json(*b) for b in benches]})
+        return 0
+    print_table(
+        ["node type", "microbenchmarks", "threads", "GB/s", "GFlop/s", "host", "measured"],
+        [_row(*b) for b in benches],
+    )
+    print()
+    picture = _picture(name, benches, chosen)
+    if picture.panels:
+        print_picture(picture)
+    else:
+        print_table(
+            ["node type", name, "threads", "ns per iteration", "within"],
+            [[p.node_type, _size(p), p.threads, f"{p.time_per_iter_us * 1e3:.4g}",
+              f"{p.spread:.1%}"] for own in chosen for p in own],
+        )  # fmt: skip
+    return 0
+
+
+def _is(profile: StoredProfile, name: str) -> bool:
+    return profile.microbenchmark.rstrip("X") == name.rstrip("X")
+
+
+def _size(profile: StoredProfile) -> str:
+    return ", ".join(f"{s['size_kb']:g} KB / {s['stride_b']} B" for s in profile.streams) or "-"
+
+
+def _roofline(own: Sequence[StoredProfile]) -> tuple[int, float, float]:
+    """Return threads, GB/s of the largest triad, and GFlop/s of the peak; zeros if not measured."""
+    threads = max(p.threads for p in own)
+    triads = [p for p in own if p.microbenchmark == "triad"]
+    triad = max(triads, key=lambda p: float(p.streams[0]["size_kb"]), default=None)
+    peak = next((p for p in own if p.microbenchmark == "fma" and p.threads == threads), None)
+    return (
+        threads,
+        24e-3 * triad.threads / triad.time_per_iter_us if triad else 0.0,
+        2e-3 * threads / peak.time_per_iter_us if peak else 0.0,
+    )
+
+
+def _row(bench: Bench, own: Sequence[StoredProfile]) -> list[str]:
+    threads, bandwidth, peak = _roofline(own)
+    return [
+        bench.node_type, str(len(own)), str(threads), f"{bandwidth:.1f}", f"{peak:.1f}",
+        bench.host, bench.measured_at[:16].replace("T", " "),
+    ]  # fmt: skip
+
+
+def _json(bench: Bench, own: Sequence[StoredProfile]) -> dict[str, object]:
+    threads, bandwidth, peak = _roofline(own)
+    return {
+        "node_type": bench.node_type,
+        "machine": dict(bench.machine),
+        "host": bench.host, "kernel": bench.kernel, "compiler": bench.compiler,
+        "measured_by": bench.measured_by, "measured_at": bench.measured_at,
+        "threads": threads, "bandwidth_gb_s": bandwidth, "gflop_s": peak,
+        "profiles": [
+            {
+                "microbenchmark": p.microbenchmark,
+                "streams": list(p.streams),
+                "threads": p.threads,
+                "time_per_iter_us": p.time_per_iter_us,
+                "spread_pct": 100 * p.spread,
+                "repeats": p.repeats,
+                "energy_per_iter_nj": p.energy_per_iter_nj,
+                "meter": p.meter,
+            }
+            for p in own
+        ],
+    }  # fmt: skip
+
+
+def _picture(
+    name: str,
+    benches: Sequence[tuple[Bench, Sequence[StoredProfile]]],
+    chosen: Sequence[Sequence[StoredProfile]],
+) -> Panels:
+    """Return time per iteration over size, a panel for each node type, a line for each stride."""
+    from advisor.plotting.panels import Line, Lines, Panels
+
+    panels = []
+    for (bench, _), own in zip(benches, chosen, strict=True):
+        strides: defaultdict[int, dict[float, StoredProfile]] = defaultdict(dict)
+        for p in sorted(own, key=lambda p: p.threads):
+            if p.streams:
+                strides[p.streams[0]["stride_b"]][p.streams[0]["size_kb"]] = p
+        lines = []
+        for stride, points in sorted(strides.items()):
+            sizes = sorted(points)
+            at = [points[s] for s in sizes]
+            y = [p.time_per_iter_us * 1e3 for p in at]
+            x = [math.log2(s) for s in sizes]
+            lines.append(
+                Line(
+                    f"stride {stride} B" if stride else "at random", x, y,
+                    [v * (1 - min(1.0, p.spread)) for v, p in zip(y, at, strict=True)],
+                    [v * (1 + p.spread) for v, p in zip(y, at, strict=True)], x,
+                )
+            )  # fmt: skip
+        if any(len(line.x) > 1 for line in lines):
+            panels.append(Lines(f"log2 of KB ({bench.node_type})", "ns per iteration",
+                                tuple(lines)))  # fmt: skip
+    return Panels(f"{name}: time per iteration over size", tuple(panels))

@@ -1,0 +1,189 @@
+"""Run microbenchmarks here, each until its mean is sure enough or the budget ends.
+
+Corredor 2011, section 3.4, repeats each 30 times; here every one has a visit of a few
+repetitions, then those that are not sure have more, so that a profile gets better with its time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, stdev
+
+from advisor.errors import AdvisorError, MeterError
+from advisor.meters.base import Load, Meter
+from advisor.ranking.machine import processor
+from advisor.ranking.native import SOURCES, built
+from advisor.ranking.suite import Microbenchmark
+
+SURE = 0.02
+"""A mean is sure enough when its 95 % interval is within this share of it."""
+RUN_S = 0.04
+"""What one repetition aims at."""
+VISIT = 3
+"""Repetitions of one visit."""
+_METERED_S = 0.4
+"""With a meter a visit takes so long, so that its resolution does not count."""
+
+
+@dataclass(slots=True)
+class Measured:
+    """The repetitions of one microbenchmark: seconds and iterations (of one thread) of each.
+
+    ``energy_j`` is what the visits with a meter took, over ``energy_iterations``.
+    """
+
+    microbenchmark: Microbenchmark
+    seconds: list[float] = field(default_factory=list)
+    iterations: list[int] = field(default_factory=list)
+    energy_j: float = 0.0
+    energy_iterations: int = 0
+    meter: str = ""
+
+    @property
+    def time_per_iter_us(self) -> float:
+        """Microseconds per iteration, over all repetitions."""
+        return sum(self.seconds) * 1e6 / sum(self.iterations)
+
+    @property
+    def spread(self) -> float:
+        """Half of the 95 % interval of the mean, as a share of it; infinite after one run."""
+        each = [s / n for s, n in zip(self.seconds, self.iterations, strict=True)]
+        if len(each) < 2:
+            return math.inf
+        return _T95.get(len(each), 2.0) * stdev(each) / math.sqrt(len(each)) / fmean(each)
+
+    @property
+    def energy_per_iter_nj(self) -> float | None:
+        """Nanojoules of the node per iteration, None where nothing told."""
+        if not self.energy_iterations or self.energy_j <= 0:
+            return None
+        return self.energy_j * 1e9 / self.energy_iterations
+
+
+_T95 = {2: 12.7, 3: 4.3, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
+
+Show = Callable[[int, int, float], None]
+"""Called with how many are sure, of how many, and the seconds so far."""
+
+
+class Session:
+    """The C program, asked for one microbenchmark after the other."""
+
+    def __init__(self, program: Path, process: subprocess.Popen[str]) -> None:
+        self.program = program
+        self._process = process
+
+    def ask(self, line: str) -> tuple[float, int]:
+        """Return seconds and iterations. Raises AdvisorError with what the program says."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+            words = self._process.stdout.readline().split()
+        except OSError:
+            words = []
+        match words:
+            case ["ok", seconds, iterations]:
+                return float(seconds), int(iterations)
+            case ["error", *why]:
+                raise AdvisorError(f"microbenchmark {line}: {' '.join(why)}")
+        code = self._process.wait()
+        raise AdvisorError(f"the microbenchmarks ended with {code} in: {line}")
+
+
+@contextmanager
+def session(folder: Path = SOURCES / "microbench") -> Iterator[Session]:
+    """Compile the microbenchmarks if need be, and have them ready."""
+    header = [folder / "walks.h"]
+    common = ("-O2", "-g0", "-fopenmp", "-c")
+    kernels = built("kernels.o", [folder / "kernels.c"], common, headers=header)
+    fast = ("-O3", "-march=native", "-ffast-math", "-fopenmp", "-c")
+    kind = hashlib.sha256(processor().encode()).hexdigest()[:8]
+    peaks = built(f"peaks-{kind}.o", [folder / "peaks.c"], fast, headers=header)
+    program = built(
+        "mbw", [folder / "mbw.c", kernels, peaks], ("-O2", "-fopenmp"),
+        headers=header, libraries=("-lm",),
+    )  # fmt: skip
+    process = subprocess.Popen(
+        [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    try:
+        yield Session(program, process)
+    finally:
+        assert process.stdin is not None and process.stdout is not None
+        with suppress(OSError):
+            process.stdin.close()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def measure(
+    wanted: Sequence[Microbenchmark],
+    *,
+    budget_s: float,
+    meter: Meter | None = None,
+    show: Show = lambda sure, of, seconds: None,
+) -> list[Measured]:
+    """Measure each once; then those that are not sure again and again, until the time is over.
+
+    Returns those that were measured: what the budget left no time for is not among them. Raises
+    AdvisorError when one cannot run or its result is wrong.
+    """
+    begin = time.monotonic()
+    found = [Measured(m) for m in wanted]
+    with session() as asked:
+        for n, one in enumerate(found):
+            if n and time.monotonic() - begin > budget_s:
+                break
+            _visit(asked, one, meter)
+            show(sum(m.spread <= SURE for m in found[: n + 1]), len(found), _since(begin))
+        done = [m for m in found if m.seconds]
+        while _since(begin) < budget_s:
+            unsure = sorted((m for m in done if m.spread > SURE), key=lambda m: -m.spread)
+            if not unsure:
+                break
+            for one in unsure:
+                if _since(begin) > budget_s:
+                    break
+                _visit(asked, one, meter)
+                show(sum(m.spread <= SURE for m in done), len(found), _since(begin))
+    return done
+
+
+def _since(begin: float) -> float:
+    return time.monotonic() - begin
+
+
+def _visit(asked: Session, one: Measured, meter: Meter | None) -> None:
+    """Make some repetitions; the first of a visit warms up the machine and counts as well."""
+    operation, dtype, *zones = one.microbenchmark.request().split()
+    threads = one.microbenchmark.threads
+    each = _METERED_S / VISIT if meter else RUN_S
+    seconds, iterations = asked.ask(
+        " ".join(("run", operation, dtype, str(threads), f"{each:g}", *zones))
+    )
+    one.seconds.append(seconds)
+    one.iterations.append(iterations)
+    if meter:
+        meter.start(Load(threads))
+    for _ in range(VISIT - 1):
+        seconds, iterations = asked.ask("again")
+        one.seconds.append(seconds)
+        one.iterations.append(iterations)
+    if meter:
+        try:
+            reading = meter.stop()
+        except MeterError:
+            return
+        if reading.quality == "measured":
+            one.energy_j += reading.energy_j
+            one.energy_iterations += sum(one.iterations[-(VISIT - 1) :])
+            one.meter = reading.meter

@@ -1,0 +1,306 @@
+"""Estimate a phase by mixing profiles of all of its streams, and of arithmetic.
+
+In place of the one most similar microbenchmark (Corredor 2011): each stream's time per step is
+interpolated between profiles of load, write or random access in size and stride; what the phase
+takes beyond that on its base node is arithmetic. Both parts are taken to the other node type and
+overlap there as they do here::
+
+    T^p = C^p + (k M)^p,    M = sum of steps_i t_i,    k = min(1, T / M)
+
+with the phase's time per iteration T and the streams' M on the base node, C the arithmetic that
+remains, and p between 1 (one after the other) and infinity (fully at once, a roofline).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from advisor.errors import InputError
+from advisor.ranking.similarity import Profile
+from advisor.ranking.streams import Characterisation, Phase, Stream
+
+OVERLAP = 2.0
+"""The p above; benchmarks/ranking.py compares others."""
+LEAST_ERROR = 0.04
+"""No estimate is surer than two measurements of one machine agree."""
+_SIZE_MEMORY = 16384.0
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Blended:
+    """A phase on a node type: its ratio to the base node, relative error, and power's ratio.
+
+    ``memory`` is the part of the phase's time on the base node that its streams tell.
+    """
+
+    ratio: float
+    error: float
+    memory: float
+    power_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlendedRun:
+    """A whole run on a node type: seconds of its phases and in all, relative error.
+
+    ``energy_ratio`` is its energy over the base node's, None where no meter told.
+    """
+
+    node_type: str
+    phases_s: float
+    time_s: float
+    error: float
+    energy_ratio: float | None
+
+
+class Machine:
+    """One node type's profiles, to be asked for any size and stride."""
+
+    def __init__(self, profiles: Iterable[Profile]) -> None:
+        self._lines: defaultdict[tuple[str, int], defaultdict[int, list[Point]]]
+        self._lines = defaultdict(lambda: defaultdict(list))
+        self._flat: dict[tuple[str, int], Profile] = {}
+        self._power: defaultdict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+        self.threads = 0
+        for p in profiles:
+            self.threads = max(self.threads, p.threads)
+            family = _of(p.microbenchmark)
+            if not p.streams:
+                self._flat[family, p.threads] = p
+            elif len(p.streams) == 1:
+                first = p.streams[0]
+                self._lines[family, p.threads][first.stride_b].append(
+                    (first.size_kb, p.time_per_iter_us)
+                )
+                if p.energy_per_iter_nj:
+                    watts = p.energy_per_iter_nj / p.time_per_iter_us / 1000.0
+                    self._power[family, p.threads].append((first.size_kb, watts))
+        for strides in self._lines.values():
+            for points in strides.values():
+                points.sort()
+
+    def arithmetic(self, name: str, threads: int) -> float | None:
+        """Return microseconds per iteration of ``fma``, ``chain`` or ``root``."""
+        found = self._flat.get((name, threads))
+        return found.time_per_iter_us if found else None
+
+    def step_us(self, stream: Stream, threads: int) -> float | None:
+        """Return microseconds of one step along a stream, None without profiles of its kind."""
+        for family in _families(stream):
+            strides = self._lines.get((family, threads))
+            if strides:
+                return _surface(strides, stream.size_kb, float(stream.stride_b))
+        return None
+
+    def watts(self, memory: bool, threads: int) -> float | None:
+        """Return the node's power while it loads from memory, or computes."""
+        if memory:
+            points = self._power.get(("mbw1lc", threads)) or self._power.get(("mbw1lp", threads))
+            return max(points)[1] if points else None
+        found = self._flat.get(("chain", threads))
+        if found is None or not found.energy_per_iter_nj:
+            return None
+        return found.energy_per_iter_nj / found.time_per_iter_us / 1000.0
+
+
+def _of(name: str) -> str:
+    """Return the family a profile counts to: strides and types lie on one surface."""
+    return name.rstrip("X").removesuffix("f")
+
+
+def _families(stream: Stream) -> tuple[str, ...]:
+    own, other = ("c", "p") if stream.access == "C" else ("p", "c")
+    if stream.random:
+        return (f"mbw1r{own}", f"mbw1r{other}")
+    loads = (f"mbw1l{own}", f"mbw1l{other}")
+    return ("mbw1wp", *loads) if stream.writes else loads
+
+
+def _surface(strides: Mapping[int, list[Point]], size_kb: float, stride_b: float) -> float:
+    """Interpolate in the logarithms of time, size and stride; beyond the ends the ends hold."""
+    known = sorted(strides)
+    at = [s for s in known if len(strides[s]) > 1] or known
+    exact = strides.get(int(stride_b))
+    if exact and exact[0][0] * 0.7 <= size_kb <= exact[-1][0] * 1.4:
+        return math.exp(_line(exact, size_kb))
+    line = [(float(max(1, s)), math.exp(_line(strides[s], size_kb))) for s in at]
+    return math.exp(_line(line, max(1.0, stride_b)))
+
+
+def _line(points: Sequence[Point], x: float) -> float:
+    """Return the logarithm of y at x."""
+    if x <= points[0][0]:
+        return math.log(points[0][1])
+    for (a, left), (b, right) in pairwise(points):
+        if x <= b:
+            part = math.log(x / a) / math.log(b / a)
+            return math.log(left) * (1 - part) + math.log(right) * part
+    return math.log(points[-1][1])
+
+
+def scaled(stream: Stream, factor: float) -> Stream:
+    """Return a stream when the same work is shared by fewer threads: private parts grow."""
+    if stream.access == "C" or factor == 1:
+        return stream
+    return replace(stream, size_kb=stream.size_kb * factor)
+
+
+def phase_on(phase: Phase, base: Machine, other: Machine, threads: int) -> Blended | None:
+    """Estimate a phase on another node type; None where profiles it needs are missing.
+
+    ``threads`` are those it ran with on the base node; on the other it is taken to run with as
+    many as its profiles have.
+    """
+    if not threads or not other.threads:
+        return None
+    share = threads / other.threads
+    here = [(s.steps or 1.0, base.step_us(s, threads)) for s in phase.streams]
+    there = [
+        (s.steps or 1.0, other.step_us(scaled(s, share), other.threads)) for s in phase.streams
+    ]
+    slower = arithmetic_ratio(phase, base, other, threads)
+    if slower is None or any(t is None for _, t in (*here, *there)):
+        return None
+    compute, doubt = slower[0] * share, slower[1]
+    m_here = math.fsum(n * (t or 0.0) for n, t in here)
+    m_there = math.fsum(n * (t or 0.0) for n, t in there) * share
+    whole = phase.time_per_iter_us
+    if not phase.streams or m_here <= 0:
+        return Blended(compute, math.hypot(doubt, LEAST_ERROR), 0.0,
+                       _power(base, other, threads, 0.0))  # fmt: skip
+    part = min(1.0, m_here / whole)
+    ratio = _mixed(part, m_there / m_here, compute, OVERLAP)
+    apart = [_mixed(part, m_there / m_here, compute, p) for p in (1.0, math.inf)]
+    off = math.log(max(*apart, ratio) / min(*apart, ratio)) / 2
+    over = 0.25 * math.log(max(1.0, m_here / whole))
+    error = math.sqrt(off**2 + over**2 + (doubt * (1 - part)) ** 2 + LEAST_ERROR**2)
+    return Blended(ratio, error, part, _power(base, other, threads, part))
+
+
+def _mixed(part: float, memory: float, compute: float, p: float) -> float:
+    """Return the ratio of a phase whose streams take ``part`` of its time here."""
+    if math.isinf(p):
+        rest = 1.0 if part < 1 else 0.0
+        return max(rest * compute, part * memory)
+    rest = 1 - part**p
+    return float((rest * compute**p + (part * memory) ** p) ** (1 / p))
+
+
+def arithmetic_ratio(
+    phase: Phase, base: Machine, other: Machine, threads: int
+) -> tuple[float, float] | None:
+    """Return how much longer arithmetic takes per operation of a thread, and the doubt of it.
+
+    Between the ratio of dependent operations and that of the peak, by how near the phase comes
+    to either on the base node; by their mean where its operations were not counted.
+    """
+    ratios = {}
+    for name in ("chain", "fma"):
+        here, there = base.arithmetic(name, threads), other.arithmetic(name, other.threads)
+        if here and there:
+            ratios[name] = there / here
+    if not ratios:
+        return None
+    logs = [math.log(r) for r in ratios.values()]
+    spread = abs(logs[0] - logs[-1]) / 2
+    near = 0.5
+    chain, peak = base.arithmetic("chain", threads), base.arithmetic("fma", threads)
+    if phase.flops_per_iter and chain and peak and phase.time_per_iter_us and chain > peak:
+        each = phase.time_per_iter_us / (phase.flops_per_iter / 2)
+        near = min(1.0, max(0.0, math.log(chain / each) / math.log(chain / peak)))
+    return math.exp(logs[0] * (1 - near) + logs[-1] * near), spread
+
+
+def remainder_ratio(base: Machine, other: Machine) -> tuple[float, float] | None:
+    """Return how much longer one thread alone takes, and the doubt: what phases leave is serial.
+
+    The mean of arithmetic's ratio and that of loading from memory.
+    """
+    stream = Stream(_SIZE_MEMORY, 8, 8, "C")
+    found = []
+    for here, there in (
+        (base.arithmetic("chain", 1), other.arithmetic("chain", 1)),
+        (base.step_us(stream, 1), other.step_us(stream, 1)),
+    ):
+        if here and there:
+            found.append(math.log(there / here))
+    if not found:
+        return None
+    return math.exp(math.fsum(found) / len(found)), abs(found[0] - found[-1]) / 2
+
+
+def _power(base: Machine, other: Machine, threads: int, memory: float) -> float | None:
+    """Return the other node's power over the base node's, in the phase's mix."""
+    mixed = []
+    for machine, own in ((base, threads), (other, other.threads)):
+        loads, computes = machine.watts(True, own), machine.watts(False, own)
+        if loads is None or computes is None:
+            return None
+        mixed.append(memory * loads + (1 - memory) * computes)
+    return mixed[1] / mixed[0]
+
+
+def machines(profiles: Sequence[Profile], base: str) -> dict[str, Machine]:
+    """Return every node type's profiles, the base node's first. Raises InputError without any."""
+    by_type: defaultdict[str, list[Profile]] = defaultdict(list)
+    for p in profiles:
+        by_type[p.node_type].append(p)
+    if base not in by_type:
+        there = ", ".join(sorted(by_type)) or "none"
+        raise InputError(f"there are no profiles of base node {base}", hint=f"of: {there}")
+    return {name: Machine(by_type[name]) for name in (base, *(n for n in by_type if n != base))}
+
+
+Fallback = Callable[[int, str], Blended | None]
+"""The estimate of a phase, by its number, on a node type, from the most similar profile alone."""
+
+
+def blend(
+    found: Characterisation, profiles: Sequence[Profile], base: str, fallback: Fallback
+) -> tuple[list[BlendedRun], list[str]]:
+    """Estimate the whole run on every node type; return also the types that lack profiles.
+
+    ``fallback`` is asked for phases whose streams or arithmetic no profiles tell.
+    """
+    known = machines(profiles, base)
+    here = known[base]
+    threads = found.threads or here.threads
+    estimates: list[BlendedRun] = []
+    missing = []
+    for name, machine in known.items():
+        parts = [
+            (p.time_s, phase_on(p, here, machine, threads) or fallback(n, name))
+            for n, p in enumerate(found.phases)
+        ]
+        whole = [(s, b) for s, b in parts if b is not None]
+        if not whole or len(whole) < len(parts):
+            missing.append(name)
+            continue
+        phases_s = math.fsum(s * b.ratio for s, b in whole)
+        measured_s = math.fsum(s for s, _ in whole)
+        off_s = math.sqrt(math.fsum((s * b.ratio * b.error) ** 2 for s, b in whole))
+        total, error = _with_remainder(found, remainder_ratio(here, machine), phases_s, off_s)
+        energy = None
+        if all(b.power_ratio is not None for _, b in whole):
+            power = math.fsum(s * b.ratio * (b.power_ratio or 0.0) for s, b in whole) / phases_s
+            energy = power * total / (measured_s + found.remainder_s)
+        estimates.append(BlendedRun(name, phases_s, total, error, energy))
+    return estimates, missing
+
+
+def _with_remainder(
+    found: Characterisation, rest: tuple[float, float] | None, phases_s: float, off_s: float
+) -> tuple[float, float]:
+    """Return the whole run's seconds and relative error; without ``rest`` all of it is scaled."""
+    measured_s = math.fsum(p.time_s for p in found.phases)
+    if rest is None:
+        return phases_s * (measured_s + found.remainder_s) / measured_s, off_s / phases_s
+    rest_s = found.remainder_s * rest[0]
+    total = phases_s + rest_s
+    return total, math.hypot(off_s, rest_s * math.hypot(rest[1], LEAST_ERROR)) / total

@@ -1,0 +1,33 @@
+"""Run a command on one whole node of a type through Slurm, and wait for it."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Sequence
+
+from advisor.core.inventory import NodeType
+from advisor.errors import SchedulerError
+
+
+def on_a_node(node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str) -> list[str]:
+    """Return the srun that runs ``argv`` alone on a node of this type.
+
+    It asks for all cores, one hardware thread each, for at most ``limit_s``. Raises
+    SchedulerError without srun.
+    """
+    srun = shutil.which("srun")
+    if srun is None:
+        raise SchedulerError(
+            "srun is not installed here", hint="run advisor bench --here on a node of this type"
+        )
+    where = []
+    if node_type.feature:
+        where.append(f"--constraint={node_type.feature}")
+    if node_type.partitions and not node_type.default_partition:
+        where.append(f"--partition={node_type.partitions[0]}")
+    return [
+        srun, "--nodes=1", "--ntasks=1", "--exclusive", f"--cpus-per-task={node_type.cores}",
+        "--hint=nomultithread", f"--time={math.ceil(limit_s / 60)}", f"--job-name={name}",
+        "--quiet", *where, *argv,
+    ]  # fmt: skip

@@ -1,0 +1,166 @@
+"""Node types' profiles: what each microbenchmark takes there. Standard library only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.errors import RefusedError
+from advisor.store import rows as _rows
+from advisor.store.reader import Reader
+from advisor.store.writer import Writer
+
+MOST_REQUESTS = 500
+"""Microbenchmarks that may wait; who wants more gets the oldest of them run first."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProfile:
+    """One microbenchmark's result on one node type.
+
+    ``streams`` are in the form of ``advisor.ranking.streams.Stream``; ``time_per_iter_us``
+    microseconds per iteration of one thread; ``spread`` half of the mean's 95 % interval over
+    it; ``energy_per_iter_nj`` nanojoules of the node, None where no meter told.
+    """
+
+    node_type: str
+    microbenchmark: str
+    streams: tuple[dict[str, Any], ...]
+    threads: int
+    time_per_iter_us: float
+    spread: float
+    repeats: int
+    energy_per_iter_nj: float | None = None
+    meter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One go of the microbenchmarks: the machine's fingerprint, and its circumstances."""
+
+    node_type: str
+    machine: Mapping[str, Any]
+    host: str
+    kernel: str
+    compiler: str
+    measured_by: str
+    measured_at: str = ""
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A microbenchmark that waits to be run; ``wanted_for`` names application and phase."""
+
+    microbenchmark: str
+    streams: tuple[dict[str, Any], ...]
+    wanted_for: str
+
+
+def _streams(streams: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text by which equal streams are equal."""
+    return json.dumps(
+        [dict(sorted(s.items())) | {"size_kb": float(s["size_kb"])} for s in streams],
+        sort_keys=True,
+    )
+
+
+def save_profiles(
+    writer: Writer, bench: Bench, profiles: Sequence[StoredProfile], *, replace: bool = False
+) -> None:
+    """Store one go's results in place of earlier ones of the same microbenchmarks.
+
+    With ``replace`` all earlier profiles of the node type go; without it, RefusedError when they
+    are of another machine. What waited and is now measured on every node type that has profiles
+    waits no longer. Raises InputError on a name that cannot be stored, StoreError.
+    """
+    _rows.check_name("node type", bench.node_type)
+    with writer._transaction() as db:
+        if replace:
+            db.execute("DELETE FROM profiles WHERE node_type = ?", (bench.node_type,))
+            db.execute("DELETE FROM benches WHERE node_type = ?", (bench.node_type,))
+        former = latest_bench(writer, bench.node_type)
+        if former is not None and former.machine != dict(bench.machine):
+            raise RefusedError(f"{bench.node_type} has profiles of another machine")
+        values = (
+            bench.node_type, _rows.to_json(dict(bench.machine)), *map(_rows.clean, (
+                bench.host, bench.kernel, bench.compiler, bench.measured_by)), _rows.now(),
+        )  # fmt: skip
+        sql = (
+            "INSERT INTO benches"
+            " (node_type, machine, host, kernel, compiler, measured_by, measured_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)"
+        )
+        bench_id = db.execute(sql, values).lastrowid
+        db.executemany(
+            "INSERT OR REPLACE INTO profiles (node_type, microbenchmark, streams, threads,"
+            " time_per_iter_us, spread, repeats, energy_per_iter_nj, meter, bench_id)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (bench.node_type, p.microbenchmark, _streams(p.streams), p.threads,
+                 p.time_per_iter_us, p.spread, p.repeats, p.energy_per_iter_nj, p.meter, bench_id)
+                for p in profiles
+            ],
+        )  # fmt: skip
+        db.execute(
+            "DELETE FROM bench_requests AS r WHERE NOT EXISTS ("
+            " SELECT 1 FROM (SELECT DISTINCT node_type FROM profiles) AS t WHERE NOT EXISTS ("
+            "  SELECT 1 FROM profiles AS p WHERE p.node_type = t.node_type"
+            "  AND p.microbenchmark = r.microbenchmark AND p.streams = r.streams))"
+        )
+
+
+def latest_bench(reader: Reader, node_type: str) -> Bench | None:
+    """Return the latest go on a node type, None when it has no profiles."""
+    sql = (
+        "SELECT node_type, machine, host, kernel, compiler, measured_by, measured_at, id"
+        " FROM benches WHERE node_type = ? ORDER BY id DESC LIMIT 1"
+    )
+    for row in reader.rows(sql, [node_type]):
+        fields = list(row)
+        fields[1] = _rows.from_json(fields[1], f"bench {fields[7]}")
+        return Bench(*fields)
+    return None
+
+
+def profiles(reader: Reader, node_type: str | None = None) -> list[StoredProfile]:
+    """Return all profiles, or one node type's."""
+    where, values = ("WHERE node_type = ?", [node_type]) if node_type else ("", [])
+    sql = (
+        "SELECT node_type, microbenchmark, streams, threads, time_per_iter_us, spread, repeats,"
+        f" energy_per_iter_nj, meter FROM profiles {where} ORDER BY id"
+    )
+    found = []
+    for row in reader.rows(sql, values):
+        fields = list(row)
+        fields[2] = tuple(json.loads(fields[2]))
+        found.append(StoredProfile(*fields))
+    return found
+
+
+def profiled_types(reader: Reader) -> list[str]:
+    """Return the node types that have profiles."""
+    return [row[0] for row in reader.rows("SELECT DISTINCT node_type FROM profiles", [])]
+
+
+def want(writer: Writer, wanted: Sequence[Wanted]) -> int:
+    """Have microbenchmarks wait for the next bench; return how many did not wait before."""
+    with writer._transaction() as db:
+        before = db.execute("SELECT count(*) FROM bench_requests").fetchone()[0]
+        for one in wanted[: max(0, MOST_REQUESTS - before)]:
+            db.execute(
+                "INSERT OR IGNORE INTO bench_requests"
+                " (microbenchmark, streams, wanted_for, created_at) VALUES (?, ?, ?, ?)",
+                (one.microbenchmark, _streams(one.streams), _rows.clean(one.wanted_for),
+                 _rows.now()),
+            )  # fmt: skip
+        after: int = db.execute("SELECT count(*) FROM bench_requests").fetchone()[0]
+        return after - int(before)
+
+
+def wanted(reader: Reader) -> list[Wanted]:
+    """Return the microbenchmarks that wait, the first first."""
+    sql = "SELECT microbenchmark, streams, wanted_for FROM bench_requests ORDER BY id"
+    return [Wanted(r[0], tuple(json.loads(r[1])), r[2]) for r in reader.rows(sql, [])]

@@ -1,0 +1,295 @@
+"""How right rankings are: node types posed on this machine, each profiled, estimated and run.
+
+``python benchmarks/ranking.py [--full] [--repeats N] [--keep FOLDER]`` poses four node types: both
+cores (the base), one core, both cores beside a memory hog, half of the cores' time by a cgroup
+quota (as root). It profiles each with ``advisor bench``, characterises the kernels on the base,
+lets ``advisor rank`` estimate them on the others by both methods, and runs them there for real.
+``--keep`` keeps what was measured, and measures only what is not there yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from advisor import paths
+from advisor.ranking.bench import session
+from advisor.ranking.twin import compile_twice
+from advisor.schedulers.local import local_node_type
+from advisor.store.writer import Writer
+
+BASE = "both"
+KERNELS = {
+    "matmul row": ("matmul", "1000", "row"),
+    "matmul column": ("matmul", "1400", "column"),
+    "nbody": ("nbody", "12000", "6"),
+    "stencil": ("stencil", "2000", "600"),
+    "spmv": ("spmv", "400000", "16", "200"),
+    "table": ("table", "8000000", "120000000"),
+    "triad": ("triad", "4000000", "400"),
+}
+"""The table's look-ups are those of all threads; the program takes a thread's."""
+HOG_NICE = 4
+GROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Posed:
+    """A node type made of this machine: its cores, what a child does first, what runs beside."""
+
+    cores: tuple[int, ...]
+    enter: Callable[[], None]
+    hog: bool = False
+
+
+def group(share: float, cores: int) -> Path | None:
+    """Make a cgroup with a share of the cores' time; None where that cannot be."""
+    period = 100_000
+    quota = str(int(period * share * cores))
+    one, two = GROUP / "cpu", GROUP
+    folder = (one if one.is_dir() else two) / f"advisor-benchmark-{os.getpid()}"
+    try:
+        folder.mkdir()
+        if one.is_dir():
+            (folder / "cpu.cfs_period_us").write_text(str(period))
+            (folder / "cpu.cfs_quota_us").write_text(quota)
+        else:
+            (folder / "cpu.max").write_text(f"{quota} {period}")
+    except OSError as error:
+        print(f"no node type with half of the time: {error}")
+        with suppress(OSError):
+            folder.rmdir()
+        return None
+    return folder
+
+
+def pose(half: Path | None) -> dict[str, Posed]:
+    """Return the node types, the base first."""
+    cores = tuple(sorted(os.sched_getaffinity(0)))[:2]
+    if len(cores) < 2:
+        sys.exit("two cores are needed")
+
+    def on(*own: int, into: Path | None = None) -> Callable[[], None]:
+        def enter() -> None:
+            os.sched_setaffinity(0, own)
+            if into is not None:
+                (into / "cgroup.procs").write_text(str(os.getpid()))
+
+        return enter
+
+    found = {
+        BASE: Posed(cores, on(*cores)),
+        "one core": Posed(cores[:1], on(cores[0])),
+        "beside a hog": Posed(cores, on(*cores), hog=True),
+    }
+    if half is not None:
+        found["half the time"] = Posed(cores, on(*cores, into=half))
+    return found
+
+
+@contextmanager
+def beside(posed: Posed) -> Iterator[None]:
+    """Keep a memory hog running on the cores while it lasts, if the node type has one."""
+    if not posed.hog:
+        yield
+        return
+    with session() as asked:
+        program = asked.program
+
+    def enter() -> None:
+        posed.enter()
+        os.nice(HOG_NICE)
+
+    hog = subprocess.Popen(
+        [program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        preexec_fn=enter,
+    )  # fmt: skip
+    assert hog.stdin is not None
+    hog.stdin.write("run triad 8 2 1 p:33554432:8 p:33554432:8 p:33554432:8\n" + "again\n" * 4000)
+    hog.stdin.flush()
+    time.sleep(1.5)
+    try:
+        yield
+    finally:
+        hog.kill()
+        hog.wait()
+
+
+def advisor(posed: Posed, *words: object, store: Path) -> dict[str, Any]:
+    """Run the command line on a node type; return its JSON."""
+    argv = [sys.executable, "-m", "advisor", *map(str, words), "--db", str(store), "--json"]
+    if "--" in argv:
+        at = argv.index("--")
+        argv = [*argv[:at], "--db", str(store), "--json", *argv[at:-3]]
+    done = subprocess.run(
+        argv, stdout=subprocess.PIPE, text=True, preexec_fn=posed.enter, check=False
+    )
+    if done.returncode not in (0, 3) or not done.stdout:
+        sys.exit(f"failed: {' '.join(argv)}")
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"schema"')]
+    data: dict[str, Any] = json.loads(lines[-1])
+    return data
+
+
+def command(kernel: str, posed: Posed, folder: Path) -> list[str]:
+    """Return a kernel's words: the same work whatever number of threads."""
+    program, *words = KERNELS[kernel]
+    if program == "table":
+        words[-1] = str(int(words[-1]) // len(posed.cores))
+    return [str(folder / program), *words]
+
+
+def measured_s(argv: list[str], posed: Posed) -> float:
+    """Return the seconds of one real run, with a thread on each core of the node type."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(len(posed.cores))}
+    begin = time.monotonic()
+    subprocess.run(
+        argv, env=environment, stdout=subprocess.DEVNULL, preexec_fn=posed.enter, check=True
+    )
+    return time.monotonic() - begin
+
+
+def gather(folder: Path, types: dict[str, Posed], full: bool, repeats: int) -> dict[str, Any]:
+    """Profile, characterise and run what is not yet known; return the real times."""
+    store, kept = folder / "store.db", folder / "real.json"
+    state: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    for source in paths.share("examples/kernels").glob("*.c"):
+        if not (folder / source.stem).exists():
+            words = ["-O2", "-fopenmp", str(source), "-o", str(folder / source.stem), "-lm"]
+            assert compile_twice(words) == (0, "")
+    with Writer(store) as writer:
+        here = local_node_type()
+        writer.save_node_types(
+            [replace(here, name=n, cores=len(p.cores)) for n, p in types.items()], source="site"
+        )
+    os.environ["OMP_PROC_BIND"] = "true"  # as on a cluster that binds threads to cores
+
+    def once(key: str, work: Callable[[], Any]) -> Any:
+        if key not in state:
+            begin = time.monotonic()
+            state[key] = work()
+            kept.write_text(json.dumps(state))
+            print(f"{key}: {time.monotonic() - begin:.0f} s", flush=True)
+        return state[key]
+
+    def bench(name: str, posed: Posed, *words: str) -> int:
+        with beside(posed):
+            data = advisor(posed, "bench", "--here", "--node-type", name, *words, store=store)
+        return int(data["node_types"][0].get("profiles", 0))
+
+    def real() -> dict[str, dict[str, float]]:
+        times: dict[str, dict[str, list[float]]] = {k: {} for k in KERNELS}
+        for _ in range(repeats):
+            for name, posed in types.items():
+                with beside(posed):
+                    for kernel in KERNELS:
+                        argv = command(kernel, posed, folder)
+                        times[kernel].setdefault(name, []).append(measured_s(argv, posed))
+        return {k: {n: statistics.median(v) for n, v in by.items()} for k, by in times.items()}
+
+    def characterise(kernel: str) -> bool:
+        words = ("--application", kernel.replace(" ", "-"), "--workload", "w", "--repeat", "5")
+        base = types[BASE]
+        advisor(
+            base,
+            "characterise",
+            *words,
+            "--node-type",
+            BASE,
+            "--",
+            *command(kernel, base, folder),
+            store=store,
+        )
+        advisor(base, "rank", kernel.replace(" ", "-"), store=store)
+        return True
+
+    length = () if full else ("--quick",)
+    for name, posed in types.items():
+        once(f"profile of {name}", partial(bench, name, posed, *length))
+    for kernel in KERNELS:
+        once(f"characterisation of {kernel}", partial(characterise, kernel))
+    for name, posed in types.items():
+        once(f"wanted of {name}", partial(bench, name, posed, "--wanted", "--budget", "60s"))
+    found: dict[str, Any] = once("real runs", real)
+    return found
+
+
+def judge(
+    store: Path, types: dict[str, Posed], real: dict[str, dict[str, float]], method: str
+) -> None:
+    """Print one method's estimates against the real times."""
+    print(f"\n{method}: seconds estimated / measured, error")
+    print(f"{'':15}" + "".join(f"{n:>26}" for n in types))
+    errors, right, pairs, covered = [], 0, 0, 0
+    for kernel in KERNELS:
+        data = advisor(
+            types[BASE], "rank", kernel.replace(" ", "-"), "--method", method, store=store
+        )
+        estimates = {e["node_type"]: e for e in data["ranking"]}
+        cells = ""
+        for name in types:
+            own, there = real[kernel][name], estimates.get(name)
+            if there is None:
+                cells += f"{'none /':>12}{own:7.2f}{'':7}"
+                continue
+            off = there["time_s"] / own - 1
+            if name != BASE:
+                errors.append(abs(off))
+                sure = 1.645 * there["error_pct"] / 100
+                covered += abs(math.log(own / there["time_s"])) <= sure
+            cells += f"{there['time_s']:10.2f} /{own:6.2f}{off:+7.1%}"
+        print(f"{kernel:15}{cells}")
+        for a, b in combinations([n for n in types if n in estimates], 2):
+            x, y = real[kernel][a], real[kernel][b]
+            if max(x, y) > 1.1 * min(x, y):
+                pairs += 1
+                guess = estimates[a]["time_s"] < estimates[b]["time_s"]
+                right += guess == (x < y)
+    if not errors:
+        return
+    mean = statistics.mean(errors)
+    print(
+        f"mean error {mean:.1%}, worst {max(errors):.1%}, of {len(errors)}; "
+        f"faster of two right in {right} of {pairs} that differ by more than 10 %; "
+        f"90 % intervals hold {covered} of {len(errors)}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="full profiles: ten minutes each")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="real runs of each, of which the median counts (5)"
+    )
+    parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    args = parser.parse_args()
+    half = group(0.5, 2)
+    try:
+        types = pose(half)
+        with tempfile.TemporaryDirectory() as name:
+            folder = args.keep or Path(name)
+            folder.mkdir(exist_ok=True)
+            real = gather(folder, types, args.full, args.repeats)
+            for method in ("thesis", "blend"):
+                judge(folder / "store.db", types, real, method)
+    finally:
+        if half is not None:
+            half.rmdir()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""``advisor bench``: real microbenchmarks on this machine, profiles in a real store."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.errors import AdvisorError
+from advisor.ranking.bench import measure, session
+from advisor.ranking.native import SOURCES
+from advisor.ranking.streams import Stream
+from advisor.ranking.suite import Microbenchmark, member, plan
+from advisor.store.profiles import (
+    Bench,
+    StoredProfile,
+    Wanted,
+    profiles,
+    save_profiles,
+    want,
+    wanted,
+)
+from advisor.store.reader import Reader
+from advisor.store.writer import Writer
+
+Advisor = Callable[..., Any]
+MOST_PER_SECOND = 5e11
+"""No core makes so many iterations a second: work that was left out would look like this."""
+
+
+def test_every_family_runs_and_does_its_work() -> None:
+    some: dict[str, Microbenchmark] = {}
+    for one in plan("full", 2, 2**30):
+        some.setdefault(one.name, one)
+    found = measure(list(some.values()), budget_s=0.0)
+    assert len(found) == 1  # what there is no time for is not measured
+    for one in some.values():
+        (alone,) = measure([one], budget_s=0.0)
+        assert len(alone.seconds) >= 2 and min(alone.iterations) > 0
+        assert 1 / MOST_PER_SECOND < alone.time_per_iter_us / 1e6 < 1e-3, one
+
+
+@pytest.mark.parametrize("line", ["sum += run(w, m);", "sum += run(w, m); n = 0;"])
+def test_work_that_is_left_out_is_noticed(tmp_path: Path, line: str) -> None:
+    """The checked sum is no ornament: a loop that stops early is an error."""
+    folder = tmp_path / "microbench"
+    shutil.copytree(SOURCES / "microbench", folder)
+    source = (folder / "mbw.c").read_text()
+    assert source.count("sum += run(w, m);") == 1
+    (folder / "mbw.c").write_text(source.replace("sum += run(w, m);", line))
+    request = "run add 8 2 0.01 p:1048576:8"
+    with session(folder) as asked:
+        if line.endswith("n = 0;"):
+            with pytest.raises(AdvisorError, match="the work was not done"):
+                asked.ask(request)
+        else:
+            assert asked.ask(request)[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        ("run nothing 8 1 0.1", "there is no such microbenchmark"),
+        ("run add 3 1 0.1 c:1024:8", "4 or 8 bytes"),
+        ("run add 8 0 0.1 c:1024:8", "threads: 1 to 1024"),
+        ("run add 8 1 no c:1024:8", "seconds: above 0"),
+        ("run add 8 1 0.1 x:1024:8", "a zone is"),
+        ("run add 8 1 0.1 c:1024:12", "whole elements"),
+        ("run add 8 1 0.1 c:1024:2048", "not more than its zone"),
+        ("run add 8 1 0.1", "not its number of zones"),
+        ("run add 8 1 0.1 c:1024:0", "only random ones"),
+        ("run random 8 1 0.1 c:1024:8", "used at random"),
+        ("run add 8 2 0.1 p:9000000000000000:8", "no memory"),
+        ("again", "again after one"),
+        ("", "again after one"),
+    ],
+)
+def test_requests_that_cannot_be(request_: str, why: str) -> None:
+    with session() as asked:
+        with pytest.raises(AdvisorError, match=why):
+            asked.ask(request_)
+        assert asked.ask("run chain 8 1 0.001")[0] > 0
+
+
+def test_measured_and_measured_again(advisor: Advisor, store_path: Path) -> None:
+    argv = ("bench", "--here", "--node-type", "mine", "--budget", "0.5s")
+    data = advisor(*argv, "--json").json()
+    (one,) = data["node_types"]
+    assert data["schema"] == "advisor/bench/1"
+    assert one["node_type"] == "mine" and one["profiles"] >= 1 and one["gflop_s"] > 0
+    assert one["machine"]["cores"] >= 1 and one["kernel"] and one["compiler"]
+    shown = advisor("bench", "show", "--json").json()["node_types"][0]
+    assert len(shown["profiles"]) == one["profiles"] and shown["measured_at"]
+    first = shown["profiles"][0]
+    assert first["microbenchmark"] == "fma" and first["time_per_iter_us"] > 0
+    told = advisor(*argv)
+    assert told.code == 0 and "no time for" in told.out
+    again = advisor("bench", "show", "--json").json()["node_types"][0]["profiles"]
+    keys = {(p["microbenchmark"], str(p["streams"]), p["threads"]) for p in again}
+    assert len(keys) == len(again)
+    with sqlite3.connect(store_path) as db:
+        assert db.execute("SELECT count(*) FROM benches").fetchone() == (2,)
+
+
+def test_profiles_are_shown(advisor: Advisor, store_path: Path, tmp_path: Path) -> None:
+    def profile(name: str, us: float, *zones: tuple[float, int]) -> StoredProfile:
+        streams = tuple(s.to_dict() for s in member(name, 4, *zones).streams)
+        return StoredProfile("mine", name, streams, 4, us, 0.01, 9, 12.5, "rapl")
+
+    bench = Bench("mine", {"cores": 4}, "n1", "6.1", "cc 12", "ann")
+    several = [profile("mbw1c", 0.001 * s / 64, (kb, s)) for kb in (16, 64) for s in (64, 192)]
+    peaks = [profile("fma", 0.0001), profile("triad", 0.002, (64, 8), (64, 8), (64, 8))]
+    with Writer(store_path) as store:
+        save_profiles(store, bench, [*several, *peaks])
+    told = advisor("bench", "show").out
+    for text in ("mine", "48.0", "80.0", "n1", "stride 192 B", "log2 of KB"):
+        assert text in told
+    assert "0.1" in advisor("bench", "show", "--microbenchmark", "fma").out
+    assert advisor("bench", "show", "--plot", tmp_path / "p.svg").code == 0
+    assert "stride 64 B" in (tmp_path / "p.svg").read_text()
+    bad = advisor("bench", "show", "--microbenchmark", "none")
+    assert bad.code == 2 and "there are: fma, mbw1c, triad" in bad.err
+
+
+def test_profiles_of_another_machine_are_not_mixed(advisor: Advisor, store_path: Path) -> None:
+    argv = ("bench", "--here", "--node-type", "mine", "--budget", "0.1s")
+    assert advisor(*argv).code == 0
+    with sqlite3.connect(store_path) as db:
+        (machine,) = db.execute("SELECT machine FROM benches").fetchone()
+        other = json.loads(machine) | {"processor": "Else 9000"}
+        db.execute("UPDATE benches SET machine = ?", (json.dumps(other),))
+    db.close()
+    refused = advisor(*argv)
+    assert refused.code == 3 and "Else 9000" in refused.err and "--replace" in refused.err
+    assert advisor(*argv, "--replace").code == 0
+    assert advisor(*argv).code == 0
+
+
+def test_what_is_wanted_is_measured_first_and_waits_no_longer(
+    advisor: Advisor, store_path: Path
+) -> None:
+    argv = ("bench", "--here", "--node-type", "mine", "--budget", "0.05s")
+    nothing = advisor(*argv, "--wanted")
+    assert nothing.code == 3 and "no microbenchmark is wanted" in nothing.err
+    one = member("mbw1p", 1, (777, 24))
+    with Writer(store_path) as store:
+        streams = tuple(s.to_dict() for s in one.streams)
+        assert want(store, [Wanted(one.name, streams, "app: solve")] * 2) == 1
+    assert advisor(*argv).code == 0
+    with Reader(store_path) as store:
+        assert wanted(store) == []
+        found = profiles(store, "mine")[0]
+    assert found.microbenchmark == "mbw1p"
+    assert Stream.from_dict(found.streams[0]).size_kb == 777
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "why"),
+    [
+        (("bench", "show"), 3, "no node type has profiles"),
+        (("bench", "--budget", "soon"), 2, "soon"),
+        (("bench", "--node-type", "none"), 1, "no node type none"),
+        (("bench", "--here", "--node-type", "a", "--node-type", "b"), 2, "one node type"),
+        (("bench", "--here", "--quick", "--meter", "none-such"), 1, "no meter is called"),
+    ],
+)
+def test_mistakes(advisor: Advisor, argv: tuple[str, ...], code: int, why: str) -> None:
+    done = advisor(*argv)
+    assert done.code == code and why in done.err and "Traceback" not in done.err

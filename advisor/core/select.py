@@ -171,29 +171,49 @@ def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Rea
     """Return the option to take among those equal to the best, and why if it is another.
 
     Resource use is a third objective for what time and energy cannot tell apart (Endrei 2019,
-    section 7.3.4).
+    section 7.3.4). Where an estimate is best but does not surely beat what was measured, that is
+    taken.
     """
     best = passed[0]
     z, w = one_sided(policy.confidence), WEIGHTS[policy.goal]
 
-    def told_apart(x: Weighed) -> float:
+    def equal(x: Weighed, best: Weighed) -> bool:
         e = math.hypot(x.row.energy_sigma, best.row.energy_sigma)
         t = math.hypot(x.row.time_sigma, best.row.time_sigma)
-        return max(TIE, z * math.hypot(w * e, (1 - w) * t))
+        return x.score <= best.score + max(TIE, z * math.hypot(w * e, (1 - w) * t))
 
+    measured = [x for x in passed if x.row.confirmed]
     if best.row.estimated:
-        # An estimate must beat what was measured surely. Two estimates of one node type are off
-        # together, so their own errors do not make them equal.
-        known = [x for x in passed if x.row.confirmed and x.score <= best.score + told_apart(x)]
-        if known:
-            return _break_tie(known, policy)
-        passed = [x for x in passed if x.node_type == best.node_type]
+        known = next((x for x in measured if equal(x, best)), None)
+        if known is None:
+            return _break_tie_of_estimates(passed, policy)
+        best = known
+    return _thrifty(best, [x for x in measured if equal(x, best)], policy)
+
+
+def _break_tie_of_estimates(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Reason]]:
+    """Return the estimate whose score is surely least.
+
+    They are off together by the ratio of the node types, so that does not make them equal; but how
+    much else is uncertain differs, and an option far from what is known must be worth it.
+    """
+    z, w = one_sided(policy.confidence), WEIGHTS[policy.goal]
+
+    def surely(x: Weighed) -> float:
+        return x.score + z * (w * x.e_sigma + (1 - w) * x.t_sigma)
+
+    estimates = sorted((x for x in passed if x.row.estimated), key=surely)
+    best = estimates[0]
+    return _thrifty(best, [x for x in estimates if surely(x) <= surely(best) + TIE], policy)
+
+
+def _thrifty(
+    best: Weighed, equal: Sequence[Weighed], policy: Policy
+) -> tuple[Weighed, list[Reason]]:
+    """Return the one of equal options that the policy's ``resources`` takes."""
     if policy.resources == "balanced":
         return best, []
     sign = 1 if policy.resources == "thrifty" else -1
-    equal = [
-        x for x in passed if x.score <= best.score + (TIE if best.row.estimated else told_apart(x))
-    ]
     taken = min(equal, key=lambda x: (sign * x.row.nodes * x.row.threads_per_node, x.score))
     if taken is best:
         return best, []

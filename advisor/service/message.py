@@ -32,16 +32,19 @@ def effect_line(
             f"measure it once with: advisor train {ask.details[0]}"
         )
     codes = {r.code for r in reasons}
-    quality = " (estimated)" if energy_quality == "estimated" else ""
+    quality = " (estimated)" if energy_quality == "estimated" and not chosen.estimated else ""
     effect = (
         f"energy {format_change(chosen.energy.change)}{quality}, "
         f"time {format_change(chosen.time.change)}"
     )
+    surely = "estimated, not measured there" if chosen.estimated else "expected"
     what = describe_choice(baseline, chosen.configuration)
     if rewrite:
         pinned = "your pin" if "pinned" in codes else application
-        return f"advisor: {pinned} runs on {what}: {effect} expected; {_REFUSE}"
+        return f"advisor: {pinned} runs on {what}: {effect} {surely}; {_REFUSE}"
     if "mode-advise" in codes:
+        if chosen.estimated:
+            effect = f"{effect} ({surely})"
         return f"advisor: {what} would give {effect}; take it with ADVISOR_MODE=apply"
     return ""
 

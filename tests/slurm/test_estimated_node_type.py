@@ -103,7 +103,7 @@ def test_a_job_goes_to_a_node_type_where_it_never_ran(site: AdvisedSite) -> None
 
     number, told, node = submitted(site, "stencil")
     assert node in MIL.nodes
-    assert f"runs on {MIL.feature}" in told and "(estimated)" in told
+    assert f"runs on {MIL.feature}" in told and "estimated, not measured there" in told
     site.advisor("collect")
     why = site.json("why", number)
     assert why["collected"] and why["decision"]["rewrite"]["constraint"] == MIL.feature

@@ -27,6 +27,7 @@ from advisor.store.rankings import promote_estimates, save_ranking
 from advisor.store.records import StoredModel
 from advisor.store.transfers import unadvised
 from advisor.store.writer import Writer
+from advisor.views.whatif import WhatIf
 
 FREQS = (1_200_000, 1_700_000, 2_200_000)
 BDW = NodeType(
@@ -241,7 +242,7 @@ def test_a_job_goes_where_it_never_ran(estimated: Writer, tmp_path: Path) -> Non
     assert "skl is estimated from microbenchmarks, similarity 110/125" in [
         r.text for r in decision.reasons
     ]
-    assert decision.energy_quality == "estimated" and "(estimated)" in decision.message
+    assert decision.energy_quality == "estimated" and "not measured there" in decision.message
     low, high = decision.chosen.energy.lo, decision.chosen.energy.hi
     assert high - low > 0.2  # the whole of the method's error is in the promise
     copy = tmp_path / "copy.db"
@@ -314,9 +315,33 @@ def test_what_was_measured_goes_before_an_estimate_that_is_not_surely_better(
     ranked(store, 0.6, energy_ratio=0.95)
     known = ask(store)
     assert known.chosen is not None and known.chosen.configuration.node_type == "bdw"
+    ranked(store, 0.6, energy_ratio=1.05)  # now what was measured is best by itself
+    assert ask(store).chosen == known.chosen
     ranked(store, 0.3, energy_ratio=0.3)
     surely = ask(store)
     assert surely.chosen is not None and surely.chosen.configuration.node_type == "skl"
+
+
+def test_a_what_if_asks_only_for_jobs_where_they_were_measured(estimated: Writer) -> None:
+    what_if = WhatIf.load(estimated)
+    (case,) = what_if.cases
+    assert case.baseline.node_type == "bdw"
+    assert case.now is not None and case.now.configuration.node_type == "skl"
+
+
+def test_an_estimate_far_from_what_is_known_must_be_worth_it(store: Writer) -> None:
+    """Half the cores for 2 % less energy there, but how that type scales is not known."""
+    half = [replace(o, energy_j=o.energy_j * 0.665, energy_lo_j=o.energy_lo_j * 0.665,
+                    energy_hi_j=o.energy_hi_j * 0.665, time_s=o.time_s * 0.5,
+                    time_lo_s=o.time_lo_s * 0.5, time_hi_s=o.time_hi_s * 0.5)
+            if o.configuration.threads_per_node == 14 and o.configuration.freq_khz == 2_200_000
+            else o for o in grid()]  # fmt: skip
+    fitted(store, options=[replace(o, confirmed=o.configuration.freq_khz == 2_200_000)
+                           for o in half])  # fmt: skip
+    ranked(store, 0.3, energy_ratio=0.3)
+    decision = ask(store)
+    assert decision.chosen is not None
+    assert decision.chosen.configuration.to_dict()["threads_per_node"] == 40
 
 
 def test_a_pin_on_an_estimate_is_told_as_such(estimated: Writer) -> None:

@@ -11,15 +11,16 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.option import Option
 from advisor.core.pareto import Limits, TradeOff, trade_off
-from advisor.core.ranked import similarity_text
 from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.errors import RefusedError
 from advisor.plotting import Point
 from advisor.service.snapshot import Snapshot, site_of
+from advisor.store.rankings import rankings
 from advisor.store.reader import Reader
 from advisor.views.applications import home, promise
 from advisor.views.options import View, in_words, view_of
 from advisor.views.preview import Person, preview
+from advisor.views.ranking import Rank, ranked
 
 Across = Literal["time", "performance"]
 Up = Literal["energy", "efficiency"]
@@ -44,6 +45,8 @@ class Board:
     baseline: int
     policy_at: int | None
     yours_at: int | None
+    foreign: frozenset[str] = frozenset()
+    """Its node types whose options are estimated from another one's."""
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -53,7 +56,11 @@ class Board:
     @property
     def estimated(self) -> bool:
         """Whether its energy is an estimate, not a measurement."""
-        return self.view.model.energy_quality == "estimated"
+        return self.view.model.energy_basis == "estimated"
+
+    def transferred(self, option: Option) -> bool:
+        """Whether nothing ran on an option's node type: it is estimated from another one."""
+        return option.configuration.node_type in self.foreign
 
     @property
     def sentence(self) -> str:
@@ -103,7 +110,8 @@ class Board:
         if number == self.baseline:
             return "the job as it is"
         energy, time = self.view.change(self.options[number])
-        return in_words(energy, time, estimated=self.estimated, brief=brief)
+        guessed = self.estimated or self.transferred(self.options[number])
+        return in_words(energy, time, estimated=guessed and not brief, brief=brief)
 
     def window(self, points: Sequence[Point], found: TradeOff) -> tuple[Point, Point]:
         """Return (low, high) of each axis around front, zone, and what is special."""
@@ -117,7 +125,10 @@ class Board:
         return edges[0], edges[1]
 
 
-def board_of(view: View, node_type: str, policy: Decision | None, yours: Decision | None) -> Board:
+def board_of(
+    view: View, node_type: str, policy: Decision | None, yours: Decision | None,
+    foreign: frozenset[str] = frozenset(),
+) -> Board:  # fmt: skip
     """Return a board, everything special found among its options."""
     numbers = {o.configuration: i for i, o in enumerate(view.options)}
 
@@ -131,7 +142,7 @@ def board_of(view: View, node_type: str, policy: Decision | None, yours: Decisio
         own = baseline if own is None else own
     elif own == policy_at:
         own = None
-    return Board(view, node_type, policy, yours, baseline, policy_at, own)
+    return Board(view, node_type, policy, yours, baseline, policy_at, own, foreign)
 
 
 def axis_title(axis: Across | Up) -> str:
@@ -153,6 +164,8 @@ class Boards:
     runs: int
     by_type: Mapping[str, Board]
     ranking: tuple[Rank, ...] = ()
+    unranked: tuple[str, ...] = ()
+    """Node types of the inventory of which nothing is known."""
 
     @property
     def first(self) -> str:
@@ -166,17 +179,6 @@ class Boards:
         return EVERY if elsewhere else name
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """One node type for a workload: the best to be had there, and how that is known."""
-
-    node_type: str
-    time_s: float
-    energy_j: float | None
-    how: str
-    where: str
-
-
 def load(
     reader: Reader,
     application: str,
@@ -184,16 +186,20 @@ def load(
     person: Person,
     asked: Configuration | None = None,
 ) -> Boards:
-    """Return a workload's trade-offs for a person.
+    """Return a workload's trade-offs for a person, and the ranking of its node types.
 
     The baseline of a node type is what was ``asked`` for, if it is one of its options, else the
-    job as a sweep measured it, else the largest option. Raises RefusedError without any model.
+    job as a sweep measured it, else the largest option. With a ranking but no
+    model there are no trade-offs. Raises RefusedError when there is neither.
     """
     models = [
         m
         for m in reader.find_models(application, workload)
         if m.scope != "own" or m.owner == person.name
     ]
+    stored = rankings(reader, application, workload, user=person.name)
+    if not models and stored:
+        return Boards(application, workload, 0, {}, ranked({}, stored))
     if not models:
         raise RefusedError(f"there is no model of {application} {workload} yet", hint="measure it")
     snapshot = site_of(reader)
@@ -209,7 +215,7 @@ def load(
         whose = replace(person, account=model.owner) if model.scope == "account" else person
         base = asked if asked and asked.node_type == name else None
         view = view_of(model, base or reader.swept_baseline(application, workload, name))
-        found[name] = _board(snapshot, view, whose, name)
+        found[name] = _board(snapshot, view, whose, name, found.get(first_one))
     if len(names) > 1:
         first = found[asked.node_type if asked and asked.node_type in found else names[0]]
         every = tuple(
@@ -219,43 +225,26 @@ def load(
             if b.view.model.energy_basis == first.view.model.energy_basis
         )
         view = replace(first.view, options=every)
-        found[EVERY] = board_of(view, EVERY, first.policy, first.yours)
+        foreign = frozenset[str]().union(*(b.foreign for b in found.values()))
+        found[EVERY] = board_of(view, EVERY, first.policy, first.yours, foreign)
     runs = sum(w.observations for w in reader.workloads(application) if w.name == workload)
-    ranking = tuple(sorted((_rank(b) for n, b in found.items() if n), key=lambda r: r.time_s))
-    return Boards(application, workload, runs, found, ranking)
+    ranking = ranked({n: b.view for n, b in found.items() if n}, stored)
+    known = {r.node_type for r in ranking}
+    unranked = tuple(n for n in snapshot.inventory.node_types if n not in known)
+    return Boards(application, workload, runs, found, ranking, unranked)
 
 
-def _board(snapshot: Snapshot, view: View, person: Person, node_type: str) -> Board:
+def _board(
+    snapshot: Snapshot, view: View, person: Person, node_type: str, home_board: Board | None
+) -> Board:
     m, base = view.model, view.baseline.configuration
-    if m.transferred:  # a job's own node type must have been measured
-        return board_of(view, node_type, None, None)
+    if m.transferred:  # a job's own node type must have been measured: it may be sent here
+        policy, yours = (home_board.policy, home_board.yours) if home_board else (None, None)
+        return board_of(view, node_type, policy, yours, frozenset([node_type]))
     without = replace(person, choices={})
     policy = preview(snapshot, m.application, m.workload, base, without)
     yours = preview(snapshot, m.application, m.workload, base, person) if person.choices else policy
     return board_of(view, node_type, policy, yours)
-
-
-def _rank(board: Board) -> Rank:
-    """Return a node type's place by its fastest option."""
-    best = min(board.options, key=lambda o: o.time_s)
-    measured = sum(o.measured for o in board.options)
-    how = f"{board.view.model.n_train} runs there" if measured else "predicted"
-    if board.view.source:
-        how = f"estimated, {similarity_text(board.view.model.transfer)}"
-    return Rank(
-        board.node_type,
-        best.time_s,
-        None if math.isnan(best.energy_j) else best.energy_j,
-        how,
-        short(best.configuration),
-    )
-
-
-def short(c: Configuration) -> str:
-    """Return a configuration in few words: ``1 node, 20 cores, 1.9 GHz``."""
-    nodes = f"{c.nodes} node{'s' if c.nodes > 1 else ''}"
-    cap = f", {format_freq(c.freq_khz)}" if c.freq_khz else ""
-    return f"{nodes}, {c.threads_per_node} core{'s' if c.threads_per_node > 1 else ''}{cap}"
 
 
 def spread(low: float, value: float, high: float) -> str:
@@ -277,12 +266,13 @@ def detail(board: Board, number: int) -> list[str]:
         f"x {c.threads_per_rank} threads{cap}"
     )
     as_time = duration_like(board.view.baseline.time_s)
-    time = f"time {as_time(o.time_s)} ({as_time(o.time_lo_s)} to {as_time(o.time_hi_s)})"
+    about = "about " if board.transferred(o) else ""
+    time = f"time {about}{as_time(o.time_s)} ({as_time(o.time_lo_s)} to {as_time(o.time_hi_s)})"
     if math.isnan(o.energy_j):
         energy = "energy not known"
     else:
         energy = (
-            f"energy {'about ' if board.estimated else ''}{format_energy(o.energy_j)} "
+            f"energy {'about ' if board.estimated else about}{format_energy(o.energy_j)} "
             f"({format_energy(o.energy_lo_j)} to {format_energy(o.energy_hi_j)})"
         )
     words = [board.words(number), known(board, o)]
@@ -295,8 +285,8 @@ def detail(board: Board, number: int) -> list[str]:
 
 def known(board: Board, option: Option) -> str:
     """Say how an option's numbers are known: measured, predicted, estimated."""
-    if board.view.source or option.estimated:
-        return "estimated from microbenchmarks"
+    if board.transferred(option):
+        return "estimated from microbenchmarks: nothing ran on this node type"
     how = "predicted"
     if option.measured:
         how = "measured and confirmed" if option.confirmed else "measured"

@@ -145,7 +145,8 @@ class WhatIf:
             pruned, baseline = prune(model, asked)
             if pruned is not None and baseline is not None:
                 loaded.snapshot.models[model.id] = pruned
-                loaded.cases.append(_case(pruned, baseline))
+                if not model.transferred:  # no job is advised from there
+                    loaded.cases.append(_case(pruned, baseline))
         loaded.snapshot.take(list(loaded.snapshot.models.values()))
         choices = loaded._decide(loaded.policy, going_on)
         loaded.cases = [replace(c, now=now) for c, now in zip(loaded.cases, choices, strict=False)]

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.option import Option
 from advisor.store.rankings import rankings, save_characterisation
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -86,6 +88,38 @@ def test_a_ranking_is_stored_with_time_energy_and_similarity(
     assert metered.energy_source == "profiles" and metered.energy_ratio == pytest.approx(0.5)
     mute = found["mute"].estimate
     assert (mute.energy_source, mute.energy_ratio, mute.energy_error_pct) == (None, None, None)
+
+
+def test_what_follows_from_a_ranking_is_said(
+    advisor: Advisor, store_path: Path, site: Path
+) -> None:
+    alone = advisor("rank", "app", "--profiles", site).out
+    assert "no model follows from it: app has none on here" in alone
+    options = []
+    for threads in (5, 10, 15, 20):
+        t, c = 100.0 / threads, Configuration("here", 1, 1, threads, 0)
+        e = t * (100 + 5 * threads)
+        options.append(Option(c, t, t, t, e, e, e, True, True, True, True))
+    with Writer(store_path) as store:
+        store.save_model(
+            "app", "w", "here", scope="all", owner="", name="bspline", energy_quality="measured",
+            n_train=4, stats={}, options=options,
+        )  # fmt: skip
+    said = advisor("rank", "app", "--profiles", site).out
+    assert "fast: jobs may go there, by this estimate" in said
+    assert "mute: no job goes there: its energy on mute cannot be told" in said
+    assert "metered: no job goes there: metered is not in the inventory" in said
+    shown = advisor("options", "app", "--user", "ann").out
+    assert "similarity 121/125: nothing ran on fast; on one full node 0.50 x the time" in shown
+    assert "estimate" in shown and advisor("options", "app", "--user", "bob").out.count("ran") < 3
+    listed = advisor("options", "app", "--user", "ann", "--json").json()
+    assert [(m["node_type"], m["model"]) for m in listed["models"]] == [
+        ("fast", "transfer"), ("here", "bspline")
+    ]  # fmt: skip
+    assert all(o["estimated"] for o in listed["options"] if o["node_type"] == "fast")
+    checked = advisor("doctor").out
+    assert "1 estimated from microbenchmarks" in checked
+    assert "app (w) on mute is ranked by ann, but no job goes there" in checked
 
 
 def test_a_new_ranking_takes_the_place_of_the_old(

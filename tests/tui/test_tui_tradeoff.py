@@ -6,12 +6,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from advisor_tui import points
 from advisor_tui.chart import Chart
 from advisor_tui.desk import Desk
 from advisor_tui.table import LazyTable
+from textual.widgets import Static
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
+from advisor.core.ranked import RankedType
+from advisor.store.rankings import save_ranking
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.views import tradeoff
@@ -122,7 +126,7 @@ def test_node_types_and_how_their_order_is_known(desk: Desk, play: Play) -> None
         ranked = [r.node_type for r in page.boards.ranking]
         shown = [line for line in at.lines if " runs there" in line]
         assert [name for line in shown for name in ranked if name in line] == ranked
-        assert "advisor bench" in at.text
+        assert "advisor bench" not in at.text  # nothing is missing
         times = [r.time_s for r in page.boards.ranking]
         assert times == sorted(times)
         await at.press("down", "enter")
@@ -134,6 +138,54 @@ def test_node_types_and_how_their_order_is_known(desk: Desk, play: Play) -> None
         assert len(page.steps) == len(page.board.options)
 
     play(desk, story)
+
+
+def test_estimated_node_types_are_ranked_and_look_different(own_store: Desk, play: Play) -> None:
+    """With a model on the base there are options, else only a place in the ranking."""
+    with Writer(own_store.store) as store:
+        for application, workload in (("cg-solver", "n=4e6"), ("raytrace", "default")):
+            save_ranking(
+                store, application, workload, "broadwell",
+                [
+                    RankedType("broadwell", 66.0, 1.0, 2.0, 118.0, 125.0, 1.0, 2.0, "profiles"),
+                    RankedType("milan", 41.2, 0.62, 11.0, 104.0, 125.0, 0.71, 14.0, "profiles"),
+                ],
+                method="thesis", contributor="ann", scope="all",
+            )  # fmt: skip
+        store.renew_transfers("cg-solver", "n=4e6")
+
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        page = at.app.screen
+        assert "[broadwell] milan  all " in at.lines[1]
+        await at.press("r")
+        assert re.search(r"▸ 1  milan +~4\S+ s +~\S+ k?J  △ estimate, ±11 %", at.text)
+        assert re.search(r"2  broadwell +65.8 s +12.6 kJ  ● 12 runs there", at.text)
+        how, hint = str(at.one("#how", Static).render()), str(at.one(".hint", Static).render())
+        assert "(thesis): 0.62 times the time and 0.71 times the energy of broadwell" in how
+        assert "Nothing is known of skylake" in hint and "advisor rank cg-solver" in hint
+        await at.press("enter")
+        assert "[milan]" in at.lines[1] and "ESTIMATED from broadwell" in at.lines[1]
+        assert "△ estimated" in at.text and "●" not in at.text and "○" not in at.text
+        assert re.search(r"^▸△◆ .* ~\S+ s ±\d+% +~\S+ k?J ±\d+%", at.text, re.MULTILINE)
+        assert "nothing ran on" in at.text
+        await at.press("n", "v", "v")
+        signs = {
+            (sign, o.configuration.node_type)
+            for o, sign in ((o, points.sign(page.board, o)) for o in page.board.options)
+        }
+        assert signs == {("△", "milan"), ("●", "broadwell")}
+        await at.press("escape", "slash")
+        await at.write("raytrace")
+        await at.press("enter", "enter")
+        assert "Never measured, only ranked" in at.text
+        await at.press("n", "r")
+        assert "no node type has options" in at.notices
+        assert re.search(r"1  milan +~41.2 s +not known  △ estimate", at.text)
+        await at.press("enter")
+        assert "there are no options of milan yet" in at.notices
+
+    play(own_store, story)
 
 
 def test_zoom_by_keys_and_wheel_and_click(desk: Desk, play: Play) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.core.units import duration_like, format_energy
 from advisor.views import tradeoff as view
 from advisor.views.tradeoff import Board, Boards
 from advisor_tui import chart as signs
+from advisor_tui.ranking import SIGNS, figures
 
 
 def names(boards: Boards) -> list[str]:
@@ -28,15 +28,18 @@ def title(boards: Boards, board: Board) -> str:
         runs = sum(b.view.model.n_train for n, b in boards.by_type.items() if n)
     state = "  SUSPENDED" if model.state == "suspended" else ""
     state += "  energy ESTIMATED" if board.estimated else ""
+    known = f"from {runs} runs"
+    if board.node_type in board.foreign:
+        known = f"ESTIMATED from {model.transfer.get('base')}"
     return (
         f"{boards.application} / {boards.workload}   {''.join(types)}  "
-        f"from {runs} runs{whose[model.scope]}{state}"
+        f"{known}{whose[model.scope]}{state}"
     )
 
 
 def promise(board: Board) -> str:
     """Return what a job would get, with the sign of whose choice it is."""
-    if board.yours is None or board.yours.chosen is None:
+    if board.yours is None or board.yours.chosen is None or board.node_type in board.foreign:
         return board.sentence
     sign = signs.YOURS if board.yours_at is not None else signs.POLICY
     return f"{sign} {board.sentence}"
@@ -45,11 +48,15 @@ def promise(board: Board) -> str:
 def legend(board: Board, shown: str) -> str:
     """Return what the signs mean, after how many options are ``shown``."""
     estimated = board.estimated
-    parts = [
-        f"{signs.MEASURED_ESTIMATE if estimated else signs.MEASURED} measured",
-        f"{signs.PREDICTED_ESTIMATE if estimated else signs.PREDICTED} predicted",
-        f"{signs.BASELINE} as it is", f"{signs.POLICY} policy",
-    ]  # fmt: skip
+    parts = []
+    if board.node_type not in board.foreign:
+        parts = [
+            f"{signs.MEASURED_ESTIMATE if estimated else signs.MEASURED} measured",
+            f"{signs.PREDICTED_ESTIMATE if estimated else signs.PREDICTED} predicted",
+        ]
+    if board.foreign:
+        parts.append(f"{signs.ESTIMATED} estimated")
+    parts += [f"{signs.BASELINE} as it is", f"{signs.POLICY} policy"]
     if board.yours_at is not None:
         parts.append(f"{signs.YOURS} yours")
     return f"{shown}: {'  '.join([*parts, f'{signs.ZONE} zone'])}"
@@ -58,9 +65,8 @@ def legend(board: Board, shown: str) -> str:
 def side(boards: Boards, lines: Sequence[str]) -> str:
     """Return the column beside the picture: the option under the cursor, and the node types."""
     text = ["Under the cursor", "", *lines, "", "Node types, fastest first", ""]
-    as_time = duration_like(boards.ranking[-1].time_s)
     for place, rank in enumerate(boards.ranking, 1):
-        energy = "" if rank.energy_j is None else f", {format_energy(rank.energy_j)}"
-        text.append(f"{place}. {rank.node_type}: {as_time(rank.time_s)}{energy}")
-        text.append(f"   {rank.where}; {rank.how}")
+        time, energy = figures(boards, rank)
+        text.append(f"{place}. {rank.node_type}: {time}, energy {energy}")
+        text.append(f"   {SIGNS[rank.kind]} {rank.brief}{f'; {rank.where}' if rank.where else ''}")
     return "\n".join(text)

@@ -5,6 +5,7 @@ Everything can be told apart by its character alone: colour only helps.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -21,6 +22,7 @@ from advisor.plotting import Point
 from advisor.plotting.raster import Cell, Frame, ticks
 
 MEASURED, PREDICTED, MEASURED_ESTIMATE, PREDICTED_ESTIMATE = "●", "○", "◍", "◌"
+ESTIMATED = "△"
 BASELINE, POLICY, YOURS, ZONE = "◆", "★", "⚑", "░"
 
 _UNITS = {
@@ -71,7 +73,8 @@ class Chart(Widget, can_focus=True):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "chart--axis", "chart--zone", "chart--front", "chart--predicted", "chart--measured",
-        "chart--outside", "chart--baseline", "chart--policy", "chart--yours", "chart--cursor",
+        "chart--estimated", "chart--outside", "chart--baseline", "chart--policy", "chart--yours",
+        "chart--cursor",
     }  # fmt: skip
 
     cursor: reactive[int | None] = reactive(None)
@@ -215,7 +218,8 @@ class Chart(Widget, can_focus=True):
         base, width = self.rich_style, self.size.width
         frame, picture = self._frame, self._picture
         if frame is None or picture is None:
-            text = self._message if y == min(1, self.size.height - 1) else ""
+            lines = textwrap.wrap(self._message, max(8, width - 4))
+            text = lines[y - 1] if 1 <= y <= len(lines) else ""
             return Strip([Segment(f"  {text}"[:width], base)]).extend_cell_length(width, base)
         axis = base + self._style("axis")
         if y >= frame.rows:
@@ -296,7 +300,9 @@ class Chart(Widget, can_focus=True):
 
 def _weight(mark: Mark) -> int:
     """Return what covers what where several options share a cell."""
-    return {"outside": 0, "front": 1, "predicted": 2, "measured": 3}.get(mark.role, 4)
+    return {"outside": 0, "front": 1, "estimated": 2, "predicted": 3, "measured": 4}.get(
+        mark.role, 5
+    )
 
 
 def _title(axis: str, usual: float) -> str:

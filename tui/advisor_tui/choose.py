@@ -19,7 +19,7 @@ from advisor.core.policy import GOALS
 from advisor.errors import AdvisorError
 from advisor.views import choosing
 from advisor.views.choosing import Kind, Outlook, Scope, Wish
-from advisor.views.tradeoff import short
+from advisor.views.ranking import short
 from advisor_tui.background import begin
 from advisor_tui.dialogue import Confirm, painted_diff
 from advisor_tui.page import Page

@@ -30,7 +30,9 @@ COLUMNS = (
 COLUMNS_OF_EVERY = (
     COLUMNS[0],
     Column("Node type", 9, flex=1, gap=1),
-    *COLUMNS[2:-1],
+    *COLUMNS[2:-3],
+    Column("Time", 14, gap=1),
+    COLUMNS[-2],
     Column("Against the job as it is", 22, flex=4, gap=1),
 )
 """Where several node types are together: each option says on which it is."""
@@ -38,6 +40,8 @@ COLUMNS_OF_EVERY = (
 
 def sign(board: Board, option: Option) -> str:
     """Return the sign of what is measured, predicted, estimated."""
+    if board.transferred(option):
+        return signs.ESTIMATED
     if board.estimated:
         return signs.MEASURED_ESTIMATE if option.measured else signs.PREDICTED_ESTIMATE
     return signs.MEASURED if option.measured else signs.PREDICTED
@@ -52,11 +56,12 @@ def cells(board: Board, number: int) -> list[Cell]:
     }.get(number, " ")  # fmt: skip
     energy: Cell = ("not known", "dim")
     if o.energy_j == o.energy_j:
-        about = "~" if board.estimated else ""
+        about = "~" if board.estimated or board.transferred(o) else ""
         margin = view.spread(o.energy_lo_j, o.energy_j, o.energy_hi_j)
         energy = f"{about}{format_energy(o.energy_j)} {margin}"
     words = board.words(number, brief=board.node_type == view.EVERY)
     as_time = duration_like(board.view.baseline.time_s)
+    time = f"{as_time(o.time_s)} {view.spread(o.time_lo_s, o.time_s, o.time_hi_s)}"
     return [
         (f"{sign(board, o)}{special}", "strong"),
         (c.node_type, "dim"),
@@ -65,7 +70,7 @@ def cells(board: Board, number: int) -> list[Cell]:
         str(c.threads_per_rank),
         f"{c.nodes:>2} {c.ranks_per_node:>2} {c.threads_per_rank:>3}",
         f"{c.freq_khz / 1e6:g}" if c.freq_khz else "-",
-        f"{as_time(o.time_s)} {view.spread(o.time_lo_s, o.time_s, o.time_hi_s)}",
+        f"~{time}" if board.transferred(o) else time,
         energy,
         (words, "good" if words.partition(",")[0].endswith((" less", "less energy")) else ""),
     ]
@@ -78,10 +83,7 @@ def picture(
     """Return a board as a picture: options outside of the zone are faint."""
     zone = set(place.zone)
     marks = [
-        Mark(
-            sign(board, o),
-            ("measured" if o.measured else "predicted") if i in zone else "outside",
-        )
+        Mark(sign(board, o), _role(board, o) if i in zone else "outside")
         for i, o in enumerate(board.options)
     ]
     special = {board.baseline: Mark(signs.BASELINE, "baseline")}
@@ -95,6 +97,12 @@ def picture(
         board.window(points, place), (_padded(min(xs), max(xs)), _padded(min(ys), max(ys))),
         view.axis_title(across), view.axis_title(up), steps, points[board.baseline],
     )  # fmt: skip
+
+
+def _role(board: Board, option: Option) -> str:
+    if board.transferred(option):
+        return "estimated"
+    return "measured" if option.measured else "predicted"
 
 
 def _padded(low: float, high: float) -> Point:

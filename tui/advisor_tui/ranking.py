@@ -7,57 +7,82 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
 from advisor.core.units import duration_like, format_energy
+from advisor.views.ranking import Rank
 from advisor.views.tradeoff import Boards
+from advisor_tui import chart as signs
 from advisor_tui.dialogue import Dialogue
 from advisor_tui.table import Cell, Column, LazyTable
 
+SIGNS = {"measured": signs.MEASURED, "predicted": signs.PREDICTED, "estimated": signs.ESTIMATED}
 _COLUMNS = (
     Column("", 2, right=True),
     Column("Node type", 12, flex=1),
-    Column("Fastest", 9, right=True),
+    Column("Fastest", 11, right=True),
     Column("Energy", 9, right=True),
     Column("How it is known", 20, flex=2),
 )
+
+
+def figures(boards: Boards, rank: Rank) -> tuple[str, str]:
+    """Return time and energy of a node type as text, ``~`` before what is estimated."""
+    about = "~" if rank.kind == "estimated" else ""
+    time = duration_like(boards.ranking[-1].time_s)(rank.time_s)
+    energy = "not known" if rank.energy_j is None else about + format_energy(rank.energy_j)
+    return f"{about}{time}", energy
 
 
 class RankingDialogue(Dialogue[str]):
     """The ranking; Enter shows a node type's options, where there are any."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "show its options")]
+    KEYS = "Enter shows its options.  Esc closes"
 
     def __init__(self, boards: Boards) -> None:
         super().__init__(f"Node types for {boards.application} / {boards.workload}, fastest first")
         self._boards = boards
 
     def body(self) -> Iterable[Widget]:
-        """Yield the table, and what would make it longer."""
+        """Yield the table, how the one under the cursor is known, and what would add to it."""
         yield LazyTable(_COLUMNS, id="ranking")
-        yield Static(
-            "No ranking of other node types yet: advisor bench measures the nodes, advisor rank "
-            "then tells how this application would run there without running it.",
-            classes="hint",
-        )
+        yield Static("", id="how")
+        if self._boards.unranked:
+            names = ", ".join(self._boards.unranked)
+            yield Static(
+                Content(
+                    f"Nothing is known of {names}: advisor bench measures a node, advisor rank "
+                    f"{self._boards.application} then estimates, without running it there."
+                ),
+                classes="hint",
+            )
 
     def on_mount(self) -> None:
         """Fill the table."""
         table = self.query_one(LazyTable)
         rows: list[list[Cell]] = []
-        as_time = duration_like(self._boards.ranking[-1].time_s)
         for place, rank in enumerate(self._boards.ranking, 1):
-            energy = "not known" if rank.energy_j is None else format_energy(rank.energy_j)
-            rows.append(
-                [str(place), (rank.node_type, "strong"), as_time(rank.time_s), energy,
-                 rank.how]
-            )  # fmt: skip
+            time, energy = figures(self._boards, rank)
+            known: Cell = (f"{SIGNS[rank.kind]} {rank.brief}", _ROLES[rank.kind])
+            rows.append([str(place), (rank.node_type, "strong"), time, energy, known])
         table.reset(len(rows))
         table.fill(0, rows)
         self.set_focus(table)
+        self._say()
+
+    @on(LazyTable.Moved)
+    def _say(self) -> None:
+        rank = self._boards.ranking[self.query_one(LazyTable).cursor]
+        where = f"fastest at {rank.where}; " if rank.where else ""
+        self.query_one("#how", Static).update(Content(f"{rank.node_type}: {where}{rank.how}"))
 
     @on(LazyTable.Opened)
     def action_open(self) -> None:
         """Show the options of the node type under the cursor."""
         self.dismiss(self._boards.ranking[self.query_one(LazyTable).cursor].node_type)
+
+
+_ROLES = {"measured": "good", "predicted": "", "estimated": "warn"}

@@ -40,6 +40,7 @@ the line, the front.
 
 ●  measured: a run was made there   ○  predicted from other runs
 ◍  measured, energy is estimated    ◌  predicted, energy is estimated
+△  estimated from microbenchmarks: nothing ran on this node type
 ◆  the job as it is                 ★  what the site's policy chooses
 ⚑  your own choice                  ░  trade-off zone: as good within
 [ ] the cursor                         error; faint signs lie outside
@@ -144,6 +145,12 @@ value with 90 % confidence.
             return
         here = self._configuration() if keep else None
         self.boards = found
+        if not found.by_type:
+            self._nothing(
+                "Never measured, only ranked: r shows how it would run on other node types. "
+                "Press t to measure it once, Esc to go back."
+            )
+            return
         if self.node_type not in found.by_type or not keep:
             self.node_type = found.first
         self._arrange(here, keep_zoom=keep)
@@ -287,8 +294,9 @@ value with 90 % confidence.
         if self.boards is None:
             return
         names = captions.names(self.boards)
-        if len(names) == 1:
-            self.advisor.tell(f"only {names[0]} has a model; r says more")
+        if len(names) < 2:
+            told = f"only {names[0]} has options" if names else "no node type has options"
+            self.advisor.tell(f"{told}; r says more")
             return
         here = self._configuration()
         self.node_type = names[(names.index(self.node_type) + 1) % len(names)]
@@ -319,9 +327,13 @@ value with 90 % confidence.
             self.app.push_screen(RankingDialogue(self.boards), self._to_type)
 
     def _to_type(self, node_type: str | None) -> None:
-        if node_type and self.boards is not None and node_type in self.boards.by_type:
-            self.node_type = node_type
-            self._arrange(self._configuration())
+        if not node_type or self.boards is None:
+            return
+        if node_type not in self.boards.by_type:
+            self.advisor.tell(f"there are no options of {node_type} yet; r says what is known")
+            return
+        here, self.node_type = self._configuration(), node_type
+        self._arrange(here)
 
     # -- going on --------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from advisor.plotting import Point
 from advisor.training import progress
 from advisor.training.progress import Made, Progress
 from advisor.views import sweeps as view
+from advisor.views.ranking import short
 from advisor.views.sweeps import Sweep
-from advisor.views.tradeoff import short
 from advisor_tui import chart as signs
 from advisor_tui.background import begin
 from advisor_tui.chart import Chart, Mark, Picture

@@ -1,0 +1,106 @@
+"""The node types of a workload in order: what is to be had on each, and how that is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from advisor.core.configuration import Configuration
+from advisor.core.ranked import RankedType, similarity_text
+from advisor.core.units import format_freq
+from advisor.store.rankings import StoredRanking
+from advisor.views.options import View
+
+Kind = Literal["measured", "predicted", "estimated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One node type for a workload, by its fastest option, and how that is known.
+
+    ``where`` is that option's point, "" where there are no options; ``brief`` and ``how`` say how
+    it is known in a few words and in a sentence.
+    """
+
+    node_type: str
+    kind: Kind
+    time_s: float
+    energy_j: float | None
+    where: str
+    brief: str
+    how: str
+
+
+def ranked(views: Mapping[str, View], stored: Sequence[StoredRanking]) -> tuple[Rank, ...]:
+    """Return node types with options or a stored ranking, fastest first.
+
+    ``stored`` is newest first; of several rankings of a node type the newest counts. One without
+    options takes the fastest time of its base, times the ratio.
+    """
+    found = [_of_options(name, view) for name, view in views.items()]
+    known = set(views)
+    for ranking in stored:
+        name = ranking.estimate.node_type
+        if name not in known:
+            known.add(name)
+            found.append(_of_ranking(ranking, views.get(ranking.base)))
+    return tuple(sorted(found, key=lambda r: (r.time_s, r.node_type)))
+
+
+def short(c: Configuration) -> str:
+    """Return a configuration in few words: ``1 node, 20 cores, 1.9 GHz``."""
+    nodes = f"{c.nodes} node{'s' if c.nodes > 1 else ''}"
+    cap = f", {format_freq(c.freq_khz)}" if c.freq_khz else ""
+    return f"{nodes}, {c.threads_per_node} core{'s' if c.threads_per_node > 1 else ''}{cap}"
+
+
+def _of_options(name: str, view: View) -> Rank:
+    best = min(view.options, key=lambda o: o.time_s)
+    energy = None if math.isnan(best.energy_j) else best.energy_j
+    said = view.model.transfer
+    if said:
+        fields: dict[str, Any] = {n: said.get(n) for n in RankedType.__slots__}
+        base, method = str(said.get("base")), str(said.get("method"))
+        told = RankedType(**fields)
+        kind: Kind = "estimated"
+        brief, how = _brief(told), _sentence(told, base, method)
+    elif any(o.measured for o in view.options):
+        kind, brief = "measured", f"{view.model.n_train} runs there"
+        how = f"its options follow from {view.model.n_train} runs there"
+    else:
+        kind, brief, how = "predicted", "predicted", "predicted, nothing ran at its options"
+    return Rank(name, kind, best.time_s, energy, short(best.configuration), brief, how)
+
+
+def _of_ranking(ranking: StoredRanking, base: View | None) -> Rank:
+    told = ranking.estimate
+    if told.node_type == ranking.base:
+        how = "it ran there while it was characterised; advisor train measures its options"
+        return Rank(told.node_type, "measured", told.time_s, None, "", "characterised", how)
+    time_s, energy_j = told.time_s, None
+    if base is not None:
+        fastest = min(base.options, key=lambda o: o.time_s)
+        time_s = fastest.time_s * told.time_ratio
+        if told.energy_ratio is not None and not math.isnan(fastest.energy_j):
+            energy_j = fastest.energy_j * told.energy_ratio
+    how = _sentence(told, ranking.base, ranking.method) + "; no options: none is applied there"
+    return Rank(told.node_type, "estimated", time_s, energy_j, "", _brief(told), how)
+
+
+def _brief(told: RankedType) -> str:
+    return f"estimate, ±{told.error_pct:.0f} %"
+
+
+def _sentence(told: RankedType, base: str, method: str) -> str:
+    """Say how an estimate was found."""
+    text = f"estimated from microbenchmarks ({method}): {told.time_ratio:.2f} times the time"
+    if told.energy_ratio is not None:
+        text += f" and {told.energy_ratio:.2f} times the energy"
+    text += f" of {base}, ±{told.error_pct:.0f} %"
+    if told.similarity is not None:
+        text += f", {similarity_text(asdict(told))}"
+    if told.energy_source == "node power":
+        text += "; energy from the nodes' stated power"
+    return text

@@ -19,8 +19,9 @@ def ratios(
 
     Both are estimates from the same profiles, so what a profile is off its phase on the base
     drops out of the ratio. Similarity is the index weighted by the phases' time, a phase without
-    a match counting as 0. Energy comes from the profiles where they were metered on both node
-    types, else from the power that the site states of both, times the time's ratio.
+    a match counting as 0; None where none has one. Energy comes from the profiles where they were
+    metered on both node types, else from the power that the site states of both, times the time's
+    ratio.
     """
     own = next((e for e in ranking.estimates if e.node_type == ranking.base), None)
     if own is None:
@@ -36,14 +37,16 @@ def ratios(
         elif power[0] and power[1]:
             error = math.hypot(e.error_pct, 100.0 * STATED_POWER_ERROR)
             energy = ratio * power[0] / power[1], error, "node power"
-        most = thresholds.most
+        most = None if similarity is None else thresholds.most
         found.append(
             RankedType(e.node_type, e.time_s, ratio, e.error_pct, similarity, most, *energy)
         )
     return tuple(found)
 
 
-def _similarity(ranking: Ranking) -> float:
+def _similarity(ranking: Ranking) -> float | None:
+    if all(r.match is None for r in ranking.phases):
+        return None
     whole = math.fsum(r.phase.time_s for r in ranking.phases)
     points = math.fsum(
         r.phase.time_s * (r.match.index or 0.0) for r in ranking.phases if r.match is not None

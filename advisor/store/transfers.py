@@ -15,6 +15,7 @@ from advisor.core.inventory import Inventory
 from advisor.core.observation import Scope
 from advisor.core.option import Option, pack_options
 from advisor.core.transfer import TransferError, transfer
+from advisor.errors import AdvisorError
 from advisor.store.rankings import StoredRanking, rankings
 from advisor.store.records import TRANSFER, StoredModel
 
@@ -93,7 +94,7 @@ def unadvised(reader: Reader) -> list[tuple[StoredRanking, str]]:
                 if not base:
                     raise TransferError(f"there is no model on {r.base}")
                 _options(base[0], r, inventory)
-            except TransferError as error:
+            except (TransferError, AdvisorError) as error:
                 found.append((r, str(error)))
     return found
 
@@ -176,7 +177,7 @@ def _renew(
         return Transfer(node_type, scope, owner, old, "suspended until a ranking says otherwise")
     try:
         options = _options(base, ranking, inventory)
-    except TransferError as error:
+    except (TransferError, AdvisorError) as error:  # what it follows from is stored nevertheless
         return Transfer(node_type, scope, owner, None, str(error))
     if old is not None and (old.transfer, old.options_blob) == (said, pack_options(options)):
         return Transfer(node_type, scope, owner, old)

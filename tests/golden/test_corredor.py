@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from advisor.core.option import Z90
+from advisor.core.transfer import METHOD_ERROR
 from advisor.paths import share
 from advisor.ranking.files import read_thresholds
 from advisor.ranking.rank import rank
@@ -85,3 +88,15 @@ def test_the_published_errors() -> None:
     assert len(off) == 21
     assert sum(off) / 21 == pytest.approx(10.2, abs=0.05)
     assert max(off) == pytest.approx(31.9, abs=0.05)
+
+
+def test_the_error_that_estimates_are_given_is_the_published_one() -> None:
+    """Stated errors are far too small; intervals by transfer rest on how far off all were."""
+    off = [
+        math.log(values["estimate_s"] / values["real_s"])
+        for case in CASES for node, values in case["nodes"].items()
+        if node != "BN" and values["real_s"] is not None
+    ]  # fmt: skip
+    assert len(off) == 20  # the 21st is 0.5 % off, what was measured is not printed
+    assert math.sqrt(sum(o * o for o in off) / 21) == pytest.approx(METHOD_ERROR, abs=0.002)
+    assert sum(abs(o) <= Z90 * METHOD_ERROR for o in off) == 18

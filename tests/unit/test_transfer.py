@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
@@ -148,6 +150,44 @@ def test_energy_from_stated_power() -> None:
 def test_similarity_in_words() -> None:
     assert similarity_text({"similarity": 110.0, "similarity_max": 125.0}) == "similarity 110/125"
     assert similarity_text({"error_pct": 8.2}) == "error 8 %"
+
+
+CORES = st.integers(1, 130)
+STEPS = st.lists(st.integers(8, 40), max_size=6, unique=True).map(
+    lambda found: tuple(100_000 * f for f in sorted(found))
+)
+
+
+@given(CORES, CORES, STEPS, STEPS, st.integers(1, 5), st.floats(0.05, 20.0), st.data())
+@settings(max_examples=150, deadline=None)
+def test_nothing_lands_outside_of_the_inventory(
+    cores: int, others: int, steps: tuple[int, ...], other_steps: tuple[int, ...], nodes: int,
+    ratio: float, data: st.DataObject,
+) -> None:  # fmt: skip
+    base = NodeType("a", cores=cores, freq_khz=steps)
+    there = tuple(f"b{n}" for n in range(nodes))
+    target = NodeType("b", cores=others, freq_khz=other_steps, nodes=there)
+    options = {}
+    for _ in range(data.draw(st.integers(1, 8))):
+        ranks = data.draw(st.integers(1, cores))
+        threads = ranks * data.draw(st.integers(1, cores // ranks))
+        freq = data.draw(st.sampled_from(steps or (0,)))
+        made = option(data.draw(st.integers(1, 6)), ranks, threads, freq)
+        options[made.configuration] = made
+    ranked = replace(HALF, time_ratio=ratio, energy_ratio=ratio)
+    try:
+        found = transfer(list(options.values()), base, target, ranked)
+    except TransferError:
+        return
+    places = [o.configuration for o in found]
+    assert len(set(places)) == len(places) <= len(options)
+    for o, c in zip(found, places, strict=True):
+        assert c.threads_per_node <= others and c.threads_per_node % c.ranks_per_node == 0
+        assert c.nodes <= nodes and c.freq_khz in (other_steps or (0,))
+        assert any(c.ranks_per_node == b.ranks_per_node and c.nodes == b.nodes for b in options)
+        assert 0 < o.time_lo_s < o.time_s < o.time_hi_s < math.inf
+        assert 0 < o.energy_lo_j < o.energy_j < o.energy_hi_j < math.inf
+        assert o.time_sigma > 0.1349
 
 
 @pytest.mark.parametrize("kernel", ["stencil", "nbody", "solver"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.choices import entry_of, read, write
 from advisor.cli.output import print_json
-from advisor.core.policy import GOALS
+from advisor.core.policy import ESTIMATES, GOALS
 from advisor.core.settings import CHOICES_VERSION
 from advisor.core.units import parse_fraction, parse_freq_khz
 from advisor.errors import UsageError
@@ -25,6 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     if choose:
         parser.add_argument("--goal", choices=GOALS, help="what to aim for")
         parser.add_argument("--max-slowdown", help="how much slower is all right, like 5%%")
+        parser.add_argument(
+            "--estimated-node-types", choices=ESTIMATES,
+            help="whether jobs may go to node types estimated from microbenchmarks",
+        )  # fmt: skip
         parser.add_argument("--node-type", help="pin: run on this node type")
         parser.add_argument("--nodes", type=int, help="pin: this many nodes")
         parser.add_argument("--threads-per-node", type=int, help="pin: cores a node")
@@ -66,13 +70,18 @@ def _entry(choices: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _changes(args: argparse.Namespace) -> bool:
-    names = ("goal", "max_slowdown", "node_type", "nodes", "threads_per_node", "freq", "clear")
+    names = (
+        "goal", "max_slowdown", "estimated_node_types", "node_type", "nodes", "threads_per_node",
+        "freq", "clear",
+    )  # fmt: skip
     return any(getattr(args, n) for n in names)
 
 
 def _choose(entry: dict[str, Any], args: argparse.Namespace) -> None:
     if args.goal:
         entry["goal"] = args.goal
+    if args.estimated_node_types:
+        entry["estimated_node_types"] = args.estimated_node_types
     pin: dict[str, Any] = {}
     try:
         if args.max_slowdown:

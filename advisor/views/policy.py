@@ -55,7 +55,7 @@ def settings_lines(settings: Policy, base: Policy | None = None) -> list[str]:
     rows = _rows(settings)
     plain = dict(_rows(base)) if base is not None else dict(rows)
     return [
-        f"{name:<18} {value}{f'   (else {plain[name]})' if plain[name] != value else ''}"
+        f"{name:<20} {value}{f'   (else {plain[name]})' if plain[name] != value else ''}"
         for name, value in rows
     ]
 
@@ -76,6 +76,7 @@ def _rows(p: Policy) -> list[tuple[str, str]]:
                      f"trust {t.trust}"),
         ("unknown_workload", p.unknown_workload),
         ("estimated_energy", p.estimated_energy),
+        ("estimated_node_types", p.estimated_node_types),
         ("enforce", "yes" if p.enforce else "no"),
         ("users may", f"mode up to {u.mode}, slowdown up to {_pct(u.max_slowdown)}"),
     ]  # fmt: skip

@@ -168,3 +168,5 @@ def test_the_choices_file_is_plain_json_of_version_1(advisor: Run) -> None:
         "version": 1,
         "workloads": {"stencil/big": {"goal": "edp"}},
     }
+    advisor("choose", "--estimated-node-types", "refuse")
+    assert json.loads(path.read_text())["estimated_node_types"] == "refuse"

@@ -12,6 +12,7 @@ from advisor_tui.demo import PROGRAMS, script_of
 from advisor_tui.desk import Desk
 from advisor_tui.picks import Picks
 from advisor_tui.stepper import Stepper
+from textual.widgets import Input
 
 from advisor.choices import chosen
 
@@ -239,7 +240,11 @@ def test_a_script_changed_meanwhile_is_not_written(desk: Desk, script: Path, pla
 
 def test_a_script_of_something_else_and_none_at_all(desk: Desk, script: Path, play: Play) -> None:
     async def story(at: Any) -> None:
-        await at.press("home", "c", "slash")
+        await at.press("home", "c", *["down"] * 4)  # from choice to choice, from field to field
+        assert at.one("#script", Input).has_focus
+        await at.press("up")
+        assert at.one("#scope", Picks).has_focus
+        await at.press("slash")
         await at.write("cg-solver.sh")
         assert "This script runs cg-solver / n=4e6" in at.text
         await at.write("x")

@@ -204,3 +204,22 @@ def test_a_folder_that_cannot_be_written(desk: Desk, play: Play) -> None:
         assert at.app.edits == []
 
     play(replace(desk, choices=Path("/proc/none/choices.json")), story)
+
+
+def test_any_key_anywhere_breaks_nothing(desk: Desk, play: Play) -> None:
+    """What is typed without looking: all keys of all pages on each of them, and a broken screen."""
+    keys = [*"+-0abchijklnorsvwxy/\t", "?", "escape", "enter", "escape", "up", "end", "pageup", "u"]
+    names = {"+": "plus", "-": "minus", "/": "slash", "\t": "tab", "?": "question_mark"}
+
+    async def story(at: Any) -> None:
+        for way in (("1",), ("1", "end", "enter"), ("1", "home", "enter", "c"), "2", "3", "4"):
+            await at.pilot.resize_terminal(*((80, 24) if len(way) == 1 else (40, 10)))
+            await at.pilot.press("escape", "escape", "escape", *way)
+            await at.pilot.press(*(names.get(key, key) for key in keys))
+        await at.settle()
+        await at.pilot.resize_terminal(80, 24)
+        await at.press("escape", "escape", "escape", "1")
+        assert at.app.is_running and "12 workloads" in at.text
+        assert "advisor doctor" not in at.notices  # what nobody expected
+
+    play(desk, story)

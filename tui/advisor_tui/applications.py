@@ -17,7 +17,7 @@ from advisor.views import applications as view
 from advisor.views.applications import Listed
 from advisor_tui.background import begin
 from advisor_tui.page import Page
-from advisor_tui.table import Cell, Column, LazyTable
+from advisor_tui.table import PAGE, Cell, Column, LazyTable
 
 if TYPE_CHECKING:
     from advisor.loop.report import Comparison
@@ -122,12 +122,13 @@ Type / and some words; every word must be in the name.
     async def _load(self, generation: int, keep: bool) -> None:
         desk, search, order = self.desk, self._search, self._order
         cursor = self.table.cursor if keep else 0
-        first = cursor // 100 * 100
+        first = cursor // PAGE * PAGE
+        limit = PAGE if keep else max(10, self.size.height)  # what is seen first; more is wanted
 
         def work() -> tuple[tuple[int, int], list[Listed]]:
             with desk.reader() as reader:
                 rows = view.page(
-                    reader, desk.person(), search=search, order=order, offset=first, limit=50,
+                    reader, desk.person(), search=search, order=order, offset=first, limit=limit,
                     sweeps=self.advisor.sweeping,
                 )  # fmt: skip
                 return count_workloads(reader, search), rows
@@ -140,8 +141,9 @@ Type / and some words; every word must be in the name.
             table.reset(0)
             return
         (workloads, applications), rows = found
-        if keep and (here := self.current) is not None:
-            moved = (n for n, row in enumerate(rows, first) if row.key == here.key)
+        if keep:  # the cursor may have moved meanwhile, and so may the row it is on
+            cursor, here = table.cursor, self.current
+            moved = (n for n, row in enumerate(rows, first) if here and row.key == here.key)
             cursor = next(moved, cursor)
         self._listed = {**self._listed} if keep else {}
         self._take(first, rows)

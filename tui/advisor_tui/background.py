@@ -7,10 +7,10 @@ import threading
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from textual.css.query import NoMatches
 from textual.dom import DOMNode
 
 from advisor.errors import AdvisorError
@@ -69,9 +69,18 @@ def begin(
 ) -> None:  # fmt: skip
     """Let ``work(*arguments)`` run beside everything else; ``exclusive`` cancels its group's other.
 
-    The coroutine is made when it is its turn: one that was cancelled before was never begun.
+    The coroutine is made when it is its turn: one that was cancelled before was never begun. What
+    finds its page being taken off the screen ends without a word.
     """
-    started = cast("Awaitable[None]", partial(work, *arguments))  # or a callable: not inferred
+
+    async def run() -> None:
+        try:
+            await work(*arguments)
+        except NoMatches:
+            if node.is_attached and not getattr(node, "_pruning", False):
+                raise
+
+    started = cast("Awaitable[None]", run)  # or a callable: not inferred
     node.run_worker(started, group=group, exclusive=exclusive)
 
 

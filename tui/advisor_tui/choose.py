@@ -22,6 +22,7 @@ from advisor.views.choosing import Kind, Outlook, Scope, Wish
 from advisor.views.ranking import short
 from advisor_tui.background import begin
 from advisor_tui.dialogue import Confirm, painted_diff
+from advisor_tui.field import Field
 from advisor_tui.page import Page
 from advisor_tui.picks import Picks
 from advisor_tui.stepper import Stepper
@@ -97,7 +98,7 @@ undo   (u) takes the last change back
                 )
             with Horizontal(classes="row"):
                 yield Static("script", classes="label")
-                yield Input(
+                yield Field(
                     placeholder="a job script, to see what changes in it (→ completes)",
                     id="script", compact=True,
                 )  # fmt: skip

@@ -20,6 +20,7 @@ from advisor.views import choosing
 from advisor.views import sweeps as view
 from advisor_tui.background import begin, in_thread
 from advisor_tui.dialogue import Dialogue
+from advisor_tui.field import Field
 
 if TYPE_CHECKING:
     from advisor_tui.desk import Desk
@@ -39,10 +40,10 @@ class NewSweep(Dialogue[str]):
         """Yield the fields, the plan and the buttons."""
         with Horizontal(classes="row"):
             yield Static("script", classes="label")
-            yield Input(placeholder="job.sh", id="sweep-script", compact=True)
+            yield Field(placeholder="job.sh", id="sweep-script", compact=True)
         with Horizontal(classes="row"):
             yield Static("options", classes="label")
-            yield Input(
+            yield Field(
                 placeholder="none needed; like --samples 8 --estimate 10m", id="sweep-options",
                 compact=True,
             )  # fmt: skip

@@ -18,6 +18,7 @@ from advisor.views import policy as view
 from advisor.views.policy import Applied
 from advisor.views.whatif import Change, WhatIf, in_order, sum_words, summed
 from advisor_tui.background import begin
+from advisor_tui.field import Field
 from advisor_tui.page import Page
 from advisor_tui.picks import Picks
 from advisor_tui.stepper import Stepper
@@ -87,7 +88,7 @@ Percentages are the predicted energy and time against the job as it is.
                 for name in _FIELDS:
                     with Horizontal(classes="row"):
                         yield Static(name, classes="wide-label")
-                        yield Input(id=f"fact-{name}", compact=True, placeholder="any")
+                        yield Field(id=f"fact-{name}", compact=True, placeholder="any")
                 with VerticalScroll(id="holding"):
                     yield Static("", id="holding-text")
             with Vertical(id="whatif"):

@@ -27,9 +27,16 @@ from pathlib import Path
 from typing import Any
 
 from advisor import paths
+from advisor.cli.rank import stored_profiles
+from advisor.ranking import blend
 from advisor.ranking.bench import session
+from advisor.ranking.files import read_thresholds
+from advisor.ranking.rank import Method, rank
+from advisor.ranking.streams import Characterisation
 from advisor.ranking.twin import compile_twice
 from advisor.schedulers.local import local_node_type
+from advisor.store.rankings import characterisations
+from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 
 BASE = "both"
@@ -229,44 +236,51 @@ def gather(folder: Path, types: dict[str, Posed], full: bool, repeats: int) -> d
 
 
 def judge(
-    store: Path, types: dict[str, Posed], real: dict[str, dict[str, float]], method: str
+    store: Path,
+    names: list[str],
+    real: dict[str, dict[str, float]],
+    method: Method,
+    *,
+    table: bool = True,
 ) -> None:
-    """Print one method's estimates against the real times."""
-    print(f"\n{method}: seconds estimated / measured, error")
-    print(f"{'':15}" + "".join(f"{n:>26}" for n in types))
+    """Print one method's estimates against the real times, and what they come to."""
+    profiles = stored_profiles(store)
+    limits = read_thresholds(paths.share("config/ranking.yaml"))
+    if table:
+        print(f"\n{method}: seconds estimated / measured, error")
+        print(f"{'':15}" + "".join(f"{n:>24}" for n in names))
     errors, right, pairs, covered = [], 0, 0, 0
     for kernel in KERNELS:
-        data = advisor(
-            types[BASE], "rank", kernel.replace(" ", "-"), "--method", method, store=store
-        )
-        estimates = {e["node_type"]: e for e in data["ranking"]}
+        with Reader(store) as reader:
+            record = characterisations(reader, kernel.replace(" ", "-"))[0].record
+        found = Characterisation.from_dict(record)
+        ranking = rank(found, profiles, BASE, limits, method)
+        estimates = {e.node_type: e for e in ranking.estimates}
         cells = ""
-        for name in types:
+        for name in names:
             own, there = real[kernel][name], estimates.get(name)
             if there is None:
-                cells += f"{'none /':>12}{own:7.2f}{'':7}"
+                cells += f"{'none /':>10}{own:7.2f}{'':7}"
                 continue
-            off = there["time_s"] / own - 1
+            off = there.time_s / own - 1
             if name != BASE:
                 errors.append(abs(off))
-                sure = 1.645 * there["error_pct"] / 100
-                covered += abs(math.log(own / there["time_s"])) <= sure
-            cells += f"{there['time_s']:10.2f} /{own:6.2f}{off:+7.1%}"
-        print(f"{kernel:15}{cells}")
-        for a, b in combinations([n for n in types if n in estimates], 2):
+                sure = 1.645 * there.error_pct / 100
+                covered += abs(math.log(own / there.time_s)) <= sure
+            cells += f"{there.time_s:8.2f} /{own:6.2f}{off:+8.1%}"
+        if table:
+            print(f"{kernel:15}{cells}")
+        for a, b in combinations([n for n in names if n in estimates], 2):
             x, y = real[kernel][a], real[kernel][b]
             if max(x, y) > 1.1 * min(x, y):
                 pairs += 1
-                guess = estimates[a]["time_s"] < estimates[b]["time_s"]
-                right += guess == (x < y)
-    if not errors:
-        return
-    mean = statistics.mean(errors)
-    print(
-        f"mean error {mean:.1%}, worst {max(errors):.1%}, of {len(errors)}; "
-        f"faster of two right in {right} of {pairs} that differ by more than 10 %; "
-        f"90 % intervals hold {covered} of {len(errors)}"
-    )
+                right += (estimates[a].time_s < estimates[b].time_s) == (x < y)
+    if errors:
+        print(
+            f"mean error {statistics.mean(errors):.1%}, worst {max(errors):.1%}, of {len(errors)}; "
+            f"faster of two right in {right} of {pairs} that differ by more than 10 %; "
+            f"90 % intervals hold {covered} of {len(errors)}"
+        )
 
 
 def main() -> None:
@@ -285,7 +299,14 @@ def main() -> None:
             folder.mkdir(exist_ok=True)
             real = gather(folder, types, args.full, args.repeats)
             for method in ("thesis", "blend"):
-                judge(folder / "store.db", types, real, method)
+                judge(folder / "store.db", list(types), real, method)
+            print()
+            chosen = blend.OVERLAP
+            for overlap in (1.0, 1.5, 2.0, 4.0, math.inf):
+                blend.OVERLAP = overlap
+                print(f"blend with overlap {overlap:g}: ", end="")
+                judge(folder / "store.db", list(types), real, "blend", table=False)
+            blend.OVERLAP = chosen
     finally:
         if half is not None:
             half.rmdir()

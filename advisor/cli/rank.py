@@ -65,7 +65,11 @@ def run(args: argparse.Namespace) -> int:
     own = paths.config_dir(args.config_dir) / "ranking.yaml"
     thresholds = args.thresholds or (own if own.exists() else paths.share("config/ranking.yaml"))
     limits = read_thresholds(thresholds)
-    profiles = read_profiles(args.profiles) if args.profiles else _profiles(args)
+    profiles = (
+        read_profiles(args.profiles)
+        if args.profiles
+        else stored_profiles(paths.store_path(args.db))
+    )
     ranking = rank(found, profiles, base, limits, args.method)
     kept = None
     if source is not None and ranking.estimates and not args.no_store:
@@ -87,14 +91,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _profiles(args: argparse.Namespace) -> list[Profile]:
+def stored_profiles(path: Path) -> list[Profile]:
     """Return the store's profiles. Raises RefusedError when no node type was measured."""
     from advisor.ranking.similarity import Profile
     from advisor.ranking.streams import Stream
     from advisor.store.profiles import profiles
     from advisor.store.reader import Reader
 
-    path = paths.store_path(args.db)
     found = []
     if path.exists():
         with Reader(path) as store:

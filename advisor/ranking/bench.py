@@ -24,9 +24,9 @@ from advisor.ranking.suite import Microbenchmark
 
 SURE = 0.02
 """A mean is sure enough when its 95 % interval is within this share of it."""
-RUN_S = 0.04
-"""What one repetition aims at."""
-VISIT = 3
+RUN_S = 0.1
+"""What one repetition aims at: much less, and a scheduler's favour for who just slept shows."""
+VISIT = 2
 """Repetitions of one visit."""
 _METERED_S = 0.4
 """With a meter a visit takes so long, so that its resolution does not count."""

@@ -30,6 +30,8 @@ _BATCH = 200
 _GATHER_S = 0.2
 """How long decisions are gathered, so that writing them competes little with making them."""
 
+_BREATH_S = 0.001
+"""After each decision worked out for a batch that is not full."""
 _BUSY_S = 0.5
 _PAUSE_S = (0.2, 5.0)
 _QUIET_S = 60.0
@@ -190,11 +192,12 @@ class Journal:
 
     def _write(self, batch: list[_Item]) -> None:
         connection = self._connected()
+        rows = self._rows(batch)
         written = 0
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for item in batch:
-                written += self._write_one(connection, item)
+            for sql, row in rows:
+                written += self._write_one(connection, sql, row)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -203,19 +206,30 @@ class Journal:
         self._written += written
         self._dropped += len(batch) - written
 
-    def _write_one(self, connection: sqlite3.Connection, item: _Item) -> bool:
-        try:
+    def _rows(self, batch: list[_Item]) -> list[tuple[str, dict[str, Any]]]:
+        """Return what to execute, worked out one by one: who asks meanwhile waits for one only."""
+        rows = []
+        for item in batch:
             if item.record is None:
                 link = {"id": item.decision_id, "job_id": item.job_id}
-                connection.execute(_rows.LINK_DECISION, link)
-            else:
-                connection.execute(
-                    _rows.SAVE_DECISION, _rows.decision_row(_made(item.record), item.job_id)
-                )
+                rows.append((_rows.LINK_DECISION, link))
+                continue
+            try:
+                row = _rows.decision_row(_made(item.record), item.job_id)
+                rows.append((_rows.SAVE_DECISION, row))
+            except (AdvisorError, AttributeError, OverflowError, TypeError, ValueError) as error:
+                _LOG.error("%s: a decision cannot be stored: %s", self.path, error)
+            if len(batch) < _BATCH:
+                self._closing.wait(_BREATH_S)
+        return rows
+
+    def _write_one(self, connection: sqlite3.Connection, sql: str, row: dict[str, Any]) -> bool:
+        try:
+            connection.execute(sql, row)
         except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
             _LOG.error("%s: a decision is refused: %s", self.path, error)
             return False
-        except (AdvisorError, AttributeError, OverflowError, TypeError, ValueError) as error:
+        except (OverflowError, TypeError, ValueError) as error:
             _LOG.error("%s: a decision cannot be stored: %s", self.path, error)
             return False
         return True

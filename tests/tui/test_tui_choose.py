@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advisor_tui.demo import PROGRAMS, script_of
+from advisor_tui.demo_site import PROGRAMS, script_of
 from advisor_tui.desk import Desk
 from advisor_tui.picks import Picks
 from advisor_tui.stepper import Stepper

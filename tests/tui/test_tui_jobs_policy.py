@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from advisor_tui import demo
+from advisor_tui import demo_site
 from advisor_tui.desk import Desk
 from advisor_tui.jobs import hanging
 from advisor_tui.stepper import Stepper
@@ -104,9 +104,9 @@ def test_the_applied_policy_and_the_rule_that_holds(desk: Desk, play: Play) -> N
 
 
 def test_the_example_policy_is_what_its_text_says() -> None:
-    compiled, problems = check_text(demo.POLICY, "policy.yaml", "policy")
+    compiled, problems = check_text(demo_site.POLICY, "policy.yaml", "policy")
     assert problems == []
-    assert compiled == demo.COMPILED
+    assert compiled == demo_site.COMPILED
 
 
 def test_the_slider_shows_what_applying_another_policy_would_do(
@@ -134,8 +134,8 @@ def test_the_slider_shows_what_applying_another_policy_would_do(
         assert "then: " in at.text and "models advise" in at.text
 
     play(own_store, story, (140, 40))
-    compiled = demo.COMPILED | {
-        "base": {**demo.COMPILED["base"], "goal": "balanced", "max_slowdown": 0.12}  # type: ignore[dict-item]
+    compiled = demo_site.COMPILED | {
+        "base": {**demo_site.COMPILED["base"], "goal": "balanced", "max_slowdown": 0.12}  # type: ignore[dict-item]
     }
     with Writer(own_store.store) as store:
         store.apply_config("policy", path="p", text="p", compiled=compiled, by="test")

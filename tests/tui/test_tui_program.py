@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import terminal
-from advisor_tui import demo
+from advisor_tui import demo_site
 
 ADVISOR = [sys.executable, "-m", "advisor", "tui"]
 
@@ -148,9 +148,9 @@ def test_the_first_page_loads_no_numerical_library(site: Any) -> None:
 
 def test_the_demos_law_is_physical() -> None:
     """More cores and a higher clock are never slower; power grows with both."""
-    program, machine = demo.PROGRAMS[0], demo.MACHINES["broadwell"]
+    program, machine = demo_site.PROGRAMS[0], demo_site.MACHINES["broadwell"]
     points = [(t, f) for t in (4, 12, 28) for f in (1_200_000, 2_200_000)]
-    took = {p: demo.law(program, machine, *p) for p in points}
+    took = {p: demo_site.law(program, machine, *p) for p in points}
     for (t, f), (seconds, joules) in took.items():
         assert seconds > 0 and joules > machine.idle_w * seconds
         for (t2, f2), (seconds2, joules2) in took.items():

@@ -12,6 +12,7 @@ from advisor import paths
 from advisor.errors import AdvisorError, InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
+    from advisor.cli.bench_progress import Board
     from advisor.core.inventory import Inventory, NodeType
 
 QUICK_S, FULL_S = 50.0, 540.0
@@ -137,18 +138,19 @@ def _places(
     return places
 
 
-def _measure(name: str, node: NodeType | None, order: dict[str, Any], board: Any) -> dict[str, Any]:
+def _measure(
+    name: str, node: NodeType | None, order: dict[str, Any], board: Board
+) -> dict[str, Any]:
     """Measure on a node of this type; return what it found."""
     if node is None:
         from advisor.cli.bench_here import measure_here
 
         return measure_here(order, lambda *at: board.show(name, *at))
-    from advisor.cli.bench_progress import stream
     from advisor.schedulers.slurm_interactive import on_a_node
 
     argv = [sys.executable, "-m", "advisor", "bench", "--emit", json.dumps(order)]
     command = on_a_node(node, argv, limit_s=order["budget_s"] + _EXTRA_S, name="advisor-bench")
-    return stream(command, lambda *at: board.show(name, *at))
+    return board.stream(name, command)
 
 
 def _emit(order: dict[str, Any]) -> int:

@@ -23,7 +23,10 @@ Result = TypeVar("Result")
 
 
 class Board:
-    """One bar for each node type on a terminal; elsewhere a line now and then."""
+    """One bar for each node type on a terminal; elsewhere a line now and then.
+
+    ``running`` are the commands that measure elsewhere.
+    """
 
     def __init__(self, out: TextIO, names: Sequence[str]) -> None:
         self._out = out
@@ -31,6 +34,7 @@ class Board:
         self._said: dict[str, float] = {}
         self._bar: Any = None
         self._tasks: dict[str, Any] = {}
+        self.running: list[subprocess.Popen[str]] = []
         if out.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -82,42 +86,52 @@ class Board:
                 return None, str(error)
 
         with ThreadPoolExecutor(len(places)) as pool:
-            return list(pool.map(one, places))
-
-
-def stream(command: Sequence[str], show: Callable[[int, int, float], None]) -> dict[str, Any]:
-    """Run ``advisor bench --emit`` elsewhere; return its result. Raises SchedulerError.
-
-    The hook is told to leave its job alone.
-    """
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, errors="replace", env=os.environ | {"ADVISOR": "off"},
-    )  # fmt: skip
-    assert process.stdout is not None and process.stderr is not None
-    result: dict[str, Any] | None = None
-    why = ""
-    try:
-        for line in process.stdout:
+            waiting = [pool.submit(one, place) for place in places]
             try:
-                said = json.loads(line)
-            except ValueError:
-                continue
-            if not isinstance(said, dict):
-                continue
-            if "progress" in said:
-                show(*said["progress"])
-            result = said.get("result", result)
-            why = said.get("error", why)
-        errors = process.stderr.read().strip().splitlines()
-        code = process.wait()
-    except BaseException:
-        process.terminate()
-        raise
-    finally:
-        process.stdout.close()
-        process.stderr.close()
-    if result is None:
-        said = why or (" ".join(errors[-1].split()) if errors else f"exit code {code}")
-        raise SchedulerError(f"no profile: {said}")
-    return result
+                return [w.result() for w in waiting]
+            except KeyboardInterrupt:  # what is measured already is kept
+                for process in self.running:
+                    process.terminate()
+                return [w.result() for w in waiting]
+
+    def stream(self, name: str, command: Sequence[str]) -> dict[str, Any]:
+        """Run ``advisor bench --emit`` elsewhere; return its result. Raises SchedulerError.
+
+        The hook is told to leave its job alone.
+        """
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, errors="replace", env=os.environ | {"ADVISOR": "off"}, process_group=0,
+        )  # fmt: skip
+        assert process.stdout is not None and process.stderr is not None
+        self.running.append(process)
+        result: dict[str, Any] | None = None
+        why = ""
+        try:
+            for line in process.stdout:
+                said = _message(line)
+                if "progress" in said:
+                    self.show(name, *said["progress"])
+                result = said.get("result", result)
+                why = said.get("error", why)
+            errors = process.stderr.read().strip().splitlines()
+            code = process.wait()
+        except BaseException:
+            process.terminate()
+            raise
+        finally:
+            process.stdout.close()
+            process.stderr.close()
+        if result is None:
+            told = why or (" ".join(errors[-1].split()) if errors else f"exit code {code}")
+            raise SchedulerError(f"no profile: {told}")
+        return result
+
+
+def _message(line: str) -> dict[str, Any]:
+    """Return what a line of ``--emit`` says; a node's prolog may print others."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -112,8 +112,9 @@ def session(folder: Path = SOURCES / "microbench") -> Iterator[Session]:
         headers=header, libraries=("-lm",),
     )  # fmt: skip
     process = subprocess.Popen(
-        [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
+        [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        process_group=0,  # an interrupt is for us: what was measured is kept
+    )  # fmt: skip
     try:
         yield Session(program, process)
     finally:
@@ -134,14 +135,14 @@ def measure(
 ) -> list[Measured]:
     """Measure each once; then those that are not sure again and again, until the time is over.
 
-    Returns those that were measured: what the budget left no time for is not among them. Raises
-    AdvisorError when one cannot run or its result is wrong.
+    Returns those that were measured: what the budget left no time for is not among them, nor what
+    an interrupt came before. Raises AdvisorError when one cannot run or its result is wrong.
     """
     begin = time.monotonic()
     found = [Measured(m) for m in wanted]
-    with session() as asked:
+    with session() as asked, suppress(KeyboardInterrupt):
         for n, one in enumerate(found):
-            if n and time.monotonic() - begin > budget_s:
+            if n and _since(begin) > budget_s:
                 break
             _visit(asked, one, meter)
             show(sum(m.spread <= SURE for m in found[: n + 1]), len(found), _since(begin))
@@ -155,7 +156,9 @@ def measure(
                     break
                 _visit(asked, one, meter)
                 show(sum(m.spread <= SURE for m in done), len(found), _since(begin))
-    return done
+    if not any(m.seconds for m in found):
+        raise KeyboardInterrupt
+    return [m for m in found if m.seconds]
 
 
 def _since(begin: float) -> float:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,6 +160,21 @@ def test_what_is_wanted_is_measured_first_and_waits_no_longer(
         found = profiles(store, "mine")[0]
     assert found.microbenchmark == "mbw1p"
     assert Stream.from_dict(found.streams[0]).size_kb == 777
+
+
+def test_an_interrupt_keeps_what_was_measured(store_path: Path) -> None:
+    argv = ["bench", "--here", "--node-type", "mine", "--budget", "60s", "--db", str(store_path)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "advisor", *argv],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None and process.stdout is not None
+        assert "within 2 %" in process.stderr.readline()  # the first is measured
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        assert "no time for" in process.stdout.read()
+    with Reader(store_path) as store:
+        assert profiles(store, "mine")
 
 
 @pytest.mark.parametrize(

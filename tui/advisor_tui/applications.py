@@ -94,6 +94,7 @@ Type / and some words; every word must be in the name.
         self._listed: dict[int, Listed] = {}
         self._measured: dict[view.Key, Comparison] = {}
         self._generation = 0
+        self._measuring = False
 
     def body(self) -> Iterable[Widget]:
         """Yield search line, list and sentence."""
@@ -107,7 +108,6 @@ Type / and some words; every word must be in the name.
         """Read the first rows."""
         self.set_focus(self.table)
         self.load()
-        begin(self, self._load_measured, group="measured", exclusive=True)
 
     @property
     def table(self) -> LazyTable:
@@ -159,6 +159,9 @@ Type / and some words; every word must be in the name.
         table.reset(workloads, cursor=cursor, keep=keep)
         table.fill(first, [self._cells(row) for row in rows])
         self._say()
+        if not self._measuring:  # what takes longest, once the first rows can be read
+            self._measuring = True
+            begin(self, self._load_measured, group="measured", exclusive=True)
 
     @on(LazyTable.Wanted, "#applications")
     def _wanted(self, event: LazyTable.Wanted) -> None:

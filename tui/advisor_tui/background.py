@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from textual.app import ScreenStackError
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
 
@@ -76,6 +77,8 @@ def begin(
     async def run() -> None:
         try:
             await work(*arguments)
+        except ScreenStackError:  # the program is being left
+            return
         except NoMatches:
             if node.is_attached and not getattr(node, "_pruning", False):
                 raise

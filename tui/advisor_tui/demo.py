@@ -19,12 +19,14 @@ from pathlib import Path
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Observation
+from advisor.core.ranked import RankedType
 from advisor.loop.match import Match
 from advisor.loop.outcomes import make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.slurm_options import parse_request, read_directives
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, site_of
+from advisor.store.rankings import save_ranking
 from advisor.store.records import TrainingRequest, TrainingRun
 from advisor.store.writer import Writer
 from advisor_tui.demo_site import (
@@ -34,6 +36,7 @@ from advisor_tui.demo_site import (
     MACHINES,
     POLICY,
     PROGRAMS,
+    RANKED,
     Program,
     grid,
     law,
@@ -54,6 +57,7 @@ def build(store: Path, user: str) -> None:
         with writer.batch():
             for p in PROGRAMS:
                 _program(writer, p, now)
+        _ranking(writer)
         with writer.batch():
             _jobs(writer, user, now)
 
@@ -79,6 +83,24 @@ def _program(writer: Writer, p: Program, now: datetime) -> None:
             [Observation(Configuration("skylake", 1, 1, 40, 2_400_000), 61.0, None, None,
                          "missing", "", "run", "ann", scope="own")],
         )  # fmt: skip
+
+
+def _ranking(writer: Writer) -> None:
+    """Rank one node type by microbenchmarks that follow the law with an error of 6 %."""
+    p = next(p for p in PROGRAMS if p.name == RANKED[0])
+    here, there = (MACHINES[name] for name in (p.machines[0], RANKED[1]))
+    (base_s, base_j), (time_s, energy_j) = (
+        law(p, m, m.node_type.cores, m.node_type.freq_khz[-1]) for m in (here, there)
+    )
+    told = RankedType(
+        RANKED[1], 1.06 * time_s, 1.06 * time_s / base_s, 9.0, 108.0, 125.0,
+        1.06 * energy_j / base_j, 11.0, "profiles",
+    )  # fmt: skip
+    save_ranking(
+        writer, p.name, p.workload, p.machines[0], [told], method="thesis", contributor="ben",
+        scope="all",
+    )  # fmt: skip
+    writer.renew_transfers(p.name, p.workload)
 
 
 def _sweep(writer: Writer, p: Program, runs: list[Observation], now: datetime) -> None:

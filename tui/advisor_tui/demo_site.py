@@ -149,6 +149,10 @@ PROGRAMS = (
 )
 
 
+RANKED = ("genome-align", "milan")
+"""An application, and a node type where it never ran but that was ranked by microbenchmarks."""
+
+
 def law(p: Program, m: Machine, threads: int, khz: int) -> tuple[float, float]:
     """Return (seconds, joules) of one run on one node."""
     f = khz / 1e6

@@ -164,6 +164,7 @@ def _json(found: Characterisation, ranking: Ranking) -> dict[str, object]:
                 "name": r.phase.name,
                 "weight": r.phase.weight,
                 "match": None if r.match is None else match(r.match),
+                "memory": r.memory,
                 "wanted": None if r.match is not None else _wanted(r),
                 "candidates": [match(m) for m in r.candidates],
             }
@@ -200,7 +201,9 @@ def _print(found: Characterisation, ranking: Ranking) -> None:
                 ],
             )  # fmt: skip
         print(f"{gone} comparisons discarded as too different")
-        if r.match is None:
+        if r.memory is not None:
+            print(f"mixed instead: {r.memory:.0%} of its time is its streams', the rest arithmetic")
+        elif r.match is None:
             print(_wanted(r))
         print()
     if ranking.estimates:

@@ -263,14 +263,18 @@ Fallback = Callable[[int, str], Blended | None]
 
 def blend(
     found: Characterisation, profiles: Sequence[Profile], base: str, fallback: Fallback
-) -> tuple[list[BlendedRun], list[str]]:
-    """Estimate the whole run on every node type; return also the types that lack profiles.
+) -> tuple[list[BlendedRun], list[float | None], list[str]]:
+    """Estimate the whole run on every node type.
 
-    ``fallback`` is asked for phases whose streams or arithmetic no profiles tell.
+    Returns also the part of each phase's time that its streams tell on the base node, None where
+    they do not, and the node types that lack profiles. ``fallback`` is asked for phases whose
+    streams or arithmetic no profiles tell.
     """
     known = machines(profiles, base)
     here = known[base]
     threads = found.threads or here.threads
+    own = [phase_on(p, here, here, threads) for p in found.phases]
+    told = [None if b is None else b.memory for b in own]
     estimates: list[BlendedRun] = []
     missing = []
     for name, machine in known.items():
@@ -291,7 +295,7 @@ def blend(
             power = math.fsum(s * b.ratio * (b.power_ratio or 0.0) for s, b in whole) / phases_s
             energy = power * total / (measured_s + found.remainder_s)
         estimates.append(BlendedRun(name, phases_s, total, error, energy))
-    return estimates, missing
+    return estimates, told, missing
 
 
 def _with_remainder(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.errors import InputError
@@ -26,11 +26,16 @@ _NEAR = 0.9
 
 @dataclass(frozen=True, slots=True)
 class RankedPhase:
-    """A phase, its match (None: no profile is similar) and all candidates, best first."""
+    """A phase, its match (None: no profile is similar) and all candidates, best first.
+
+    ``memory`` is the part of its time that its streams tell when profiles are mixed, None where
+    they are not.
+    """
 
     phase: Phase
     match: Match | None
     candidates: tuple[Match, ...]
+    memory: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ def _times(profiles: Sequence[Profile]) -> dict[tuple[object, ...], Profile]:
 
 def _blended(
     found: Characterisation,
-    phases: Sequence[RankedPhase],
+    phases: list[RankedPhase],
     base: str,
     tables: Mapping[str, Times],
     threads: int,
@@ -125,7 +130,8 @@ def _blended(
         power = joules[0] / joules[1] / ratio if joules[0] and joules[1] else None
         return Blended(ratio, error, 0.0, power)
 
-    mixed, missing = blend(found, profiles, base, alone)
+    mixed, parts, missing = blend(found, profiles, base, alone)
+    phases[:] = [replace(r, memory=part) for r, part in zip(phases, parts, strict=True)]
     return [
         Estimate(e.node_type, e.phases_s, e.time_s, 100.0 * e.error, e.energy_ratio) for e in mixed
     ], missing
@@ -133,7 +139,7 @@ def _blended(
 
 def _matched(
     found: Characterisation,
-    phases: Sequence[RankedPhase],
+    phases: list[RankedPhase],
     base: str,
     tables: Mapping[str, Times],
     threads: int,

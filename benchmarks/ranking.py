@@ -29,7 +29,7 @@ from typing import Any
 from advisor import paths
 from advisor.cli.rank import stored_profiles
 from advisor.ranking import blend
-from advisor.ranking.bench import session
+from advisor.ranking.bench import environment, session
 from advisor.ranking.files import read_thresholds
 from advisor.ranking.rank import Method, rank
 from advisor.ranking.streams import Characterisation
@@ -123,7 +123,7 @@ def beside(posed: Posed) -> Iterator[None]:
 
     hog = subprocess.Popen(
         [program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-        preexec_fn=enter,
+        env=environment(), preexec_fn=enter,
     )  # fmt: skip
     assert hog.stdin is not None
     hog.stdin.write("run triad 8 2 1 p:33554432:8 p:33554432:8 p:33554432:8\n" + "again\n" * 4000)
@@ -198,15 +198,13 @@ def gather(folder: Path, types: dict[str, Posed], full: bool, repeats: int) -> d
             data = advisor(posed, "bench", "--here", "--node-type", name, *words, store=store)
         return int(data["node_types"][0].get("profiles", 0))
 
-    def real() -> dict[str, dict[str, float]]:
-        times: dict[str, dict[str, list[float]]] = {k: {} for k in KERNELS}
-        for _ in range(repeats):
-            for name, posed in types.items():
-                with beside(posed):
-                    for kernel in KERNELS:
-                        argv = command(kernel, posed, folder)
-                        times[kernel].setdefault(name, []).append(measured_s(argv, posed))
-        return {k: {n: statistics.median(v) for n, v in by.items()} for k, by in times.items()}
+    def real(posed: Posed) -> dict[str, float]:
+        times: dict[str, list[float]] = {k: [] for k in KERNELS}
+        with beside(posed):
+            for _ in range(repeats):
+                for kernel in KERNELS:
+                    times[kernel].append(measured_s(command(kernel, posed, folder), posed))
+        return {k: statistics.median(v) for k, v in times.items()}
 
     def characterise(kernel: str) -> bool:
         words = ("--application", kernel.replace(" ", "-"), "--workload", "w", "--repeat", "5")
@@ -231,8 +229,8 @@ def gather(folder: Path, types: dict[str, Posed], full: bool, repeats: int) -> d
         once(f"characterisation of {kernel}", partial(characterise, kernel))
     for name, posed in types.items():
         once(f"wanted of {name}", partial(bench, name, posed, "--wanted", "--budget", "60s"))
-    found: dict[str, Any] = once("real runs", real)
-    return found
+    runs = {name: once(f"real runs {name}", partial(real, p)) for name, p in types.items()}
+    return {kernel: {name: by[kernel] for name, by in runs.items()} for kernel in KERNELS}
 
 
 def judge(

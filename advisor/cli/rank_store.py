@@ -74,7 +74,8 @@ ENOUGH = 25
 def queue_missing(args: argparse.Namespace, found: Characterisation, ranking: Ranking) -> str:
     """Have the microbenchmarks that the phases lack wait for the next bench; say so or why not.
 
-    A phase lacks them unless one of its own size and stride was measured on the base node type.
+    A phase lacks them unless one of its own size and stride was measured on the base node type,
+    and what its estimate takes on all others.
     """
     from advisor.ranking.suite import like
     from advisor.store.profiles import Wanted, want
@@ -82,7 +83,9 @@ def queue_missing(args: argparse.Namespace, found: Characterisation, ranking: Ra
 
     wanted = [
         Wanted(m.name, tuple(s.to_dict() for s in m.streams), f"{found.application}: {name}")
-        for name, streams in ((r.phase.name, r.phase.streams) for r in ranking.phases if _lacks(r))
+        for name, streams in (
+            (r.phase.name, r.phase.streams) for r in ranking.phases if ranking.missing or _lacks(r)
+        )
         for m in like(streams, 1)
     ]
     if not wanted:

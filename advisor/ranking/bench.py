@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -73,11 +74,21 @@ Show = Callable[[int, int, float], None]
 """Called with how many are sure, of how many, and the seconds so far."""
 
 
+def environment() -> dict[str, str]:
+    """Return the environment without what a site tells OpenMP: the program places its threads.
+
+    A runtime told to bind would leave it one core before its main begins.
+    """
+    told = ("OMP_", "GOMP_", "KMP_", "LIBOMP_")
+    return {k: v for k, v in os.environ.items() if not k.startswith(told)}
+
+
 class Session:
     """The C program, asked for one microbenchmark after the other."""
 
     def __init__(self, program: Path, process: subprocess.Popen[str]) -> None:
         self.program = program
+        self.pid = process.pid
         self._process = process
 
     def ask(self, line: str) -> tuple[float, int]:
@@ -113,6 +124,7 @@ def session(folder: Path = SOURCES / "microbench") -> Iterator[Session]:
     )  # fmt: skip
     process = subprocess.Popen(
         [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        env=environment(),
         process_group=0,  # an interrupt is for us: what was measured is kept
     )  # fmt: skip
     try:

@@ -25,8 +25,8 @@ from advisor.ranking.streams import Characterisation, Phase, Stream
 
 OVERLAP = 2.0
 """The p above; benchmarks/ranking.py compares others."""
-LEAST_ERROR = 0.04
-"""No estimate is surer than two measurements of one machine agree."""
+LEAST_ERROR = 0.10
+"""Root mean square of what estimates of posed node types are off (``benchmarks/ranking.py``)."""
 _SIZE_MEMORY = 16384.0
 
 Point = tuple[float, float]
@@ -172,14 +172,15 @@ def phase_on(phase: Phase, base: Machine, other: Machine, threads: int) -> Blend
     m_there = math.fsum(n * (t or 0.0) for n, t in there) * share
     whole = phase.time_per_iter_us
     if not phase.streams or m_here <= 0:
-        return Blended(compute, math.hypot(doubt, LEAST_ERROR), 0.0,
-                       _power(base, other, threads, 0.0))  # fmt: skip
+        error = 0.0 if other is base else math.hypot(doubt, LEAST_ERROR)
+        return Blended(compute, error, 0.0, _power(base, other, threads, 0.0))
     part = min(1.0, m_here / whole)
     ratio = _mixed(part, m_there / m_here, compute, OVERLAP)
     apart = [_mixed(part, m_there / m_here, compute, p) for p in (1.0, math.inf)]
     off = math.log(max(*apart, ratio) / min(*apart, ratio)) / 2
     over = 0.25 * math.log(max(1.0, m_here / whole))
     error = math.sqrt(off**2 + over**2 + (doubt * (1 - part)) ** 2 + LEAST_ERROR**2)
+    error = 0.0 if other is base else error
     return Blended(ratio, error, part, _power(base, other, threads, part))
 
 
@@ -257,24 +258,30 @@ def machines(profiles: Sequence[Profile], base: str) -> dict[str, Machine]:
     return {name: Machine(by_type[name]) for name in (base, *(n for n in by_type if n != base))}
 
 
+def memory_parts(
+    found: Characterisation, profiles: Sequence[Profile], base: str
+) -> list[float | None]:
+    """Return the part of each phase's time on the base node that its streams tell, if they do."""
+    here = machines(profiles, base)[base]
+    threads = found.threads or here.threads
+    told = [phase_on(p, here, here, threads) for p in found.phases]
+    return [None if b is None else b.memory for b in told]
+
+
 Fallback = Callable[[int, str], Blended | None]
 """The estimate of a phase, by its number, on a node type, from the most similar profile alone."""
 
 
 def blend(
     found: Characterisation, profiles: Sequence[Profile], base: str, fallback: Fallback
-) -> tuple[list[BlendedRun], list[float | None], list[str]]:
-    """Estimate the whole run on every node type.
+) -> tuple[list[BlendedRun], list[str]]:
+    """Estimate the whole run on every node type; return also the types that lack profiles.
 
-    Returns also the part of each phase's time that its streams tell on the base node, None where
-    they do not, and the node types that lack profiles. ``fallback`` is asked for phases whose
-    streams or arithmetic no profiles tell.
+    ``fallback`` is asked for phases whose streams or arithmetic no profiles tell.
     """
     known = machines(profiles, base)
     here = known[base]
     threads = found.threads or here.threads
-    own = [phase_on(p, here, here, threads) for p in found.phases]
-    told = [None if b is None else b.memory for b in own]
     estimates: list[BlendedRun] = []
     missing = []
     for name, machine in known.items():
@@ -295,7 +302,7 @@ def blend(
             power = math.fsum(s * b.ratio * (b.power_ratio or 0.0) for s, b in whole) / phases_s
             energy = power * total / (measured_s + found.remainder_s)
         estimates.append(BlendedRun(name, phases_s, total, error, energy))
-    return estimates, told, missing
+    return estimates, missing
 
 
 def _with_remainder(

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from advisor.errors import InputError
+from advisor.ranking.blend import Blended, blend, memory_parts
 from advisor.ranking.similarity import Match, Profile, Thresholds, matches, winner
 from advisor.ranking.streams import Characterisation, Phase
 
@@ -87,10 +88,12 @@ def rank(
         by_type[p.node_type].append(p)
     threads = found.threads or max(p.threads for p in here)
     alike = [p for p in here if p.threads in (0, threads)]
+    told = memory_parts(found, profiles, base) if method == "blend" else [None] * len(found.phases)
     phases = []
-    for phase in found.phases:
+    for phase, memory in zip(found.phases, told, strict=True):
         candidates = matches(phase, alike, thresholds)
-        phases.append(RankedPhase(phase, winner(phase, candidates, thresholds), tuple(candidates)))
+        chosen = winner(phase, candidates, thresholds)
+        phases.append(RankedPhase(phase, chosen, tuple(candidates), memory))
     tables = {name: _times(own) for name, own in by_type.items()}
     make = _blended if method == "blend" else _matched
     estimates, missing = make(found, phases, base, tables, threads, profiles)
@@ -112,14 +115,12 @@ def _times(profiles: Sequence[Profile]) -> dict[tuple[object, ...], Profile]:
 
 def _blended(
     found: Characterisation,
-    phases: list[RankedPhase],
+    phases: Sequence[RankedPhase],
     base: str,
     tables: Mapping[str, Times],
     threads: int,
     profiles: Sequence[Profile],
 ) -> tuple[list[Estimate], list[str]]:
-    from advisor.ranking.blend import Blended, blend
-
     def alone(n: int, node_type: str) -> Blended | None:
         there = _phase_s(phases[n], phases[n].match, tables[node_type], threads)
         if math.isnan(there):
@@ -130,8 +131,7 @@ def _blended(
         power = joules[0] / joules[1] / ratio if joules[0] and joules[1] else None
         return Blended(ratio, error, 0.0, power)
 
-    mixed, parts, missing = blend(found, profiles, base, alone)
-    phases[:] = [replace(r, memory=part) for r, part in zip(phases, parts, strict=True)]
+    mixed, missing = blend(found, profiles, base, alone)
     return [
         Estimate(e.node_type, e.phases_s, e.time_s, 100.0 * e.error, e.energy_ratio) for e in mixed
     ], missing
@@ -139,7 +139,7 @@ def _blended(
 
 def _matched(
     found: Characterisation,
-    phases: list[RankedPhase],
+    phases: Sequence[RankedPhase],
     base: str,
     tables: Mapping[str, Times],
     threads: int,

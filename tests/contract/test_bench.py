@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sqlite3
@@ -63,6 +64,19 @@ def test_work_that_is_left_out_is_noticed(tmp_path: Path, line: str) -> None:
                 asked.ask(request)
         else:
             assert asked.ask(request)[1] > 0
+
+
+def test_threads_have_a_core_each_whatever_a_site_tells_openmp(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_PROC_BIND", "true")
+    monkeypatch.setenv("OMP_THREAD_LIMIT", "1")
+    cpus = os.sched_getaffinity(0)
+    with session() as asked:
+        asked.ask(f"run chain 8 {len(cpus)} 0.001")
+        threads = [int(t.name) for t in Path(f"/proc/{asked.pid}/task").iterdir()]
+        assert sorted(next(iter(os.sched_getaffinity(t))) for t in threads) == sorted(cpus)
+        assert all(len(os.sched_getaffinity(t)) == 1 for t in threads)
 
 
 @pytest.mark.parametrize(

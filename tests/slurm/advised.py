@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,18 @@ class AdvisedSite:
         lines = ["#!/bin/bash", *(f"#SBATCH {d}" for d in directives), "", body, ""]
         path.write_text("\n".join(lines))
         return path
+
+
+@contextmanager
+def advised_site(testbed: Testbed, policy: str = POLICY) -> Iterator[AdvisedSite]:
+    """Set a site up on the shared cluster; afterwards nothing is left of it."""
+    site = AdvisedSite(testbed, policy)
+    try:
+        site.set_up()
+        yield site
+    finally:
+        site.tear_down()
+        testbed.reset()
 
 
 def site_file() -> str:

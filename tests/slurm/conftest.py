@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from advised import AdvisedSite, advised_site
 from testbed import Testbed, requirements
 
 
@@ -42,3 +43,10 @@ def clean_testbed(testbed: Testbed) -> Iterator[Testbed]:
     """The shared cluster; afterwards its jobs are cancelled and its hooks do nothing again."""
     yield testbed
     testbed.reset()
+
+
+@pytest.fixture(scope="module")
+def site(testbed: Testbed) -> Iterator[AdvisedSite]:
+    """A site that runs the advisor, for the tests of one module."""
+    with advised_site(testbed) as advised:
+        yield advised

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
-import pytest
 from advised import AdvisedSite
-from testbed import NODE_TYPES, Testbed
+from testbed import NODE_TYPES
 
 from advisor.store.profiles import latest_bench, profiles
 from advisor.store.reader import Reader
-
-
-@pytest.fixture(scope="module")
-def site(testbed: Testbed) -> Iterator[AdvisedSite]:
-    advised = AdvisedSite(testbed)
-    try:
-        advised.set_up()
-        yield advised
-    finally:
-        advised.tear_down()
-        testbed.reset()
 
 
 def test_node_types_are_measured_on_their_own_nodes(site: AdvisedSite) -> None:

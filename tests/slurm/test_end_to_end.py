@@ -6,27 +6,14 @@ import csv
 import math
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from advised import AdvisedSite
-from testbed import NODE_TYPES, Testbed, predict
+from testbed import NODE_TYPES, predict
 
 from advisor.store.reader import Reader
 
 BDW = NODE_TYPES["bdw"]
-
-
-@pytest.fixture(scope="module")
-def site(testbed: Testbed) -> Iterator[AdvisedSite]:
-    advised = AdvisedSite(testbed)
-    try:
-        advised.set_up()
-        yield advised
-    finally:
-        advised.tear_down()
-        testbed.reset()
 
 
 def khz(text: str) -> int:

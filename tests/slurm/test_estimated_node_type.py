@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from advised import POLICY, AdvisedSite
+from advised import POLICY, AdvisedSite, advised_site
 from testbed import NODE_TYPES, Testbed, predict
 
 BDW, MIL = NODE_TYPES["bdw"], NODE_TYPES["mil"]
@@ -18,13 +18,8 @@ STREAM = {"size_kb": 64000, "stride_b": 8, "dtype_b": 8, "access": "P"}
 
 @pytest.fixture(scope="module")
 def site(testbed: Testbed) -> Iterator[AdvisedSite]:
-    advised = AdvisedSite(testbed, POLICY.replace("min_energy", "balanced"))
-    try:
-        advised.set_up()
+    with advised_site(testbed, POLICY.replace("min_energy", "balanced")) as advised:
         yield advised
-    finally:
-        advised.tear_down()
-        testbed.reset()
 
 
 def workload(kernel: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,20 +11,9 @@ from advised import AdvisedSite
 from advisor_tui.app import AdvisorApp
 from advisor_tui.desk import Desk
 from test_end_to_end import khz, write_grid
-from testbed import NODE_TYPES, Testbed
+from testbed import NODE_TYPES
 
 BDW = NODE_TYPES["bdw"]
-
-
-@pytest.fixture(scope="module")
-def site(testbed: Testbed) -> Iterator[AdvisedSite]:
-    advised = AdvisedSite(testbed)
-    try:
-        advised.set_up()
-        yield advised
-    finally:
-        advised.tear_down()
-        testbed.reset()
 
 
 def pin(desk: Desk, steps: int) -> dict[str, Any]:

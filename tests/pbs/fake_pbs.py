@@ -368,13 +368,16 @@ def run_script(pbs: Complex, job_id: str, job: dict[str, Any], output: str) -> i
 
 
 def burn(pbs: Complex, seconds: float, ncpus: int) -> None:
-    """Move the posed meter by what a run used: more with more cores and a higher cap."""
+    """Move the posed meter by what a run used: more with more cores and a higher cap.
+
+    It is a hungry node, so that the whole joules of a run of a second tell enough.
+    """
     zone = pbs.root / "sys/class/powercap/intel-rapl:0/energy_uj"
     if not zone.exists():
         return
     cap = pbs.root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq"
     ghz = int(cap.read_text()) / 1e6 if cap.exists() else 2.2
-    watts = 20.0 + ncpus * 0.8 * ghz**2
+    watts = 200.0 + ncpus * 8.0 * ghz**2
     with pbs.locked():
         zone.write_text(f"{int(zone.read_text()) + round(watts * seconds * 1e6)}\n")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -136,15 +135,13 @@ def _picture(
             sizes = sorted(points)
             at = [points[s] for s in sizes]
             y = [p.time_per_iter_us * 1e3 for p in at]
-            x = [math.log2(s) for s in sizes]
             lines.append(
                 Line(
-                    f"stride {stride} B" if stride else "at random", x, y,
+                    f"stride {stride} B" if stride else "at random", sizes, y,
                     [v * (1 - min(1.0, p.spread)) for v, p in zip(y, at, strict=True)],
-                    [v * (1 + p.spread) for v, p in zip(y, at, strict=True)], x,
+                    [v * (1 + p.spread) for v, p in zip(y, at, strict=True)], sizes,
                 )
             )  # fmt: skip
         if any(len(line.x) > 1 for line in lines):
-            panels.append(Lines(f"log2 of KB ({bench.node_type})", "ns per iteration",
-                                tuple(lines)))  # fmt: skip
+            panels.append(Lines(f"KB ({bench.node_type})", "ns per iteration", tuple(lines), True))
     return Panels(f"{name}: time per iteration over size", tuple(panels))

@@ -36,8 +36,11 @@ def _lines(axes: Any, panel: Lines) -> None:
             )  # fmt: skip
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
-    highest = max((v for line in panel.lines for v in line.y), default=1.0)
-    axes.set_ylim(0, 1.1 * highest)
+    values = [v for line in panel.lines for v in line.y] or [1.0]
+    if panel.logarithmic:
+        _logarithmic(axes, max(values) / min(values))
+    else:
+        axes.set_ylim(0, 1.1 * max(values))
     axes.legend(fontsize=8, frameon=False, title="filled: run", title_fontsize=8)
 
 
@@ -86,17 +89,22 @@ def _observed(axes: Any, panel: Observed) -> None:
             facecolor="none" if i == 0 else _COLOURS[1], edgecolor=_COLOURS[i], label=label,
             zorder=2 + i,
         )  # fmt: skip
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    few = (1.0, 2.0, 5.0) if span[1] < 100 * span[0] else (1.0,)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=few))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter(NullFormatter())
+    _logarithmic(axes, span[1] / span[0])
     axes.set_xlim(*span)
     axes.set_ylim(*span)
     axes.set_xlabel(f"observed {panel.label}")
     axes.set_ylabel(f"predicted {panel.label}")
     axes.legend(fontsize=8, frameon=False)
+
+
+def _logarithmic(axes: Any, ratio: float) -> None:
+    """Make both axes logarithmic, with more ticks where the ends' ratio is small."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    few = (1.0, 2.0, 5.0) if ratio < 100 else (1.0,)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=few))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())

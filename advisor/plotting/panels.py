@@ -28,11 +28,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines over one axis."""
+    """Lines over one axis; ``logarithmic`` in both directions."""
 
     x_label: str
     y_label: str
     lines: tuple[Line, ...]
+    logarithmic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

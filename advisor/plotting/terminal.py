@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from advisor.plotting import Point, Scene
@@ -27,6 +27,11 @@ ASCII = Marks(".", "o", "#", "B", "-", "+", "|", "|")
 """For terminals that cannot show more."""
 
 _LEAST_WIDTH, _MOST_WIDTH = 30, 100
+
+
+def short(value: float) -> str:
+    """Return a number in four digits."""
+    return f"{value:.4g}"
 
 
 def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None = None) -> str:
@@ -57,14 +62,16 @@ def chart(
     width: int,
     height: int,
     marks: Marks,
+    number: Callable[[float], str] = short,
 ) -> str:
     """Return points in a frame: groups of (mark, name, points), later ones on top.
 
-    ``window`` is (low, high) of x and of y; points outside are counted in the legend.
+    ``window`` is (low, high) of x and of y; points outside are counted in the legend. ``number``
+    writes the ends of both axes.
     """
     (x_low, x_high), (y_low, y_high) = window
     width = max(_LEAST_WIDTH, min(width, _MOST_WIDTH))
-    ends = [_short(y_high), _short(y_low)]
+    ends = [number(y_high), number(y_low)]
     gutter = max(map(len, ends))
     columns = width - gutter - 2
     frame = Frame((x_low, x_high), (y_low, y_high), columns, height)
@@ -84,17 +91,13 @@ def chart(
         edge = marks.top if label else marks.side
         lines.append(f"{label:>{gutter}} {edge}{''.join(row_cells)}".rstrip())
     lines.append(" " * (gutter + 1) + marks.corner + marks.line * (columns - 1))
-    left, right = _short(x_low), _short(x_high)
+    left, right = number(x_low), number(x_high)
     room = columns - len(left) - len(right)
     name = labels[0] if len(labels[0]) < room else ""
     lines.append(" " * (gutter + 2) + left + name.center(room) + right)
     if not name:
         lines.append(labels[0])
     return "\n".join([*(line[:width] for line in lines), *_wrap([*legend, *more], width)])
-
-
-def _short(value: float) -> str:
-    return f"{value:.4g}"
 
 
 def _wrap(parts: Sequence[str], width: int) -> list[str]:

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 
 from advisor.plotting import Point
 from advisor.plotting.panels import Lines, Observed, Panel, Panels, Surface
-from advisor.plotting.terminal import ASCII, Marks, chart
+from advisor.plotting.terminal import ASCII, Marks, chart, short
 
 _LETTERS = "abcdefghijklmnop"
+_Chart = tuple[
+    tuple[str, str], list[tuple[str, str, Sequence[Point]]], tuple[Point, Point]
+]  # labels, groups, window
 _SHADES, _ASCII_SHADES = " ░▒▓█", " .+x#"
 
 
@@ -22,21 +25,37 @@ def draw_panels(picture: Panels, *, width: int = 80, marks: Marks | None = None)
 def _draw(panel: Panel, width: int, marks: Marks) -> str:
     if isinstance(panel, Surface):
         return _surface(panel, width, _ASCII_SHADES if marks is ASCII else _SHADES)
-    groups: list[tuple[str, str, Sequence[Point]]] = []
+    number = short
     if isinstance(panel, Lines):
-        for letter, line in zip(_LETTERS, panel.lines, strict=False):
-            groups.append((letter, line.label, list(zip(line.x, line.y, strict=True))))
-        labels = panel.x_label, panel.y_label
-        window = _window(groups)
+        labels, groups, window = _lines(panel)
+        if panel.logarithmic:
+            number = _power
     else:
         labels, groups, window = _observed(panel, marks)
     legend = [f"{mark} {name}" for mark, name, _ in groups]
-    return chart(groups, window, labels, legend, width=width, height=16, marks=marks)
+    return chart(groups, window, labels, legend, width=width, height=16, marks=marks, number=number)
 
 
-def _observed(
-    panel: Observed, marks: Marks
-) -> tuple[tuple[str, str], list[tuple[str, str, Sequence[Point]]], tuple[Point, Point]]:
+def _power(value: float) -> str:
+    return short(10**value)
+
+
+def _lines(panel: Lines) -> _Chart:
+    """Return labels, groups and window; of logarithms where the panel says so."""
+    groups: list[tuple[str, str, Sequence[Point]]] = []
+    labels = panel.x_label, panel.y_label
+    for letter, line in zip(_LETTERS, panel.lines, strict=False):
+        points = list(zip(line.x, line.y, strict=True))
+        if panel.logarithmic:
+            points = [(math.log10(x), math.log10(y)) for x, y in points]
+        groups.append((letter, line.label, points))
+    (x, (low, high)) = _window(groups)
+    if not panel.logarithmic:
+        return labels, groups, (x, (0.0, high))
+    return (labels[0], f"{labels[1]}, logarithmic"), groups, (x, (low, max(high, low + 1e-9)))
+
+
+def _observed(panel: Observed, marks: Marks) -> _Chart:
     """Return labels, groups and window in powers of ten, with the diagonal."""
     points = [
         (mark, name, [(math.log10(x), math.log10(y)) for x, y in group])
@@ -52,7 +71,7 @@ def _observed(
 def _window(groups: Sequence[tuple[str, str, Sequence[Point]]]) -> tuple[Point, Point]:
     points = [p for _, _, group in groups for p in group]
     x, y = [p[0] for p in points], [p[1] for p in points]
-    return (min(x), max(max(x), min(x) + 1e-9)), (0.0, max(y))
+    return (min(x), max(max(x), min(x) + 1e-9)), (min(y), max(y))
 
 
 def _surface(panel: Surface, width: int, shades: str) -> str:

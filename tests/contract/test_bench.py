@@ -135,7 +135,9 @@ def test_profiles_are_shown(advisor: Advisor, store_path: Path, tmp_path: Path) 
     with Writer(store_path) as store:
         save_profiles(store, bench, [*several, *peaks])
     told = advisor("bench", "show").out
-    for text in ("mine", "48.0", "80.0", "n1", "stride 192 B", "log2 of KB"):
+    # 1 to 3 ns over 16 to 64 KB, on logarithmic axes
+    shown = ("mine", "48.0", "80.0", "n1", "stride 192 B", "KB (mine)", "\n3 ┤", "\n1 ┤", " 64\n")
+    for text in shown:
         assert text in told
     assert "0.1" in advisor("bench", "show", "--microbenchmark", "fma").out
     assert advisor("bench", "show", "--plot", tmp_path / "p.svg").code == 0

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.cli import config_verbs
 from advisor.cli.output import print_json, print_table
-from advisor.errors import InputError, SchedulerError
+from advisor.errors import InputError
 from advisor.paths import config_dir, store_path
 
 if TYPE_CHECKING:
@@ -90,24 +89,12 @@ def _ask(scheduler: str, site: Mapping[str, object]) -> _Found:
     return _Found(cluster.version, node_types, notes, cluster.features())
 
 
-def _default_scheduler() -> str:
-    """Return pbs where its commands are and Slurm's are not."""
-    from advisor.schedulers.pbs_control import program
-
-    if shutil.which("scontrol") is not None:
-        return "slurm"
-    try:
-        program("pbsnodes")
-    except SchedulerError:
-        return "slurm"
-    return "pbs"
-
-
 def _discover(args: argparse.Namespace) -> int:
     from advisor.policy.inventory import SITE_SOURCE, changes, doubts, merge_discovered, missing
+    from advisor.schedulers.registry import installed_name
     from advisor.store.writer import Writer
 
-    args.scheduler = args.scheduler or _default_scheduler()
+    args.scheduler = args.scheduler or installed_name()
     site, inventory, sources = _stored(args)
     found = _ask(args.scheduler, site)
     mine = (args.scheduler, SITE_SOURCE)

@@ -26,17 +26,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "job", metavar="JOBID", help="like 4711, or 4711_3 (PBS: 4711[3]) for a task of an array"
     )
     parser.add_argument(
-        "--scheduler", help="whose job: slurm, pbs or local (default: the one this machine has)"
+        "--scheduler",
+        help="whose job: slurm, pbs or local (default: local for local-..., else slurm or pbs, "
+        "whichever this machine has)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Find out and print."""
     from advisor.loop.why import why
-    from advisor.schedulers.registry import create
+    from advisor.schedulers.registry import create, installed_name
     from advisor.views.why import why_lines
 
-    scheduler = create(args.scheduler or "slurm")
+    here = "local" if args.job.startswith("local-") else installed_name()
+    scheduler = create(args.scheduler or here)
     with ExitStack() as stack:
         reader = _reader(args)
         if reader is not None:

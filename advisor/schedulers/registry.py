@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import cast
 
-from advisor.errors import InputError
+from advisor.errors import InputError, SchedulerError
 from advisor.schedulers.base import Scheduler
 
 GROUP = "advisor.schedulers"
@@ -37,3 +39,14 @@ def create(name: str) -> Scheduler:
 def default_name() -> str:
     """Return ``slurm`` or ``pbs`` where that can be asked, else ``local``."""
     return next((n for n in ("slurm", "pbs") if create(n).available() is None), "local")
+
+
+def installed_name() -> str:
+    """Return ``pbs`` where its commands are and Slurm's are not, else ``slurm``: up or down."""
+    from advisor.schedulers.pbs_control import program
+
+    if shutil.which("scontrol") is None:
+        with suppress(SchedulerError):
+            program("pbsnodes")
+            return "pbs"
+    return "slurm"

@@ -36,8 +36,8 @@ class Listed:
     """One workload as the list shows it.
 
     ``done`` and ``planned`` count the runs of a sweep under way; ``energy`` and ``time`` are the
-    promised changes as fractions, None where nothing would be changed; ``words`` says in a
-    sentence what a job of it would get, or why nothing.
+    promised changes as fractions, None where nothing would be changed; ``estimated`` when no meter
+    told the energy; ``words`` says in a sentence what a job of it would get, or why nothing.
     """
 
     application: str
@@ -49,6 +49,7 @@ class Listed:
     planned: int = 0
     energy: float | None = None
     time: float | None = None
+    estimated: bool = False
     words: str = ""
     chosen: Literal["", "off", "pin", "goal"] = ""
 
@@ -134,13 +135,13 @@ def _listed(
         state = "training"
     if found is None:
         return _with(row, state, words)
-    return _with(row, state, words, found.energy.change, found.time.change)
+    energy, time = found.energy.change, found.time.change
+    estimated = decision.energy_quality == "estimated"
+    return replace(row, state=state, words=words, energy=energy, time=time, estimated=estimated)
 
 
-def _with(
-    row: Listed, state: State, words: str, energy: float | None = None, time: float | None = None
-) -> Listed:
-    return replace(row, state=state, words=words, energy=energy, time=time)
+def _with(row: Listed, state: State, words: str) -> Listed:
+    return replace(row, state=state, words=words)
 
 
 def promise(decision: Decision) -> str:

@@ -39,19 +39,20 @@ _COLUMNS = (
     Column("Node types", 12, flex=2, from_width=120),
     Column("Runs", 4, right=True),
     Column("Model", 14),
-    Column("Promised", 9, right=True),
+    Column("Promised", 10, right=True),
     Column("Measured", 9, right=True),
 )
 _ORDER_WORDS = {"name": "by name", "runs": "most runs first", "newest": "newest model first"}
 
 
-def percent(change: float | None) -> Cell:
-    """Return a saving as people say it: ``16 % less``."""
+def percent(change: float | None, *, estimated: bool = False) -> Cell:
+    """Return a saving as people say it: ``16 % less``, with ``~`` before an estimate."""
     if change is None:
         return ("-", "dim")
     number = f"{abs(change) * 100:.0f}"
     if number == "0":
         return "same"
+    number = f"~{number}" if estimated else number
     return (f"{number} % less", "good") if change < 0 else (f"{number} % more", "warn")
 
 
@@ -70,7 +71,7 @@ Model     · not measured   nothing is known; t measures it once
           ● confirmed      a run confirmed one: it can be applied
           ✗ suspended      jobs came out worse than promised
 Promised  the energy a job would save under the site's policy and
-          your own choices
+          your own choices; ~ where no meter told it
 Measured  what the jobs of the last 90 days really saved
 Signs     ⚑ you pinned a point   ◇ you chose a goal
           ✗ you told the advisor to leave it alone
@@ -217,7 +218,7 @@ Type / and some words; every word must be in the name.
             (", ".join(row.node_types), "dim"),
             str(row.runs),
             state,
-            percent(row.energy),
+            percent(row.energy, estimated=row.estimated),
             percent(energy.change if energy is not None else None),
         ]
 

@@ -281,3 +281,14 @@ CREATE TABLE rankings (
 def m0004_rankings(db: Database) -> None:
     """Add what is estimated of node types where an application never ran."""
     db.executescript(_RANKINGS)
+
+
+_BY_HAND = """
+ALTER TABLE rankings ADD COLUMN by_hand INTEGER NOT NULL DEFAULT 0 CHECK (by_hand IN (0, 1));
+"""
+
+
+@migrations()
+def m0005_rankings_by_hand(db: Database) -> None:
+    """Tell rankings from given files, which nobody can make anew, from those of the store."""
+    db.executescript(_BY_HAND)

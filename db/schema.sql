@@ -231,7 +231,7 @@ CREATE TABLE rankings (
     energy_source     TEXT CHECK (energy_source IN ('profiles', 'node power')),
     similarity        REAL CHECK (similarity >= 0),
     similarity_max    REAL CHECK (similarity_max > 0),
-    created_at        TEXT NOT NULL,
+    created_at        TEXT NOT NULL, by_hand INTEGER NOT NULL DEFAULT 0 CHECK (by_hand IN (0, 1)),
     UNIQUE (workload_id, base, node_type, contributor),
     CHECK ((energy_ratio IS NULL) = (energy_error_pct IS NULL)),
     CHECK ((energy_ratio IS NULL) = (energy_source IS NULL)),

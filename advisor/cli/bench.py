@@ -100,13 +100,39 @@ def _bench(args: argparse.Namespace) -> int:
     stored = {}
     for (name, _), (found, why) in zip(places, results, strict=True):
         stored[name] = why or _store(args, name, found or {})
+    ranked = _rank_anew(args) if any(not why for _, why in results) else {}
     if args.json:
-        print_json("bench", {"node_types": [_summary(n, r[0], stored[n]) for (n, _), r in
-                                            zip(places, results, strict=True)]})  # fmt: skip
+        told = [_summary(n, r[0], stored[n]) for (n, _), r in zip(places, results, strict=True)]
+        print_json("bench", {"node_types": told, **ranked})
     else:
         for (name, _), (found, _) in zip(places, results, strict=True):
             print(_line(name, found, stored[name]))
+        if ranked.get("rankings"):
+            print(ranked["rankings"])
     return 0 if all(not why for _, why in results) else 1
+
+
+def _rank_anew(args: argparse.Namespace) -> dict[str, Any]:
+    """Rank all that is characterised with the new profiles; return what became of it.
+
+    Whatever is in the way of that, the profiles are stored.
+    """
+    from advisor.loop.rerank import rank_all, site_thresholds
+    from advisor.ranking.files import read_thresholds
+    from advisor.store.writer import Writer
+
+    try:
+        limits = read_thresholds(site_thresholds(paths.config_dir(args.config_dir)))
+        with Writer(paths.store_path(args.db)) as writer:
+            done = rank_all(writer, limits)
+    except AdvisorError as error:
+        return {"rankings": f"rankings are still those of earlier profiles: {error}"}
+    return {
+        "rankings": done.line,
+        "ranked_anew": done.applications,
+        "changed_fastest": done.faster,
+        "not_ranked": list(done.failed),
+    }
 
 
 def _places(

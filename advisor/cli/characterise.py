@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "COMMAND runs twice: as it is, for its times, and traced, for its memory streams. Build "
         "it with advisor cc for the second, or have valgrind installed. What is found is stored "
-        "for advisor rank."
+        "for advisor rank, or handed to the daemon where you may not write the store."
     )
     parser.add_argument("--application", metavar="A", help="what it is (default: recognised)")
     parser.add_argument("--workload", metavar="W", help="its input or problem class")
@@ -117,15 +117,21 @@ def _characterise(args: argparse.Namespace) -> int:
     )
     if args.output:
         write_phases(Path(args.output), found)
-    stored = _store(args, found) if traced is not None else f"not stored: {why}"
+    good, stored = True, f"not stored: {why}"
+    if traced is not None:
+        good, stored = _store(args, found)
+        if not good and args.output:
+            good, stored = True, f"{stored}; the phases are in {args.output}"
+        elif not good:
+            stored += "; --output FILE would have kept the phases, for characterise --input FILE"
     if args.json:
         data = output.as_json(found, timed, traced, why, phases, l1_bytes)
         print_json("characterise", data | {"stored": stored, "note": note})
-        return 0
-    print(output.traced_line(timed, traced, why))
-    output.print_phases(timed, phases)
-    print(f"\n{found.application} / {found.workload} on {found.node_type}: {stored}")
-    return 0
+    else:
+        print(output.traced_line(timed, traced, why))
+        output.print_phases(timed, phases)
+        print(f"\n{found.application} / {found.workload} on {found.node_type}: {stored}")
+    return 0 if good else 1
 
 
 def _trace(
@@ -157,37 +163,45 @@ def _trace(
     return None, f"to find streams, build {command.argv[0]} with advisor cc or install valgrind"
 
 
-def _store(args: argparse.Namespace, found: Characterisation) -> str:
-    """Store a characterisation where this user may write, and say so or why not."""
+def _store(args: argparse.Namespace, found: Characterisation) -> tuple[bool, str]:
+    """Store a characterisation, or hand it to the daemon; tell whether, and where or why not."""
     import os
 
     from advisor import paths
-    from advisor.errors import AdvisorError
+    from advisor.errors import AdvisorError, StoreError
     from advisor.schedulers.local import local_node_type
-    from advisor.store.rankings import save_characterisation
-    from advisor.store.writer import Writer
     from advisor.training.known import load_known
-    from advisor.training.sink import scope_of
+    from advisor.training.sink import open_sink
     from advisor.training.subject import current_user
 
-    path = paths.store_path(args.db)
+    path, user = paths.store_path(args.db), current_user()
     try:
-        if path.exists() and not os.access(path, os.W_OK):
-            return f"not stored: {path} may not be written by {current_user()}"
-        trust = load_known(path).policy.base.training.trust
-        with Writer(path) as writer:
+        if args.db and path.exists() and not os.access(path, os.W_OK):
+            raise StoreError(f"{path} may not be written by {user}")
+        policy, _ = load_known(path).policy.for_job(
+            {
+                "user": user,
+                "application": found.application,
+                "workload": found.workload,
+                "node_type": found.node_type,
+            }
+        )
+        sink = open_sink(
+            path,
+            paths.socket_path(),
+            explicit=bool(args.db or os.environ.get("ADVISOR_DB")),
+            user=user,
+            trust=policy.training.trust,
+        )
+        try:
             machine = local_node_type()
-            if found.node_type == machine.name and not writer.inventory().resolve(machine.name):
-                writer.save_node_types([machine], source="local")
-            save_characterisation(
-                writer, found.application, found.workload, found.node_type, found.to_dict(),
-                contributor=current_user(), scope=scope_of(trust, ""),
-            )  # fmt: skip
+            if found.node_type == machine.name:
+                sink.know(machine)
+            return True, sink.characterise(found)
+        finally:
+            sink.close()
     except AdvisorError as error:
-        if args.output:
-            return f"not stored: {error}"
-        raise
-    return f"stored in {path}"
+        return False, f"not stored: {error}"
 
 
 def _store_file(args: argparse.Namespace, file: Path) -> int:
@@ -207,12 +221,12 @@ def _store_file(args: argparse.Namespace, file: Path) -> int:
     )
     if not found.node_type:
         raise UsageError(f"{file} does not say where it was measured", hint="give --node-type")
-    stored = _store(args, found)
+    good, stored = _store(args, found)
     if args.json:
         print_json("characterise", found.to_dict() | {"stored": stored})
     else:
         print(f"{found.application} / {found.workload} on {found.node_type}: {stored}")
-    return 0 if stored.startswith("stored") else 1
+    return 0 if good else 1
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from advisor import paths
@@ -19,8 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor collect`` takes."""
     parser.description = (
         "Read how jobs came out from the scheduler's accounting, hold them against what was "
-        "promised, and suspend models whose jobs came out worse. Also takes runs that users left "
-        "with the daemon into the store. Doing so again changes nothing; run it from a timer."
+        "promised, and suspend models whose jobs came out worse. Also takes what users left with "
+        "the daemon, runs and characterisations, into the store. Doing so again changes "
+        "nothing; run it from a timer."
     )
     parser.add_argument(
         "--scheduler",
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read from here, like 7d or 2026-01-31 (default: since the last collection, at most "
         "7 days)",
     )  # fmt: skip
-    parser.add_argument("--spool", action="store_true", help="only take over users' runs")
+    parser.add_argument("--spool", action="store_true", help="only take over what users left")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop import clock
     from advisor.loop.collect import collect, watermark
     from advisor.loop.refit import refit
+    from advisor.loop.rerank import rank_delivered, site_thresholds
     from advisor.loop.spool import held, spool_folder, take_spool
     from advisor.schedulers.registry import create, default_name
     from advisor.store.writer import Writer
@@ -50,7 +53,10 @@ def run(args: argparse.Namespace) -> int:
     since = clock.since(args.since or "7d")
     collected = None
     with Writer(store) as writer:
-        spooled = take_spool(writer, spool_folder(store), refit)
+        thresholds = site_thresholds(paths.config_dir(args.config_dir))
+        spooled = take_spool(
+            writer, spool_folder(store), refit, partial(rank_delivered, thresholds=thresholds)
+        )
         if not args.spool:
             scheduler = create(args.scheduler or default_name())
             with held(store.parent, ".collect.lock"):
@@ -95,8 +101,10 @@ def _print(collected: Collected, name: str) -> None:
 
 def _print_spool(spooled: Spooled, *, alone: bool) -> None:
     if spooled.files or alone:
-        print(f"spool: {spooled.observations} runs from {spooled.files} files")
-    for line in spooled.fits:
+        phases = spooled.characterisations
+        more = f" and {phases} characterisation{'' if phases == 1 else 's'}" if phases else ""
+        print(f"spool: {spooled.observations} runs{more} from {spooled.files} files")
+    for line in (*spooled.fits, *spooled.rankings):
         print(f"  {line}")
     for line in spooled.bad:
         print(f"advisor: set aside in spool/bad: {line}", file=sys.stderr)
@@ -107,7 +115,9 @@ def _json(collected: Collected | None, spooled: Spooled) -> dict[str, object]:
         "spool": {
             "files": spooled.files,
             "observations": spooled.observations,
+            "characterisations": spooled.characterisations,
             "fits": spooled.fits,
+            "rankings": spooled.rankings,
             "bad": spooled.bad,
         }
     }

@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Rank and print; RefusedError when no phase is similar to any profile."""
     from advisor.cli.rank_store import keep_ranking, queue_missing
+    from advisor.loop.rerank import site_thresholds
     from advisor.ranking.files import read_phases, read_profiles, read_thresholds
     from advisor.ranking.rank import rank
     from advisor.ranking.streams import Characterisation
@@ -62,9 +63,8 @@ def run(args: argparse.Namespace) -> int:
     base = args.base or found.node_type
     if not base:
         raise UsageError("on which node type did it run?", hint="--base NODE_TYPE")
-    own = paths.config_dir(args.config_dir) / "ranking.yaml"
-    thresholds = args.thresholds or (own if own.exists() else paths.share("config/ranking.yaml"))
-    limits = read_thresholds(thresholds)
+    site = site_thresholds(paths.config_dir(args.config_dir))
+    limits = read_thresholds(args.thresholds or site)
     profiles = (
         read_profiles(args.profiles)
         if args.profiles
@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
     ranking = rank(found, profiles, base, limits, args.method)
     kept = None
     if source is not None and ranking.estimates and not args.no_store:
-        kept = keep_ranking(args, source, ranking, limits)
+        by_hand = bool(args.profiles or args.thresholds or base != source.node_type)
+        kept = keep_ranking(args, source, ranking, limits, by_hand=by_hand)
     queued = "" if args.profiles or args.no_store else queue_missing(args, found, ranking)
     if args.json:
         told = _json(found, ranking) | (kept.to_dict() if kept else {})
@@ -93,24 +94,16 @@ def run(args: argparse.Namespace) -> int:
 
 def stored_profiles(path: Path) -> list[Profile]:
     """Return the store's profiles. Raises RefusedError when no node type was measured."""
-    from advisor.ranking.similarity import Profile
-    from advisor.ranking.streams import Stream
-    from advisor.store.profiles import profiles
+    from advisor.loop.rerank import known_profiles
     from advisor.store.reader import Reader
 
     found = []
     if path.exists():
         with Reader(path) as store:
-            found = profiles(store)
+            found = known_profiles(store)
     if not found:
         raise RefusedError("no node type has profiles", hint="advisor bench, or --profiles FILE")
-    return [
-        Profile(
-            p.microbenchmark, p.node_type, p.time_per_iter_us,
-            tuple(Stream.from_dict(s) for s in p.streams), p.energy_per_iter_nj, p.threads,
-        )
-        for p in found
-    ]  # fmt: skip
+    return found
 
 
 def _stored(args: argparse.Namespace) -> StoredCharacterisation:

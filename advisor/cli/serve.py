@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from advisor.errors import AdvisorError, UsageError
-from advisor.paths import socket_path, store_path
+from advisor.paths import config_dir, socket_path, store_path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     except KeyError as error:
         raise UsageError(f"--trust-user: no such user {error}") from None
     store, socket = store_path(args.db), socket_path(args.socket)
+    config = config_dir(args.config_dir) if args.config_dir else None
     writable = not args.read_only
     if writable:
         _create(store)
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         Source(store),
         users,
         Journal(store) if writable else None,
-        Spool(_spool_folder(store), store, socket) if writable else None,
+        Spool(_spool_folder(store), store, socket, config) if writable else None,
     )
     server = Server(socket, handlers, args.refresh)
     with _logging(args.log_level):

@@ -170,7 +170,7 @@ def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
         )
     if files:
         yield Check(
-            "spool", "warn", f"{files} deliveries of users' runs wait in {folder}",
+            "spool", "warn", f"{files} deliveries of users wait in {folder}",
             "advisor collect --spool",
         )  # fmt: skip
 

@@ -1,8 +1,8 @@
-"""Take runs that users left with the daemon into the store.
+"""Take what users left with the daemon, runs and characterisations, into the store.
 
-The files are the daemon's own (``advisor/service/spool.py``): whose runs they hold was told by
+The files are the daemon's own (``advisor/service/spool.py``): whose they are was told by
 the socket's peer and is believed; everything else in them is the user's word and is checked. A
-file goes when its runs are in the store, and running this twice stores nothing twice.
+file goes when its content is in the store, and running this twice stores nothing twice.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from advisor.core.observation import Observation, Quality, Scope, Source
 from advisor.core.policy import PolicySet
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.loop.collect import scope_of
+from advisor.ranking.streams import FieldError, read_sent
+from advisor.store.rankings import StoredCharacterisation, save_characterisation
 from advisor.store.rows import check_name
 from advisor.store.writer import Writer
 
@@ -30,6 +32,9 @@ log = logging.getLogger("advisor.collect")
 
 Fit = Callable[[Writer, str, str, str, Scope, str], str]
 """Fits one model (application, workload, node type, scope, owner) and says so in one line."""
+
+Rank = Callable[[Writer, StoredCharacterisation], str]
+"""Ranks what was characterised, keeps that, and says in one line what came of it."""
 
 WAIT_S = 60.0
 MAX_FILE = 8 << 20
@@ -39,17 +44,19 @@ _USERS_SOURCES: tuple[Source, ...] = ("sweep", "confirm", "run")
 
 @dataclass(slots=True)
 class Spooled:
-    """What was taken from the spool: files, runs, lines about fits, and files set aside."""
+    """What was taken from the spool, lines about fits and rankings, and files set aside."""
 
     files: int = 0
     observations: int = 0
+    characterisations: int = 0
     fits: list[str] = field(default_factory=list)
+    rankings: list[str] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """One file's content, checked."""
+    """One file's runs, checked."""
 
     application: str
     workload: str
@@ -86,7 +93,7 @@ def spool_folder(store: Path) -> Path:
     return store.with_name("spool")
 
 
-def take_spool(writer: Writer, folder: Path, fit: Fit) -> Spooled:
+def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Rank) -> Spooled:
     """Take every file of the folder into the store, oldest first.
 
     A file that makes no sense is moved to ``bad`` in the folder and named; what the store refuses
@@ -97,27 +104,38 @@ def take_spool(writer: Writer, folder: Path, fit: Fit) -> Spooled:
         return result
     with held(folder, ".lock"):
         policies = writer.policy()
-        for path in sorted(folder.glob("runs-*.json")):
+        for path in _files(folder):
             try:
-                delivery = _read(path, folder)
-                runs, new = _store(writer, delivery, policies)
+                data = _load(path, folder)
+                if path.name.startswith("phases-"):
+                    stored = _characterised(writer, data, policies)
+                    result.characterisations += 1
+                    result.rankings.append(rank(writer, stored))
+                else:
+                    delivery = _read_runs(data, path.name)
+                    runs, new = _store(writer, delivery, policies)
+                    result.observations += new
+                    if delivery.fit:
+                        result.fits += _fits(writer, delivery, runs, fit)
             except InputError as error:
                 result.bad.append(_set_aside(path, str(error)))
                 continue
             result.files += 1
-            result.observations += new
-            if delivery.fit:
-                result.fits += _fits(writer, delivery, runs, fit)
             path.unlink(missing_ok=True)
     return result
 
 
+def _files(folder: Path) -> list[Path]:
+    """Return what waits in a spool folder, of each kind the oldest first."""
+    return [path for kind in ("runs", "phases") for path in sorted(folder.glob(f"{kind}-*.json"))]
+
+
 def waiting_files(folder: Path) -> tuple[int, int]:
     """Return how many files wait in a spool folder and how many were set aside."""
-    return len(list(folder.glob("runs-*.json"))), len(list((folder / "bad").glob("*")))
+    return len(_files(folder)), len(list((folder / "bad").glob("*")))
 
 
-def _read(path: Path, folder: Path) -> _Delivery:
+def _load(path: Path, folder: Path) -> Mapping[str, Any]:
     status = path.lstat()
     if not path.is_file() or path.is_symlink():
         raise InputError("it is no ordinary file")
@@ -129,14 +147,51 @@ def _read(path: Path, folder: Path) -> _Delivery:
         data = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"it cannot be read: {error}") from None
-    if not isinstance(data, Mapping) or not isinstance(data.get("observations"), list):
+    if not isinstance(data, Mapping):
+        raise InputError("it is no delivery")
+    return data
+
+
+def _characterised(
+    writer: Writer, data: Mapping[str, Any], policies: PolicySet
+) -> StoredCharacterisation:
+    """Store what a user characterised, for whom the policy trusts it to advise; return it.
+
+    No account is known of it, so that where accounts are trusted it advises its user alone.
+    """
+    contributor = _text(data, "contributor")
+    try:
+        found = read_sent(data.get("characterisation"))
+    except FieldError as error:
+        raise InputError(f"characterisation.{error.key}: {error}") from None
+    trust = policies.for_job(
+        {
+            "user": contributor,
+            "application": found.application,
+            "workload": found.workload,
+            "node_type": found.node_type,
+        }
+    )[0].training.trust
+    return save_characterisation(
+        writer,
+        found.application,
+        found.workload,
+        found.node_type,
+        found.to_dict(),
+        contributor=contributor,
+        scope=scope_of(trust, ""),
+    )
+
+
+def _read_runs(data: Mapping[str, Any], name: str) -> _Delivery:
+    if not isinstance(data.get("observations"), list):
         raise InputError("it holds no observations")
     application, workload, contributor = (
         _text(data, key) for key in ("application", "workload", "contributor")
     )
     account = str(data.get("account") or "")[:200]
     runs = tuple(
-        _run(number, run, contributor, path.name) for number, run in enumerate(data["observations"])
+        _run(number, run, contributor, name) for number, run in enumerate(data["observations"])
     )
     if not runs:
         raise InputError("it holds no observations")

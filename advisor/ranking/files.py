@@ -128,8 +128,7 @@ def read_yaml(path: Path) -> tuple[str, Any]:
 
 def place(path: Path, text: str, error: FieldError) -> str:
     """Return what is wrong with its file, line and key: ``f.yaml:3: phases[0].weight: ...``."""
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.path)
-    return f"{path}:{_line(yaml.compose(text), error.path)}: {key.lstrip('.')}: {error}"
+    return f"{path}:{_line(yaml.compose(text), error.path)}: {error.key}: {error}"
 
 
 def _line(node: yaml.Node | None, path: Sequence[str | int]) -> int:

@@ -20,6 +20,8 @@ from advisor.ranking.streams import Characterisation, Phase
 
 Method = Literal["thesis", "blend"]
 METHODS: tuple[Method, ...] = ("blend", "thesis")
+DEFAULT: Method = "blend"
+"""How rankings are made unless somebody says otherwise."""
 
 _NEAR = 0.9
 """Candidates whose index is at least this share of the best tell how sure an estimate is."""

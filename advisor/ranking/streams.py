@@ -16,6 +16,11 @@ from typing import Any, Literal
 Access = Literal["C", "P"]
 ACCESS: tuple[Access, ...] = ("C", "P")
 
+MOST_PHASES, MOST_STREAMS = 500, 5000
+"""What a characterisation of somebody else may have, so that ranking it ends."""
+_HUGE = 1e15
+"""No number of a record is larger, so that none is lost in arithmetic."""
+
 
 class FieldError(ValueError):
     """A field of a record is missing or wrong; ``path`` says which one."""
@@ -23,6 +28,12 @@ class FieldError(ValueError):
     def __init__(self, path: Sequence[str | int], message: str) -> None:
         super().__init__(message)
         self.path = tuple(path)
+
+    @property
+    def key(self) -> str:
+        """The path as people write it: ``phases[0].weight``."""
+        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path)
+        return "".join(parts).lstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +181,33 @@ class Characterisation:
         )
 
 
+def read_sent(data: object) -> Characterisation:
+    """Read a characterisation that somebody else sent, and whose word it is.
+
+    At most ``MOST_PHASES`` and ``MOST_STREAMS``, names that can be printed on one line, and a
+    node type. Raises FieldError.
+    """
+    if not isinstance(data, Mapping):
+        raise FieldError((), "must have keys and values")
+    phases = _items(data, "phases", ())
+    if len(phases) > MOST_PHASES:
+        raise FieldError(("phases",), f"there are {len(phases)}, at most {MOST_PHASES} are taken")
+    streams = sum(len(_items(phase, "streams", ("phases", n))) for n, phase in enumerate(phases))
+    if streams > MOST_STREAMS:
+        raise FieldError(("phases",), f"of {streams} streams, at most {MOST_STREAMS} are taken")
+    found = Characterisation.from_dict(data)
+    _text(data, "node_type", ())
+    for key in ("application", "workload", "node_type", "method"):
+        if not getattr(found, key).isprintable():
+            raise FieldError((key,), "must be printable")
+    for n, phase in enumerate(found.phases):
+        if not phase.name.isprintable():
+            raise FieldError(("phases", n, "name"), "must be printable")
+        if not math.isfinite(phase.iterations * phase.time_per_iter_us):
+            raise FieldError(("phases", n), "its time and its time per iteration disagree")
+    return found
+
+
 def _filled(record: Stream | Phase | Characterisation) -> dict[str, object]:
     values = {name: getattr(record, name) for name in record.__slots__}
     return {name: v for name, v in values.items() if v is not None and v != "" and v is not False}
@@ -224,10 +262,12 @@ def _number(
     except (TypeError, ValueError):
         raise FieldError((*path, key), f"must be a number, not {value!r}") from None
     good = math.isfinite(number) and least <= number <= most and not (above and number <= least)
-    if not good:
+    if not good or number > _HUGE:
         limit = f"between {least:g} and {most:g}" if math.isfinite(most) else (
             f"{'above' if above else 'at least'} {least:g}"
         )  # fmt: skip
+        if good:
+            limit = f"at most {_HUGE:g}"
         raise FieldError((*path, key), f"must be {limit}, not {value!r}")
     if whole and number != int(number):
         raise FieldError((*path, key), f"must be a whole number, not {value!r}")

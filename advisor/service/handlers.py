@@ -140,8 +140,8 @@ class Handlers:
             return {**decision.to_dict(), "decision": decision.id}
         if operation == "submitted":
             return self._submitted(request, peer)
-        if operation == "observe":
-            return self._observe(request, peer)
+        if operation in ("observe", "characterise"):
+            return self._deliver(request, peer)
         if operation == "status":
             return self.status()
         if operation == "ping":
@@ -218,14 +218,18 @@ class Handlers:
             self.journal.link(decision, job)
         return {"ok": True}
 
-    def _observe(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
+    def _deliver(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
+        """Leave what the peer measured to the spool."""
         if self.spool is None:
             raise AdvisorError(
-                "this daemon answers from a published copy and stores no runs",
+                "this daemon answers from a published copy and stores no measurements",
                 hint="send them to the daemon on the store's host",
             )
-        stored = self.spool.put_runs(request, self.users.name(peer.uid))
-        return {"ok": True, "stored": stored}
+        contributor = self.users.name(peer.uid)
+        if request["op"] == "characterise":
+            self.spool.put_phases(request, contributor, self.source.snapshot.inventory)
+            return {"ok": True}
+        return {"ok": True, "stored": self.spool.put_runs(request, contributor)}
 
     def observe_latency(self, seconds: float) -> None:
         """Note how long an answer took."""

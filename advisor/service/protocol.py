@@ -2,7 +2,8 @@
 
 Requests carry ``{"v": 1, "op": ...}``; answers carry ``"v": 1`` and either the operation's keys
 or ``"error"``. Operations: ``decide``, ``explain`` (the full record), ``submitted`` (a job id
-for a decision), ``observe`` (measured runs of the peer's own), ``status``, ``ping``.
+for a decision), ``observe`` (measured runs of the peer's own), ``characterise`` (an application's
+phases, as the peer found them), ``status``, ``ping``.
 """
 
 from __future__ import annotations

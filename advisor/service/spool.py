@@ -1,8 +1,8 @@
-"""What the daemon hands on instead of doing itself: users' runs to store, sweeps to start.
+"""What the daemon hands on instead of doing itself: what users measured, sweeps to start.
 
-Runs become one file each in a spool folder, so that nothing is lost whatever happens to the
-child that stores them (``advisor collect --spool``); sweeps are started as the job's own user.
-Both happen in one background thread, never on the way of an answer.
+Runs and characterisations become one file each in a spool folder, so that nothing is lost whatever
+happens to the child that stores them (``advisor collect --spool``); sweeps are started as the
+job's own user. Both happen in one background thread, never on the way of an answer.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
+from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError
 from advisor.schedulers.translators import translator
 from advisor.service.peer import groups_of
@@ -49,9 +51,10 @@ _AGAIN_S = 3600.0
 class Spool:
     """A folder of files to be taken into the store, and a thread that sees to it."""
 
-    def __init__(self, folder: Path, store: Path, socket: Path) -> None:
+    def __init__(self, folder: Path, store: Path, socket: Path, config: Path | None = None) -> None:
         self.folder = folder
         self._store = store
+        self._config = config
         self._socket = socket
         self._work: queue.Queue[tuple[str, dict[str, object]]] = queue.Queue(maxsize=1000)
         self._asked: dict[tuple[str, str], float] = {}
@@ -79,6 +82,36 @@ class Spool:
         write_spool_file(self.folder, data)
         self._put("collect", {})
         return len(runs)
+
+    def put_phases(
+        self, request: Mapping[str, object], contributor: str, inventory: Inventory
+    ) -> None:
+        """Keep what a user characterised. Raises AdvisorError where it makes no sense.
+
+        Its node type must be one of the site's, if those are known.
+        """
+        from advisor.ranking.streams import FieldError, read_sent
+        from advisor.store.rows import check_name
+
+        try:
+            found = read_sent(request.get("characterisation"))
+        except FieldError as error:
+            key = f"characterisation.{error.key}".rstrip(".")
+            raise ProtocolError(f"{key}: {error}") from None
+        for what in ("application", "workload", "node_type"):
+            check_name(what.replace("_", " "), getattr(found, what))
+        known = inventory.resolve(found.node_type)
+        if known is not None:
+            found = replace(found, node_type=known.name)
+        elif inventory.node_types:
+            there = ", ".join(sorted(inventory.node_types))
+            raise ProtocolError(
+                f"the site has no node type {found.node_type} (there are: {there}); "
+                "say with --node-type which one it was"
+            )
+        data = {"contributor": contributor, "characterisation": found.to_dict()}
+        write_spool_file(self.folder, data, kind="phases")
+        self._put("collect", {})
 
     def want_training(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
         """Start a sweep for a job's application as the job's user, if that is possible."""
@@ -122,6 +155,8 @@ class Spool:
 
     def _collect(self) -> None:
         command = [sys.executable, "-m", "advisor", "collect", "--spool", "--db", str(self._store)]
+        if self._config is not None:
+            command += ["--config-dir", str(self._config)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode not in (0, 3):
             log.error("event=collect-failed error=%r", done.stderr.strip()[-500:])
@@ -182,16 +217,18 @@ def _sweep_options(scheduler: str, options: object) -> str:
     return shlex.join(w for words in translator(scheduler).written(kept) for w in words)
 
 
-def write_spool_file(folder: Path, data: Mapping[str, object]) -> Path:
+def write_spool_file(
+    folder: Path, data: Mapping[str, object], kind: Literal["runs", "phases"] = "runs"
+) -> Path:
     """Write one spool file whole or not at all. Raises AdvisorError when it cannot."""
-    name = f"runs-{time.time_ns()}-{secrets.token_hex(4)}"
+    name = f"{kind}-{time.time_ns()}-{secrets.token_hex(4)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         temporary = folder / f".{name}"
         temporary.write_text(json.dumps(data))
         return temporary.rename(folder / f"{name}.json")
     except OSError as error:
-        raise AdvisorError(f"{folder}: {error.strerror}", hint="the runs were not kept") from None
+        raise AdvisorError(f"{folder}: {error.strerror}", hint="nothing was kept") from None
 
 
 def _check_run(number: int, run: object) -> None:

@@ -22,7 +22,10 @@ from typing import Literal, Self
 from advisor.errors import StoreError
 from advisor.store import faults
 
-MIGRATIONS = ("m0001_initial", "m0002_characterisations", "m0003_profiles", "m0004_rankings")
+MIGRATIONS = (
+    "m0001_initial", "m0002_characterisations", "m0003_profiles", "m0004_rankings",
+    "m0005_rankings_by_hand",
+)  # fmt: skip
 """The schema this program knows: the names of db/migrations.py, a test keeps them equal."""
 
 Access = Literal["live", "frozen", "quiet"]

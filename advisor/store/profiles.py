@@ -16,6 +16,14 @@ MOST_REQUESTS = 500
 """Microbenchmarks that may wait; who wants more gets the oldest of them run first."""
 
 
+_DROP_MEASURED = (
+    "DELETE FROM bench_requests AS r WHERE EXISTS (SELECT 1 FROM profiles) AND NOT EXISTS ("
+    " SELECT 1 FROM (SELECT DISTINCT node_type FROM profiles) AS t WHERE NOT EXISTS ("
+    "  SELECT 1 FROM profiles AS p WHERE p.node_type = t.node_type"
+    "  AND p.microbenchmark = r.microbenchmark AND p.streams = r.streams))"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredProfile:
     """One microbenchmark's result on one node type.
@@ -104,12 +112,7 @@ def save_profiles(
                 for p in profiles
             ],
         )  # fmt: skip
-        db.execute(
-            "DELETE FROM bench_requests AS r WHERE NOT EXISTS ("
-            " SELECT 1 FROM (SELECT DISTINCT node_type FROM profiles) AS t WHERE NOT EXISTS ("
-            "  SELECT 1 FROM profiles AS p WHERE p.node_type = t.node_type"
-            "  AND p.microbenchmark = r.microbenchmark AND p.streams = r.streams))"
-        )
+        db.execute(_DROP_MEASURED)
 
 
 def latest_bench(reader: Reader, node_type: str) -> Bench | None:
@@ -146,7 +149,10 @@ def profiled_types(reader: Reader) -> list[str]:
 
 
 def want(writer: Writer, wanted: Sequence[Wanted]) -> int:
-    """Have microbenchmarks wait for the next bench; return how many did not wait before."""
+    """Have microbenchmarks wait for the next bench; return how many of them wait now.
+
+    Those that were measured on every node type with profiles do not.
+    """
     with writer._transaction() as db:
         before = db.execute("SELECT count(*) FROM bench_requests").fetchone()[0]
         for one in wanted[: max(0, MOST_REQUESTS - before)]:
@@ -156,8 +162,12 @@ def want(writer: Writer, wanted: Sequence[Wanted]) -> int:
                 (one.microbenchmark, _streams(one.streams), _rows.clean(one.wanted_for),
                  _rows.now()),
             )  # fmt: skip
-        after: int = db.execute("SELECT count(*) FROM bench_requests").fetchone()[0]
-        return after - int(before)
+        db.execute(_DROP_MEASURED)
+        waiting = {
+            tuple(r)
+            for r in db.execute("SELECT microbenchmark, streams FROM bench_requests").fetchall()
+        }
+    return len(waiting & {(one.microbenchmark, _streams(one.streams)) for one in wanted})
 
 
 def wanted(reader: Reader) -> list[Wanted]:

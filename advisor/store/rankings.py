@@ -5,6 +5,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -46,55 +47,58 @@ def save_characterisation(
     *,
     contributor: str,
     scope: Scope,
-) -> int:
-    """Store a characterisation in place of this contributor's earlier one; return its id.
+) -> StoredCharacterisation:
+    """Store a characterisation in place of this contributor's earlier one; return it.
 
     Raises InputError on a name that cannot be stored, StoreError.
     """
     _rows.check_name("node type", node_type)
+    contributor, at = _rows.clean(contributor), _rows.now()
     with writer._transaction() as db:
-        values = (
-            writer._workload(db, application, workload),
-            node_type,
-            _rows.clean(contributor),
-            scope,
-            _rows.to_json(dict(record)),
-            _rows.now(),
-        )
-        where = "workload_id = ? AND node_type = ? AND contributor = ?"
-        db.execute(f"DELETE FROM characterisations WHERE {where}", values[:3])
-        sql = (
+        key = writer._workload(db, application, workload), node_type, contributor
+        _drop(db, "characterisations", "node_type", key)
+        cursor = db.execute(
             "INSERT INTO characterisations"
             " (workload_id, node_type, contributor, scope, record, created_at)"
-            " VALUES (?, ?, ?, ?, ?, ?)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (*key, scope, _rows.to_json(dict(record)), at),
         )
-        return db.execute(sql, values).lastrowid or 0
+    return StoredCharacterisation(
+        cursor.lastrowid or 0,
+        application,
+        workload,
+        node_type,
+        contributor,
+        scope,
+        dict(record),
+        at,
+    )
+
+
+def _drop(db: sqlite3.Connection, table: str, place: str, key: tuple[int, str, str]) -> None:
+    """Delete what one contributor has of a workload, measured at one node type (``place``)."""
+    db.execute(
+        f"DELETE FROM {table} WHERE workload_id = ? AND {place} = ? AND contributor = ?", key
+    )
 
 
 def characterisations(
     reader: Reader,
-    application: str,
+    application: str | None = None,
     workload: str | None = None,
     node_type: str | None = None,
     *,
     user: str | None = None,
 ) -> list[StoredCharacterisation]:
-    """Return an application's characterisations, newest first.
+    """Return an application's characterisations, or all, newest first.
 
     With ``user``, only those that may advise that user's jobs: the user's own and those of all.
     """
-    where, values = ["w.application = ?"], [application]
-    for column, value in (("w.name", workload), ("c.node_type", node_type)):
-        if value is not None:
-            where.append(f"{column} = ?")
-            values.append(value)
-    if user is not None:
-        where.append("(c.scope = 'all' OR c.contributor = ?)")
-        values.append(user)
+    where, values = _where(application, workload, "node_type", node_type, user)
     sql = (
         "SELECT c.id, w.application, w.name, c.node_type, c.contributor, c.scope, c.record,"
         " c.created_at FROM characterisations AS c JOIN workloads AS w ON w.id = c.workload_id"
-        f" WHERE {' AND '.join(where)} ORDER BY c.id DESC"
+        f"{where} ORDER BY c.id DESC"
     )
     found = []
     for row in reader.rows(sql, values):
@@ -104,9 +108,29 @@ def characterisations(
     return found
 
 
+def _where(
+    application: str | None,
+    workload: str | None,
+    place: str,
+    node_type: str | None,
+    user: str | None,
+) -> tuple[str, list[str]]:
+    """Return the condition of a question, and its values; ``place`` is the node type's column."""
+    given = (("w.application", application), ("w.name", workload), (place, node_type))
+    parts = [f"{column} = ?" for column, value in given if value is not None]
+    values = [value for _, value in given if value is not None]
+    if user is not None:
+        parts.append("(scope = 'all' OR contributor = ?)")
+        values.append(user)
+    return (f" WHERE {' AND '.join(parts)}" if parts else ""), values
+
+
 @dataclass(frozen=True, slots=True)
 class StoredRanking:
-    """One node type of a stored ranking; that of the base itself has a ratio of 1."""
+    """One node type of a stored ranking; that of the base itself has a ratio of 1.
+
+    ``by_hand``: it follows from files that were given, so that only who has them makes it anew.
+    """
 
     id: int
     application: str
@@ -116,6 +140,7 @@ class StoredRanking:
     scope: Scope
     method: str
     created_at: str
+    by_hand: bool
     estimate: RankedType
 
 
@@ -129,6 +154,7 @@ def save_ranking(
     method: str,
     contributor: str,
     scope: Scope,
+    by_hand: bool = False,
 ) -> None:
     """Store a ranking in place of this contributor's earlier one from the same base.
 
@@ -139,50 +165,39 @@ def save_ranking(
         _rows.check_name("node type", name)
     with writer._transaction() as db:
         key = writer._workload(db, application, workload), base, _rows.clean(contributor)
-        db.execute(
-            "DELETE FROM rankings WHERE workload_id = ? AND base = ? AND contributor = ?", key
-        )
-        at = _rows.now()
+        _drop(db, "rankings", "base", key)
+        told = (*key, scope, method, _rows.now(), by_hand)
         db.executemany(
             "INSERT INTO rankings (workload_id, base, contributor, scope, method, created_at,"
-            f" {', '.join(_ESTIMATE)}) VALUES ({', '.join('?' * (6 + len(_ESTIMATE)))})",
-            [
-                (*key, scope, method, at, *(getattr(e, name) for name in _ESTIMATE))
-                for e in estimates
-            ],
+            f" by_hand, {', '.join(_ESTIMATE)})"
+            f" VALUES ({', '.join('?' * (len(told) + len(_ESTIMATE)))})",
+            [(*told, *(getattr(e, name) for name in _ESTIMATE)) for e in estimates],
         )
         writer.renew_transfers(application, workload)
 
 
 def rankings(
     reader: Reader,
-    application: str,
+    application: str | None = None,
     workload: str | None = None,
     *,
     base: str | None = None,
     user: str | None = None,
 ) -> list[StoredRanking]:
-    """Return an application's rankings, the newest first, each with the fastest node type first.
+    """Return an application's rankings, or all: newest first, each with the fastest type first.
 
     With ``user``, only those that may advise that user's jobs: the user's own and those of all.
     """
-    where, values = ["w.application = ?"], [application]
-    for column, value in (("w.name", workload), ("r.base", base)):
-        if value is not None:
-            where.append(f"{column} = ?")
-            values.append(value)
-    if user is not None:
-        where.append("(r.scope = 'all' OR r.contributor = ?)")
-        values.append(user)
+    where, values = _where(application, workload, "base", base, user)
     sql = (
         "SELECT r.id, w.application, w.name, r.base, r.contributor, r.scope, r.method,"
-        f" r.created_at, {', '.join(f'r.{name}' for name in _ESTIMATE)}"
+        f" r.created_at, r.by_hand, {', '.join(f'r.{name}' for name in _ESTIMATE)}"
         " FROM rankings AS r JOIN workloads AS w ON w.id = r.workload_id"
-        f" WHERE {' AND '.join(where)} ORDER BY r.created_at DESC, r.time_ratio, r.id"
+        f"{where} ORDER BY r.created_at DESC, r.time_ratio, r.id"
     )
     found = []
     for row in reader.rows(sql, values):
-        fields: list[Any] = [*row[:8], RankedType(*row[8:])]
+        fields: list[Any] = [*row[:8], bool(row[8]), RankedType(*row[9:])]
         found.append(StoredRanking(*fields))
     return found
 

@@ -1,4 +1,4 @@
-"""Where a sweep's results go: into the store, or to the daemon that may write it."""
+"""Where what was measured goes: into the store, or to the daemon that may write it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from advisor.core.observation import Observation, Scope
 from advisor.core.policy import Trust
 from advisor.errors import AdvisorError, StoreError
 from advisor.models.fit import FitResult
+from advisor.ranking.streams import Characterisation
+from advisor.store.rankings import save_characterisation
 from advisor.store.records import TrainingRequest, TrainingRun
 from advisor.store.writer import Writer
 
@@ -32,8 +34,11 @@ def owner_of(scope: Scope, user: str, account: str) -> str:
     return {"own": user, "account": account, "all": ""}[scope]
 
 
+_AGAIN = "the results are kept; try again with advisor train --resume"
+
+
 class Sink(Protocol):
-    """Takes what a sweep finds. ``description`` says where it goes."""
+    """Takes what is found. ``description`` says where it goes."""
 
     description: str
 
@@ -63,6 +68,9 @@ class Sink(Protocol):
         self, application: str, workload: str, node_type: str, fit: FitResult, account: str
     ) -> int | None:
         """Store the fitted model; return its id, None where the daemon fits it itself."""
+
+    def characterise(self, found: Characterisation) -> str:
+        """Store an application's phases; return what became of them, in a few words."""
 
     def close(self) -> None:
         """Let go of whatever is open."""
@@ -128,13 +136,26 @@ class StoreSink:
             options=fit.options,
         ).id
 
+    def characterise(self, found: Characterisation) -> str:
+        """Store the phases; no account is known of them. Raises InputError on bad names."""
+        save_characterisation(
+            self._writer,
+            found.application,
+            found.workload,
+            found.node_type,
+            found.to_dict(),
+            contributor=self._user,
+            scope=scope_of(self._trust, ""),
+        )
+        return f"stored in {self._writer.path}"
+
     def close(self) -> None:
         """Close the store."""
         self._writer.close()
 
 
 class SocketSink:
-    """Sends observations to the daemon (op ``observe``), which stores and fits them.
+    """Sends results to the daemon, which stores them, and fits or ranks what follows.
 
     The daemon takes the contributor from the socket's peer and the scope from its policy. The
     sweep's own state stays in its folder.
@@ -162,7 +183,7 @@ class SocketSink:
         fit: bool = True,
     ) -> list[int]:
         """Send the observations; with ``fit`` the daemon fits then. Raises StoreError."""
-        answer = self._ask(
+        self._ask(
             {
                 "v": 1,
                 "op": "observe",
@@ -171,13 +192,9 @@ class SocketSink:
                 "account": next((o.account for o in observations if o.account), ""),
                 "observations": [observation_json(o) for o in observations],
                 "fit": fit,
-            }
+            },
+            _AGAIN,
         )
-        if answer.get("ok") is not True:
-            raise StoreError(
-                f"the daemon did not take the results: {answer.get('error') or answer}",
-                hint="the results are kept; try again with advisor train --resume",
-            )
         return [0] * len(observations)
 
     def model(
@@ -186,12 +203,19 @@ class SocketSink:
         """Do nothing: the daemon fitted when it took the observations."""
         return None
 
-    def _ask(self, message: dict[str, object]) -> dict[str, object]:
+    def characterise(self, found: Characterisation) -> str:
+        """Send the phases (op ``characterise``). Raises StoreError."""
+        self._ask({"v": 1, "op": "characterise", "characterisation": found.to_dict()}, "")
+        return f"handed to the {self.description}, which stores and ranks it"
+
+    def _ask(self, message: dict[str, object], hint: str) -> None:
+        """Send results and wait until they are taken. Raises StoreError."""
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(TIMEOUT_S)
                 connection.connect(str(self._path))
-                connection.sendall(json.dumps(message).encode() + b"\n")
+                with suppress(ConnectionError):  # it says why it hangs up on what is too long
+                    connection.sendall(json.dumps(message).encode() + b"\n")
                 data = b""
                 while not data.endswith(b"\n") and len(data) < MAX_ANSWER:
                     part = connection.recv(65536)
@@ -201,12 +225,14 @@ class SocketSink:
             answer = json.loads(data)
         except (OSError, ValueError) as error:
             raise StoreError(
-                f"the daemon at {self._path} does not answer: {error}",
-                hint="the results are kept; try again with advisor train --resume",
+                f"the daemon at {self._path} does not answer: {error}", hint=hint
             ) from error
         if not isinstance(answer, dict):
             raise StoreError(f"the daemon at {self._path} answered nonsense")
-        return answer
+        if answer.get("ok") is not True:
+            raise StoreError(
+                f"the daemon did not take the results: {answer.get('error') or answer}", hint=hint
+            )
 
     def close(self) -> None:
         """Do nothing: each message has a connection of its own."""

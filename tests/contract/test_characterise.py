@@ -332,6 +332,18 @@ def test_what_is_found_is_stored_and_written(
         assert [c.node_type for c in characterisations(reader, "tri")] == ["hsw", "local"]
 
 
+def test_what_cannot_be_stored_is_shown_and_can_be_kept(
+    advisor: Run, built: Path, tmp_path: Path
+) -> None:
+    command = ("--db", "/proc/none/a.db", "--", built / "triad", 9000, 9)
+    done = advisor("characterise", *command)
+    assert done.code == 1 and "remainder" in done.out
+    assert "not stored: " in done.out and "--output FILE would have kept the phases" in done.out
+    done = advisor("characterise", "--output", tmp_path / "kept.yaml", *command)
+    assert done.code == 0 and f"the phases are in {tmp_path / 'kept.yaml'}" in done.out
+    assert read_phases(tmp_path / "kept.yaml").phases
+
+
 def test_without_a_trace_nothing_is_stored(advisor: Run, built: Path, store_path: Path) -> None:
     done = advisor("characterise", "--trace", "none", "--json", "--", built / "triad", 9000, 9)
     assert done.code == 0 and done.json()["stored"] == "not stored: no trace was asked for"

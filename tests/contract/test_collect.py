@@ -163,7 +163,10 @@ def test_spool_alone_asks_no_scheduler(
     assert "set aside in spool/bad: runs-2.json" in result.err
     assert sorted(p.name for p in spool.glob("**/*.json")) == ["runs-2.json"]
     data = advisor("collect", "--spool", "--json").json()
-    assert data["spool"] == {"files": 0, "observations": 0, "fits": [], "bad": []}
+    assert data["spool"] == {
+        "files": 0, "observations": 0, "characterisations": 0, "fits": [], "rankings": [],
+        "bad": [],
+    }  # fmt: skip
 
 
 def test_users_runs_are_taken_although_the_accounting_is_down(

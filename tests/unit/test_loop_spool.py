@@ -12,10 +12,12 @@ import pytest
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Scope
-from advisor.errors import AdvisorError, InputError
+from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.loop.refit import refit
 from advisor.loop.spool import Spooled, held, spool_folder, take_spool, waiting_files
+from advisor.ranking.streams import Characterisation
 from advisor.service.spool import write_spool_file
+from advisor.store.rankings import StoredCharacterisation, characterisations
 from advisor.store.records import Outcome
 from advisor.store.writer import Writer
 
@@ -32,8 +34,12 @@ def no_fit(writer: Writer, a: str, w: str, t: str, scope: Scope, owner: str) -> 
     return f"{a} {w} {t} {scope} {owner}"
 
 
+def no_rank(writer: Writer, stored: StoredCharacterisation) -> str:
+    return f"{stored.application} {stored.workload} {stored.node_type} {stored.scope}"
+
+
 def take(store: Writer, fit: Any = no_fit) -> Spooled:
-    return take_spool(store, spool_folder(store.path), fit)
+    return take_spool(store, spool_folder(store.path), fit, no_rank)
 
 
 def observation(c: Configuration = GRID[0], **changes: object) -> dict[str, object]:
@@ -238,3 +244,92 @@ def test_refit_says_what_it_lacks(store: Writer) -> None:
     take(store)
     with pytest.raises(InputError):
         refit(store, "stencil", "n64", "bdw", "own", "ann")
+
+
+# -- characterisations ---------------------------------------------------------------------------
+
+PHASES = {
+    "application": "tri", "workload": "small", "node_type": "bdw", "threads": 4,
+    "phases": [{"name": "solve", "weight": 1.0, "time_s": 2.0, "iterations": 1e6,
+                "streams": [{"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P"}]}],
+}  # fmt: skip
+
+
+def leave_phases(store: Writer, found: object = PHASES, **more: object) -> Path:
+    data = {"contributor": "ann", "characterisation": found, **more}
+    return write_spool_file(spool_folder(store.path), data, kind="phases")
+
+
+def test_a_characterisation_is_taken_and_ranked(store: Writer) -> None:
+    path = leave_phases(store, scope="all", account="bio")  # what nobody may say of themselves
+    text = path.read_text()
+    leave(store, observation())
+    assert waiting_files(spool_folder(store.path)) == (2, 0)
+    result = take(store)
+    assert (result.files, result.observations, result.characterisations) == (2, 1, 1)
+    assert (result.rankings, result.bad) == (["tri small bdw own"], [])
+    assert not path.exists()
+    path.write_text(text)  # as if the process had been killed before it removed the file
+    take(store)
+    (stored,) = characterisations(store)
+    assert (stored.contributor, stored.scope, stored.node_type) == ("ann", "own", "bdw")
+    assert Characterisation.from_dict(stored.record).phases[0].iterations == 1e6
+
+
+@pytest.mark.parametrize(
+    ("trust", "scope"), [("own", "own"), ("account", "own"), ("all", "all")]
+)  # fmt: skip
+def test_the_policy_says_whom_it_advises(store: Writer, trust: str, scope: str) -> None:
+    compiled = {"base": {"training": {"trust": trust}}, "rules": []}
+    store.apply_config("policy", path="p", text=trust, compiled=compiled, by="test")
+    leave_phases(store)
+    take(store)
+    assert [c.scope for c in characterisations(store)] == [scope]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"phases": []}, "phases: there are none"),
+        ({"phases": [7]}, "phases[0]: must have keys and values"),
+        ({"phases": PHASES["phases"] * 501}, "at most 500"),  # type: ignore[operator]
+        ({"phases": [{"name": "a", "time_s": 1, "streams": [{}] * 5001}]}, "at most 5000"),
+        ({"phases": [{"name": "a", "time_s": float("nan")}]}, "phases[0].time_s"),
+        ({"phases": [{"name": "a", "time_s": 1e300}]}, "at most 1e+15"),
+        ({"phases": [{"name": "a", "time_s": 1, "time_per_iter_us": 5e-324}]}, "disagree"),
+        ({"phases": [{"name": "a\x1b[2J", "time_s": 1}]}, "phases[0].name: must be printable"),
+        ({"application": "a\nb"}, "application: must be printable"),
+        ({"application": ""}, "application: must be a name"),
+        ({"node_type": None}, "node_type: is missing"),
+        ({"workload": "w" * 300}, "is no name for a workload"),
+    ],
+)
+def test_phases_that_make_no_sense_are_set_aside(
+    store: Writer, changes: dict[str, object], said: str
+) -> None:
+    bad = leave_phases(store, {**PHASES, **changes})
+    leave_phases(store)
+    result = take(store)
+    assert len(result.bad) == 1 and said in result.bad[0] and bad.name in result.bad[0]
+    assert (bad.parent / "bad" / bad.name).exists() and not bad.exists()
+    assert [c.application for c in characterisations(store)] == ["tri"]
+
+
+@pytest.mark.parametrize("found", [None, 7, [], "x"])
+def test_a_file_without_phases_is_set_aside(store: Writer, found: object) -> None:
+    leave_phases(store, found)
+    leave_phases(store, contributor="")
+    assert len(take(store).bad) == 2
+    assert characterisations(store) == []
+
+
+def test_a_store_that_cannot_be_written_keeps_the_file(store: Writer) -> None:
+    path = leave_phases(store)
+
+    def locked(writer: Writer, stored: StoredCharacterisation) -> str:
+        raise StoreError("the store is locked")
+
+    with pytest.raises(StoreError, match="locked"):
+        take_spool(store, spool_folder(store.path), no_fit, locked)
+    assert path.exists()
+    assert take(store).characterisations == 1

@@ -1,0 +1,226 @@
+"""Rank what was characterised and keep it: what follows from stored phases and profiles.
+
+``advisor rank`` does so for one application, ``advisor collect`` for what users sent, ``advisor
+bench`` for all, since new profiles make old rankings stale.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor import paths
+from advisor.core.ranked import RankedType
+from advisor.errors import InputError
+from advisor.ranking.files import read_thresholds
+from advisor.ranking.rank import DEFAULT, METHODS, Method, RankedPhase, Ranking, rank
+from advisor.ranking.ratios import ratios
+from advisor.ranking.similarity import Profile, Thresholds
+from advisor.ranking.streams import Characterisation, FieldError, Stream
+from advisor.ranking.suite import like
+from advisor.store.profiles import Wanted, profiles, want
+from advisor.store.rankings import (
+    StoredCharacterisation,
+    StoredRanking,
+    characterisations,
+    rankings,
+    save_ranking,
+)
+from advisor.store.reader import Reader
+from advisor.store.transfers import Transfer
+from advisor.store.writer import Writer
+
+ENOUGH = 25
+"""Points of an element that is as good as equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A ranking as it is stored now: node types, fastest first, and what became of each.
+
+    ``waiting`` microbenchmarks that its phases lack wait for the next bench.
+    """
+
+    estimates: tuple[RankedType, ...]
+    transfers: tuple[Transfer, ...]
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """What became of all characterisations once there were new profiles.
+
+    ``applications`` have a new ranking, ``faster`` of them another fastest node type; ``by_hand``
+    rankings were left; ``failed`` says in a line each what cannot be ranked.
+    """
+
+    applications: int = 0
+    faster: int = 0
+    by_hand: int = 0
+    failed: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """All of it in one line, "" where there was nothing to rank."""
+        parts = []
+        if self.applications:
+            parts.append(
+                f"{_count(self.applications, 'application')} ranked anew, "
+                f"{self.faster} changed their fastest node type"
+            )
+        if self.by_hand:
+            parts.append(f"{_count(self.by_hand, 'ranking')} made by hand left as they are")
+        if self.failed:
+            more = f" and {len(self.failed) - 1} more" if len(self.failed) > 1 else ""
+            parts.append(f"not ranked: {self.failed[0]}{more}")
+        return "; ".join(parts)
+
+
+def site_thresholds(config_dir: Path) -> Path:
+    """Return the file of the site's thresholds: its own in the config folder, else ours."""
+    own = config_dir / "ranking.yaml"
+    return own if own.exists() else paths.share("config/ranking.yaml")
+
+
+def known_profiles(reader: Reader) -> list[Profile]:
+    """Return the store's profiles as rankings take them."""
+    return [
+        Profile(
+            p.microbenchmark, p.node_type, p.time_per_iter_us,
+            tuple(Stream.from_dict(s) for s in p.streams), p.energy_per_iter_nj, p.threads,
+        )
+        for p in profiles(reader)
+    ]  # fmt: skip
+
+
+def lacking(found: Characterisation, ranking: Ranking) -> list[Wanted]:
+    """Return the microbenchmarks that the phases lack.
+
+    A phase lacks them unless one of its own size and stride was measured on the base node type,
+    and what its estimate takes on all others.
+    """
+    return [
+        Wanted(m.name, tuple(s.to_dict() for s in m.streams), f"{found.application}: {name}")
+        for name, streams in (
+            (r.phase.name, r.phase.streams) for r in ranking.phases if ranking.missing or _lacks(r)
+        )
+        for m in like(streams, 1)
+    ]
+
+
+def _lacks(ranked: RankedPhase) -> bool:
+    best = ranked.match
+    if not ranked.phase.streams:
+        return False
+    return best is None or min(best.elements["size"], best.elements["stride"]) < ENOUGH
+
+
+def keep(
+    writer: Writer,
+    stored: StoredCharacterisation,
+    ranking: Ranking,
+    thresholds: Thresholds,
+    *,
+    by_hand: bool = False,
+) -> Kept:
+    """Store a ranking for the jobs that its characterisation may advise. Raises StoreError.
+
+    One that tells no node type leaves the former ranking where it is.
+    """
+    found = ratios(ranking, writer.inventory(), thresholds)
+    if not found:
+        return Kept((), ())
+    save_ranking(
+        writer,
+        stored.application,
+        stored.workload,
+        ranking.base,
+        found,
+        method=ranking.method,
+        contributor=stored.contributor,
+        scope=stored.scope,
+        by_hand=by_hand,
+    )
+    return Kept(found, tuple(writer.renew_transfers(stored.application, stored.workload)))
+
+
+def rank_stored(
+    writer: Writer,
+    stored: StoredCharacterisation,
+    known: Sequence[Profile],
+    thresholds: Thresholds,
+    method: Method = DEFAULT,
+) -> Kept:
+    """Rank a characterisation with the store's profiles, keep that, and queue what it lacks.
+
+    Raises InputError when it cannot be ranked, StoreError.
+    """
+    try:
+        found = Characterisation.from_dict(stored.record)
+        ranking = rank(found, known, stored.node_type, thresholds, method)
+    except FieldError as error:
+        raise InputError(f"{error.key}: {error}") from None
+    except (ArithmeticError, ValueError) as error:
+        raise InputError(f"its phases make no sense: {error}") from None
+    kept = keep(writer, stored, ranking, thresholds)
+    waiting = want(writer, lacking(found, ranking))
+    if not kept.estimates:
+        raise InputError(f"no profile of {stored.node_type} is similar to a phase")
+    return Kept(kept.estimates, kept.transfers, waiting)
+
+
+def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: Path) -> str:
+    """Rank what a user sent, and say in one line what came of it. Raises StoreError."""
+    name = f"{stored.application} ({stored.workload}) from {stored.node_type}"
+    whose = "" if stored.scope == "all" else f" for {stored.contributor}"
+    try:
+        kept = rank_stored(writer, stored, known_profiles(writer), read_thresholds(thresholds))
+    except InputError as error:
+        return f"{name}{whose} is kept, not ranked: {error}"
+    best = min(kept.estimates, key=lambda e: e.time_ratio)
+    line = f"ranked {name}{whose}: {_count(len(kept.estimates), 'node type')}, fastest "
+    if best.time_ratio < 1:
+        line += f"{best.node_type} ({best.time_ratio:.2f} times the time, ±{best.error_pct:.0f} %)"
+    else:
+        line += f"{best.node_type} itself" if best.node_type == stored.node_type else best.node_type
+    if kept.waiting:
+        line += f"; {_count(kept.waiting, 'microbenchmark')} wait for: advisor bench --wanted"
+    return line
+
+
+def rank_all(writer: Writer, thresholds: Thresholds) -> Renewed:
+    """Rank all that is characterised with the profiles there are, as it was ranked before.
+
+    Contributor, scope and method stay; what was not ranked yet is, by the default method.
+    Rankings made by hand, from files that were given, stay as they are. Raises StoreError.
+    """
+    before: dict[tuple[str, str, str, str], StoredRanking] = {}
+    for r in rankings(writer):
+        before.setdefault((r.application, r.workload, r.base, r.contributor), r)
+    known = known_profiles(writer)
+    ranked, faster, failed = Counter[str](), set(), []
+    by_hand = 0
+    for stored in characterisations(writer):
+        former = before.get(
+            (stored.application, stored.workload, stored.node_type, stored.contributor)
+        )
+        if former is not None and former.by_hand:
+            by_hand += 1
+            continue
+        method = next((m for m in METHODS if former and m == former.method), DEFAULT)
+        try:
+            kept = rank_stored(writer, stored, known, thresholds, method)
+        except InputError as error:
+            failed.append(f"{stored.application} ({stored.workload}): {error.message}")
+            continue
+        ranked[stored.application] += 1
+        best = min(kept.estimates, key=lambda e: e.time_ratio).node_type
+        if former is not None and former.estimate.node_type != best:
+            faster.add(stored.application)
+    return Renewed(len(ranked), len(faster), by_hand, tuple(failed))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

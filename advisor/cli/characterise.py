@@ -123,7 +123,7 @@ def _characterise(args: argparse.Namespace) -> int:
         if not good and args.output:
             good, stored = True, f"{stored}; the phases are in {args.output}"
         elif not good:
-            stored += "; --output FILE would have kept the phases, for characterise --input FILE"
+            stored += f"; {_kept(found)}"
     if args.json:
         data = output.as_json(found, timed, traced, why, phases, l1_bytes)
         print_json("characterise", data | {"stored": stored, "note": note})
@@ -202,6 +202,22 @@ def _store(args: argparse.Namespace, found: Characterisation) -> tuple[bool, str
             sink.close()
     except AdvisorError as error:
         return False, f"not stored: {error}"
+
+
+def _kept(found: Characterisation) -> str:
+    """Keep what could not be stored among the user's own files; say where, or how to do that."""
+    from advisor import paths
+    from advisor.errors import InputError
+    from advisor.ranking.files import write_phases
+
+    name = "".join(c if c.isalnum() else "-" for c in f"{found.application}-{found.workload}")
+    file = paths.state_dir() / "phases" / f"{name[:100]}.yaml"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_phases(file, found)
+    except (OSError, InputError):
+        return "--output FILE would have kept the phases, for advisor characterise --input FILE"
+    return f"the phases are kept: advisor characterise --input {file}"
 
 
 def _store_file(args: argparse.Namespace, file: Path) -> int:

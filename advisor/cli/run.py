@@ -173,7 +173,8 @@ def _record(
 
     from advisor import paths
     from advisor.core.observation import Observation
-    from advisor.training.sink import open_sink, scope_of
+    from advisor.core.policy import scope_of
+    from advisor.training.sink import open_sink
     from advisor.training.subject import current_user
 
     user, trust = current_user(), known.policy_for(subject).training.trust

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from advisor.core.observation import Scope
 
 Mode = Literal["off", "observe", "advise", "apply"]
 Goal = Literal["power", "balanced", "performance", "min_energy", "min_time", "edp", "ed2p"]
@@ -32,6 +35,11 @@ MATCH_FIELDS = (
     "scheduler", "partition", "qos", "user", "account", "job_name",
     "application", "workload", "node_type",
 )  # fmt: skip
+
+
+def scope_of(trust: Trust, account: str) -> Scope:
+    """Return whose jobs a user's measurements advise; ``account`` needs one to be known."""
+    return "own" if trust == "account" and not account else trust
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory
-from advisor.core.observation import Observation, Scope
-from advisor.core.policy import PolicySet, Trust
+from advisor.core.observation import Observation
+from advisor.core.policy import PolicySet, scope_of
 from advisor.errors import InputError
 from advisor.loop import clock
 from advisor.loop.match import Match, base_id, changed, find
@@ -275,11 +275,6 @@ def really_ran(record: Any, match: Match, seen: Ran, inventory: Inventory) -> Co
         return Configuration.from_dict(wanted)
     except (KeyError, ValueError):
         return None
-
-
-def scope_of(trust: Trust, account: str) -> Scope:
-    """Return whose jobs a run may advise by the policy; ``account`` needs one to be known."""
-    return "own" if trust == "account" and not account else trust
 
 
 def _object(text: str) -> dict[str, Any]:

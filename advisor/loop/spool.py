@@ -20,9 +20,8 @@ from typing import Any, cast, get_args
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Quality, Scope, Source
-from advisor.core.policy import PolicySet
+from advisor.core.policy import PolicySet, scope_of
 from advisor.errors import AdvisorError, InputError, StoreError
-from advisor.loop.collect import scope_of
 from advisor.ranking.streams import FieldError, read_sent
 from advisor.store.rankings import StoredCharacterisation, save_characterisation
 from advisor.store.rows import check_name

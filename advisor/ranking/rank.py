@@ -79,12 +79,15 @@ def rank(
     them; an estimate's error joins how far the matched profiles are from the phases on the base
     node and how much the other near candidates disagree. ``blend`` is in
     :mod:`advisor.ranking.blend`; the phases' matches are shown beside it. Raises InputError when
-    the base node has no profiles.
+    the base node has no profiles, or a phase that is to be mixed no time.
     """
     here = [p for p in profiles if p.node_type == base]
     if not here:
         there = ", ".join(sorted({p.node_type for p in profiles})) or "none"
         raise InputError(f"there are no profiles of base node {base}", hint=f"of: {there}")
+    for phase in found.phases if method == "blend" else ():
+        if phase.streams and not (phase.time_s and phase.time_per_iter_us):
+            raise InputError(f"phase {phase.name} has streams, but no time of an iteration")
     by_type: defaultdict[str, list[Profile]] = defaultdict(list)
     for p in profiles:
         by_type[p.node_type].append(p)

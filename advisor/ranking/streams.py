@@ -16,8 +16,8 @@ from typing import Any, Literal
 Access = Literal["C", "P"]
 ACCESS: tuple[Access, ...] = ("C", "P")
 
-MOST_PHASES, MOST_STREAMS = 500, 5000
-"""What a characterisation of somebody else may have, so that ranking it ends."""
+MOST_PHASES, MOST_STREAMS = 200, 2000
+"""What a characterisation of somebody else may have, so that reading it is soon done."""
 _HUGE = 1e15
 """No number of a record is larger, so that none is lost in arithmetic."""
 

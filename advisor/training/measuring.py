@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
-from advisor.core.policy import Policy
+from advisor.core.policy import Policy, scope_of
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
 from advisor.schedulers.base import PlannedRun, Role, RunResult, Scheduler, SweepStatus
 from advisor.schedulers.results import read_results
 from advisor.store.records import TrainingRun, TrainingState
 from advisor.training.outcome import Event, Spent, describe
 from advisor.training.plan import MIN_RUNS, cost, expected_runs
-from advisor.training.sink import Sink, scope_of
+from advisor.training.sink import Sink
 from advisor.training.state import Stage, SweepState
 from advisor.training.subject import Site
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
-from advisor.core.policy import Trust
+from advisor.core.policy import Trust, scope_of
 from advisor.errors import AdvisorError, StoreError
 from advisor.models.fit import FitResult
 from advisor.ranking.streams import Characterisation
@@ -22,11 +22,6 @@ from advisor.store.writer import Writer
 
 TIMEOUT_S = 60.0
 MAX_ANSWER = 1 << 20
-
-
-def scope_of(trust: Trust, account: str) -> Scope:
-    """Return whose jobs a user's own runs advise; ``account`` needs an account to be known."""
-    return "own" if trust == "account" and not account else trust
 
 
 def owner_of(scope: Scope, user: str, account: str) -> str:

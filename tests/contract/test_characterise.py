@@ -335,10 +335,12 @@ def test_what_is_found_is_stored_and_written(
 def test_what_cannot_be_stored_is_shown_and_can_be_kept(
     advisor: Run, built: Path, tmp_path: Path
 ) -> None:
-    command = ("--db", "/proc/none/a.db", "--", built / "triad", 9000, 9)
+    command = ("--workload", "w", "--db", "/proc/none/a.db", "--", built / "triad", 9000, 9)
     done = advisor("characterise", *command)
     assert done.code == 1 and "remainder" in done.out
-    assert "not stored: " in done.out and "--output FILE would have kept the phases" in done.out
+    kept = tmp_path / "state" / "advisor" / "phases" / "triad-w.yaml"
+    assert "not stored: " in done.out and f"advisor characterise --input {kept}" in done.out
+    assert advisor("characterise", "--input", kept).code == 0
     done = advisor("characterise", "--output", tmp_path / "kept.yaml", *command)
     assert done.code == 0 and f"the phases are in {tmp_path / 'kept.yaml'}" in done.out
     assert read_phases(tmp_path / "kept.yaml").phases

@@ -18,7 +18,7 @@ import pytest
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
-from advisor.core.policy import Policy, Training
+from advisor.core.policy import Policy, Training, scope_of
 from advisor.errors import AdvisorError, InputError, RefusedError, SchedulerError, StoreError
 from advisor.meters.process import start_ticks
 from advisor.models.design import uniform
@@ -33,7 +33,7 @@ from advisor.training import state as states
 from advisor.training.known import earlier_runs, load_known
 from advisor.training.outcome import Event, Outcome
 from advisor.training.plan import planned
-from advisor.training.sink import SocketSink, StoreSink, open_sink, owner_of, scope_of
+from advisor.training.sink import SocketSink, StoreSink, open_sink, owner_of
 from advisor.training.state import Settings, SweepState
 from advisor.training.subject import Site, current_user, understand
 from advisor.training.sweep import Sweep

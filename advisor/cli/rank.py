@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--no-store", action="store_true",
-        help="do not store the ranking of a stored application; jobs then know nothing of it",
+        help="do not store the ranking of a stored application (the next advisor bench stores one)",
     )  # fmt: skip
 
 

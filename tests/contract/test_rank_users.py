@@ -34,6 +34,7 @@ from advisor.ranking.files import read_thresholds
 from advisor.ranking.suite import member
 from advisor.service.spool import write_spool_file
 from advisor.store.profiles import Bench, StoredProfile, save_profiles, wanted
+from advisor.store.publish import publish
 from advisor.store.rankings import StoredRanking, characterisations, rankings, save_characterisation
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -278,6 +279,25 @@ def test_a_named_store_is_not_replaced_by_the_daemon(
 ) -> None:
     done = nobody("characterise", "--input", phases(place), "--db", place / "site" / "advisor.db")
     assert done.code == 1 and "may not be written by nobody" in done.out
+
+
+def test_which_ranking_holds_is_said(
+    place: Path, nobody: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Writer(place / "site" / "advisor.db") as store:
+        bench(store, "old", 2.0)
+        bench(store, "new", 1.0)
+        save_characterisation(store, "app", "w", "old", APP, contributor="ann", scope="all")
+    told = nobody("rank", "app")
+    assert told.code == 0 and "node type" in told.out
+    assert "may not be written by you; the site has none yet: its next advisor bench" in told.out
+    assert "can have them measured by advisor bench" in told.out
+    publish(place / "site" / "advisor.db", place / "copy.db")
+    assert main(["rank", "app", "--db", str(place / "copy.db")]) == 0
+    assert "not stored: " in (out := capsys.readouterr().out) and "is a published copy; " in out
+    assert ranked(place) == []
+    assert main(["rank", "app"]) == 0
+    assert "holds for everybody's jobs" in nobody("rank", "app").out
 
 
 # -- new profiles --------------------------------------------------------------------------------

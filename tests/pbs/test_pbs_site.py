@@ -19,6 +19,7 @@ from hooked import ROOT
 from posed_sys import PosedSys
 
 from advisor.schedulers import pbs as backend
+from advisor.service.protocol import call
 from advisor.store.reader import Reader
 
 Run = Callable[..., Any]
@@ -325,8 +326,8 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
     # the site, as docs/pbs.md says
     for words in (
         ("site", "discover", "--scheduler", "pbs"), ("site", "apply"), ("policy", "apply"),
-        ("hook", "install", "--scheduler", "pbs"),
-        ("hook", "install", "--scheduler", "pbs", "--login", login),
+        ("hook", "install", "--scheduler", "pbs", "--deadline", "5s"),
+        ("hook", "install", "--scheduler", "pbs", "--login", login, "--deadline", "5s"),
     ):  # fmt: skip
         done = advisor(*words)
         assert done.code == 0, (words, done.err)
@@ -337,7 +338,7 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
     state["hooks"]["advisor_exec"]["config"] = exec_config
     (site.root / "server.json").write_text(json.dumps(state))
     monkeypatch.setenv("PATH", f"{login}{os.pathsep}{os.environ['PATH']}")
-    with serving(tmp_path):
+    with serving(tmp_path) as socket:
         # nobody has measured it yet: the job runs as it is written, and says so by its stamp
         first = wait_for(submit(work, "stencil.sh"))
         assert first["Resource_List"]["select"] == "1:ncpus=28:node_type=bdw"
@@ -356,7 +357,12 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
         assert {j["Resource_List"]["place"] for j in sweeps} == {"scatter:excl"}
         assert all("advisor_stamp" not in j["Resource_List"] for j in sweeps)
         assert all("energy_j" in j["resources_used"] for j in sweeps)
-        time.sleep(0.3)  # the daemon looks at the store ten times a second
+        with Reader(store_path) as reader:
+            newest = max(reader.model_stamps())
+        deadline = time.monotonic() + 30
+        while call(socket, {"op": "status"})["newest_model"] != newest:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         told = advisor("explain", "stencil.sh", "--json").json()
         assert told["rewrite"], told["explanation"]
         advised = wait_for(submit(work, "stencil.sh"))

@@ -79,9 +79,12 @@ class AdvisedSite:
             time.sleep(0.05)
 
     def install_hooks(self) -> None:
-        """Install both hooks where the testbed's Slurm looks for them."""
+        """Install both hooks where the testbed's Slurm looks for them.
+
+        They wait longer than a site's would, for a machine that is busy with other tests.
+        """
         where = ["--scheduler", "slurm", "--dir", str(self.testbed.conf_dir)]
-        self.advisor("hook", "install", *where, "--socket", str(self.socket))
+        self.advisor("hook", "install", *where, "--socket", self.socket, "--deadline", "5s")
 
     def tear_down(self) -> None:
         """Remove the hooks, stop the daemon, delete the folder."""

@@ -70,8 +70,9 @@ class Cluster:
     def install(self) -> None:
         """Install the hooks, and let them log where the test reads."""
         command = ["hook", "install", "--dir", str(self.testbed.conf_dir), "--retry", "600"]
+        command += ["--deadline", "1s", "--socket", str(self.socket)]
         done = subprocess.run(
-            [sys.executable, "-m", "advisor", *command, "--socket", str(self.socket)],
+            [sys.executable, "-m", "advisor", *command],
             cwd=ROOT, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

@@ -49,7 +49,7 @@ class Hooked:
     def hook(self, action: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         done = self.advisor(
             "hook", action, "--scheduler", "slurm", "--dir", str(self.testbed.conf_dir),
-            "--socket", str(self.socket), *arguments,
+            "--socket", str(self.socket), "--deadline", "5s", *arguments,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done

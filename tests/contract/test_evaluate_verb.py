@@ -71,20 +71,21 @@ def test_people_get_tables_and_a_verdict(advisor: Advisor, grid: Path) -> None:
 
 
 def test_design_samples_limits_and_seed_are_taken(advisor: Advisor, grid: Path) -> None:
+    evaluate = ("evaluate", grid, "--model", "bspline")
     for design in ("random", "lhs"):
-        argv = ("evaluate", grid, "--design", design, "--samples", 13, "--json")
+        argv = (*evaluate, "--design", design, "--samples", 13, "--json")
         one, same, other = (advisor(*argv, "--seed", seed).json()["trained"] for seed in (1, 1, 2))
         assert len(one) == 13
         assert one == same != other
-    strict = advisor("evaluate", grid, "--max-slowdown", 0, "--json").json()["decision"]
-    loose = advisor("evaluate", grid, "--max-slowdown", 60, "--json").json()["decision"]
+    strict = advisor(*evaluate, "--max-slowdown", 0, "--json").json()["decision"]
+    loose = advisor(*evaluate, "--max-slowdown", 60, "--json").json()["decision"]
     assert strict["true_slowdown"] <= 0
     assert loose["best_saving"] > strict["best_saving"]
-    none = advisor("evaluate", grid, "--min-saving", 99, "--json").json()["decision"]
+    none = advisor(*evaluate, "--min-saving", 99, "--json").json()["decision"]
     assert none["recommended"] is None
     assert none["chosen"] == none["baseline"]
     narrow, wide = (
-        advisor("evaluate", grid, "--error", e, "--json").json()["front"]["observed_points"]
+        advisor(*evaluate, "--error", e, "--json").json()["front"]["observed_points"]
         for e in (1, 20)
     )
     assert narrow < wide

@@ -110,7 +110,9 @@ KEYS = st.sampled_from(["threadCount", "nodes", "ppn", "env", "expExec", "nodePE
 
 
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(st.tuples(KEYS, st.text(max_size=20)), max_size=8), st.text(max_size=20))
 def test_no_experiment_ends_in_a_traceback(
@@ -205,7 +207,9 @@ PARTS = st.dictionaries(
 
 
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(st.fixed_dictionaries({"parameters": PARTS, "objectives": PARTS}), max_size=4))
 def test_no_summary_ends_in_a_traceback(tmp_path: Path, runs: list[dict[str, object]]) -> None:

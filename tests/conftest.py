@@ -14,8 +14,12 @@ from hypothesis import HealthCheck, settings
 
 from advisor.cli import main
 
-# A busy machine is no reason to fail.
-settings.register_profile("advisor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is no reason to fail. The same examples each time, so that what passes today
+# passes tomorrow; `pytest --hypothesis-profile explore` draws new ones.
+settings.register_profile(
+    "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("advisor", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("advisor")
 
 # A shell's background job ignores Ctrl-C, and so would every program the tests start there.

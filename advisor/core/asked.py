@@ -40,7 +40,7 @@ def possible_node_types(
 
 
 def _same_host(node: str, asked: str) -> bool:
-    return node == asked or (node.startswith(asked) and node[len(asked) :].isdigit())
+    return node == asked or (node.startswith(asked) and node[len(asked) :].isdecimal())
 
 
 def default_freq(node_type: NodeType) -> int:

@@ -160,7 +160,7 @@ def _threads(lines: Sequence[str], found: Sequence[Command]) -> Threads:
     for command in found:
         for option in command.launcher_options:
             name, _, value = option.partition("=")
-            if name.startswith("-c") and name[2:].isdigit():
+            if name.startswith("-c") and name[2:].isdecimal():
                 name, value = "-c", name[2:]
             if name in _CPU_OPTIONS and "SLURM_CPUS_" not in value:
                 count = int(value) if value.isascii() and value.isdecimal() else None

@@ -206,7 +206,7 @@ def _tasks(job_id: str, reader: Reader) -> list[Outcome]:
     from advisor.store.rows import outcome
 
     base = job_id.removesuffix("[]")
-    if not base.isdigit():
+    if not base.isdecimal():
         return []
     rows = reader.rows(
         "SELECT * FROM outcomes WHERE job_id GLOB ? OR job_id GLOB ?"

@@ -248,7 +248,7 @@ def _freq(value: object) -> int:
         refuse(f"{text!r} is not a frequency", hint="write kHz or a unit, like 2.4 GHz")
     if not MIN_FREQ_KHZ <= khz <= MAX_FREQ_KHZ:
         unit = "GHz" if khz < 20 else "MHz"
-        bare = text.replace(".", "", 1).isdigit()
+        bare = text.replace(".", "", 1).isdecimal()
         hint = f"write {text} {unit}; without a unit it is kHz" if bare else ""
         refuse(f"{text} is no processor's frequency", hint=hint, allowed=("0.1 GHz to 10 GHz",))
     return khz

@@ -73,7 +73,7 @@ def cache_bytes(level: int, root: Path = Path("/sys")) -> int | None:
             size = (index / "size").read_text().strip()
         except OSError:
             continue
-        if kind in ("Data", "Unified") and at == str(level) and size[:-1].isdigit():
+        if kind in ("Data", "Unified") and at == str(level) and size[:-1].isdecimal():
             return int(size[:-1]) * {"K": 1024, "M": 1024**2}.get(size[-1], 1)
     return None
 

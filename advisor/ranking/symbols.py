@@ -52,7 +52,7 @@ def look_up(file: Path, offsets: Iterable[int]) -> Mapping[int, Symbol]:
     for offset, raw, function, place in zip(wanted, raws, pretty, lines[1::2], strict=True):
         source, _, rest = place.rpartition(":")
         number = rest.split(" ")[0]
-        known = number.isdigit() and source not in ("", "??")
+        known = number.isdecimal() and source not in ("", "??")
         found[offset] = Symbol(raw, function, source if known else "", int(number) if known else 0)
     return found
 

@@ -36,7 +36,7 @@ class StepRecord:
     @property
     def numbered(self) -> bool:
         """Whether it is an srun step: not batch, extern or interactive."""
-        return self.step_id.isdigit()
+        return self.step_id.isdecimal()
 
 
 @dataclass(frozen=True, slots=True)

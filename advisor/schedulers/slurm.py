@@ -229,7 +229,7 @@ class Slurm:
 
     def cancel(self, job: SweepJob, handle: str) -> None:
         """Cancel the allocation; a job that has ended already is no error."""
-        if handle.isdigit():
+        if handle.isdecimal():
             try:
                 run_command(["scancel", handle])
             except SchedulerError as error:

@@ -62,7 +62,7 @@ def queued_job(job_id: str) -> JobRecord | None:
         account=value("Account"),
         state=value("JobState"),
         submitted_at=value("SubmitTime"),
-        nodes=int(nodes) if nodes.isdigit() else 0,
+        nodes=int(nodes) if nodes.isdecimal() else 0,
         node_list=value("NodeList"),
         partition=value("Partition"),
         admin_comment=comment[1].strip() if comment else "",

@@ -87,7 +87,7 @@ def parse_partitions(text: str) -> list[Partition]:
             Partition(
                 fields["PartitionName"],
                 fields.get("Default") == "YES",
-                int(limit) if limit.isdigit() else None,
+                int(limit) if limit.isdecimal() else None,
             )
         )
     return found
@@ -126,7 +126,7 @@ def _without_free_text(line: str) -> str:
 def _node(fields: Mapping[str, str]) -> Node:
     def number(key: str, default: int) -> int:
         text = fields.get(key, "")
-        return int(text) if text.isdigit() else default
+        return int(text) if text.isdecimal() else default
 
     return _made(
         fields["NodeName"],

@@ -162,7 +162,7 @@ def parse_cpu_freq(text: str) -> int | None:
     Names such as ``high`` mean no numeric cap: None.
     """
     last = text.split(":")[0].split("-")[-1].strip()
-    return int(last) if last.isdigit() else None
+    return int(last) if last.isdecimal() else None
 
 
 def render(

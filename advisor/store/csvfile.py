@@ -240,7 +240,7 @@ def _number(text: str) -> float:
     try:
         value = float(text if "_" not in text else "no number")
     except ValueError:
-        if text.count(",") == 1 and text.replace(",", "").replace("-", "").isdigit():
+        if text.count(",") == 1 and text.replace(",", "").replace("-", "").isdecimal():
             raise ValueError(f"{text!r} has a decimal comma; write a point") from None
         raise ValueError(f"{text!r} is not a number") from None
     if not math.isfinite(value):

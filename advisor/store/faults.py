@@ -81,8 +81,8 @@ def _holder(path: Path) -> int | None:
             and fields[1] == "POSIX"
             and fields[3] == "WRITE"
             and fields[5] == device
-            and fields[6].isdigit()
-            and fields[7].isdigit()
+            and fields[6].isdecimal()
+            and fields[7].isdecimal()
             and int(fields[6]) <= _WAL_WRITE_LOCK_BYTE <= int(fields[7])
             and int(fields[4]) not in (os.getpid(), 0, -1)
         ):

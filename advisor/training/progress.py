@@ -232,7 +232,7 @@ def stop(folder: Path) -> None:
     if who is None:
         raise RefusedError(f"sweep {folder.name} is not being run")
     host, _, pid = who.partition(" ")
-    if host != socket.gethostname() or not pid.isdigit():
+    if host != socket.gethostname() or not pid.isdecimal():
         raise RefusedError(
             f"sweep {folder.name} is run by {who}", hint="stop it there: advisor train --stop"
         )

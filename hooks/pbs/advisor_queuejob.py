@@ -299,7 +299,7 @@ def chunk_of(text):
     if "+" in text:
         return None
     words = text.split(":")
-    count = int(words.pop(0)) if words[0].isdigit() else 1
+    count = int(words.pop(0)) if words[0].isdecimal() else 1
     return count, dict(word.split("=", 1) for word in words if "=" in word)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from advisor.core.configuration import Configuration
@@ -378,6 +378,7 @@ OPTION_TEXT = st.dictionaries(
 )  # fmt: skip
 
 
+@example({"cpu-freq": "\u00b2"}, "", {})  # a digit to Python, and no number
 @given(OPTION_TEXT, st.text(max_size=60), st.dictionaries(st.text(max_size=8), st.text(max_size=8)))
 def test_no_request_breaks_the_decision(
     options: dict[str, str], script: str, environment: dict[str, str]

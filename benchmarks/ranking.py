@@ -3,8 +3,8 @@
 ``python benchmarks/ranking.py [--full] [--repeats N] [--keep FOLDER]`` poses four node types: both
 cores (the base), one core, both cores beside a memory hog, half of the cores' time by a cgroup
 quota (as root). It profiles each with ``advisor bench``; then each kernel is characterised on the
-base, what ``advisor rank`` lacks of it is measured on all, and it runs on all for real, in turn, so
-that a machine that gets faster or slower does so for all. Both methods' estimates are held against
+base, the microbenchmarks like it are measured on all, and it runs on all for real, in turn, so that
+a machine that gets faster or slower does so for all. Both methods' estimates are held against
 the real times. ``--keep`` keeps what was measured, and measures only what is not there yet.
 """
 
@@ -23,20 +23,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 from advisor import paths
 from advisor.cli.rank import stored_profiles
 from advisor.ranking import blend
-from advisor.ranking.bench import environment, session
 from advisor.ranking.files import read_thresholds
 from advisor.ranking.rank import Method, rank
 from advisor.ranking.streams import Characterisation
+from advisor.ranking.suite import like, member
 from advisor.ranking.twin import compile_twice
 from advisor.schedulers.local import local_node_type
-from advisor.store.profiles import wanted
+from advisor.store.profiles import StoredProfile, latest_bench, save_profiles
 from advisor.store.rankings import characterisations
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -52,7 +52,8 @@ KERNELS = {
     "triad": ("triad", "4000000", "400"),
 }
 """The table's look-ups are those of all threads; the program takes a thread's."""
-HOG_NICE = 4
+ROUNDS = 3
+"""Goes of the microbenchmarks like a kernel, on all node types in turn."""
 GROUP = Path("/sys/fs/cgroup")
 
 
@@ -111,25 +112,12 @@ def pose(half: Path | None) -> dict[str, Posed]:
 
 
 @contextmanager
-def beside(posed: Posed) -> Iterator[None]:
+def beside(posed: Posed, folder: Path) -> Iterator[None]:
     """Keep a memory hog running on the cores while it lasts, if the node type has one."""
     if not posed.hog:
         yield
         return
-    with session() as asked:
-        program = asked.program
-
-    def enter() -> None:
-        posed.enter()
-        os.nice(HOG_NICE)
-
-    hog = subprocess.Popen(
-        [program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-        env=environment(), preexec_fn=enter,
-    )  # fmt: skip
-    assert hog.stdin is not None
-    hog.stdin.write("run triad 8 2 1 p:33554432:8 p:33554432:8 p:33554432:8\n" + "again\n" * 4000)
-    hog.stdin.flush()
+    hog = subprocess.Popen([folder / "hog"], preexec_fn=posed.enter)
     time.sleep(1.5)
     try:
         yield
@@ -154,6 +142,16 @@ def advisor(posed: Posed, *words: object, store: Path) -> dict[str, Any]:
     return data
 
 
+def emitted(posed: Posed, order: dict[str, Any]) -> dict[str, Any]:
+    """Run microbenchmarks on a node type as ``advisor bench`` does there; return its result."""
+    argv = [sys.executable, "-m", "advisor", "bench", "--emit", json.dumps(order)]
+    done = subprocess.run(
+        argv, stdout=subprocess.PIPE, text=True, preexec_fn=posed.enter, check=True
+    )
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])["result"]
+    return result
+
+
 def command(kernel: str, posed: Posed, folder: Path) -> list[str]:
     """Return a kernel's words: the same work whatever number of threads."""
     program, *words = KERNELS[kernel]
@@ -172,7 +170,9 @@ def measured_s(argv: list[str], posed: Posed) -> float:
     return time.monotonic() - begin
 
 
-def gather(folder: Path, types: dict[str, Posed], full: bool, repeats: int) -> dict[str, Any]:
+def gather(
+    folder: Path, types: dict[str, Posed], kernels: list[str], full: bool, repeats: int
+) -> dict[str, Any]:
     """Profile, characterise and run what is not yet known; return the real times."""
     store, kept = folder / "store.db", folder / "real.json"
     state: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
@@ -180,6 +180,8 @@ def gather(folder: Path, types: dict[str, Posed], full: bool, repeats: int) -> d
         if not (folder / source.stem).exists():
             words = ["-O2", "-fopenmp", str(source), "-o", str(folder / source.stem), "-lm"]
             assert compile_twice(words) == (0, "")
+    hog = [str(Path(__file__).with_name("hog.c")), "-o", str(folder / "hog")]
+    subprocess.run(["cc", "-O2", "-fopenmp", *hog], check=True)
     with Writer(store) as writer:
         here = local_node_type()
         writer.save_node_types(
@@ -196,41 +198,67 @@ def gather(folder: Path, types: dict[str, Posed], full: bool, repeats: int) -> d
         return state[key]
 
     def bench(name: str, posed: Posed, *words: str) -> int:
-        with beside(posed):
+        with beside(posed, folder):
             data = advisor(posed, "bench", "--here", "--node-type", name, *words, store=store)
         return int(data["node_types"][0].get("profiles", 0))
 
-    def characterise(kernel: str) -> bool:
+    def characterise(kernel: str) -> Characterisation:
         base, name = types[BASE], kernel.replace(" ", "-")
         words = ("--application", name, "--workload", "w", "--node-type", BASE, "--repeat", "5")
         run = command(kernel, base, folder)
         advisor(base, "characterise", *words, "--", *run, store=store)
-        advisor(base, "rank", name, store=store)
-        return True
+        return characterised(store, kernel)
 
-    def lacking() -> bool:
-        with Reader(store) as reader:
-            return bool(wanted(reader))
-
-    def real(kernel: str) -> dict[str, float]:
-        times: dict[str, list[float]] = {name: [] for name in types}
-        for _ in range(repeats):
+    def bench_like(found: Characterisation) -> None:
+        """Measure what is like its phases on all node types in turn; the medians are kept."""
+        alike = [member(name, found.threads) for name in ("chain", "fma")]
+        for phase, share in product(
+            found.phases, {found.threads / len(p.cores) for p in types.values()}
+        ):
+            streams = tuple(blend.scaled(s, share) for s in phase.streams)
+            alike += like(streams, found.threads)
+        requests = [
+            {"name": m.name, "streams": [s.to_dict() for s in m.streams]}
+            for m in dict.fromkeys(alike)
+        ]
+        order = {"size": "none", "budget_s": 8.0, "wanted": requests, "meter": "auto"}
+        goes: dict[str, list[list[dict[str, Any]]]] = {name: [] for name in types}
+        for _ in range(ROUNDS):
             for name, posed in types.items():
-                with beside(posed):
+                with beside(posed, folder):
+                    goes[name].append(emitted(posed, order)["profiles"])
+        for name, own in goes.items():
+            medians = [sorted(same, key=lambda p: float(p["time_per_iter_us"]))[len(same) // 2]
+                       for same in zip(*own, strict=False)]  # fmt: skip
+            kept = [StoredProfile(name, **{**p, "streams": tuple(p["streams"])}) for p in medians]
+            with Writer(store) as writer:
+                last = latest_bench(writer, name)
+                assert last is not None
+                save_profiles(writer, last, kept)
+
+    def study(kernel: str) -> dict[str, float]:
+        """Return real times; the characterisation that counts is amidst the runs."""
+        bench_like(characterise(kernel))
+        times: dict[str, list[float]] = {name: [] for name in types}
+        for n in range(repeats):
+            if n == repeats // 2:
+                characterise(kernel)
+            for name, posed in types.items():
+                with beside(posed, folder):
                     times[name].append(measured_s(command(kernel, posed, folder), posed))
         return {name: statistics.median(own) for name, own in times.items()}
 
     length = () if full else ("--quick",)
     for name, posed in types.items():
         once(f"profile of {name}", partial(bench, name, posed, *length))
-    runs = {}
-    for kernel in KERNELS:
-        once(f"{kernel}: characterisation", partial(characterise, kernel))
-        for name, posed in types.items() if lacking() else ():
-            lack = partial(bench, name, posed, "--wanted", "--budget", "20s")
-            once(f"{kernel}: what was wanted on {name}", lack)
-        runs[kernel] = once(f"{kernel}: real runs", partial(real, kernel))
-    return runs
+    return {kernel: once(kernel, partial(study, kernel)) for kernel in kernels}
+
+
+def characterised(store: Path, kernel: str) -> Characterisation:
+    """Return what is stored of a kernel."""
+    with Reader(store) as reader:
+        record = characterisations(reader, kernel.replace(" ", "-"))[0].record
+    return Characterisation.from_dict(record)
 
 
 def judge(
@@ -242,17 +270,14 @@ def judge(
     table: bool = True,
 ) -> None:
     """Print one method's estimates against the real times, and what they come to."""
-    profiles = stored_profiles(store)
+    known = stored_profiles(store)
     limits = read_thresholds(paths.share("config/ranking.yaml"))
     if table:
         print(f"\n{method}: seconds estimated / measured, error")
         print(f"{'':15}" + "".join(f"{n:>24}" for n in names))
     errors, apart, right, pairs, covered = [], [], 0, 0, 0
-    for kernel in KERNELS:
-        with Reader(store) as reader:
-            record = characterisations(reader, kernel.replace(" ", "-"))[0].record
-        found = Characterisation.from_dict(record)
-        ranking = rank(found, profiles, BASE, limits, method)
+    for kernel in real:
+        ranking = rank(characterised(store, kernel), known, BASE, limits, method)
         estimates = {e.node_type: e for e in ranking.estimates}
         cells = ""
         for name in names:
@@ -290,6 +315,9 @@ def main() -> None:
     parser.add_argument(
         "--repeats", type=int, default=5, help="real runs of each, of which the median counts (5)"
     )
+    parser.add_argument(
+        "--kernel", action="append", choices=list(KERNELS), metavar="KERNEL", help="only this one"
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     args = parser.parse_args()
     half = group(0.5, 2)
@@ -298,7 +326,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             folder = args.keep or Path(name)
             folder.mkdir(exist_ok=True)
-            real = gather(folder, types, args.full, args.repeats)
+            real = gather(folder, types, args.kernel or list(KERNELS), args.full, args.repeats)
             for method in ("thesis", "blend"):
                 judge(folder / "store.db", list(types), real, method)
             print()

@@ -106,7 +106,7 @@ def lacking(found: Characterisation, ranking: Ranking) -> list[Wanted]:
         for name, streams in (
             (r.phase.name, r.phase.streams) for r in ranking.phases if ranking.missing or _lacks(r)
         )
-        for m in like(streams, 1)
+        for m in like(streams, found.threads or 1)
     ]
 
 

@@ -1,8 +1,9 @@
 """Estimate a phase by mixing profiles of all of its streams, and of arithmetic.
 
 In place of the one most similar microbenchmark (Corredor 2011): each stream's time per step is
-interpolated between profiles of load, write or random access in size and stride; what the phase
-takes beyond that on its base node is arithmetic. Both parts are taken to the other node type and
+interpolated between profiles of load, write or random access in size and stride, its size being
+what is touched between two passes over it (:mod:`advisor.ranking.reuse`); what the phase takes
+beyond that on its base node is arithmetic. Both parts are taken to the other node type and
 overlap there as they do here::
 
     T^p = C^p + (k M)^p,    M = sum of steps_i t_i,    k = min(1, T / M)
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from advisor.errors import InputError
+from advisor.ranking.reuse import effective
 from advisor.ranking.similarity import Profile
 from advisor.ranking.streams import Characterisation, Phase, Stream
 
@@ -151,6 +153,14 @@ def scaled(stream: Stream, factor: float) -> Stream:
     return replace(stream, size_kb=stream.size_kb * factor)
 
 
+def _steps(
+    streams: Sequence[Stream], machine: Machine, threads: int
+) -> list[tuple[float, float | None]]:
+    """Return of each stream how often an iteration steps along it, and microseconds of a step."""
+    wide = effective(streams, threads)
+    return [(s.steps or 1.0, machine.step_us(s, threads)) for s in wide]
+
+
 def phase_on(phase: Phase, base: Machine, other: Machine, threads: int) -> Blended | None:
     """Estimate a phase on another node type; None where profiles it needs are missing.
 
@@ -160,10 +170,8 @@ def phase_on(phase: Phase, base: Machine, other: Machine, threads: int) -> Blend
     if not threads or not other.threads:
         return None
     share = threads / other.threads
-    here = [(s.steps or 1.0, base.step_us(s, threads)) for s in phase.streams]
-    there = [
-        (s.steps or 1.0, other.step_us(scaled(s, share), other.threads)) for s in phase.streams
-    ]
+    here = _steps(phase.streams, base, threads)
+    there = _steps(tuple(scaled(s, share) for s in phase.streams), other, other.threads)
     slower = arithmetic_ratio(phase, base, other, threads)
     if slower is None or any(t is None for _, t in (*here, *there)):
         return None

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.ranking.reuse import effective
 from advisor.ranking.streams import Access, Stream
 
 Size = Literal["quick", "full"]
@@ -196,15 +197,15 @@ def _full(threads: int) -> Iterator[Microbenchmark]:
 def like(streams: tuple[Stream, ...], threads: int) -> list[Microbenchmark]:
     """Return the microbenchmarks that a phase with these streams (busiest first) wants.
 
-    Of its busiest stream alone, of its two busiest together, and what each stream takes by
-    itself, sizes and strides the phase's own.
+    Of its busiest stream alone, of its two busiest together, sizes and strides the phase's own,
+    and what each stream takes beside the others (:func:`advisor.ranking.reuse.effective`).
     """
     if not streams:
         return []
     found = [_single(streams[0], threads)]
     if len(streams) > 1:
         found += _double(streams[0], streams[1], threads)
-    found += [_alone_like(s, threads) for s in streams]
+    found += [_alone_like(s, threads) for s in effective(streams, threads)]
     return [m for m in dict.fromkeys(found) if m.memory_b <= _LARGEST_KB * KB]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from advisor.ranking.blend import Machine, phase_on
 from advisor.ranking.rank import rank
+from advisor.ranking.reuse import effective
 from advisor.ranking.similarity import Profile, Thresholds
 from advisor.ranking.streams import Access, Characterisation, Phase, Stream
 
@@ -133,3 +134,21 @@ def test_energy_goes_with_power_and_time() -> None:
     ranking = rank(whole, [*base, *frugal], "base", LIMITS, "blend")
     found = {e.node_type: e for e in ranking.estimates}
     assert found["frugal"].energy_ratio == pytest.approx(2.0 * 0.4)
+
+
+def sizes(threads: int, *streams: Stream) -> list[float]:
+    return [s.size_kb for s in effective(streams, threads)]
+
+
+def test_what_is_touched_between_two_passes_is_the_size_that_counts() -> None:
+    long = Stream(10_000, 8, 8, "P")
+    assert sizes(2, long) == [10_000]
+    assert sizes(2, long, long, long) == pytest.approx([30_000] * 3)
+    # a pass over a row takes 2048 steps, in which a line of the other is touched in each
+    row, column = Stream(16, 8, 8, "P"), Stream(10_000, 8000, 8, "P")
+    assert sizes(2, row, column)[0] == pytest.approx(16 + 10_000 * 64 / 8000)
+    # all threads' private zones lie in the cache that a shared one is in
+    shared = Stream(10_000, 8, 8, "C")
+    assert sizes(4, shared, long) == pytest.approx([50_000, 12_500])
+    seldom = Stream(10_000, 8, 8, "P", steps=0.01)
+    assert sizes(2, long, seldom) == pytest.approx([10_100, 20_000])

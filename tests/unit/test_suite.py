@@ -57,7 +57,7 @@ def test_names_and_zones(made: object, name: str, request_: str) -> None:
         ((Stream(5000, 8, 8, "P"), Stream(4000, 0, 8, "C")),
          ["mbw1p", "mbw2r", "mbw1lp", "mbw1rc"]),
         ((Stream(5000, 8, 8, "P", writes=True), Stream(5000, 8, 8, "P")),
-         ["mbw1wp", "mbw2hp", "mbw1lp"]),
+         ["mbw1wp", "mbw2hp", "mbw1wp", "mbw1lp"]),
         ((Stream(64000, 0, 8, "C"),), ["mbw1rc"]),
         ((Stream(1000, 4, 4, "P"),), ["mbw1p", "mbw1lpf"]),
         ((), []),

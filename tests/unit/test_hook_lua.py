@@ -516,10 +516,11 @@ def test_both_libraries_ask_the_same(home: Path, script: bytes, value: str) -> N
 BREAKER = """\
 print(sys.hung(30))
 sys.trip()
-print(sys.hung(30), sys.hung(0))
+print(sys.hung(30))
 """
 
 
+@pytest.mark.xdist_group("slurm")  # the file in /tmp is that of every hook of this user
 @pytest.mark.parametrize("where", ["runtime", "tmp"])
 def test_the_breaker_opens_and_closes(home: Path, system: str, tmp_path: Path, where: str) -> None:
     environment = {"XDG_RUNTIME_DIR": str(tmp_path)}
@@ -532,11 +533,11 @@ def test_the_breaker_opens_and_closes(home: Path, system: str, tmp_path: Path, w
         path.unlink(missing_ok=True)
     try:
         out = as_user(home, f"{system} {BREAKER}", tmp_path, **environment).stdout
-        assert out.split() == [b"false", b"true", b"false"]
+        assert out.split() == [b"false", b"true"]
         assert path.stat().st_mode & 0o777 == 0o600
         os.utime(path, (1, 1))
         out = as_user(home, f"{system} {BREAKER}", tmp_path, **environment).stdout
-        assert out.split() == [b"false", b"true", b"false"]
+        assert out.split() == [b"false", b"true"]
         later = time.time() + 1000
         os.utime(path, (later, later))
         out = as_user(home, f"{system} {BREAKER}", tmp_path, **environment).stdout

@@ -98,7 +98,7 @@ class Decision:
     @property
     def changed(self) -> bool:
         """Whether the job is rewritten."""
-        return bool(self.rewrite)
+        return bool(self.rewrite or self.environment)
 
     def to_dict(self) -> dict[str, object]:
         """Return the full record, as stored and as ``advisor explain --json`` prints it."""

@@ -96,15 +96,8 @@ def _node_type_obstacle(name: str, x: Constraints) -> str:
 def _shape_obstacle(new: Configuration, x: Constraints, node_type: NodeType) -> str:
     """Return what rules out the nodes, ranks and threads of an option, "" if nothing does."""
     old, axes, explicit = x.baseline, x.policy.axes, x.request.explicit
-    if new.nodes != old.nodes and not _may_change(
-        axes.nodes, "nodes" in explicit, lower=new.nodes < old.nodes
-    ):
-        return _who("nodes", axes.nodes)
-    if new.nodes * new.ranks_per_node != old.nodes * old.ranks_per_node:
-        if not x.ranks_free:
-            return "ranks-fixed"
-        if "ranks" in explicit:
-            return "user-set:ranks"
+    if (new.nodes, new.ranks_per_node) != (old.nodes, old.ranks_per_node):
+        return "allocation-kept"
     if new.threads_per_node != old.threads_per_node:
         fewer = new.threads_per_node < old.threads_per_node
         if not _may_change(axes.threads, "threads" in explicit, lower=fewer):

@@ -21,6 +21,9 @@ AxisRule = Literal["keep", "fill", "cap", "override"]
 TrainingMode = Literal["off", "ask", "auto"]
 Estimates = Literal["accept", "refuse"]
 Trust = Literal["own", "account", "all"]
+Allocation = Literal["shrink", "keep"]
+NodeTypeChange = Literal["no-later", "allow"]
+MessageTo = Literal["tty", "always", "never"]
 
 MODES: tuple[Mode, ...] = ("off", "observe", "advise", "apply")
 GOALS: tuple[Goal, ...] = (
@@ -28,9 +31,12 @@ GOALS: tuple[Goal, ...] = (
 )  # fmt: skip
 RESOURCES: tuple[Resources, ...] = ("thrifty", "balanced", "greedy")
 AXIS_RULES: tuple[AxisRule, ...] = ("keep", "fill", "cap", "override")
-AXES = ("frequency", "threads", "node_type", "nodes")
+AXES = ("frequency", "threads", "node_type")
 ESTIMATES: tuple[Estimates, ...] = ("accept", "refuse")
 TRUST: tuple[Trust, ...] = ("own", "account", "all")
+ALLOCATIONS: tuple[Allocation, ...] = ("shrink", "keep")
+NODE_TYPE_CHANGES: tuple[NodeTypeChange, ...] = ("no-later", "allow")
+MESSAGE_TO: tuple[MessageTo, ...] = ("tty", "always", "never")
 MATCH_FIELDS = (
     "scheduler", "partition", "qos", "user", "account", "job_name",
     "application", "workload", "node_type",
@@ -45,12 +51,12 @@ def scope_of(trust: Trust, account: str) -> Scope:
 @dataclass(frozen=True, slots=True)
 class Axes:
     """Per axis: ``keep`` never changes it, ``fill`` sets what the user left open, ``cap`` may
-    also lower what the user set, ``override`` may replace it."""
+    also lower what the user set, ``override`` may replace it. Nodes, tasks and memory are the
+    user's and no axis."""
 
     frequency: AxisRule = "cap"
     threads: AxisRule = "fill"
     node_type: AxisRule = "fill"
-    nodes: AxisRule = "keep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,9 @@ class Policy:
     holdout: float = 0.02
     training: Training = Training()
     enforce: bool = False
-    message: bool = True
+    message: MessageTo = "tty"
+    allocation: Allocation = "shrink"
+    node_type_change: NodeTypeChange = "no-later"
     unknown_workload: Literal["default", "skip"] = "default"
     estimated_energy: Literal["apply", "advise"] = "advise"
     estimated_node_types: Estimates = "accept"
@@ -95,11 +103,22 @@ class Policy:
 
 
 def merge(policy: Policy, overrides: Mapping[str, object]) -> Policy:
-    """Return ``policy`` with the given (compiled, validated) keys replaced; sections merge."""
+    """Return ``policy`` with the given (compiled, validated) keys replaced; sections merge.
+
+    A policy applied by an earlier version may hold ``axes.nodes``, which is gone, and
+    ``message: true`` or ``false``.
+    """
     changes: dict[str, object] = {}
     for key, value in overrides.items():
-        current = getattr(policy, key)
-        changes[key] = replace(current, **value) if isinstance(value, Mapping) else value
+        if isinstance(value, Mapping):
+            current = getattr(policy, key)
+            changes[key] = replace(
+                current, **{k: v for k, v in value.items() if hasattr(current, k)}
+            )
+        elif key == "message" and isinstance(value, bool):
+            changes[key] = "tty" if value else "never"
+        else:
+            changes[key] = value
     return replace(policy, **changes)  # type: ignore[arg-type]
 
 

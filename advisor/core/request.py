@@ -54,6 +54,16 @@ class JobRequest:
     environment_exported: bool = True
     het: bool = False
     array: bool = False
+    held: bool = False
+    """Submitted on hold, with a dependency or a later begin: it starts when nobody knows yet."""
+    binds: Mapping[str, str] = field(default_factory=dict)
+    """What must be kept whatever the policy says, by axis, with the option or variable that binds
+    it: ``frequency``, ``threads``, ``node_type``, ``cores`` (the request must not become smaller),
+    ``all`` (it changes what a core or a task is)."""
+    not_understood: tuple[str, ...] = ()
+    """Options and variables that the scheduler's table does not know: the job is left alone."""
+    program: Mapping[str, object] = field(default_factory=dict)
+    """What the hook found of the program's file: ``path``, ``size``, ``mtime``, ``build``."""
 
     def summary(self) -> dict[str, object]:
         """Return what is worth keeping: no script text, no environment, nothing unset."""

@@ -62,13 +62,14 @@ class AxesSection(Strict):
         default=_DEFAULT.axes.frequency, description="the cap on core frequency"
     )
     threads: Annotated[str, choice(core.AXIS_RULES)] = Field(
-        default=_DEFAULT.axes.threads, description="cores used per node"
+        default=_DEFAULT.axes.threads,
+        description="threads of the program; cores of the request where nodes are shared",
     )
     node_type: Annotated[str, choice(core.AXIS_RULES)] = Field(
         default=_DEFAULT.axes.node_type, description="which kind of node"
     )
-    nodes: Annotated[str, choice(core.AXIS_RULES)] = Field(
-        default=_DEFAULT.axes.nodes, description="how many nodes"
+    nodes: Annotated[str, choice(("keep",))] = Field(
+        default="keep", description="how many nodes: always kept, the allocation is the user's"
     )
 
 
@@ -143,7 +144,19 @@ class Settings(Strict):
         default=_DEFAULT.enforce,
         description="also rewrite jobs that did not pass the submit filter",
     )
-    message: Flag = Field(default=_DEFAULT.message, description="tell the user in one line")
+    message: Annotated[str, choice(core.MESSAGE_TO)] = Field(
+        default=_DEFAULT.message,
+        description="tell the user in one line: tty (only on a terminal), always or never",
+    )
+    allocation: Annotated[str, choice(core.ALLOCATIONS)] = Field(
+        default=_DEFAULT.allocation,
+        description="shrink: a job that shares its nodes may ask for fewer cores where "
+        "`axes.threads` lets it; keep: never",
+    )
+    node_type_change: Annotated[str, choice(core.NODE_TYPE_CHANGES)] = Field(
+        default=_DEFAULT.node_type_change,
+        description="no-later: only to nodes that are idle now; allow: also where the job may wait",
+    )
     unknown_workload: Annotated[str, choice(("default", "skip"))] = Field(
         default=_DEFAULT.unknown_workload,
         description="for an unknown input of a known application: its model for `default`, or none",

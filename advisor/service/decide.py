@@ -290,7 +290,7 @@ def _finish(case: _Case) -> Decision:
     if choice.chosen is not None and choice.chosen.estimated:
         quality = "estimated"
     message = ""
-    if case.policy.message:
+    if case.policy.message != "never":
         message = effect_line(
             case.application, reference, choice.chosen, case.reasons, case.rewrite, quality
         )

@@ -69,8 +69,9 @@ def _rows(p: Policy) -> list[tuple[str, str]]:
         ("min_saving", _pct(p.min_saving)),
         ("confidence", _pct(p.confidence)),
         ("resources", p.resources),
-        ("axes", f"frequency {a.frequency}, threads {a.threads}, node_type {a.node_type}, "
-                 f"nodes {a.nodes}"),
+        ("axes", f"frequency {a.frequency}, threads {a.threads}, node_type {a.node_type}"),
+        ("allocation", p.allocation),
+        ("node_type_change", p.node_type_change),
         ("holdout", _pct(p.holdout)),
         ("training", f"{t.mode}, {t.samples} samples, at most {t.budget_node_hours:g} node-hours, "
                      f"trust {t.trust}"),

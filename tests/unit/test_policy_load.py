@@ -58,7 +58,7 @@ def test_what_is_compiled_holds_for_jobs() -> None:
         "version: 1\n"
         "mode: apply\n"
         "max_slowdown: 2.5%\n"
-        "axes: {nodes: override}\n"
+        "axes: {node_type: override}\n"
         "enforce: yes\n"
         "user_limits: {max_slowdown: 0.2}\n"
         "rules:\n"
@@ -75,7 +75,7 @@ def test_what_is_compiled_holds_for_jobs() -> None:
     climate, rule = policies.for_job({"account": "climate", "application": "icon"})
     assert rule == 1
     assert climate.goal == "performance"
-    assert climate.axes == core.Axes(nodes="override", threads="keep")
+    assert climate.axes == core.Axes(node_type="override", threads="keep")
     assert climate.training == core.Training(trust="account")
 
 
@@ -93,8 +93,15 @@ def test_off_is_off_whatever_yaml_thinks(word: str) -> None:
 def test_on_is_no_mode_but_a_flag() -> None:
     found = problem("version: 1\nmode: on\n", "mode")
     assert found.allowed == core.MODES and "which" in found.hint
-    assert good("version: 1\nenforce: on\nmessage: off\n").base.enforce is True
-    assert good("version: 1\nenforce: on\nmessage: off\n").base.message is False
+    assert good("version: 1\nenforce: on\n").base.enforce is True
+    assert good("version: 1\nenforce: off\n").base.enforce is False
+
+
+def test_a_policy_of_an_earlier_version_still_holds() -> None:
+    old = {"message": False, "axes": {"nodes": "fill", "threads": "keep"}}
+    base = core.PolicySet.from_compiled({"base": old, "rules": []}).base
+    assert base.message == "never" and base.axes == core.Axes(threads="keep")
+    assert core.PolicySet.from_compiled({"base": {"message": True}}).base.message == "tty"
 
 
 def test_names_stay_as_written() -> None:
@@ -171,7 +178,7 @@ def test_every_mistake_at_once_with_line_and_key() -> None:
     assert "5%" in by_key["max_slowdown"].hint and "ambiguous" in by_key["max_slowdown"].message
     assert "90%" in by_key["min_saving"].allowed[0]
     assert by_key["axes.frequency"].allowed == core.AXIS_RULES
-    assert by_key["axes.thread"].allowed == core.AXES
+    assert by_key["axes.thread"].allowed == (*core.AXES, "nodes")
     assert by_key["training.samples"].allowed == ("4 to 1000",)
     assert by_key["training.trust"].allowed == core.TRUST
     assert "training" in by_key["samples"].hint

@@ -7,13 +7,50 @@ from collections.abc import Mapping
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
+from advisor.core.nodelist import expand
 from advisor.core.request import JobRequest
 from advisor.core.script import threads_of
+from advisor.core.script_use import (
+    NO_USE,
+    THREAD_VARIABLES,
+    ScriptUse,
+    binds_to_cores,
+    use_of_command,
+    use_of_script,
+)
+
+
+class UnclearError(ValueError):
+    """What a job asks for cannot be told; the text says what of it."""
+
+
+def use_of(
+    request: JobRequest, variables: tuple[str, ...] = THREAD_VARIABLES, *, named: bool = False
+) -> ScriptUse:
+    """Return what a job's script or command does with the job's cores.
+
+    ``named``: a site rule or the user vouches for a program that is a script itself.
+    """
+    if request.script is not None:
+        if request.script_truncated:
+            return ScriptUse(("script-not-understood", "only a part of it is known"))
+        arguments = request.command[1:]
+        return use_of_script(request.script, arguments, variables, named=named)
+    if request.kind == "run" and request.command:
+        launcher = "srun" if request.scheduler == "slurm" else ""
+        return use_of_command(request.command, variables, named=named, launcher=launcher)
+    return ScriptUse(("no-script", ""))
+
+
+def partitions_of(request: JobRequest, inventory: Inventory) -> tuple[str, ...]:
+    """Return the partitions a job may go to: those it names, else the scheduler's default."""
+    named = tuple(filter(None, request.partition.split(",")))
+    return named or tuple(filter(None, (inventory.default_partition,)))
 
 
 def partition_of(request: JobRequest, inventory: Inventory) -> str:
     """Return the partition a job goes to: what it names first, else the scheduler's default."""
-    return request.partition.split(",")[0] or inventory.default_partition
+    return next(iter(partitions_of(request, inventory)), "")
 
 
 def possible_node_types(
@@ -22,25 +59,31 @@ def possible_node_types(
     """Return the node types a job may land on, the likeliest first.
 
     ``preferred`` names the site's default node type of a partition. Empty when nothing fits: a
-    constraint the inventory does not know, a partition without known nodes.
+    constraint the inventory does not know, a partition without known nodes, a node list of
+    several node types.
     """
-    partition = partition_of(request, inventory)
-    if partition:
-        found = list(inventory.in_partition(partition))
-    else:
-        found = list(inventory.node_types.values()) if len(inventory.node_types) == 1 else []
-    found.sort(key=lambda t: t.name != preferred.get(partition))
+    partitions = partitions_of(request, inventory)
+    found: list[NodeType] = []
+    for partition in partitions:
+        there = list(inventory.in_partition(partition))
+        there.sort(key=lambda t, p=partition: t.name != preferred.get(p))  # type: ignore[misc]
+        found += [t for t in there if t not in found]
+    if not partitions and len(inventory.node_types) == 1:
+        found = list(inventory.node_types.values())
     if request.constraint:
         selected = {t.name for t in inventory.by_feature(request.constraint)}
         found = [t for t in found if t.name in selected]
     if request.node_list:
-        first = request.node_list.split("[")[0].split(",")[0]
-        found = [t for t in found if any(_same_host(n, first) for n in t.nodes)]
+        try:
+            names = set(expand(request.node_list))
+        except ValueError:
+            return []
+        found = [t for t in found if all(any(_same_host(n, a) for n in t.nodes) for a in names)]
     return found
 
 
 def _same_host(node: str, asked: str) -> bool:
-    return node == asked or (node.startswith(asked) and node[len(asked) :].isdecimal())
+    return node == asked or node.startswith(f"{asked}[")
 
 
 def default_freq(node_type: NodeType) -> int:
@@ -48,30 +91,46 @@ def default_freq(node_type: NodeType) -> int:
     return node_type.default_freq_khz or (node_type.freq_khz[-1] if node_type.freq_khz else 0)
 
 
-def shape(request: JobRequest, cores: int) -> tuple[int, int]:
-    """Return (nodes, ranks per node) of a request on nodes with ``cores`` cores."""
-    per_node = request.ntasks_per_node
+def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int, int]:
+    """Return (nodes, ranks per node) of a request on nodes with ``cores`` cores.
+
+    Raises UnclearError where the scheduler or the launcher works the ranks out from what a node
+    has, or the launcher's line says them in a way that reading does not follow.
+    """
+    per_node, ntasks, cpus = request.ntasks_per_node, request.ntasks, request.cpus_per_task
+    if use.ranks_unclear:
+        raise UnclearError(f"how many ranks {use.launcher} starts")
+    if use.ranks is not None:
+        ntasks, per_node = use.ranks, None
+    elif request.exclusive and ntasks is None and per_node is None:
+        if use.launcher not in ("", "srun"):
+            raise UnclearError(f"how many ranks {use.launcher} starts: the job states no tasks")
+        if use.launcher and cpus and 2 * cpus <= cores:
+            raise UnclearError("how many ranks srun starts: the job states no tasks")
     if request.nodes is not None:
         nodes = request.nodes
-    elif request.ntasks is not None:
-        cpus = request.cpus_per_task or 1
-        fit = per_node or max(1, cores // cpus)
-        nodes = math.ceil(request.ntasks / fit)
+    elif ntasks is not None:
+        fit = per_node or max(1, cores // (cpus or 1))
+        nodes = math.ceil(ntasks / fit)
     else:
         nodes = 1
+    if use.nodes is not None and use.nodes != nodes:
+        raise UnclearError(f"{use.launcher} uses {use.nodes} of the job's {nodes} nodes")
     if per_node is None:
-        per_node = math.ceil((request.ntasks or nodes) / nodes)
+        per_node = math.ceil((ntasks or nodes) / nodes)
     return nodes, max(1, per_node)
 
 
-def configuration_of(request: JobRequest, node_type: NodeType) -> Configuration:
+def configuration_of(
+    request: JobRequest, node_type: NodeType, use: ScriptUse = NO_USE
+) -> Configuration:
     """Return the configuration a job asks for, at the default frequency unless it set one.
 
     Threads come from a literal OMP_NUM_THREADS in the script, else ``-c``, else the submitting
     environment's OMP_NUM_THREADS, else all cores of an exclusive job with at most one rank a
-    socket, else one a rank.
+    socket, else one a rank. Raises UnclearError as :func:`shape` does.
     """
-    nodes, ranks = shape(request, node_type.cores)
+    nodes, ranks = shape(request, node_type.cores, use)
     threads = threads_of(request.script or "", request.command[1:]).count or request.cpus_per_task
     if threads is None:
         stated = request.environment.get("OMP_NUM_THREADS", "")
@@ -85,13 +144,27 @@ def configuration_of(request: JobRequest, node_type: NodeType) -> Configuration:
     return Configuration(node_type.name, nodes, ranks, ranks * threads, freq)
 
 
-def threads_kept(request: JobRequest) -> str:
-    """Return why a job's threads may not be written, "" if they may."""
-    script = threads_of(request.script or "", request.command[1:])
-    if script.why:
-        return script.why
-    if request.environment.get("OMP_NUM_THREADS") and not script.from_scheduler:
-        return "your environment sets OMP_NUM_THREADS"
-    if not request.environment_exported and not script.from_scheduler:
+def threads_kept(
+    request: JobRequest, use: ScriptUse, variables: tuple[str, ...] = THREAD_VARIABLES
+) -> str:
+    """Return why the variables that set a program's threads are not set, "" if they may be."""
+    if use.threads:
+        return use.threads
+    for name in variables:
+        if request.environment.get(name):
+            return f"your environment sets {name}"
+    bound = binds_to_cores(request.environment)
+    if bound:
+        return f"your environment sets {bound}"
+    if not request.environment_exported:
         return "the job's environment is not exported"
     return ""
+
+
+def fills_nodes(request: JobRequest, node_type: NodeType, use: ScriptUse) -> bool:
+    """Tell whether a job's own request takes all cores of its nodes."""
+    try:
+        _, ranks = shape(request, node_type.cores, use)
+    except UnclearError:
+        return False
+    return ranks * (request.cpus_per_task or 1) >= node_type.cores * node_type.threads_per_core

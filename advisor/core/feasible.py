@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from advisor.core.asked import UnclearError, configuration_of
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.option import Option, Row, row_of
 from advisor.core.policy import AxisRule, Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.request import JobRequest
+from advisor.core.script_use import NO_USE, ScriptUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +26,41 @@ class Constraints:
     policy: Policy
     inventory: Inventory
     partition: str
-    ranks_free: bool = False
+    whole: bool = True
+    """The job has its nodes for itself: threads, cap and node type may change inside of the
+    allocation. Otherwise only the request may become smaller."""
     threads_kept: str = ""
-    """Why threads may not be written (the script sets them itself, ...); "" if they may."""
+    """Why the variables that set the threads are not written; "" if they may be."""
+    freq_kept: str = ""
+    node_type_kept: str = ""
+    cores_kept: str = ""
+    """Why the request does not become smaller."""
+    obstacles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """What keeps the job off a node type now: a reason's code and detail."""
     freq_cap_khz: int = 0
     """The cap the user asked for; 0 when none."""
+    use: ScriptUse = NO_USE
+
+    def natural(self, node_type: NodeType) -> Configuration:
+        """Return the configuration the job has on a node type if nothing but that changes.
+
+        Raises UnclearError where that cannot be told.
+        """
+        if node_type.name == self.baseline.node_type:
+            return self.baseline
+        return configuration_of(self.request, node_type, self.use)
+
+    def key(self) -> tuple[object, ...]:
+        """Return what a choice depends on, as a dictionary's key."""
+        request = self.request
+        return (
+            self.baseline, self.policy, self.partition, self.whole, self.threads_kept,
+            self.freq_kept, self.node_type_kept, self.cores_kept, tuple(self.obstacles.items()),
+            self.freq_cap_khz, self.use, request.explicit, request.time_limit_s,
+            request.memory_per_node_mb, request.memory_per_cpu_mb, request.exclusive,
+            request.nodes, request.ntasks, request.ntasks_per_node, request.cpus_per_task,
+            request.environment.get("OMP_NUM_THREADS"),
+        )  # fmt: skip
 
 
 def feasible(
@@ -82,30 +114,57 @@ def _node_type_obstacle(name: str, x: Constraints) -> str:
     node_type = x.inventory.node_types.get(name)
     if node_type is None:
         return f"not-in-inventory:{name}"
+    if name in x.obstacles:
+        code, detail = x.obstacles[name]
+        return f"{code}:{detail}"
     if name != x.baseline.node_type:
         rule = x.policy.axes.node_type
+        if not x.whole:
+            return "shared-nodes:node type"
+        if x.node_type_kept:
+            return f"axis-bound:node type is kept: {x.node_type_kept}"
         if not _may_change(rule, "node_type" in x.request.explicit, lower=False):
             return _who("node_type", rule)
         if x.partition not in node_type.partitions:
             return "no-room"
         if not node_type.feature:
             return f"not-in-inventory:a feature of {name}"
+        if not _as_much_memory(x.request, x.inventory.node_types[x.baseline.node_type], node_type):
+            return "no-room"
     return ""
+
+
+def _as_much_memory(request: JobRequest, own: NodeType, other: NodeType) -> bool:
+    """Tell whether a job has no less memory on another node type than on its own.
+
+    Where it states none, it gets what the node has, or so much per core.
+    """
+    if request.memory_per_node_mb:
+        return not other.memory_mb or request.memory_per_node_mb <= other.memory_mb
+    if other.cores * other.threads_per_core < own.cores * own.threads_per_core:
+        return False
+    return bool(request.memory_per_cpu_mb) or other.memory_mb >= own.memory_mb
 
 
 def _shape_obstacle(new: Configuration, x: Constraints, node_type: NodeType) -> str:
     """Return what rules out the nodes, ranks and threads of an option, "" if nothing does."""
-    old, axes, explicit = x.baseline, x.policy.axes, x.request.explicit
-    if (new.nodes, new.ranks_per_node) != (old.nodes, old.ranks_per_node):
+    try:
+        natural = x.natural(node_type)
+    except UnclearError as error:
+        return f"axis-bound:node type is kept: it cannot be told {error}"
+    if (new.nodes, new.ranks_per_node) != (natural.nodes, natural.ranks_per_node):
         return "allocation-kept"
-    if new.threads_per_node != old.threads_per_node:
-        fewer = new.threads_per_node < old.threads_per_node
-        if not _may_change(axes.threads, "threads" in explicit, lower=fewer):
-            return _who("threads", axes.threads)
-        if x.threads_kept:
-            return f"threads-own:{x.threads_kept}"
-        if fewer and not x.request.exclusive and x.request.memory_per_node_mb is None:
-            return "threads-own:memory is per core, and fewer cores would mean less of it"
+    if new.nodes * new.ranks_per_node != x.baseline.nodes * x.baseline.ranks_per_node:
+        return "allocation-kept"
+    if new.threads_per_node != natural.threads_per_node:
+        if new.threads_per_node > natural.threads_per_node:
+            return "threads-own:more of them than the job has anyway are never set"
+        rule, explicit = x.policy.axes.threads, "threads" in x.request.explicit
+        if not _may_change(rule, explicit, lower=True):
+            return _who("threads", rule)
+        why = x.threads_kept if x.whole else x.cores_kept
+        if why:
+            return f"threads-own:{why}" if x.whole else f"cores-kept:{why}"
         if new.threads_per_node % new.ranks_per_node:
             return "no-room"
     return "" if _fits(new, x, node_type) else "no-room"
@@ -119,6 +178,10 @@ def _frequency_obstacle(freq: int, x: Constraints, node_type: NodeType, top: int
         reference = node_type.default_freq_khz or top
     if freq == reference:
         return ""
+    if not x.whole:
+        return "shared-nodes:frequency"
+    if x.freq_kept:
+        return f"axis-bound:frequency is kept: {x.freq_kept}"
     if not node_type.freq_khz:
         return "" if freq == top else f"no-frequency-steps:{node_type.name}"
     if freq not in node_type.freq_khz:

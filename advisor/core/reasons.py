@@ -29,10 +29,11 @@ TEXTS: dict[str, str] = {
     "not-in-inventory": "{0} is not in the inventory, so it is not written",
     "no-room": "{0} options do not fit the partition, memory or node size",
     "time-limit": "{0} options would not fit the time limit",
-    "axis-bound": "{0} is kept: {1} binds it",
+    "axis-bound": "{0}",
     "cores-kept": "the request keeps its cores: {0}",
-    "node-type-later": "{0} is not taken: {1}",
-    "node-type-limit": "{0} is not taken: {1}",
+    "shared-nodes": "{0} is kept: the job shares its nodes with others",
+    "node-type-later": "node type is kept: {0}",
+    "node-type-limit": "node type is kept: {0}",
     # nothing changed because ...
     "option-not-understood": "nothing changed: the advisor does not know {0}",
     "option-binds": "nothing changed: {0} changes what a core or a task is",
@@ -41,7 +42,7 @@ TEXTS: dict[str, str] = {
     "loop-of-steps": "nothing changed: the script runs its program in a loop",
     "nested-submit": "nothing changed: the script submits jobs itself: {0}",
     "script-not-understood": "nothing changed: the advisor cannot follow the script: {0}",
-    "several-partitions": "nothing changed: {0} have different node types",
+    "several-partitions": "nothing changed: partitions {0} have different node types",
     "measured-otherwise": "nothing changed: the model of {0} was measured with smaller requests; "
     "measure it again with: advisor train",
     "program-rebuilt": "nothing changed: {0} was built again since it was measured; "
@@ -62,7 +63,8 @@ TEXTS: dict[str, str] = {
     "training-running": "a training sweep is under way",
     "suspended": "nothing changed: the model is suspended: {0}",
     "no-baseline": "nothing changed: what the job asked for cannot be told: {0}",
-    "mixed-partition": "nothing changed: {0} has several node types and policy keeps them",
+    "mixed-partition": "nothing changed: {0} has several node types and the job is bound to none: "
+    "{1}",
     "baseline-outside-model": "nothing changed: {0} is outside what was measured",
     "baseline-is-best": "nothing changed: what you asked for is best for goal {0}",
     "no-candidates": "nothing changed: no option is left within what you fixed",

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 
 from advisor.core.reasons import Reason, reason
 from advisor.core.script import Command, command_of, main_command
+from advisor.core.script_use import THREAD_VARIABLES
 
 _UNSAFE = re.compile(r"[^\w.+:=,@%/\- ]")
 MAX_NAME = 200
@@ -22,8 +23,8 @@ MAX_NAME = 200
 class ApplicationRule:
     """A site's rule: glob patterns on executable and job name, a regex on the arguments.
 
-    ``workload`` may use the regex's named groups, like ``n{size}``; ``ranks_free`` allows the
-    number of ranks to change.
+    ``workload`` may use the regex's named groups, like ``n{size}``; ``threads_from`` names the
+    variables that set the program's threads, where that is not OMP_NUM_THREADS.
     """
 
     name: str
@@ -31,7 +32,7 @@ class ApplicationRule:
     job_name: tuple[str, ...] = ()
     arguments: tuple[re.Pattern[str], ...] = ()
     workload: str = ""
-    ranks_free: bool = False
+    threads_from: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> ApplicationRule:
@@ -47,7 +48,7 @@ class ApplicationRule:
             strings("job_name"),
             tuple(re.compile(p) for p in strings("arguments")),
             str(data.get("workload") or ""),
-            data.get("ranks") == "free",
+            strings("threads_from"),
         )
 
 
@@ -58,8 +59,14 @@ class Recognised:
     application: str
     workload: str
     command: Command | None
-    ranks_free: bool
     how: tuple[Reason, ...]
+    rule: ApplicationRule | None = None
+    """The site's rule for the application."""
+
+    @property
+    def threads_from(self) -> tuple[str, ...]:
+        """The variables that set the program's threads."""
+        return (self.rule.threads_from if self.rule else ()) or THREAD_VARIABLES
 
 
 def clean_name(text: str) -> str:
@@ -88,13 +95,14 @@ def recognise(
     if found is None and script is not None:
         found = main_command(script, script_arguments)
     line = " ".join(found.arguments) if found else ""
-    application, workload, ranks_free = "", "", False
+    application, workload = "", ""
+    named: ApplicationRule | None = None
     how: list[Reason] = []
     for rule in rules:
         groups = _match(rule, found, job_name, line if found else submit_line)
         if groups is None:
             continue
-        application, ranks_free = rule.name, rule.ranks_free
+        application, named = rule.name, rule
         workload = _fill(rule.workload, groups)
         how.append(reason("application-rule", rule.name))
         break
@@ -107,11 +115,10 @@ def recognise(
         application, where = clean_name(stated["application"][0]), stated["application"][1]
         how = [reason("application-stated", application, where)]
         named = next((r for r in rules if r.name == application), None)
-        ranks_free = bool(named and named.ranks_free)
     if "workload" in stated:
         workload = clean_name(stated["workload"][0])
     return Recognised(
-        application, workload or clean_name(line) or "default", found, ranks_free, tuple(how)
+        application, workload or clean_name(line) or "default", found, tuple(how), named
     )
 
 

@@ -8,45 +8,23 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-LAUNCHERS = frozenset(
-    {"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "aprun", "ibrun", "jsrun"}
-)
-# Launcher options that take no value of their own.
-_FLAGS = frozenset(
-    """
-    -E -h -H -I -K -l -O -Q -s -u -V -v -X -Z --exclusive --overlap --overcommit --label --quiet
-    --verbose --unbuffered --no-kill --pty --multi-prog --oversubscribe --contiguous --immediate
-    --kill-on-bad-exit --whole --exact --test-only --spread-job --use-min-nodes --hold
-    --propagate --resv-ports --disable-status --preserve-env --no-allocate --bynode --bycore
-    --report-bindings --allow-run-as-root --oversubscribe --tag-output --bind-to-core
-    --display-map --nolocal --do-not-launch
-    """.split()  # noqa: SIM905
-)
-_TWO_VALUES = frozenset({"-mca", "--mca", "-gmca", "--gmca", "-genv", "-env"})
+from advisor.core.launchers import LAUNCHERS, is_light, split_options
+from advisor.core.shell import Shell, ShellCommand, read_shell
+
 _CPU_OPTIONS = ("-c", "--cpus-per-task", "--cpus-per-proc", "-d")
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|julia|Rscript|bash|sh|java|node)[\d.]*$")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 _THREADS = re.compile(r"\b((?:OMP|MKL|OPENBLAS)_NUM_THREADS)=(\S*)")
-_SKIP = frozenset(
-    """
-    cd echo export module ml source . set ulimit unset mkdir rm cp mv ln date sleep wait exit
-    hostname cat printf test [ [[ true false : if then else elif fi for do done while case esac
-    spack conda trap shift local declare readonly pwd ls touch chmod scontrol env
-    """.split()  # noqa: SIM905
-)
-_CONTINUED = re.compile(r"\\\r?\n")
-_HERE = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 _REMEMBERED_LENGTH = 16384
-_SPECIAL = re.compile(r"[\"'\\;&|()<>#`]")
-_QUOTING = re.compile(r"[\"'\\#]")
-_TOKEN = re.compile(r"[;&|()<>]+|[^\s;&|()<>]+")
-_DESCRIPTOR = re.compile(r"(?<=\s)\d+(?=[<>])")
 _ADVISOR_LINE = re.compile(r"^#ADVISOR\b[ \t]*(.*)$", re.MULTILINE)
+
+
+NOWHERE = ShellCommand(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +36,22 @@ class Command:
     executable: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
+    word: str = ""
+    """The executable as it is written, variables expanded: ``./bin/app``."""
+    wrappers: tuple[str, ...] = ()
+    """Words of ``numactl -C 0-13`` and the like in front of the executable or the launcher."""
+    place: ShellCommand = NOWHERE
+    """Where it stands in the script."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A script as read: what it runs, where its threads come from, and its shell."""
+
+    commands: tuple[Command, ...]
+    """All but the light ones (cd, echo, cp ...), which use no cores worth speaking of."""
+    threads: Threads
+    shell: Shell
 
 
 def advisor_lines(script: str) -> dict[str, str]:
@@ -76,9 +70,16 @@ def advisor_lines(script: str) -> dict[str, str]:
     return settings
 
 
+def read(script: str, arguments: tuple[str, ...] = ()) -> Reading:
+    """Read a script; the same ones are submitted again and again, so short ones are remembered."""
+    if len(script) <= _REMEMBERED_LENGTH:
+        return _remembered(script, arguments)
+    return _parse(script, arguments)
+
+
 def commands(script: str, arguments: tuple[str, ...] = ()) -> tuple[Command, ...]:
     """Return the commands of a shell script in order, variables expanded where that is simple."""
-    return _read(script, tuple(arguments)).commands
+    return read(script, tuple(arguments)).commands
 
 
 def threads_of(script: str, arguments: tuple[str, ...] = ()) -> Threads:
@@ -87,42 +88,24 @@ def threads_of(script: str, arguments: tuple[str, ...] = ()) -> Threads:
     A literal ``OMP_NUM_THREADS`` (or MKL_, OPENBLAS_) or a CPU count on the launcher line means
     the script has its own mind; a value that mentions SLURM_CPUS_PER_TASK follows the request.
     """
-    return _read(script, tuple(arguments)).threads
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    commands: tuple[Command, ...]
-    threads: Threads
-
-
-def _read(script: str, arguments: tuple[str, ...]) -> _Reading:
-    """Read a script; the same ones are submitted again and again, so short ones are remembered."""
-    known = len(script) <= _REMEMBERED_LENGTH
-    return _remembered(script, arguments) if known else _parse(script, arguments)
+    return read(script, tuple(arguments)).threads
 
 
 @lru_cache(maxsize=8192)
-def _remembered(script: str, arguments: tuple[str, ...]) -> _Reading:
+def _remembered(script: str, arguments: tuple[str, ...]) -> Reading:
     return _parse(script, arguments)
 
 
-def _parse(script: str, arguments: tuple[str, ...]) -> _Reading:
-    lines = list(_logical_lines(script))
-    found = _commands(lines, arguments)
-    return _Reading(found, _threads(lines, found))
-
-
-def _commands(lines: Sequence[str], arguments: tuple[str, ...]) -> tuple[Command, ...]:
+def _parse(script: str, arguments: tuple[str, ...]) -> Reading:
+    shell = read_shell(script)
     variables = {str(i): value for i, value in enumerate(arguments, 1)}
     variables["@"] = variables["*"] = " ".join(arguments)
     found = []
-    for line in lines:
-        for words in _simple_commands(line):
-            command = _command(words, variables)
-            if command is not None:
-                found.append(command)
-    return tuple(found)
+    for place in shell.commands:
+        command = _command(list(place.words), variables, shell.functions)
+        if command is not None:
+            found.append(replace(command, place=place))
+    return Reading(tuple(found), _threads(shell, found), shell)
 
 
 def main_command(script: str, arguments: Sequence[str] = ()) -> Command | None:
@@ -147,16 +130,15 @@ class Threads:
     """The script reads SLURM_CPUS_PER_TASK (or PBS's NCPUS) somewhere."""
 
 
-def _threads(lines: Sequence[str], found: Sequence[Command]) -> Threads:
-    follows = any("SLURM_CPUS_" in line or "$NCPUS" in line for line in lines)
-    for line in lines:
-        if "_NUM_THREADS" not in line:
-            continue
-        for match in _THREADS.finditer(line):
-            if "SLURM_CPUS_" not in match[2] and "NCPUS" not in match[2]:
-                value = match[2].strip("\"'")
-                count = int(value) if value.isascii() and value.isdecimal() else None
-                return Threads(f"the script sets {match[1]} itself", count, follows)
+def _threads(shell: Shell, found: Sequence[Command]) -> Threads:
+    follows = "SLURM_CPUS_" in shell.text or "$NCPUS" in shell.text
+    if "_NUM_THREADS" in shell.text:
+        for place in shell.commands:
+            for match in _THREADS.finditer(" ".join(place.words)):
+                if "SLURM_CPUS_" not in match[2] and "NCPUS" not in match[2]:
+                    value = match[2]
+                    count = int(value) if value.isascii() and value.isdecimal() else None
+                    return Threads(f"the script sets {match[1]} itself", count, follows)
     for command in found:
         for option in command.launcher_options:
             name, _, value = option.partition("=")
@@ -168,78 +150,32 @@ def _threads(lines: Sequence[str], found: Sequence[Command]) -> Threads:
     return Threads("", None, follows)
 
 
-def _logical_lines(script: str) -> Iterator[str]:
-    text = _CONTINUED.sub(" ", script) if "\\" in script else script
-    end: str | None = None
-    for line in text.splitlines():
-        if end is not None:
-            if line.strip() == end:
-                end = None
-            continue
-        here = _HERE.search(line) if "<<" in line and "<<<" not in line else None
-        if here:
-            end = here[2]
-        stripped = line.strip()
-        if stripped and not stripped.startswith("#"):
-            yield stripped
-
-
-def _simple_commands(line: str) -> Iterator[list[str]]:
-    if not _SPECIAL.search(line):
-        yield line.split()
-        return
-    line = _DESCRIPTOR.sub("", line)
-    tokens = _lexed(line) if _QUOTING.search(line) else _TOKEN.findall(line)
-    words: list[str] = []
-    redirected = False
-    for token in tokens:
-        if token and set(token) <= set(";&|()"):
-            if words:
-                yield words
-            words, redirected = [], False
-        elif token and set(token) <= set("<>&"):
-            redirected = True
-        elif redirected:
-            redirected = False
-        else:
-            words.append(token)
-    if words:
-        yield words
-
-
-def _lexed(line: str) -> list[str]:
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()<>")
-    lexer.whitespace_split = True
-    lexer.commenters = "#"
-    try:
-        return list(lexer)
-    except ValueError:
-        return line.split()
-
-
-def _command(words: list[str], variables: dict[str, str]) -> Command | None:
+def _command(
+    words: list[str], variables: dict[str, str], functions: frozenset[str] = frozenset()
+) -> Command | None:
     environment: dict[str, str] = {}
-    if words and words[0] in ("export", "declare", "readonly"):
+    if words and words[0] in ("export", "declare", "readonly", "local", "typeset"):
         for word in words[1:]:
             _assign(word, variables)
         return None
     while words and _assign(words[0], variables, environment):
         words = words[1:]
     words = [_expand(word, variables) for word in words]
-    words = _unwrap(words, environment)
+    wrappers: list[str] = []
+    words = _unwrap(words, environment, wrappers)
     if not words:
         return None
-    name = words[0].rsplit("/", 1)[-1]
+    word, name = words[0], words[0].rsplit("/", 1)[-1]
     launcher = ""
     options: list[str] = []
     if name in LAUNCHERS:
         launcher = name
-        options, words = _split_options(words[1:])
-        words = _unwrap(words, environment)
+        options, words = split_options(words[1:])
+        words = _unwrap(words, environment, wrappers)
         if not words:
             return None
-        name = words[0].rsplit("/", 1)[-1]
-    elif name in _SKIP:
+        word, name = words[0], words[0].rsplit("/", 1)[-1]
+    elif name in functions or is_light(words):
         return None
     if not name or name.startswith(("-", "$", "`")):
         return None
@@ -247,8 +183,11 @@ def _command(words: list[str], variables: dict[str, str]) -> Command | None:
         rest = [w for w in words[1:] if not w.startswith("-")]
         if rest and not ({"-c", "-m", "-e"} & set(words[1:])):
             start = words.index(rest[0], 1)
-            words, name = words[start:], rest[0].rsplit("/", 1)[-1]
-    return Command(launcher, tuple(options), name, tuple(words[1:]), environment)
+            wrappers += words[:start]
+            words, word, name = words[start:], rest[0], rest[0].rsplit("/", 1)[-1]
+    return Command(
+        launcher, tuple(options), name, tuple(words[1:]), environment, word, tuple(wrappers)
+    )
 
 
 def _assign(
@@ -273,9 +212,10 @@ def _expand(word: str, variables: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, word) if "$" in word else word
 
 
-def _unwrap(words: list[str], environment: dict[str, str]) -> list[str]:
+def _unwrap(words: list[str], environment: dict[str, str], wrappers: list[str]) -> list[str]:
     """Strip ``time``, ``nice``, ``env A=1``, ``timeout 60``, ``numactl ...`` in front."""
     while words:
+        before = words
         name = words[0].rsplit("/", 1)[-1]
         if name in ("time", "exec", "nohup", "command", "stdbuf", "setsid", "then", "do", "!"):
             words = words[1:]
@@ -302,30 +242,5 @@ def _unwrap(words: list[str], environment: dict[str, str]) -> list[str]:
             break
         while words and words[0].startswith("-"):
             words = words[1:]
+        wrappers += before[: len(before) - len(words)]
     return words
-
-
-def _split_options(words: list[str]) -> tuple[list[str], list[str]]:
-    options: list[str] = []
-    i = 0
-    while i < len(words) and words[i].startswith("-") and words[i] != "-":
-        word = words[i]
-        if word == "--":
-            i += 1
-            break
-        options.append(word)
-        i += 1
-        values = 0
-        if word in _TWO_VALUES:
-            values = 2
-        elif word.startswith("--"):
-            values = 0 if "=" in word or word in _FLAGS else 1
-        elif word not in _FLAGS:
-            short_with_glued_value = re.fullmatch(r"-[A-Za-z]\S+", word) and not re.fullmatch(
-                r"-(np|hostfile|host|machinefile|map-by|bind-to|rank-by|ppn|x|wdir)", word
-            )
-            values = 0 if short_with_glued_value else 1
-        for value in words[i : i + values]:
-            options[-1] += f"={value}"
-        i += values
-    return options, words[i:]

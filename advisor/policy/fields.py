@@ -226,6 +226,20 @@ Word = Annotated[str, Reads(_word, _NAME)]
 """A name a scheduler takes on its command line: a partition."""
 
 
+def _thread_variable(value: object) -> str:
+    text = text_of(value, "a variable's name")
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,40}_NUM_THREADS", text):
+        hint = "the advisor sets variables like MKL_NUM_THREADS: NAME_NUM_THREADS"
+        refuse(f"{text!r} is not a variable that sets threads", hint=hint)
+    return text
+
+
+ThreadVariables = Annotated[
+    list[Annotated[str, Reads(_thread_variable, _NAME)]], one_or_many(_NAME)
+]
+"""Variables that set a program's threads: one, or a list."""
+
+
 def _feature(value: object) -> str:
     """Read a constraint; PBS's is a resource and its value: ``kind=bdw``."""
     text = text_of(value, "a name")

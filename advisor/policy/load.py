@@ -206,7 +206,7 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
                 "name": a.name,
                 **({"workload": a.workload} if a.workload else {}),
                 **a.match.model_dump(exclude_unset=True),
-                "ranks": a.ranks,
+                **({"threads_from": a.threads_from} if a.threads_from else {}),
             }
             for a in parsed.applications
         ],

@@ -23,6 +23,7 @@ from advisor.policy.fields import (
     Patterns,
     Reads,
     Regexes,
+    ThreadVariables,
     Word,
     Words,
     choice,
@@ -341,8 +342,12 @@ class ApplicationSection(Strict):
         default="",
         description="its input: a name, or a template filled from named groups, like n{size}",
     )
-    ranks: Annotated[str, choice(("fixed", "free"))] = Field(
-        default="fixed", description="whether the number of ranks may change"
+    ranks: Annotated[str, choice(("fixed",))] = Field(
+        default="fixed", description="the number of ranks never changes"
+    )
+    threads_from: ThreadVariables = Field(
+        default=[],
+        description="the variables that set its threads, where that is not OMP_NUM_THREADS",
     )
 
     @model_validator(mode="after")

@@ -19,6 +19,7 @@ from advisor.core.asked import default_freq
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
+from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices
 from advisor.schedulers.pbs_qsub import (
     decode_arguments,
@@ -90,7 +91,7 @@ def parse_request(
         job_name=options.get("job-name", ""),
         script=script if isinstance(script, str) else None,
         script_path=path,
-        script_truncated=bool(client) or bool(payload.get("truncated")),
+        script_truncated=bool(payload.get("truncated") or (client and not client.get("whole"))),
         command=command,
         submit_line=" ".join(words),
         fingerprint=str(client.get("fingerprint") or "")[:64],
@@ -150,6 +151,8 @@ def render(
     request: JobRequest,
     *,
     pin_node_type: bool,
+    whole: bool = True,
+    variables: tuple[str, ...] = THREAD_VARIABLES,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return (resources to write, variables to set) that turn the request into ``chosen``.
 

@@ -15,6 +15,7 @@ from advisor.core.asked import default_freq
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
+from advisor.core.script_use import THREAD_VARIABLES, counts_threads
 from advisor.core.units import parse_memory_mb, parse_slurm_time
 
 SUBMIT, DIRECTIVE = "sbatch", "#SBATCH"
@@ -172,28 +173,28 @@ def render(
     request: JobRequest,
     *,
     pin_node_type: bool,
+    whole: bool = True,
+    variables: tuple[str, ...] = THREAD_VARIABLES,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return (options to write, variables to set) that turn the request into ``chosen``.
 
-    Only what differs is written. ``pin_node_type`` writes the constraint although the node type
-    stays, for partitions that hold several.
+    Only what differs is written. See :class:`~advisor.schedulers.translators.Translator`.
     """
     rewrite: dict[str, str] = {}
     environment: dict[str, str] = {}
-    if chosen.node_type != baseline.node_type or pin_node_type:
+    if pin_node_type:
         rewrite["constraint"] = node_type.feature
-    if chosen.nodes != baseline.nodes:
-        rewrite["nodes"] = str(chosen.nodes)
-    if (chosen.nodes, chosen.ranks_per_node) != (baseline.nodes, baseline.ranks_per_node):
-        rewrite["ntasks-per-node"] = str(chosen.ranks_per_node)
-        if request.ntasks is not None:
-            rewrite["ntasks"] = str(chosen.nodes * chosen.ranks_per_node)
     if chosen.threads_per_node != baseline.threads_per_node:
         threads = str(chosen.threads_per_rank)
-        rewrite["cpus-per-task"] = threads
-        environment["OMP_NUM_THREADS"] = threads
-        environment["SRUN_CPUS_PER_TASK"] = threads
-    if node_type.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
+        if not whole:
+            rewrite["cpus-per-task"] = threads
+        if whole or not counts_threads(request.script or "", variables):
+            environment.update(dict.fromkeys(variables, threads))
+    if (
+        whole
+        and node_type.freq_khz
+        and chosen.freq_khz != (request.freq_khz or default_freq(node_type))
+    ):
         rewrite["cpu-freq"] = f"{node_type.freq_khz[0]}-{chosen.freq_khz}"
     return rewrite, environment
 

@@ -14,6 +14,7 @@ from typing import Protocol, cast
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
+from advisor.core.script_use import THREAD_VARIABLES
 from advisor.errors import InputError
 from advisor.schedulers import pbs_options, slurm_options
 
@@ -53,8 +54,15 @@ class Translator(Protocol):
         request: JobRequest,
         *,
         pin_node_type: bool,
+        whole: bool = True,
+        variables: tuple[str, ...] = THREAD_VARIABLES,
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return (options to write, variables to set). Raises ValueError where it cannot."""
+        """Return (options to write, variables to set). Raises ValueError where it cannot.
+
+        ``baseline`` is the job as written, on the chosen node type; ``pin_node_type`` binds it to
+        that. ``whole``: the job has its nodes for itself, and ``variables`` set its program's
+        threads; otherwise the request becomes smaller.
+        """
 
     def written(self, options: Mapping[str, str]) -> list[tuple[str, ...]]:
         """Return options as they are typed: the words of each."""

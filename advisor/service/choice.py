@@ -40,22 +40,7 @@ def choose(
     pin: Pin | None,
 ) -> Choice:
     """Return the choice among the options of all ``models``; ``model`` is the baseline's."""
-    request = constraints.request
-    key = (
-        *(m.id for m in models.values()),
-        constraints.baseline,
-        constraints.policy,
-        constraints.partition,
-        constraints.ranks_free,
-        constraints.threads_kept,
-        constraints.freq_cap_khz,
-        request.explicit,
-        request.time_limit_s,
-        request.memory_per_node_mb,
-        request.memory_per_cpu_mb,
-        request.exclusive,
-        pin,
-    )
+    key = (*(m.id for m in models.values()), constraints.key(), pin)
     choice: Choice = snapshot.choice(
         key, lambda: _choose(snapshot, models, model, baseline, constraints, pin)
     )

@@ -10,10 +10,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from advisor.core.asked import (
+    UnclearError,
     configuration_of,
+    fills_nodes,
     partition_of,
+    partitions_of,
     possible_node_types,
     threads_kept,
+    use_of,
 )
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
@@ -25,6 +29,7 @@ from advisor.core.reasons import Reason, reason
 from advisor.core.recognise import Recognised, recognise
 from advisor.core.request import JobRequest
 from advisor.core.script import advisor_lines
+from advisor.core.script_use import NO_USE, ScriptUse
 from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices
 from advisor.schedulers.translators import translator
 from advisor.service.choice import Choice, choose
@@ -48,6 +53,8 @@ class _Case:
     workload: str = ""
     partition: str = ""
     node_types: list[NodeType] = field(default_factory=list)
+    use: ScriptUse = NO_USE
+    whole: bool = False
     reasons: list[Reason] = field(default_factory=list)
     baseline: Row | None = None
     reference: Configuration | None = None
@@ -151,6 +158,24 @@ def _understand(case: _Case) -> None:
         if request.script is None and request.kind == "batch":
             raise _stop(case, "no-script")
         raise _stop(case, "unrecognised")
+    _check_whole(case)
+
+
+def _check_whole(case: _Case) -> None:
+    """Leave a job alone of which anything is not understood."""
+    request, recognised = case.request, case.recognised
+    assert recognised is not None
+    if request.not_understood:
+        raise _stop(case, "option-not-understood", ", ".join(request.not_understood))
+    if "all" in request.binds:
+        raise _stop(case, "option-binds", request.binds["all"])
+    vouched = "application" in case.settings.values or bool(
+        recognised.rule and recognised.rule.executable
+    )
+    case.use = use_of(request, recognised.threads_from, named=vouched)
+    code, detail = case.use.obstacle
+    if code:
+        raise _stop(case, code, *filter(None, (detail,)))
 
 
 def _locate_baseline(case: _Case) -> None:
@@ -168,6 +193,9 @@ def _locate_baseline(case: _Case) -> None:
     if model is None or model.transferred:  # where a job comes from must have been measured
         raise _stop(case, NO_MODEL, f"{case.application} on {node_type.name}")
     if len(types) > 1:
+        names = partitions_of(request, snapshot.inventory)
+        if len(names) > 1:
+            raise _stop(case, "several-partitions", ", ".join(names))
         case.reasons.append(
             reason(
                 "baseline-node-type",
@@ -176,7 +204,22 @@ def _locate_baseline(case: _Case) -> None:
             )
         )
     case.model = model
-    case.asked = configuration_of(request, node_type)
+    availability = snapshot.availability
+    if (
+        availability is not None
+        and not request.exclusive
+        and all(
+            availability.gives_whole_nodes(p) for p in partitions_of(request, snapshot.inventory)
+        )
+    ):
+        request = case.request = replace(request, exclusive=True)
+    try:
+        case.asked = configuration_of(request, node_type, case.use)
+    except UnclearError as error:
+        raise _stop(case, "no-baseline", error) from None
+    case.whole = request.exclusive or fills_nodes(request, node_type, case.use)
+    if case.whole and model.method == "request":
+        raise _stop(case, "measured-otherwise", f"{case.application} on {node_type.name}")
     a = case.asked
     row, exact = snapshot.baseline(
         model, a.nodes, a.ranks_per_node, a.threads_per_node, a.freq_khz, not request.freq_khz
@@ -231,20 +274,7 @@ def _describe(c: Configuration) -> str:
 def _choose(case: _Case, chance: Callable[[], float]) -> None:
     assert case.baseline is not None and case.reference is not None
     assert case.model is not None and case.recognised is not None
-    policy, request = case.policy, case.request
-    kept = threads_kept(request)
-    if request.script is None and request.kind == "batch" and policy.axes.threads != "override":
-        kept = kept or "the script cannot be read"
-    constraints = Constraints(
-        request,
-        case.reference,
-        policy,
-        case.snapshot.inventory,
-        case.partition,
-        case.recognised.ranks_free,
-        kept,
-        request.freq_khz or 0,
-    )
+    policy, constraints = case.policy, _constraints(case)
     pin = Pin.from_dict(case.settings.pin) if case.settings.pin is not None else None
     case.choice = choice = choose(
         case.snapshot, case.models, case.model, case.baseline, constraints, pin
@@ -252,8 +282,6 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
     case.reasons += choice.reasons
     if choice.chosen is None:
         raise _StopError
-    if len(case.node_types) > 1 and policy.axes.node_type == "keep":
-        raise _stop(case, "mixed-partition", case.partition)
     if policy.mode == "observe":
         raise _stop(case, "mode-observe")
     if not choice.pinned:
@@ -263,21 +291,96 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
         if chance() < policy.holdout:
             case.holdout = True
             raise _stop(case, "holdout")
-    _render(case, choice.chosen.configuration)
+    _render(case, choice.chosen.configuration, constraints)
 
 
-def _render(case: _Case, chosen: Configuration) -> None:
+def _constraints(case: _Case) -> Constraints:
+    """Return all that bounds the choice: what the user, the script and the cluster bind."""
+    assert case.reference is not None and case.model is not None
+    assert case.recognised is not None
+    request, policy, use, own = case.request, case.policy, case.use, case.node_types[0]
+    bound = {axis: f"{what} binds it" for axis, what in request.binds.items()}
+    threads = bound.get("threads") or threads_kept(request, use, case.recognised.threads_from)
+    node_type = bound.get("node_type") or bound.get("nodes") or use.node_type
+    if not request.exclusive:
+        node_type = node_type or "the job fills its nodes by its own count of cores"
+    if len(case.node_types) > 1 and (policy.axes.node_type == "keep" or node_type):
+        raise _stop(case, "mixed-partition", case.partition, node_type or "policy keeps it")
+    return Constraints(
+        request,
+        case.reference,
+        policy,
+        case.snapshot.inventory,
+        case.partition,
+        whole=case.whole,
+        threads_kept=threads,
+        freq_kept=bound.get("frequency") or use.frequency,
+        node_type_kept=node_type,
+        cores_kept="" if case.whole else _cores_kept(case, bound),
+        obstacles=_node_type_obstacles(case, own),
+        freq_cap_khz=request.freq_khz or 0,
+        use=use,
+    )
+
+
+def _cores_kept(case: _Case, bound: Mapping[str, str]) -> str:
+    """Return why a request that shares its nodes does not become smaller."""
+    request, use = case.request, case.use
+    assert case.model is not None
+    if case.policy.allocation == "keep":
+        return "policy says allocation: keep"
+    if not request.memory_per_node_mb:
+        return "memory is per core, and fewer cores would mean less of it"
+    if case.model.method == "variables":
+        return "its model was measured with whole nodes"
+    own = threads_kept(replace(request, script=None), NO_USE)
+    return (
+        bound.get("cores") or bound.get("threads") or bound.get("memory") or bound.get("gpus")
+        or use.cores or own
+    )  # fmt: skip
+
+
+def _node_type_obstacles(case: _Case, own: NodeType) -> dict[str, tuple[str, str]]:
+    """Return what keeps the job off each node type it would have to be bound to."""
+    request, policy, snapshot = case.request, case.policy, case.snapshot
     assert case.reference is not None
+    if not case.whole or policy.axes.node_type == "keep":
+        return {}
+    nodes = case.reference.nodes
+    found: dict[str, tuple[str, str]] = {}
+    for name in case.models:
+        other = snapshot.inventory.node_types.get(name)
+        if other is None or (other is own and len(case.node_types) == 1):
+            continue
+        if request.held:
+            obstacle = ("node-type-later", "the job is held and may be altered before it starts")
+        elif snapshot.availability is not None:
+            obstacle = snapshot.availability.node_type_obstacle(
+                request, own, other, case.partition, nodes, policy.node_type_change
+            )
+        elif policy.node_type_change == "no-later":
+            obstacle = ("node-type-later", "which nodes are idle is not known")
+        else:
+            continue
+        if obstacle[0]:
+            found[name] = obstacle
+    return found
+
+
+def _render(case: _Case, chosen: Configuration, constraints: Constraints) -> None:
+    assert case.reference is not None and case.recognised is not None
     request = case.request
     node_type = case.snapshot.inventory.node_types[chosen.node_type]
-    several = len(case.node_types) > 1
+    moves = chosen.node_type != case.reference.node_type
     try:
         case.rewrite, case.environment = translator(request.scheduler).render(
-            case.reference,
+            constraints.natural(node_type),
             chosen,
             node_type,
             request,
-            pin_node_type=several and not request.node_list and bool(node_type.feature),
+            pin_node_type=moves or (len(case.node_types) > 1 and not request.node_list),
+            whole=case.whole,
+            variables=case.recognised.threads_from,
         )
     except ValueError as error:
         raise _stop(case, "cannot-write", error) from None

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from advisor.core.availability import Availability
 from advisor.core.inventory import Inventory
 from advisor.core.option import Row, unpack_rows
 from advisor.core.policy import PolicySet
@@ -38,6 +39,8 @@ class Snapshot:
     inventory: Inventory = field(default_factory=Inventory)
     rules: tuple[ApplicationRule, ...] = ()
     default_node_types: dict[str, str] = field(default_factory=dict)
+    availability: Availability | None = None
+    """What can be had now; None where nobody looks."""
     models: dict[int, StoredModel] = field(default_factory=dict)
     training: frozenset[tuple[str, str]] = frozenset()
     choices: dict[object, Any] = field(default_factory=dict)

@@ -54,6 +54,11 @@ class StoredModel:
         return self.name == TRANSFER
 
     @property
+    def method(self) -> str:
+        """How its runs were made smaller: by ``variables``, by the ``request``; "" if not known."""
+        return str(self.stats.get("method") or "")
+
+    @property
     def transfer(self) -> dict[str, Any]:
         """From what a model by transfer follows: ``base``, and the ranking's estimate."""
         said = self.stats.get("transfer")

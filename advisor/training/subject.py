@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from advisor.core.asked import configuration_of, partition_of, possible_node_types, threads_kept
+from advisor.core.asked import (
+    configuration_of,
+    partition_of,
+    possible_node_types,
+    threads_kept,
+    use_of,
+)
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
@@ -165,9 +171,8 @@ def understand(
         command=command,
         options=options,
         launcher=launcher,
-        threads_kept=threads_kept(request),
+        threads_kept=threads_kept(request, use_of(request, found.threads_from), found.threads_from),
         freq_kept=freq_kept,
-        ranks_free=found.ranks_free,
         partition=_partition(request, chosen, site.inventory),
         how="; ".join(r.text for r in found.how),
     )

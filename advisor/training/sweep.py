@@ -175,7 +175,6 @@ class Sweep(Measuring):
                 policy=self.policy,
                 inventory=Inventory(known),
                 partition=subject.partition,
-                ranks_free=subject.ranks_free,
                 threads_kept=subject.threads_kept,
                 freq_cap_khz=subject.request.freq_khz or 0,
             ),

@@ -226,13 +226,15 @@ def client(text, options, lines):
     for given in options:
         head += ["#PBS -l " + value for value in read_options(given)[0].get("all l", [])]
     data = {"v": 1, "fingerprint": hashlib.sha256(text).hexdigest()[:16], "script": ""}
-    if text:
-        data["script"] = "\n".join([*head, *excerpt(lines)])[:MAX_EXCERPT]
+    if text:  # whole where there is room: of a part nobody knows what else the script does
+        data["script"] = "\n".join([*head, *lines])
+        data["whole"] = True
     choices = choices_text()
     if choices:
         data["choices"] = choices
-    for key in ("", "choices", "script"):
-        data.pop(key, None)
+    for key in ("", "whole", "choices", "script"):
+        if data.pop(key, None) and key == "whole":
+            data["script"] = "\n".join([*head, *excerpt(lines)])[:MAX_EXCERPT]
         packed = zlib.compress(json.dumps(data).encode("ascii"), 9)
         value = base64.urlsafe_b64encode(packed).decode("ascii").rstrip("=")
         if len(value) <= MAX_VALUE:

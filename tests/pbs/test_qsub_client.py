@@ -21,9 +21,9 @@ from hooked import HOOKS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core import script as scripts
+from advisor.core.launchers import LAUNCHERS, is_light
 from advisor.core.recognise import recognise
-from advisor.core.script import LAUNCHERS, advisor_lines, threads_of
+from advisor.core.script import advisor_lines, threads_of
 from advisor.schedulers.pbs_options import parse_request, read_client
 
 CLIENT = HOOKS / "qsub.py"
@@ -309,7 +309,8 @@ def test_older_pythons_run_it(qsub: Qsub) -> None:
 def test_both_sides_know_the_same_words() -> None:
     client = module()
     assert set(client.LAUNCHERS) == LAUNCHERS
-    assert set(client.SKIP) == scripts._SKIP
+    words = set(["if", "then", "else", "elif", "fi", "for", "do", "done", "while", "case", "esac"])
+    assert [w for w in client.SKIP if w not in words and not is_light([w, "/etc/profile"])] == []
 
 
 LINES = [

@@ -96,11 +96,12 @@ def test_rules_come_before_the_launcher_line() -> None:
             "executable": ["stencil*"],
             "arguments": [r"--size (?P<size>\d+)"],
             "workload": "n{size}",
-            "ranks": "free",
+            "threads_from": ["MKL_NUM_THREADS"],
         }
     )
     found = recognise(SCRIPT, script_arguments=("64",), rules=[rule])
-    assert (found.application, found.workload, found.ranks_free) == ("stencil", "n64", True)
+    assert (found.application, found.workload) == ("stencil", "n64")
+    assert found.threads_from == ("MKL_NUM_THREADS",)
     other = recognise("srun ./stencil2 --it 5", rules=[rule])
     assert (other.application, other.workload) == ("stencil2", "--it 5")
 

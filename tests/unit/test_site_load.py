@@ -154,7 +154,7 @@ APPLICATION = "version: 1\napplications:\n  - "
         ("{name: x, match: {arguments: '(?P<n>.)'}, workload: 'n{m}'}", "workload", "allowed: n"),
         ("{name: x, match: {executable: y}, workload: 'n{'}", "workload", "brace"),
         ("{name: x, match: {executable: y}, workload: 'a;b'}", "workload", "not a name"),
-        ("{name: x, match: {executable: y}, ranks: any}", "ranks", "fixed, free"),
+        ("{name: x, match: {executable: y}, ranks: any}", "ranks", "fixed"),
     ],
 )
 def test_mistakes_in_an_application(text: str, key: str, said: str) -> None:

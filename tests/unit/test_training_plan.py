@@ -58,11 +58,11 @@ def test_names_given_win_over_what_is_recognised(tmp_path: Path) -> None:
 
 
 def test_the_site_names_applications(tmp_path: Path) -> None:
-    rule = ApplicationRule("wrf", executable=("wrf*",), workload="conus", ranks_free=True)
+    rule = ApplicationRule("wrf", executable=("wrf*",), workload="conus")
     site = replace(SITE, rules=(rule,))
     path = script(tmp_path, "srun ./wrf.exe")
     found = understand(scheduler="slurm", site=site, script=path)
-    assert (found.application, found.workload, found.ranks_free) == ("wrf", "conus", True)
+    assert (found.application, found.workload) == ("wrf", "conus")
 
 
 def test_what_the_script_fixes_is_noticed(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_pure_mpi_varies_ranks_only_where_the_site_says_so(tmp_path: Path) -> No
     grid = axes(mpi)
     assert grid.space.threads == ((28, 28),)
     assert any("ranks fill" in note for note in grid.notes)
-    free = axes(replace(mpi, ranks_free=True))
+    free = axes(replace(mpi))
     assert free.space.threads == tuple((t, t) for t in (4, 8, 12, 16, 20, 24, 28))
 
 

@@ -1,0 +1,157 @@
+"""What the commands of job scripts are known to do: launchers with their options, light commands.
+
+A closed world: what is not listed here is not understood, and then the job is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from advisor.core.shell import read_shell
+
+LAUNCHERS = frozenset(
+    {"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "aprun", "ibrun", "jsrun"}
+)
+# Launcher options that take no value of their own.
+_FLAGS = frozenset(
+    """
+    -E -h -H -I -K -l -O -Q -s -u -V -v -X -Z --exclusive --overlap --overcommit --label --quiet
+    --verbose --unbuffered --no-kill --pty --multi-prog --oversubscribe --contiguous --immediate
+    --kill-on-bad-exit --whole --exact --test-only --spread-job --use-min-nodes --hold
+    --propagate --resv-ports --disable-status --preserve-env --no-allocate --bynode --bycore
+    --report-bindings --allow-run-as-root --oversubscribe --tag-output --bind-to-core
+    --display-map --nolocal --do-not-launch
+    """.split()  # noqa: SIM905
+)
+_TWO_VALUES = frozenset({"-mca", "--mca", "-gmca", "--gmca", "-genv", "-env"})
+
+_NOTHING = """
+    -n --ntasks -N --nodes --ntasks-per-node -K --kill-on-bad-exit -l --label -u --unbuffered -o
+    --output -e --error -i --input -J --job-name -D --chdir -W --wait --mpi -Q --quiet -v --verbose
+    -t --time -X --disable-status --resv-ports --msg-timeout --slurmd-debug --bcast --compress
+    --propagate --prolog --epilog --task-prolog --task-epilog --comment --signal --mem-bind
+    --profile --acctg-freq --gres-flags --sprof --jobid
+    -np --np -q -prefix --prefix -wdir --wdir --tag-output --output-filename --report-bindings
+    --display-map --allow-run-as-root -mca --mca -gmca --gmca -genv -env -genvall -print-rank-map
+    -prepend-rank -ordered-output --timestamp-output
+"""
+_KEEPS = {
+    "threads": "-c --cpus-per-task --cpus-per-proc --cpu-bind --cpu_bind --threads-per-core --hint "
+    "-m --distribution --exclusive --exact --overlap --whole --mem --mem-per-cpu --export -ppn "
+    "--ppn -perhost --perhost -npernode --npernode --map-by -map-by --bind-to -bind-to --rank-by "
+    "-rank-by --bynode --bycore --bind-to-core --oversubscribe -d -j -S -cc --cpu-set",
+    "node_type": "-w --nodelist -x --exclude -r --relative -F --nodefile --constraint -C --gres "
+    "--gpus --gpus-per-node --gpus-per-task -G --gpu-bind -hostfile --hostfile -machinefile "
+    "--machinefile -f -hosts --hosts -host --host -H",
+    "frequency": "--cpu-freq",
+}
+OPTIONS: dict[str, str] = dict.fromkeys(_NOTHING.split(), "")
+"""What a launcher's option keeps: an axis (``threads``, ``node_type``, ``frequency``) or nothing.
+
+Of ``threads``: it sets the CPUs of a rank or their binding, so that the request's own say no
+longer holds. Options that are not here are not understood.
+"""
+for _axis, _names in _KEEPS.items():
+    OPTIONS.update(dict.fromkeys(_names.split(), _axis))
+
+LIGHT = frozenset(
+    """
+    [ [[ (( : . alias awk basename bc bg break builtin cal cat cd chgrp chmod chown cksum clear
+    cmp comm continue cp cut date dd df diff dirname dirs du echo egrep enable exit expr export
+    false fg fgrep file fold free getopts grep groups gunzip gzip hash head hostname id install
+    jobs join kill last less let ln local locale logger logname ls lsb_release lsof man md5sum
+    mkdir mkfifo mktemp ml module more mv nl paste pathchk popd printenv printf ps pushd pwd read
+    readlink readonly realpath return rev rm rmdir sacct scancel sed seq set sha1sum sha256sum
+    shift shopt shuf sinfo sleep sort source split squeue sstat stat stdbuf sum sync tac tail tar
+    tee test touch tr trap true truncate tty type typeset ulimit umask unalias uname uniq unset
+    unzip uptime users vmstat wait wc which who whoami whereis xz zcat zip bzip2 bunzip2 sbcast
+    nvidia-smi lscpu nproc numastat getconf sbcast
+    """.split()  # noqa: SIM905
+)
+"""Commands that use no cores worth speaking of and start no others; see :func:`is_light`."""
+_SUBCOMMANDS = {
+    "conda": {"activate", "deactivate", "info", "shell.bash", "shell.posix", "env", "list"},
+    "mamba": {"activate", "deactivate", "info", "shell", "list"},
+    "micromamba": {"activate", "deactivate", "info", "shell", "list"},
+    "spack": {"load", "unload", "env", "find", "location"},
+    "scontrol": {"show", "ping"},
+    "git": {"rev-parse", "describe", "log", "status", "show"},
+    "env": set[str](),
+    "find": None,
+    "exec": None,
+    "eval": None,
+}
+_SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
+SUBMITS = frozenset({"sbatch", "qsub", "salloc", "bsub", "msub", "qresub", "scrontab", "strigger"})
+_SYSTEM_FILE = re.compile(
+    r"/(etc|usr|opt|lib|sw|apps|software|cvmfs|cm|bgfs|nopt)/\S*|\S*/(bin/)?(activate|setvars\.sh|"
+    r"profile\.d/\S+|setup-env\.sh|vars\.sh)|~?/?\.(bashrc|bash_profile|profile)|\S*/\.(bashrc|profile)"
+)
+_HOOK = re.compile(r"\$\((\S*(conda|mamba|micromamba) shell|ssh-agent|modulecmd)\b[^;|&]*\)")
+
+
+def is_light(words: Sequence[str]) -> bool:
+    """Tell whether a command uses no cores worth speaking of, and cannot start one that does."""
+    folder, _, name = words[0].rpartition("/")
+    rest = words[1:]
+    if folder and folder not in _SYSTEM_FOLDERS:
+        return False
+    if name == "trap":
+        handler = read_shell(rest[0]) if rest else None
+        return handler is None or (
+            not handler.problem and all(is_light(c.words) for c in handler.commands)
+        )
+    if name in (".", "source"):
+        return bool(rest) and _SYSTEM_FILE.fullmatch(rest[0]) is not None
+    if name == "find":
+        return not any(w.startswith(("-exec", "-ok")) for w in rest)
+    if name == "eval":
+        return len(rest) == 1 and _HOOK.fullmatch(rest[0]) is not None
+    if name == "exec":
+        return not rest
+    if name in _SUBCOMMANDS:
+        known = _SUBCOMMANDS[name]
+        word = next((w for w in rest if not w.startswith("-")), "")
+        return known is not None and (word in known or not word)
+    return name in LIGHT
+
+
+def option_keeps(launcher: str, option: str) -> str | None:
+    """Return what an option on a launcher's line keeps (see OPTIONS), None for an unknown one."""
+    name = option.partition("=")[0]
+    if name == "-x" and launcher != "srun":
+        return ""  # Open MPI: a variable that goes along
+    if name not in OPTIONS and not name.startswith("--"):
+        name = name[:2]
+    value = option.partition("=")[2]
+    if name in ("--export",) and value.upper().startswith("ALL"):
+        return ""
+    return OPTIONS.get(name)
+
+
+def split_options(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return a launcher's options, each with its value behind ``=``, and the words after them."""
+    options: list[str] = []
+    i = 0
+    while i < len(words) and words[i].startswith("-") and words[i] != "-":
+        word = words[i]
+        if word == "--":
+            i += 1
+            break
+        options.append(word)
+        i += 1
+        values = 0
+        if word in _TWO_VALUES:
+            values = 2
+        elif word.startswith("--"):
+            values = 0 if "=" in word or word in _FLAGS else 1
+        elif word not in _FLAGS:
+            short_with_glued_value = re.fullmatch(r"-[A-Za-z]\S+", word) and not re.fullmatch(
+                r"-(np|hostfile|host|machinefile|map-by|bind-to|rank-by|ppn|x|wdir)", word
+            )
+            values = 0 if short_with_glued_value else 1
+        for value in words[i : i + values]:
+            options[-1] += f"={value}"
+        i += values
+    return options, words[i:]

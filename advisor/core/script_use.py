@@ -1,0 +1,215 @@
+"""What a job script does with the job's cores, and what it would notice of a change.
+
+Threads, cap, node type and the size of a request change only where the recognised program is the
+only user of the job's cores, and where nothing in the script counts what would change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from advisor.core.launchers import SUBMITS, option_keeps
+from advisor.core.script import Command, command_of, read
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS",)
+"""What sets a program's threads, where no site rule says otherwise."""
+
+MAX_SCRIPT = 65536
+"""A longer script is not looked through: nobody writes one by hand."""
+
+_LISTS = re.compile(
+    r"(?:GOMP_CPU_AFFINITY|KMP_AFFINITY|OMP_PLACES|I_MPI_PIN\w*|MV2_CPU\w*|OMP_PROC_BIND)=[^\s]*\d"
+    r"|(?:map|mask|rank)_(?:cpu|ldom)|KMP_HW_SUBSET|OMP_THREAD_LIMIT"
+)
+_COUNTS_THREADS = re.compile(
+    r"\bnproc\b|(?:OMP|MKL|OPENBLAS|GOTO|BLIS|VECLIB|NUMEXPR)_NUM_THREADS|OMP_THREAD_LIMIT"
+)
+_COUNTS_CORES = re.compile(
+    r"SLURM_CPUS_ON_NODE|SLURM_JOB_CPUS_PER_NODE|SLURM_TASKS_PER_NODE|\bnproc\b|\blscpu\b|cpuinfo"
+    r"|_NPROCESSORS|\bNCPUS\b|PBS_NODEFILE|PBS_NP\b|PBS_NUM_PPN|\bnumactl\b|\btaskset\b"
+)
+_COUNTS_REQUEST = re.compile(r"SLURM_(?:JOB_)?(?:CPUS|TASKS|NTASKS|NPROCS|MEM)\w*|SLURM_TRES\w*")
+_FOLLOWS = re.compile(
+    r"\b[A-Z]+_NUM_THREADS=\$\{?SLURM_CPUS_PER_TASK(?::-\d+)?\}?(?=\s|$)"
+    r"|(?:-c[ =]?|--cpus-per-task[ =])\$\{?SLURM_CPUS_PER_TASK\}?(?=\s|$)"
+)
+_NTASKS = re.compile(r"\$\{?(SLURM_NTASKS|SLURM_NPROCS)\}?")
+_NNODES = re.compile(r"\$\{?(SLURM_NNODES|SLURM_JOB_NUM_NODES)\}?")
+_SHELLS = frozenset({"bash", "sh", "dash", "ksh", "csh", "tcsh", "zsh", "xargs", "parallel"})
+_SCRIPT = re.compile(r".*\.(sh|bash|csh|tcsh|ksh|zsh|cmd|job|slurm|sbatch|pbs)$")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptUse:
+    """How far a job may change, by its script; every text says why not, "" where it may.
+
+    ``obstacle`` is a reason's code and detail for which nothing changes at all. ``cores`` is about
+    making a request smaller.
+    """
+
+    obstacle: tuple[str, str] = ("", "")
+    threads: str = ""
+    frequency: str = ""
+    node_type: str = ""
+    cores: str = ""
+    ranks: int | None = None
+    """Ranks of all nodes together that the launcher's line states."""
+    ranks_unclear: bool = False
+    """The launcher's line says how many ranks in a way that reading does not follow."""
+    nodes: int | None = None
+    """Nodes that the launcher's line states."""
+    launcher: str = ""
+
+
+NO_USE = ScriptUse()
+"""Of a script that says nothing."""
+
+
+@lru_cache(maxsize=8192)
+def use_of_script(
+    script: str,
+    arguments: tuple[str, ...] = (),
+    variables: tuple[str, ...] = THREAD_VARIABLES,
+    *,
+    named: bool = False,
+) -> ScriptUse:
+    """Return what a script does with the job's cores.
+
+    ``variables`` set the program's threads; ``named``: a site rule or the user vouches for a
+    program that is a script itself.
+    """
+    if len(script) > MAX_SCRIPT:
+        return ScriptUse(("script-not-understood", "it is longer than 64 KB"))
+    reading = read(script, arguments)
+    shell, commands = reading.shell, reading.commands
+    submits = next((w for c in shell.commands for w in c.words if _base(w) in SUBMITS), "")
+    if submits:
+        return ScriptUse(("nested-submit", _base(submits)))
+    if shell.problem:
+        return ScriptUse(("script-not-understood", shell.problem))
+    if not commands:
+        return ScriptUse()
+    main = next((c for c in commands if c.launcher), commands[-1])
+    if len(commands) > 1:
+        names = dict.fromkeys(c.executable for c in commands)
+        return ScriptUse(("several-steps", ", ".join(names)))
+    if main.place.loop:
+        return ScriptUse(("loop-of-steps", ""))
+    if main.place.background:
+        return ScriptUse(("background-steps", ""))
+    if main.place.function or main.place.substituted:
+        where = "a shell function" if main.place.function else "$(...)"
+        return ScriptUse(("script-not-understood", f"it runs its program inside {where}"))
+    return _use(main, shell.text, variables, named=named)
+
+
+def use_of_command(
+    words: Sequence[str],
+    variables: tuple[str, ...] = THREAD_VARIABLES,
+    *,
+    named: bool = False,
+    launcher: str = "",
+) -> ScriptUse:
+    """Return the same of a job that is one command, as after ``srun``, its ``launcher``."""
+    command = command_of(words)
+    if command is None:
+        return ScriptUse(("script-not-understood", "no program is recognised in it"))
+    use = _use(command, " ".join(words), variables, named=named)
+    if use.launcher and launcher:
+        return ScriptUse(("script-not-understood", f"{use.launcher} inside {launcher}"))
+    return use
+
+
+def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -> ScriptUse:
+    if ({main.executable, *map(_base, main.wrappers)} & _SHELLS) or (
+        _SCRIPT.fullmatch(main.executable) and not named
+    ):
+        detail = f"its program {main.executable} is a script that may run anything"
+        return ScriptUse(("script-not-understood", detail))
+    kept = {"threads": "", "frequency": "", "node_type": ""}
+    for option in main.launcher_options:
+        axis = option_keeps(main.launcher, option)
+        if axis is None:
+            detail = f"{main.launcher} {option.partition('=')[0]}"
+            return ScriptUse(("script-not-understood", f"the advisor does not know {detail}"))
+        if axis:
+            kept[axis] = kept[axis] or f"{main.launcher} {option.partition('=')[0]} sets it"
+    wrapped = " ".join(main.wrappers)
+    ranks, unclear = _stated(main, ("-n", "--ntasks", "-np", "--np"), _NTASKS)
+    if main.launcher != "srun" and ranks is None and not unclear:
+        ranks, unclear = _stated(main, ("-c",), _NTASKS)
+    nodes, _ = _stated(main, ("-N", "--nodes"), _NNODES)
+    per_node = ("--ntasks-per-node", "-ppn", "--ppn", "-npernode", "--npernode", "-perhost")
+    unclear = unclear or any(o.partition("=")[0] in per_node for o in main.launcher_options)
+    if nodes is None and _stated(main, ("-N", "--nodes"), _NNODES)[1]:
+        unclear = True
+    pinned = _LISTS.search(text) or re.search(r"\b(taskset|numactl .*-(C|-physcpubind))\b", wrapped)
+    threads = kept["threads"] or ("it binds threads to a list of cores" if pinned else "")
+    counted = counts_threads(text, variables)
+    if not threads and counted:
+        threads = f"the script uses {counted} itself"
+    node_type = kept["node_type"] or ("it binds threads to a list of cores" if pinned else "")
+    if not node_type and (counting := _found(_COUNTS_CORES, text)):
+        node_type = f"the script uses {counting}"
+    following = _FOLLOWS.sub("", text)
+    cores = node_type
+    if not cores and (counting := _found(_COUNTS_REQUEST, following)):
+        cores = f"the script uses {counting}"
+    if not cores and counts_threads(following, variables):
+        cores = "the script sets its threads itself"
+    for option in main.launcher_options:
+        counts = option_keeps(main.launcher, option) or option.startswith(("-n", "-N", "--n"))
+        if counts and not _FOLLOWS.search(option) and not cores:
+            cores = f"{main.launcher} {option.partition('=')[0]} states what a step takes"
+    return ScriptUse(
+        threads=threads,
+        frequency=kept["frequency"],
+        node_type=node_type,
+        cores=cores,
+        ranks=ranks,
+        ranks_unclear=unclear,
+        nodes=nodes,
+        launcher=main.launcher,
+    )
+
+
+def _stated(
+    main: Command, names: tuple[str, ...], same: re.Pattern[str]
+) -> tuple[int | None, bool]:
+    """Return (the number an option states, whether it states one that reading cannot follow).
+
+    What matches ``same`` is the job's own number: as if it were not stated.
+    """
+    for option in main.launcher_options:
+        name, _, value = option.partition("=")
+        if name not in names and name[:2] in names and name[2:].isdecimal():
+            name, value = name[:2], name[2:]
+        if name in names and not same.fullmatch(value):
+            number = int(value) if value.isascii() and value.isdecimal() else None
+            return number, number is None
+    return None, False
+
+
+def counts_threads(text: str, variables: tuple[str, ...]) -> str:
+    """Return what in a text sets or reads the number of threads, "" for nothing."""
+    return next((v for v in variables if v in text), "") or _found(_COUNTS_THREADS, text)
+
+
+def binds_to_cores(environment: Mapping[str, str]) -> str:
+    """Return the variable that binds threads to a list of cores, or bounds them; "" for none."""
+    for name, value in environment.items():
+        if value and _LISTS.search(f"{name}={value}"):
+            return name
+    return ""
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
+    return match[0] if match else ""
+
+
+def _base(word: str) -> str:
+    return word.rsplit("/", 1)[-1]

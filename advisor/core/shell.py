@@ -1,0 +1,432 @@
+"""Read shell scripts: which commands there are, and where they stand.
+
+This is reading, not running. What is not followed is named in :attr:`Shell.problem`, so that
+nobody builds on half an understanding; the commands found until then are still there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+MAX_DEPTH = 12
+"""Command substitutions inside one another that are followed."""
+
+_BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
+_USUAL = re.compile(
+    r"(?:[ \t]|\\\n)*((?!\d+[<>])(?:[^\s;&|<>()'\"`$\\#]|\$\{?\w+\}?)"
+    r"(?:[^\s;&|<>()'\"`$\\]|\$\w+|\$\{\w+\})*)(?=[\s;&|)])"
+)
+"""Blanks and a word without quotes and substitutions: most of a script."""
+_COMMENT = re.compile(r"#[^\n]*")
+_HERE = re.compile(r"\d*<<(-?)(?!<)")
+_REDIRECT = re.compile(r"\d*(?:<<<|<>|>>|>\||>&|<&|<(?!\()|>(?!\())|&>>?")
+_OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
+_PLAIN = re.compile(r"[^\s;&|<>()'\"`$\\]+")
+_SINGLE = re.compile(r"'([^']*)'")
+_ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_ARITHMETIC = re.compile(r"\$\(\((?:[^()]|\([^()]*\))*\)\)")
+_LOOP_HEAD = re.compile(r"\(\((?:[^()]|\([^()]*\))*\)\)")
+_BRACED = re.compile(r"\$\{[^{}`\"']*\}")
+_NAME = re.compile(r"\$(?:\w+|[?#@*!$-])")
+_IN_DOUBLE = re.compile(r"[^\"\\$`]+")
+_TEST = re.compile(r"\[\[\s(?:[^\]]|\](?!\]))*\]\]")
+_SKIPPED = frozenset({"then", "do", "else", "elif", "!", "time"})
+_CLOSING = {"fi": "if", "done": "loop", "}": "{", "esac": "case"}
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand:
+    """A simple command: its words without quotes, variables and substitutions as written."""
+
+    words: tuple[str, ...]
+    loop: bool = False
+    """Inside ``for``, ``while`` or ``until``."""
+    function: bool = False
+    """In the body of a function."""
+    substituted: bool = False
+    """Inside ``$(...)``, backquotes or ``<(...)``."""
+    background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What a script holds. ``text`` is all of it but the comments."""
+
+    commands: tuple[ShellCommand, ...] = ()
+    functions: frozenset[str] = frozenset()
+    text: str = ""
+    problem: str = ""
+    """What could not be followed, "" if all was."""
+
+
+class _NotFollowedError(Exception):
+    """The rest of the script is not understood."""
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An open compound command; ``first`` is the first command of the list it stands in."""
+
+    kind: str
+    first: int
+    function: bool = False
+
+
+@dataclass(slots=True)
+class _Reader:
+    source: str
+    depth: int = 0
+    at: int = 0
+    commands: list[ShellCommand] = field(default_factory=list)
+    functions: set[str] = field(default_factory=set)
+    texts: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    frames: list[_Frame] = field(default_factory=list)
+    first: int = 0
+    head: str = ""
+    """"for" or "case" while its head is read, "pattern" before a case's ")"."""
+    here: list[tuple[str, bool]] = field(default_factory=list)
+    body: bool = False
+    """The next compound command is a function's body."""
+
+    def read(self) -> None:
+        source, end = self.source, len(self.source)
+        while self.at < end:
+            if (match := _USUAL.match(source, self.at)) and match[1] != "[[":
+                self.at = match.end()
+                self._take_word(match[1], bare=True)
+            elif match := _BLANK.match(source, self.at) or self._comment():
+                self.at = match.end()
+            elif match := _HERE.match(source, self.at):
+                self.at = match.end()
+                self._blank()
+                quoted = source[self.at : self.at + 1] in ("'", '"', "\\")
+                self.here.append((self._word() or "", quoted))
+            elif match := _REDIRECT.match(source, self.at):
+                self.at = match.end()
+                self._blank()
+                self.texts.append(self._word() or "")
+            elif match := _OPERATOR.match(source, self.at):
+                self.at = match.end()
+                self._operator(match[0])
+            else:
+                self._add_word()
+        if self.here:
+            raise _NotFollowedError("a here-document has no end")
+        self._end()
+        if self.frames or self.head:
+            raise _NotFollowedError(
+                f"{self.frames[-1].kind if self.frames else self.head} has no end"
+            )
+
+    def _comment(self) -> re.Match[str] | None:
+        return _COMMENT.match(self.source, self.at) if self.source[self.at] == "#" else None
+
+    def skip_line(self) -> None:
+        """Go on with the next line after what was not followed."""
+        self._end()
+        self.frames, self.here, self.head, self.body = [], [], "", False
+        end = self.source.find("\n", self.at)
+        self.at = len(self.source) if end < 0 else end + 1
+        self.first = len(self.commands)
+
+    # -- words ---------------------------------------------------------------------------------
+
+    def _blank(self) -> None:
+        if match := _BLANK.match(self.source, self.at):
+            self.at = match.end()
+
+    def _add_word(self) -> None:
+        source, start = self.source, self.at
+        if not self.words and source.startswith("[[", start):
+            match = _TEST.match(source, start)
+            if match is None:
+                raise _NotFollowedError("[[ has no end")
+            self.at = match.end()
+            self.texts.append(match[0])
+            self.words.append("[[")
+            return
+        word = self._word()
+        if word is None:
+            raise _NotFollowedError(f"the character {source[start]!r}")
+        self._take_word(word, bare=source.startswith(word, start))
+
+    def _take_word(self, word: str, *, bare: bool) -> None:
+        """Put a word where it belongs; ``bare``: it stands there without quotes."""
+        self.texts.append(word)
+        if self.head:
+            self._head_word(word)
+        elif bare and not self.words:
+            self._first_word(word)
+        else:
+            self.words.append(word)
+
+    def _word(self) -> str | None:
+        """Return the word that begins here without its quotes, None if there is none."""
+        source, parts, start = self.source, [], self.at
+        while self.at < len(source):
+            char = source[self.at]
+            if match := _PLAIN.match(source, self.at):
+                self.at = match.end()
+                parts.append(match[0])
+            elif char == "'":
+                match = _SINGLE.match(source, self.at)
+                if match is None:
+                    raise _NotFollowedError("a quote ' has no end")
+                self.at = match.end()
+                parts.append(match[1])
+            elif char == '"':
+                parts.append(self._double())
+            elif char == "\\":
+                parts.append(source[self.at + 1 : self.at + 2])
+                self.at += 2
+            elif char in "$`":
+                parts.append(self._dollar())
+            elif char in "<>" and source[self.at + 1 : self.at + 2] == "(":
+                self.at += 2
+                parts.append(f"{char}({self._inner()})")
+            else:
+                break
+        if self.at == start:
+            return None
+        return "".join(parts)
+
+    def _double(self) -> str:
+        source, parts = self.source, []
+        self.at += 1
+        while self.at < len(source):
+            char = source[self.at]
+            if match := _IN_DOUBLE.match(source, self.at):
+                self.at = match.end()
+                parts.append(match[0])
+            elif char == '"':
+                self.at += 1
+                return "".join(parts)
+            elif char == "\\":
+                following = source[self.at + 1 : self.at + 2]
+                parts.append(following if following in '"\\$`' else "\\" + following)
+                self.at += 2
+            else:
+                parts.append(self._dollar())
+        raise _NotFollowedError('a quote " has no end')
+
+    def _dollar(self) -> str:
+        """Return a variable as it is written; read the commands of a substitution."""
+        source, start = self.source, self.at
+        if source[start] == "`":
+            end = source.find("`", start + 1)
+            if end < 0:
+                raise _NotFollowedError("a ` has no end")
+            self.at = end + 1
+            self._substitution(source[start + 1 : end].replace("\\`", "`"))
+            return source[start : self.at]
+        for pattern in (_ARITHMETIC, _ANSI, _BRACED, _NAME):
+            if match := pattern.match(source, start):
+                self.at = match.end()
+                return match[1] if pattern is _ANSI else match[0]
+        if source.startswith("$(", start):
+            self.at = start + 2
+            self._inner()
+            return source[start : self.at]
+        if source.startswith("${", start):
+            raise _NotFollowedError("a ${...} with quotes or braces in it")
+        self.at = start + 1
+        return "$"
+
+    def _inner(self) -> str:
+        """Read what stands in parentheses whose first is behind us, and its commands."""
+        start, open_ = self.at, 1
+        while self.at < len(self.source):
+            char = self.source[self.at]
+            if char == "'":
+                match = _SINGLE.match(self.source, self.at)
+                self.at = match.end() if match else len(self.source)
+                continue
+            if char == '"':
+                nested = _Reader(self.source, self.depth + 1, self.at)
+                nested._double()
+                self.at = nested.at
+                continue
+            self.at += 2 if char == "\\" else 1
+            open_ += (char == "(") - (char == ")")
+            if not open_:
+                inner = self.source[start : self.at - 1]
+                self._substitution(inner)
+                return inner
+        raise _NotFollowedError("a ( has no end")
+
+    def _substitution(self, text: str) -> None:
+        if self.depth >= MAX_DEPTH:
+            raise _NotFollowedError("commands inside commands inside commands")
+        inner = _Reader(text, self.depth + 1)
+        inner.read()
+        loop, function = self._inside("loop"), self._in_function()
+        self.texts += inner.texts
+        self.functions |= inner.functions
+        self.commands += [
+            ShellCommand(c.words, loop or c.loop, function or c.function, True, c.background)
+            for c in inner.commands
+        ]
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def _inside(self, kind: str) -> bool:
+        return any(frame.kind == kind for frame in self.frames)
+
+    def _in_function(self) -> bool:
+        return any(frame.function for frame in self.frames)
+
+    def _open(self, kind: str) -> None:
+        self.frames.append(_Frame(kind, self.first, self.body))
+        self.body = False
+        self.first = len(self.commands)
+
+    def _close(self, kind: str) -> None:
+        if not self.frames or self.frames[-1].kind != kind:
+            raise _NotFollowedError(f"an end of {kind} without its beginning")
+        self.first = self.frames.pop().first
+
+    def _first_word(self, word: str) -> None:
+        if word in _SKIPPED:
+            return
+        if word == "if":
+            self._open("if")
+        elif word in ("while", "until"):
+            self._open("loop")
+        elif word in ("for", "select"):
+            self._open("loop")
+            self.head = "for"
+            self._blank()
+            if match := _LOOP_HEAD.match(self.source, self.at):
+                self.at = match.end()
+                self.texts.append(match[0])
+        elif word == "case":
+            self._open("case")
+            self.head = "case"
+        elif word == "{":
+            self._open("{")
+        elif word in _CLOSING:
+            self._close(_CLOSING[word])
+        elif word == "function":
+            self.head = "function"
+        else:
+            self.words.append(word)
+
+    def _head_word(self, word: str) -> None:
+        if self.head == "function":
+            self.functions.add(word)
+            self.head, self.body = "", True
+            self._blank()
+            if self.source.startswith("()", self.at):
+                self.at += 2
+        elif self.head == "case" and word == "in":
+            self.head = "pattern"
+        elif self.head == "for" and word == "do":
+            self.head = ""
+        elif self.head == "pattern" and word == "esac":
+            self.head = ""
+            self._close("case")
+
+    def _operator(self, operator: str) -> None:
+        if operator == "\n":
+            self._here_documents()
+        if self.head == "pattern":
+            if operator == ")":
+                self.head = ""
+        elif self.head:
+            if operator not in ("\n", ";"):
+                raise _NotFollowedError(f"{self.head} with {operator}")
+        elif operator == "(":
+            self._parenthesis()
+        elif operator == ")":
+            self._end()
+            self._close("(")
+        else:
+            self._end()
+            if operator.startswith(";;") or operator == ";&":
+                if not self.frames or self.frames[-1].kind != "case":
+                    raise _NotFollowedError(f"{operator} outside of case")
+                self.head = "pattern"
+            if operator == "&":
+                for i in range(self.first, len(self.commands)):
+                    c = self.commands[i]
+                    self.commands[i] = ShellCommand(
+                        c.words, c.loop, c.function, c.substituted, True
+                    )
+            if operator in ("\n", ";", "&", ";;", ";&", ";;&"):
+                self.first = len(self.commands)
+
+    def _parenthesis(self) -> None:
+        """Read what follows a "(": a function's name stands before it, or a subshell begins."""
+        if not self.words and (match := _LOOP_HEAD.match(self.source, self.at - 1)):
+            self.at = match.end()
+            self.texts.append(match[0])
+            self.words.append("((")
+            return
+        if not self.words:
+            self._open("(")
+            return
+        self._blank()
+        name = self.words[-1]
+        if name.endswith("=") and self.source.find(")", self.at) >= 0:  # a list of values
+            while not self.source.startswith(")", self.at):
+                if match := re.compile(r"\s+|#[^\n]*").match(self.source, self.at):
+                    self.at = match.end()
+                else:
+                    value = self._word()
+                    if value is None:
+                        raise _NotFollowedError(f"what {name}( begins")
+                    self.texts.append(value)
+            self.at += 1
+            return
+        if not (len(self.words) == 1 and self.source.startswith(")", self.at)):
+            raise _NotFollowedError(f"a ( behind {name}")
+        self.at += 1
+        self.functions.add(name)
+        self.words = []
+        self.body = True
+
+    def _end(self) -> None:
+        """Keep the simple command that has ended."""
+        if self.words:
+            self.commands.append(
+                ShellCommand(tuple(self.words), self._inside("loop"), self._in_function())
+            )
+            self.words = []
+
+    def _here_documents(self) -> None:
+        for delimiter, quoted in self.here:
+            body: list[str] = []
+            while True:
+                if self.at >= len(self.source):
+                    raise _NotFollowedError("a here-document has no end")
+                end = self.source.find("\n", self.at)
+                end = len(self.source) if end < 0 else end
+                line = self.source[self.at : end]
+                self.at = end + 1
+                if line.strip() == delimiter:
+                    break
+                body.append(line)
+            text = "\n".join(body)
+            self.texts.append(text)
+            if not quoted and ("$(" in text or "`" in text):
+                raise _NotFollowedError("a here-document runs commands")
+        self.here = []
+        self.at = min(self.at, len(self.source))
+
+
+def read_shell(script: str) -> Shell:
+    """Return the commands of a script; never raises."""
+    reader = _Reader(script)
+    problem = ""
+    while True:
+        try:
+            reader.read()
+            break
+        except _NotFollowedError as error:
+            problem = problem or str(error)
+            reader.skip_line()
+    return Shell(
+        tuple(reader.commands), frozenset(reader.functions), "\n".join(reader.texts), problem
+    )

@@ -59,13 +59,17 @@ def _print(record: Mapping[str, object], path: Path, *, show_diff: bool) -> None
 
     for line in decision_lines(record):
         print(line)
-    rewrite = record["rewrite"]
-    if isinstance(rewrite, Mapping) and (show_diff or rewrite):
+    rewrite, environment = record["rewrite"], record["environment"]
+    if (
+        isinstance(rewrite, Mapping)
+        and isinstance(environment, Mapping)
+        and (show_diff or rewrite or environment)
+    ):
         print()
         try:
             old = path.read_text(errors="replace").splitlines()
         except OSError:
             return
-        new = rewritten(old, rewrite, str(record.get("scheduler") or "slurm"))
+        new = rewritten(old, rewrite, str(record.get("scheduler") or "slurm"), environment)
         for line in diff(old, new, str(path), f"{path} (as run)"):
             print(line)

@@ -112,7 +112,7 @@ def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
 def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
     from advisor.core.configuration import Configuration
 
-    if decision.rewrite and decision.chosen is not None:
+    if decision.changed and decision.chosen is not None:
         return decision.chosen.configuration
     if decision.baseline is not None:
         return decision.baseline

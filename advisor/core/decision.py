@@ -24,6 +24,11 @@ class Effect:
         return [round(v * 100, 2) for v in (self.change, self.lo, self.hi)]
 
 
+def changed(record: Mapping[str, object]) -> bool:
+    """Tell whether a decision changed its job, from its record in the store or its stamp."""
+    return any(bool(record.get(key)) for key in ("changed", "rewrite", "environment"))
+
+
 def effects(time: Effect, energy: Effect) -> dict[str, object]:
     """Return the JSON form of two effects: ``time_pct`` and its interval, ``energy_pct`` likewise.
 

@@ -153,6 +153,17 @@ class PolicySet:
                 return merge(self.base, rule.overrides), index
         return self.base, None
 
+    def with_idle_nodes(self) -> PolicySet:
+        """Return the same for a look ahead, where nobody knows which nodes will be idle."""
+        return PolicySet(
+            replace(self.base, node_type_change="allow"),
+            tuple(
+                Rule(r.match, {k: v for k, v in r.overrides.items() if k != "node_type_change"})
+                for r in self.rules
+            ),
+            self.version,
+        )
+
     @classmethod
     def from_compiled(cls, data: Mapping[str, object], version: int = 0) -> PolicySet:
         """Build from the compiled JSON: ``{"base": {...}, "rules": [{"match", "set"}]}``."""

@@ -34,7 +34,7 @@ _COUNTS_CORES = re.compile(
 _COUNTS_REQUEST = re.compile(r"SLURM_(?:JOB_)?(?:CPUS|TASKS|NTASKS|NPROCS|MEM)\w*|SLURM_TRES\w*")
 _FOLLOWS = re.compile(
     r"\b[A-Z]+_NUM_THREADS=\$\{?SLURM_CPUS_PER_TASK(?::-\d+)?\}?(?=\s|$)"
-    r"|(?:-c[ =]?|--cpus-per-task[ =])\$\{?SLURM_CPUS_PER_TASK\}?(?=\s|$)"
+    r"|(?:-c[\s=]?|--cpus-per-task[\s=])\$\{?SLURM_CPUS_PER_TASK\}?(?=\s|$)"
 )
 _NTASKS = re.compile(r"\$\{?(SLURM_NTASKS|SLURM_NPROCS)\}?")
 _NNODES = re.compile(r"\$\{?(SLURM_NNODES|SLURM_JOB_NUM_NODES)\}?")

@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import changed
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Observation
 from advisor.core.policy import PolicySet, scope_of
 from advisor.errors import InputError
 from advisor.loop import clock
-from advisor.loop.match import Match, base_id, changed, find
+from advisor.loop.match import Match, base_id, find
 from advisor.loop.outcomes import make_outcome, policy_of
 from advisor.loop.ran import Ran, differs, ran
 from advisor.loop.suspend import Complaint, Suspension, review

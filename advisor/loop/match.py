@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
+from advisor.core.decision import changed
 from advisor.core.policy import GOALS, MODES
 from advisor.core.recognise import clean_name
 from advisor.core.stamp import read_stamp
@@ -154,13 +155,6 @@ def _differing(stamp: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]
         if (a is None) != (b is None) or not all(math.isclose(x, y, rel_tol=1e-3) for x, y in ends):
             found.append(f"promised {quantity}")
     return found
-
-
-def changed(record: Mapping[str, Any]) -> bool:
-    """Tell whether a decision rewrote its job, whether it comes from the store or a stamp."""
-    if record.get("origin") == ORIGIN_STAMP or "rewrite" not in record:
-        return bool(record.get("changed"))
-    return bool(record.get("rewrite"))
 
 
 def _point(value: object) -> tuple[object, ...] | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from advisor.core.decision import changed
 from advisor.core.inventory import Inventory
 from advisor.core.policy import Policy, PolicySet
 from advisor.core.reasons import ESTIMATED
 from advisor.loop.checked import model_promises
 from advisor.loop.clock import form, now, utc
-from advisor.loop.match import Match, changed
+from advisor.loop.match import Match
 from advisor.loop.ran import Ran, differs, ran
 from advisor.loop.verdict import Judgement, judge, promised
 from advisor.schedulers.base import JobRecord

@@ -395,7 +395,12 @@ def _finish(case: _Case) -> Decision:
     message = ""
     if case.policy.message != "never":
         message = effect_line(
-            case.application, reference, choice.chosen, case.reasons, case.rewrite, quality
+            case.application,
+            reference,
+            choice.chosen,
+            case.reasons,
+            bool(case.rewrite or case.environment),
+            quality,
         )
     return Decision(
         id=new_id(),

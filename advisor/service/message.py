@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative
@@ -17,7 +17,7 @@ def effect_line(
     baseline: Configuration | None,
     chosen: Alternative | None,
     reasons: Sequence[Reason],
-    rewrite: Mapping[str, str],
+    changed: bool,
     energy_quality: str,
 ) -> str:
     """Return the line for the user, "" when there is nothing worth saying."""
@@ -39,7 +39,7 @@ def effect_line(
     )
     surely = "estimated, not measured there" if chosen.estimated else "expected"
     what = describe_choice(baseline, chosen.configuration)
-    if rewrite:
+    if changed:
         pinned = "your pin" if "pinned" in codes else application
         return f"advisor: {pinned} runs on {what}: {effect} {surely}; {_REFUSE}"
     if "mode-advise" in codes:
@@ -58,7 +58,7 @@ def describe_choice(baseline: Configuration | None, new: Configuration) -> str:
         parts.append(f"{new.nodes} node{'s' if new.nodes > 1 else ''}")
     if baseline is None or new.threads_per_node != baseline.threads_per_node:
         n = new.threads_per_node
-        parts.append(f"{n} core{'s' if n > 1 else ''} a node")
+        parts.append(f"{n} thread{'s' if n > 1 else ''} a node")
     if baseline is None or new.freq_khz != baseline.freq_khz:
         parts.append(f"at most {format_freq(new.freq_khz)}")
     return ", ".join(parts) or "the same configuration"

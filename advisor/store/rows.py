@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import changed
 from advisor.core.observation import Observation
 from advisor.errors import InputError, StoreError
 from advisor.store.records import (
@@ -232,7 +233,7 @@ def decision_row(record: Mapping[str, Any], job_id: str) -> dict[str, Any]:
             )
         },
         "node_type": clean(str(place.get("node_type") or "")),
-        "changed": int(bool(record.get("rewrite") or record.get("changed"))),
+        "changed": int(changed(record)),
         "holdout": int(bool(record.get("holdout"))),
         "model_id": record.get("model_id"),
         "policy_version": int(record.get("policy_version") or 0),

@@ -12,14 +12,14 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError
 from advisor.service.message import describe_choice
-from advisor.service.snapshot import SWEEP_LASTS, Snapshot, site_of
+from advisor.service.snapshot import SWEEP_LASTS, Snapshot
 from advisor.store import listing
 from advisor.store.listing import Order
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel, Workload
 from advisor.views.decision import why_not
 from advisor.views.options import in_words, view_of
-from advisor.views.preview import Person, preview
+from advisor.views.preview import Person, preview, site_for_preview
 
 if TYPE_CHECKING:
     from advisor.loop.report import Comparison
@@ -76,7 +76,7 @@ def page(
     found = listing.page_of_workloads(
         reader, search=search, order=order, offset=offset, limit=limit
     )
-    snapshot = site_of(reader)
+    snapshot = site_for_preview(reader)
     snapshot.take(m for m in listing.models_of(reader, found) if _visible(m, person))
     since = (datetime.now(UTC) - SWEEP_LASTS).isoformat()
     under_way = {s.workload_id: (s.done, s.planned) for s in listing.sweeping(reader, since)}

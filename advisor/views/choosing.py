@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from advisor.choices import entry_of, read, text_of, write
 from advisor.core.configuration import Configuration
+from advisor.core.decision import changed
 from advisor.core.reasons import Reason
 from advisor.core.units import parse_fraction
 from advisor.edits import Edit, replace
@@ -19,7 +20,7 @@ from advisor.views.applications import home, promise
 from advisor.views.decision import explanation, why_not
 from advisor.views.explain import from_daemon, from_store
 from advisor.views.options import in_words
-from advisor.views.preview import Person, preview
+from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.request import payload_of, scheduler_of
 from advisor.views.script import diff, directives, rewritten
 
@@ -166,14 +167,13 @@ def for_sample(
 
     On ``node_type``, if there is a model for it. Raises AdvisorError.
     """
-    from advisor.service.snapshot import site_of
     from advisor.views.options import view_of
 
     models = reader.find_models(application, workload)
     seen = [m for m in models if m.scope != "own" or m.owner == person.name]
     if not seen:
         return Outlook(f"nothing is measured of {application} / {workload}: jobs run as written")
-    snapshot = site_of(reader)
+    snapshot = site_for_preview(reader)
     snapshot.take(seen)
     held = list(snapshot.models.values())
     there = [m for m in held if m.node_type == node_type and not m.transferred]
@@ -198,7 +198,7 @@ def _reasons(reasons: Sequence[Reason]) -> list[str]:
 
 def _sentence(record: Mapping[str, Any]) -> str:
     predicted = record.get("predicted")
-    if not record.get("rewrite") or predicted is None:
+    if not changed(record) or predicted is None:
         codes = [str(c) for c in record.get("reasons") or ()]
         if "pinned" in codes:
             return "your pin is what the job asks for already"

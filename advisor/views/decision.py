@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from advisor.core.decision import changed
 from advisor.core.reasons import TEXTS
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
 from advisor.schedulers.translators import translator
@@ -24,7 +25,7 @@ def decision_lines(record: Mapping[str, Any]) -> list[str]:
         lines.append(f"asked for    {configuration_text(baseline)}{_cost(baseline)}")
     chosen, predicted = record.get("chosen"), record.get("predicted")
     if chosen and predicted:
-        label = "takes       " if record.get("rewrite") else "would take  "
+        label = "takes       " if changed(record) else "would take  "
         lines.append(f"{label} {configuration_text(chosen)}{_cost(predicted)}")
         lines.append(f"promised     {effects_text(predicted)}")
     lines.append(f"rewritten    {rewrite_text(record) or 'nothing'}")
@@ -33,9 +34,11 @@ def decision_lines(record: Mapping[str, Any]) -> list[str]:
 
 
 def rewrite_text(record: Mapping[str, Any]) -> str:
-    """Return the rewritten options as on a command line, "" when nothing was changed."""
+    """Return the rewritten options and variables as on a command line, "" for none."""
     language = translator(str(record.get("scheduler") or "slurm"))
-    return "  ".join(" ".join(words) for words in language.written(record.get("rewrite") or {}))
+    words = [" ".join(w) for w in language.written(record.get("rewrite") or {})]
+    words += [f"{name}={value}" for name, value in (record.get("environment") or {}).items()]
+    return "  ".join(words)
 
 
 def explanation(record: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import changed as is_changed
 from advisor.service.message import describe_choice
 from advisor.store import listing
 from advisor.store.reader import Reader
@@ -46,7 +47,7 @@ def page(
 
 
 def _job(record: Mapping[str, Any], outcome: Outcome | None) -> Job:
-    changed = bool(record.get("rewrite") or record.get("changed"))
+    changed = is_changed(record)
     predicted = record.get("predicted")
     promised = ""
     if changed and predicted:

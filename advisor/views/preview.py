@@ -12,7 +12,8 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.request import JobRequest
 from advisor.service.decide import decide
-from advisor.service.snapshot import Snapshot
+from advisor.service.snapshot import Snapshot, site_of
+from advisor.store.reader import Reader
 
 _SCRIPT = "#!/bin/sh\n"
 
@@ -57,6 +58,13 @@ def sample_job(
     )
 
 
+def site_for_preview(reader: Reader) -> Snapshot:
+    """Return the site for a look ahead, as if nodes of every type were idle."""
+    snapshot = site_of(reader)
+    snapshot.policy = snapshot.policy.with_idle_nodes()
+    return snapshot
+
+
 def preview(
     snapshot: Snapshot,
     application: str,
@@ -68,8 +76,9 @@ def preview(
 ) -> Decision | None:
     """Return the decision for a job that asks for ``baseline``; None on an unknown node type.
 
-    ``luck`` is what is drawn for the holdout; 1 is never left alone. A node type in no partition is
-    taken for a machine without a scheduler, as ``advisor run`` does.
+    ``snapshot`` is from :func:`site_for_preview`. ``luck`` is what is drawn for the holdout; 1 is
+    never left alone. A node type in no partition is taken for a machine without a scheduler, as
+    ``advisor run`` does.
     """
     node_type = snapshot.inventory.resolve(baseline.node_type)
     if node_type is None:

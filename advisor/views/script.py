@@ -50,7 +50,7 @@ def _exports(
     environment: Mapping[str, str],
 ) -> list[str]:
     """Return the lines that set what the script does not yet take from the scheduler."""
-    follows = threads_of("\n".join(lines)).from_scheduler
+    follows = "cpus-per-task" in rewrite and threads_of("\n".join(lines)).from_scheduler
     wanted = []
     for name, value in environment.items():
         if any(name in line for line in lines) or (follows and name == "OMP_NUM_THREADS"):

@@ -14,12 +14,12 @@ from advisor.core.pareto import Limits, TradeOff, trade_off
 from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.errors import RefusedError
 from advisor.plotting import Point
-from advisor.service.snapshot import Snapshot, site_of
+from advisor.service.snapshot import Snapshot
 from advisor.store.rankings import rankings
 from advisor.store.reader import Reader
 from advisor.views.applications import home, promise
 from advisor.views.options import View, in_words, view_of
-from advisor.views.preview import Person, preview
+from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.ranking import Rank, ranked
 
 Across = Literal["time", "performance"]
@@ -202,7 +202,7 @@ def load(
         return Boards(application, workload, 0, {}, ranked({}, stored))
     if not models:
         raise RefusedError(f"there is no model of {application} {workload} yet", hint="measure it")
-    snapshot = site_of(reader)
+    snapshot = site_for_preview(reader)
     snapshot.take(models)
     found: dict[str, Board] = {}
     first_one = home(list(snapshot.models.values()), person, snapshot.inventory).node_type

@@ -11,11 +11,11 @@ from advisor.core.configuration import Configuration
 from advisor.core.option import packed_points, pick_packed
 from advisor.core.policy import Goal, PolicySet
 from advisor.service.message import describe_choice
-from advisor.service.snapshot import Snapshot, site_of
+from advisor.service.snapshot import Snapshot
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.views.options import in_words, size
-from advisor.views.preview import Person, preview
+from advisor.views.preview import Person, preview, site_for_preview
 
 Kind = Literal["same", "gained", "lost", "moved"]
 
@@ -135,7 +135,7 @@ class WhatIf:
 
         Stops early, with what it has, when ``going_on`` says no.
         """
-        snapshot = site_of(reader)
+        snapshot = site_for_preview(reader)
         loaded = cls(snapshot.policy, snapshot)
         swept = reader.swept_baselines()
         for model in reader.models():
@@ -164,7 +164,7 @@ class WhatIf:
         return [Change(c, then) for c, then in zip(self.cases, choices, strict=False)]
 
     def _decide(self, policy: PolicySet, going_on: Callable[[], bool]) -> list[Choice | None]:
-        self.snapshot.policy = policy
+        self.snapshot.policy = policy.with_idle_nodes()
         found: list[Choice | None] = []
         for case in self.cases:
             if not going_on():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from advisor.core.decision import changed
 from advisor.core.units import duration_like, format_energy, format_freq
-from advisor.loop.match import changed
 from advisor.loop.why import Answer, Compared
 from advisor.store.records import Outcome
 from advisor.views.decision import configuration_text, effects_text, explanation, rewrite_text

@@ -68,12 +68,12 @@ def policy(writer: Writer, **settings: Any) -> None:
 
 def model(
     writer: Writer, node_type: str, options: list[Option], application: str = "stencil",
-    workload: str = "default", **key: str,
+    workload: str = "default", **key: Any,
 ) -> int:  # fmt: skip
-    settings = {"scope": "all", "owner": "", "energy_quality": "measured", **key}
+    settings = {"scope": "all", "owner": "", "energy_quality": "measured", "stats": {}, **key}
     return writer.save_model(
-        application, workload, node_type, name="bspline", n_train=12, stats={}, options=options,
-        **settings,  # type: ignore[arg-type]
+        application, workload, node_type, name="bspline", n_train=12, options=options,
+        **settings,
     ).id  # fmt: skip
 
 
@@ -109,11 +109,11 @@ def codes(decision: Decision) -> set[str]:
 
 def test_a_known_application_is_rewritten(store: Writer) -> None:
     decision = ask(store)
-    assert decision.rewrite["cpus-per-task"] == "20"
+    assert set(decision.rewrite) == {"cpu-freq"}
     low, high = decision.rewrite["cpu-freq"].split("-")
     assert int(low) == 1_200_000
     assert int(high) in FREQS
-    assert decision.environment == {"OMP_NUM_THREADS": "20", "SRUN_CPUS_PER_TASK": "20"}
+    assert decision.environment == {"OMP_NUM_THREADS": "20"}
     assert decision.baseline == Configuration("bdw", 1, 1, 28, 2_200_000)
     assert "stencil" in decision.message and "ADVISOR=off" in decision.message
     assert decision.chosen is not None
@@ -122,21 +122,30 @@ def test_a_known_application_is_rewritten(store: Writer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "script", "kept", "code"),
+    ("arguments", "script", "env", "code"),
     [
-        ("-N1 -c 28", SCRIPT, "cpus-per-task", "user-set"),
-        ("-N1 --exclusive", "export OMP_NUM_THREADS=28\nsrun ./stencil", "cpus-per-task",
-         "threads-own"),
-        ("-N1 --exclusive", "srun -c 28 ./stencil", "cpus-per-task", "threads-own"),
-        ("-N1 --exclusive --export=NONE", SCRIPT, "cpus-per-task", "threads-own"),
+        ("-N1 --exclusive -c 28", SCRIPT, {}, "user-set"),
+        ("-N1 -c 28", SCRIPT, {}, "user-set"),  # takes all cores of its node
+        ("-N1 --exclusive", "export OMP_NUM_THREADS=28\nsrun ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive -c 28", "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun ./stencil",
+         {"ADVISOR_MODE": "apply"}, "user-set"),
+        ("-N1 --exclusive", "srun -c 28 ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", "echo $OMP_NUM_THREADS\nsrun ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", "echo $(nproc)\nsrun ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", "export OMP_PLACES={0:28}\nsrun ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", "srun --cpu-bind=map_cpu:0,1,2 ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", "srun numactl -C 0-27 ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", SCRIPT, {"OMP_NUM_THREADS": "28"}, "threads-own"),
+        ("-N1 --exclusive", SCRIPT, {"GOMP_CPU_AFFINITY": "0-27"}, "threads-own"),
+        ("-N1 --exclusive --export=NONE", SCRIPT, {}, "threads-own"),
     ],
 )  # fmt: skip
 def test_what_the_user_fixed_is_kept(
-    store: Writer, arguments: str, script: str, kept: str, code: str
+    store: Writer, arguments: str, script: str, env: dict[str, str], code: str
 ) -> None:
-    decision = ask(store, arguments, script)
-    assert kept not in decision.rewrite
-    assert "cpu-freq" in decision.rewrite
+    decision = ask(store, arguments, script, env=env)
+    assert decision.environment == {}
+    assert set(decision.rewrite) == {"cpu-freq"}
     assert code in codes(decision)
 
 
@@ -150,13 +159,157 @@ def test_an_explicit_frequency_is_a_cap_that_may_be_lowered_never_raised(store: 
     assert "cpu-freq" not in ask(store, "-N1 --exclusive --cpu-freq=1200000-1800000").rewrite
 
 
-def test_fewer_cores_need_memory_that_is_not_per_core(store: Writer) -> None:
-    script = "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun ./stencil"
-    environment = {"OMP_NUM_THREADS": "28"}
-    shared = ask(store, "-N1", script, env=environment)
-    assert "cpus-per-task" not in shared.rewrite
-    assert any("memory" in r.text for r in shared.reasons)
-    assert "cpus-per-task" in ask(store, "-N1 --mem=2G", script, env=environment).rewrite
+SHARED = "-N1 -c 24 --mem=2G"
+
+
+@pytest.mark.parametrize(
+    ("script", "environment"),
+    [
+        (SCRIPT, {"OMP_NUM_THREADS": "20"}),
+        ("export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun ./stencil", {}),
+        (
+            "export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK}\nsrun -c $SLURM_CPUS_PER_TASK ./stencil",
+            {},
+        ),
+        ("srun --mpi=pmi2 ./stencil", {"OMP_NUM_THREADS": "20"}),
+    ],
+)
+def test_a_request_that_shares_its_node_becomes_smaller(
+    store: Writer, script: str, environment: dict[str, str]
+) -> None:
+    policy(store, axes={"threads": "cap"})
+    decision = ask(store, SHARED, script)
+    assert decision.rewrite == {"cpus-per-task": "20"}
+    assert decision.environment == environment
+    assert "shared-nodes" in codes(decision)  # no cap: others run there
+
+
+@pytest.mark.parametrize(
+    ("arguments", "script", "why"),
+    [
+        ("-N1 -c 24", SCRIPT, "memory is per core"),
+        ("-N1 -c 24 --mem-per-cpu=100M", SCRIPT, "memory is per core"),
+        (SHARED, "srun -c 24 ./stencil", "states what a step takes"),
+        (SHARED, "srun -n 1 ./stencil", "states what a step takes"),
+        (SHARED, "export OMP_NUM_THREADS=24\nsrun ./stencil", "sets its threads"),
+        (SHARED, "N=$((SLURM_CPUS_ON_NODE / 2))\nsrun ./stencil", "SLURM_CPUS_ON_NODE"),
+        (SHARED, "echo $SLURM_CPUS_PER_TASK\nsrun ./stencil", "SLURM_CPUS_PER_TASK"),
+    ],
+)
+def test_why_a_request_that_shares_its_node_stays(
+    store: Writer, arguments: str, script: str, why: str
+) -> None:
+    policy(store, axes={"threads": "cap"})
+    decision = ask(store, arguments, script)
+    assert not decision.rewrite and not decision.environment
+    assert any(why in r.text for r in decision.reasons), decision.reasons
+
+
+def test_requests_stay_as_they_are_where_the_policy_says_so(store: Writer) -> None:
+    policy(store, axes={"threads": "cap"}, allocation="keep")
+    decision = ask(store, SHARED)
+    assert not decision.rewrite and "cores-kept" in codes(decision)
+    policy(store, axes={"threads": "fill"})
+    assert "user-set" in codes(ask(store, SHARED))
+    policy(store, axes={"threads": "cap"})
+    assert ask(store, SHARED).rewrite
+    model(store, "bdw", [response("bdw", 1, 1, t, f) for t in (20, 24, 28) for f in FREQS],
+          stats={"method": "variables"})  # fmt: skip
+    assert not ask(store, SHARED).rewrite
+
+
+def test_a_model_of_smaller_requests_is_not_used_inside_of_an_allocation(store: Writer) -> None:
+    model(store, "bdw", [response("bdw", 1, 1, t, f) for t in (20, 28) for f in FREQS],
+          stats={"method": "request"})  # fmt: skip
+    decision = ask(store)
+    assert not decision.rewrite and not decision.environment
+    assert "measured-otherwise" in codes(decision)
+
+
+SEVERAL = {
+    "srun ./stencil\nsrun ./stencil 2": "several-steps",
+    "srun -n1 ./prepare; srun ./stencil": "several-steps",
+    "python post.py\nsrun ./stencil": "several-steps",
+    "srun ./stencil | ./filter": "several-steps",
+    "srun ./a || srun ./stencil": "several-steps",
+    "srun hostname\nsrun ./stencil": "several-steps",
+    "for i in 1 2 3; do srun ./stencil; done": "loop-of-steps",
+    "while true; do\n srun ./stencil\ndone": "loop-of-steps",
+    "srun ./stencil &\nwait": "background-steps",
+    "(cd run && srun ./stencil) &\nwait": "background-steps",
+    "srun ./stencil\nsbatch next.sh": "nested-submit",
+    "sbatch $0\nsrun ./stencil": "nested-submit",
+    "run() { srun ./stencil; }\nrun": "script-not-understood",
+    "out=$(srun ./stencil)": "script-not-understood",
+    "source ./lib.sh\nsrun ./stencil": "several-steps",
+    "eval $CMD\nsrun ./stencil": "several-steps",
+    "srun bash -c './stencil'": "script-not-understood",
+    "srun ./stencil.sh": "script-not-understood",
+    "bash run": "script-not-understood",
+    "srun --multi-prog conf": "script-not-understood",
+    "srun --new-option=1 ./stencil": "script-not-understood",
+    "srun ./stencil 'unbalanced": "script-not-understood",
+    "if srun ./stencil; then echo ok": "script-not-understood",
+    "cat <<EOF\n$(srun ./x)\nEOF\nsrun ./stencil": "script-not-understood",
+    "ls | xargs -n1 ./stencil\nsrun ./stencil": "several-steps",
+    "trap './save' USR1\nsrun ./stencil": "several-steps",
+}
+
+
+@pytest.mark.parametrize(("script", "code"), SEVERAL.items())
+def test_a_script_that_is_not_understood_whole_is_left_alone(
+    store: Writer, script: str, code: str
+) -> None:
+    decision = ask(store, script=f"#!/bin/bash\n{script}\n", env={"ADVISOR_APPLICATION": "stencil"})
+    if code == "script-not-understood" and ".sh" in script:  # the user vouches for it
+        decision = ask(store, script=f"#!/bin/bash\n{script}\n")
+    assert not decision.rewrite and not decision.environment
+    assert codes(decision) & set(SEVERAL.values()) == {code}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "module load gcc\ncd $SLURM_SUBMIT_DIR\ntime srun ./stencil > out.txt 2>&1\necho done",
+        "set -euo pipefail\nif [ ! -d out ]; then mkdir out; fi\nsrun ./stencil | tee log",
+        "trap 'echo late; scontrol show job 1' USR1\nsrun --label -u ./stencil || exit 1",
+        "cat > in.txt <<EOF\nsrun is no command here\nEOF\nsrun ./stencil",
+        'log() { echo "$(date) $*"; }\nlog begin\nsrun ./stencil\nlog end',
+        "source /etc/profile.d/modules.sh\nfor f in a b; do cp $f out/; done\nsrun ./stencil",
+        'eval "$(conda shell.bash hook)"\nconda activate x\nexec srun ./stencil',
+        "timeout 3600 srun --mpi=pmix ./stencil; tar czf out.tgz out",
+    ],
+)
+def test_ordinary_scripts_are_understood(store: Writer, script: str) -> None:
+    decision = ask(store, script=f"#!/bin/bash\n{script}\n")
+    assert decision.environment == {"OMP_NUM_THREADS": "20"}, decision.reasons
+    assert set(decision.rewrite) == {"cpu-freq"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "script"),
+    [
+        ("-N1 --exclusive", "mpirun ./stencil"),  # as many ranks as the node has cores
+        ("-N1 --exclusive -c 14", SCRIPT),  # srun starts as many as fit
+        ("-N1 --exclusive", "mpirun -np $RANKS ./stencil"),
+        ("-N2 --exclusive -n2", "srun -N1 ./stencil"),
+        ("-N1 --exclusive", "mpiexec -ppn 4 ./stencil"),
+    ],
+)
+def test_ranks_that_cannot_be_told_are_not_guessed(
+    store: Writer, arguments: str, script: str
+) -> None:
+    decision = ask(store, arguments, script)
+    assert not decision.rewrite and not decision.environment
+    assert "no-baseline" in codes(decision)
+
+
+def test_a_site_rule_names_the_variables_that_set_the_threads(store: Writer) -> None:
+    rule = {"name": "stencil", "executable": ["stencil"], "threads_from": ["MKL_NUM_THREADS"]}
+    store.apply_config("site", path="s", text="s", compiled={"applications": [rule]}, by="test")
+    assert ask(store).environment == {"MKL_NUM_THREADS": "20"}
+    kept = ask(store, env={"MKL_NUM_THREADS": "28"})
+    assert kept.environment == {} and "threads-own" in codes(kept)
 
 
 def test_a_baseline_far_off_the_grid_is_not_guessed(store: Writer) -> None:
@@ -217,11 +370,12 @@ def test_no_steps_in_the_inventory_no_frequency_in_the_job(store: Writer) -> Non
     store.save_node_types([replace(BDW, freq_khz=(), default_freq_khz=0)], source="test")
     decision = ask(store)
     assert "cpu-freq" not in decision.rewrite
-    assert decision.rewrite["cpus-per-task"] == "20"
+    assert decision.environment == {"OMP_NUM_THREADS": "20"}
     assert "no-frequency-steps" in codes(decision)
 
 
 def test_a_node_type_that_is_gone_is_never_written(store: Writer) -> None:
+    policy(store, node_type_change="allow")
     model(store, "skl", [response("skl", 1, 1, t, 2_000_000) for t in range(4, 29, 4)])
     moved = ask(store, "-N1 --exclusive -p mixed")
     assert moved.rewrite["constraint"] == "skylake"
@@ -232,13 +386,38 @@ def test_a_node_type_that_is_gone_is_never_written(store: Writer) -> None:
 
 
 def test_a_constraint_by_the_user_keeps_the_node_type(store: Writer) -> None:
+    policy(store, node_type_change="allow")
     model(store, "skl", [response("skl", 1, 1, t, 2_000_000) for t in range(4, 29, 4)])
     decision = ask(store, "-N1 --exclusive -p mixed -C broadwell")
     assert "constraint" not in decision.rewrite
     assert "user-set" in codes(decision)
 
 
+def test_a_node_type_is_not_changed_where_nobody_knows_what_is_idle(store: Writer) -> None:
+    model(store, "skl", [response("skl", 1, 1, t, 2_000_000) for t in range(4, 29, 4)])
+    decision = ask(store, "-N1 --exclusive -p mixed")
+    assert not decision.rewrite and not decision.environment
+    assert "node-type-later" in codes(decision)
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["echo $SLURM_CPUS_ON_NODE\nsrun ./stencil", "lscpu\nsrun ./stencil", "srun -w bdw1 ./stencil"],
+)
+def test_a_script_that_counts_cores_keeps_its_node_type(store: Writer, script: str) -> None:
+    policy(store, node_type_change="allow")
+    model(store, "skl", [response("skl", 1, 1, t, 2_000_000) for t in range(4, 29, 4)])
+    decision = ask(store, "-N1 --exclusive -p mixed", script)
+    assert not decision.rewrite and "mixed-partition" in codes(decision)
+
+
+def test_several_partitions_of_several_node_types_are_left_alone(store: Writer) -> None:
+    policy(store, node_type_change="allow")
+    assert "several-partitions" in codes(ask(store, "-N1 --exclusive -p batch,mixed"))
+
+
 def test_in_a_mixed_partition_the_node_type_is_pinned(store: Writer) -> None:
+    policy(store, node_type_change="allow")
     decision = ask(store, "-N1 --exclusive -p mixed")
     assert decision.rewrite["constraint"] == "broadwell"
 
@@ -263,7 +442,7 @@ def test_suspended_models_change_nothing(store: Writer) -> None:
 def test_another_users_runs_advise_nobody_else(store: Writer) -> None:
     fake = [response("bdw", 1, 1, t, 1_200_000) for t in (4, 28)]
     model(store, "bdw", fake, scope="own", owner="mallory")
-    assert ask(store, user="ada").rewrite["cpus-per-task"] == "20"
+    assert ask(store, user="ada").environment["OMP_NUM_THREADS"] == "20"
     assert ask(store, user="ada").model_id == 1
     assert ask(store, user="mallory").model_id == 2
 
@@ -272,12 +451,12 @@ def test_a_model_may_name_the_node_type_by_feature_or_by_its_nodes(store: Writer
     for number, name in enumerate(("broadwell", "bdw")):
         options = [response(name, 1, 1, t, f) for t in (20, 28) for f in FREQS]
         model(store, name, options, application=f"app{number}")
-    assert ask(store, script="srun ./app0").rewrite["cpus-per-task"] == "20"
+    assert ask(store, script="srun ./app0").environment["OMP_NUM_THREADS"] == "20"
     store.save_node_types(
         [replace(BDW, name="bw", nodes=("bdw1", "bdw2"))], source="test", replace=True
     )
     decision = ask(store, script="srun ./app1")
-    assert decision.rewrite["cpus-per-task"] == "20"
+    assert decision.environment["OMP_NUM_THREADS"] == "20"
     assert decision.baseline is not None and decision.baseline.node_type == "bw"
 
 
@@ -311,7 +490,8 @@ def test_a_pin_is_taken_even_where_the_site_only_advises(store: Writer) -> None:
     pin = {"threads_per_node": 12, "freq_khz": 1_500_000}
     choices = {"version": 1, "workloads": {"stencil/default": {"pin": pin}}}
     decision = ask(store, choices=choices)
-    assert decision.rewrite == {"cpus-per-task": "12", "cpu-freq": "1200000-1500000"}
+    assert decision.rewrite == {"cpu-freq": "1200000-1500000"}
+    assert decision.environment == {"OMP_NUM_THREADS": "12"}
     assert "pinned" in codes(decision)
     impossible = {"workloads": {"stencil/default": {"pin": {"freq_khz": 9}}}}
     assert "pin-impossible" in codes(ask(store, choices=impossible))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from advisor.core.asked import default_freq
+from advisor.core.asked import configuration_of, default_freq
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory, NodeType
@@ -39,7 +39,7 @@ def sample_job(
     asked_freq = baseline.freq_khz if baseline.freq_khz != default_freq(node_type) else None
     partitions = node_type.partitions
     partition = node_type.default_partition or (partitions[0] if partitions else "")
-    return JobRequest(
+    request = JobRequest(
         scheduler="slurm",
         hook="explain",
         user=person.name,
@@ -56,6 +56,9 @@ def sample_job(
         freq_khz=asked_freq or None,
         exclusive=True,
     )
+    plain = replace(request, cpus_per_task=None)  # as people write it where that says the same
+    same = configuration_of(plain, node_type).threads_per_node == baseline.threads_per_node
+    return plain if same else request
 
 
 def site_for_preview(reader: Reader) -> Snapshot:

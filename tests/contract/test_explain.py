@@ -53,7 +53,8 @@ def test_json_has_the_contracts_keys(script: Path, advisor: Run) -> None:
     assert data["application"] == "stencil"
     assert data["workload"] == "default"
     assert data["baseline"]["threads_per_node"] == 16
-    assert data["rewrite"] == {"cpus-per-task": "8", "cpu-freq": "1200000-1200000"}
+    assert data["rewrite"] == {"cpu-freq": "1200000-1200000"}
+    assert data["environment"] == {"OMP_NUM_THREADS": "8"}
     assert data["chosen"]["threads_per_node"] == 8
     assert data["predicted"]["energy_pct"] == -20.0
     low, high = data["predicted"]["time_pct_interval"]
@@ -65,7 +66,7 @@ def test_people_read_what_why_and_a_diff(script: Path, advisor: Run) -> None:
     result = advisor("explain", script)
     assert result.code == 0
     assert "−20.0 %" in result.out
-    assert "+#SBATCH --cpus-per-task=8" in result.out
+    assert "+export OMP_NUM_THREADS=8" in result.out
     assert "confirmed by a run" in result.out
 
 

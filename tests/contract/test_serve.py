@@ -118,7 +118,7 @@ def test_it_answers_records_and_stops_cleanly(place: Path, start: Start) -> None
     daemon = start()
     answer = ask(place, DECIDE)
     assert answer["v"] == 1
-    assert answer["rewrite"] == {"cpus-per-task": "8"}
+    assert answer["env"] == {"OMP_NUM_THREADS": "8"}
     assert answer["stamp"].startswith('advisor:{"v":1,"id":"' + answer["decision"])
     status = ask(place, {"v": 1, "op": "status"})
     assert (status["models"], status["decisions"], status["changed"]) == (1, 1, 1)
@@ -154,7 +154,7 @@ def test_nonsense_is_answered_with_an_error(
     fill(place / "a.db")
     start()
     assert error in exchange(place, line)["error"]
-    assert ask(place, DECIDE)["rewrite"]
+    assert ask(place, DECIDE)["env"]
 
 
 def test_half_a_line_and_silence_block_nobody(place: Path, start: Start) -> None:
@@ -166,7 +166,7 @@ def test_half_a_line_and_silence_block_nobody(place: Path, start: Start) -> None
         client.connect(str(place / "s"))
         client.sendall(b'{"v":1,')
         silent.append(client)
-    assert ask(place, DECIDE)["rewrite"]
+    assert ask(place, DECIDE)["env"]
     for client in silent:
         client.close()
 
@@ -192,15 +192,15 @@ def test_a_client_may_ask_again_at_once_or_later(place: Path, start: Start) -> N
             for pause in (0.0, 0.0, 0.05, 0.05):
                 time.sleep(pause)
                 client.sendall(json.dumps(DECIDE).encode() + b"\n")
-                assert json.loads(lines.readline())["rewrite"]
+                assert json.loads(lines.readline())["env"]
 
 
 def test_a_new_model_and_policy_are_noticed(place: Path, start: Start) -> None:
     fill(place / "a.db", threads=8)
     start()
-    assert ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "8"}
+    assert ask(place, DECIDE)["env"] == {"OMP_NUM_THREADS": "8"}
     fill(place / "a.db", threads=4)
-    wait_for(lambda: ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "4"})
+    wait_for(lambda: ask(place, DECIDE)["env"] == {"OMP_NUM_THREADS": "4"})
     with Writer(place / "a.db") as store:
         store.apply_config(
             "policy", path="p", text="off", compiled={"base": {"mode": "off"}, "rules": []}, by="t"
@@ -212,10 +212,10 @@ def test_a_replaced_published_copy_is_noticed(place: Path, start: Start) -> None
     fill(place / "a.db", threads=8)
     publish(place / "a.db", place / "copy.db")
     start("--read-only", db=place / "copy.db")
-    assert ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "8"}
+    assert ask(place, DECIDE)["env"] == {"OMP_NUM_THREADS": "8"}
     fill(place / "a.db", threads=4)
     publish(place / "a.db", place / "copy.db")
-    wait_for(lambda: ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "4"})
+    wait_for(lambda: ask(place, DECIDE)["env"] == {"OMP_NUM_THREADS": "4"})
     run = {"configuration": Configuration("bdw", 1, 1, 4, 0).to_dict(), "time_s": 1.0}
     refused = ask(
         place,
@@ -232,11 +232,11 @@ def test_a_store_broken_under_way_keeps_the_last_good_answers(place: Path, start
     (place / "a.db").write_bytes(b"this is no database" * 1000)
     daemon.send_signal(signal.SIGHUP)
     wait_for(lambda: ask(place, {"v": 1, "op": "status"})["store_error"] != "")
-    assert ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "8"}
+    assert ask(place, DECIDE)["env"] == {"OMP_NUM_THREADS": "8"}
     (place / "a.db").unlink()
     fill(place / "a.db", threads=4)
     wait_for(lambda: ask(place, {"v": 1, "op": "status"})["store_error"] == "")
-    wait_for(lambda: ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "4"})
+    wait_for(lambda: ask(place, DECIDE)["env"] == {"OMP_NUM_THREADS": "4"})
 
 
 def test_a_store_broken_from_the_start_changes_nothing_and_says_so(
@@ -261,7 +261,7 @@ def test_two_daemons_do_not_share_a_socket(place: Path, start: Start) -> None:
     second = start(wait=False)
     assert second.wait(10) == 1
     assert "another daemon" in (place / "log").read_text()
-    assert ask(place, DECIDE)["rewrite"]
+    assert ask(place, DECIDE)["env"]
 
 
 def test_a_socket_left_behind_is_replaced(place: Path, start: Start) -> None:
@@ -271,7 +271,7 @@ def test_a_socket_left_behind_is_replaced(place: Path, start: Start) -> None:
     first.wait()
     assert (place / "s").exists()
     start()
-    assert ask(place, DECIDE)["rewrite"]
+    assert ask(place, DECIDE)["env"]
 
 
 def test_the_enforce_marker_follows_the_policy(place: Path, start: Start) -> None:
@@ -288,7 +288,7 @@ def test_the_enforce_marker_follows_the_policy(place: Path, start: Start) -> Non
     answer = ask(place, DECIDE)
     again = {**DECIDE, "hook": "job_submit", "stamp": answer["stamp"], "uid": os.getuid()}
     assert ask(place, again)["rewrite"] == {}
-    assert ask(place, {**again, "stamp": ""})["rewrite"] == {"cpus-per-task": "8"}
+    assert ask(place, {**again, "stamp": ""})["env"] == {"OMP_NUM_THREADS": "8"}
     daemon.terminate()
     daemon.wait(10)
     assert not marker.exists()
@@ -307,7 +307,7 @@ def test_a_socket_handed_over_by_systemd(place: Path) -> None:
     command = [sys.executable, "-c", code, str(listener.fileno()), str(place / "a.db")]
     with subprocess.Popen(command, pass_fds=[listener.fileno()], stderr=subprocess.PIPE) as daemon:
         try:
-            assert ask(place, DECIDE)["rewrite"] == {"cpus-per-task": "8"}
+            assert ask(place, DECIDE)["env"] == {"OMP_NUM_THREADS": "8"}
         finally:
             daemon.terminate()
     assert (place / "s").exists()

@@ -78,7 +78,7 @@ def ask(handlers: Handlers, peer: Peer = ROOT, **changes: Any) -> Any:
 
 
 def threads(answer: Any) -> str | None:
-    found = answer["rewrite"].get("cpus-per-task")
+    found = answer["env"].get("OMP_NUM_THREADS")
     return None if found is None else str(found)
 
 

@@ -91,7 +91,8 @@ def store(store_path: Path) -> Iterator[Writer]:
 
 
 def policy(writer: Writer, **settings: Any) -> None:
-    base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, **settings}
+    base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "node_type_change": "allow",
+            **settings}  # fmt: skip
     writer.apply_config(
         "policy", path="p.yaml", text=repr(settings), compiled={"base": base, "rules": []},
         by="test",

@@ -32,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="look at the store for changes this often (default: 1 s)",
     )  # fmt: skip
     parser.add_argument(
+        "--watch", type=float, default=15.0, metavar="S",
+        help="read the scheduler's nodes and limits this often (default: 15 s; 0: never, and no "
+        "job goes to another node type unless the policy says node_type_change: allow)",
+    )  # fmt: skip
+    parser.add_argument(
         "--log-level", default="info", choices=["debug", "info", "warning", "error"]
     )
 
@@ -43,10 +48,13 @@ def run(args: argparse.Namespace) -> int:
     from advisor.service.server import Server
     from advisor.service.snapshot import Source
     from advisor.service.spool import Spool
+    from advisor.service.watch import LONGEST_S, Watch
     from advisor.store.journal import Journal
 
     if args.refresh <= 0:
         raise UsageError("--refresh must be above 0 seconds")
+    if not 0 <= args.watch <= LONGEST_S:
+        raise UsageError(f"--watch takes 0 to {LONGEST_S:g} seconds")
     try:
         users = Users(trusted_uids(args.trust_user))
     except KeyError as error:
@@ -56,11 +64,13 @@ def run(args: argparse.Namespace) -> int:
     writable = not args.read_only
     if writable:
         _create(store)
+    source = Source(store)
     handlers = Handlers(
-        Source(store),
+        source,
         users,
         Journal(store) if writable else None,
         Spool(_spool_folder(store), store, socket, config) if writable else None,
+        Watch(source, args.watch) if args.watch else None,
     )
     server = Server(socket, handlers, args.refresh)
     with _logging(args.log_level):

@@ -1,16 +1,26 @@
 """What of a cluster can be had now: idle nodes and limits, at most 30 s old. Standard library only.
 
-A child process of the daemon asks the scheduler; decisions only look it up here.
+A child process of the daemon asks the scheduler (``service/watcher.py``); decisions only look it
+up here. What is not known counts against a change: the job keeps the node type it was written for.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from advisor.core.inventory import NodeType
 from advisor.core.policy import NodeTypeChange
 from advisor.core.request import JobRequest
+
+LATER = "node-type-later"
+LIMIT = "node-type-limit"
+MARGIN_S = 60.0
+"""A job must end this long before a reservation begins: what is known is a little old."""
+_COUNTED = frozenset({"ncpus", "mem", "vmem", "pmem", "pvmem"})
+_NOTHING = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +46,95 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Availability:
-    """The state of a cluster when it was last read."""
+class Room:
+    """The nodes of one node type in one partition.
 
+    ``usable`` are those a job may get at some time: not down, drained, or reserved for years.
+    ``idle`` counts those that a job may have now, by the time (seconds since 1970) until which:
+    a reservation begins then; infinity where none is planned.
+    """
+
+    nodes: int = 0
+    usable: int = 0
+    idle: tuple[tuple[float, int], ...] = ()
+
+    def idle_until(self, end: float) -> int:
+        """Return how many nodes are idle now and nobody else's until ``end``."""
+        return sum(count for until, count in self.idle if until >= end)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """A partition, or queue: whether it starts jobs, and what it gives and asks of them.
+
+    ``time_limit_s`` is what a job without a time limit gets. ``limits`` are the partition's own
+    bounds on cores and memory, as the scheduler writes them; ``qos`` has more of them. A job that
+    names no nodes gets any between ``smallest`` and ``largest`` (CPUs, MB of memory).
+    """
+
+    up: bool = True
+    whole_nodes: bool = False
+    memory_per_cpu: bool = True
+    time_limit_s: float = math.inf
+    limits: tuple[str, ...] = ()
+    qos: str = ""
+    smallest: tuple[int, int] = (0, 0)
+    largest: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits on cores, memory or what is billed for them: at most, and at least."""
+
+    most: tuple[str, ...] = ()
+    least: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    """Of an association: the QOS of a job that names none; several where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What accounting allows. ``users`` has every user's associations, by account."""
+
+    users: Mapping[str, Mapping[str, Bounds]] = field(default_factory=dict)
+    qos: Mapping[str, Bounds] = field(default_factory=dict)
+    enforced: bool = True
+
+    def of(self, request: JobRequest, partition_qos: str) -> tuple[Bounds, ...] | None:
+        """Return all that hold for a job, None where its user or QOS is not known.
+
+        A job that names no account is held to all accounts of its user.
+        """
+        if not self.enforced:
+            return ()
+        accounts = self.users.get(request.user, {})
+        found = [b for a, b in accounts.items() if request.account in ("", a)]
+        if not found:
+            return None
+        names = {request.qos} if request.qos else {q for b in found for q in b.qos}
+        if partition_qos:
+            names.add(partition_qos)
+        if not names <= self.qos.keys():
+            return None
+        return (*found, *(self.qos[name] for name in sorted(names)))
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """The state of a cluster when it was last read.
+
+    ``rooms`` is keyed by node type and partition. ``problem`` says why nothing is known, "" while
+    it is; ``limits`` is None where they are not known. ``promised`` are nodes, by node type, that
+    jobs submitted since are to get: the scheduler did not know of them yet.
+    """
+
+    scheduler: str = ""
+    rooms: Mapping[tuple[str, str], Room] = field(default_factory=dict)
+    partitions: Mapping[str, PartitionState] = field(default_factory=dict)
     queues: Mapping[str, Queue] = field(default_factory=dict)
+    limits: Limits | None = None
+    problem: str = ""
+    promised: Mapping[str, int] = field(default_factory=dict)
 
     def node_type_obstacle(
         self,
@@ -56,8 +151,117 @@ class Availability:
         where a partition holds several and the job would be bound to one. ``nodes``: how many it
         takes. The code is ``node-type-later`` or ``node-type-limit``.
         """
-        raise NotImplementedError
+        if self.problem:
+            return LATER, f"it is not known which nodes are idle: {self.problem}"
+        if request.scheduler != self.scheduler:
+            return LATER, f"the daemon knows nothing of {request.scheduler}'s nodes"
+        place = self.partitions.get(partition)
+        room = self.rooms.get((other.name, partition))
+        if place is None or room is None:
+            return LATER, f"there is no {other.name} node in {partition or 'its partition'}"
+        if request.held:
+            return LATER, "the job is held or waits, and nobody knows which nodes are idle then"
+        if room.usable < nodes:
+            return LATER, f"{_of(room.usable, room.nodes, other)} usable"
+        if change == "no-later" and (why := self._later(request, other, place, room, nodes)):
+            return LATER, why
+        why = self._limit(request, own, other, partition, place)
+        return (LIMIT, why) if why else _NOTHING
+
+    def _later(
+        self, request: JobRequest, other: NodeType, place: PartitionState, room: Room, nodes: int
+    ) -> str:
+        """Return why a job could start later on a node type, "" if it can start now."""
+        if request.array:
+            return "not every task of a job array can start now"
+        if not place.up:
+            return "the partition starts no jobs now"
+        promised = self.promised.get(other.name, 0)
+        idle = room.idle_until(-math.inf) - promised
+        if idle < nodes:
+            return f"{_of(max(0, idle), room.nodes, other)} idle now"
+        limit = request.time_limit_s or place.time_limit_s
+        idle = room.idle_until(time.time() + limit + MARGIN_S) - promised
+        if idle < nodes:
+            return f"{_of(max(0, idle), room.nodes, other)} idle until the job ends: a reservation"
+        return ""
+
+    def _limit(
+        self,
+        request: JobRequest,
+        own: NodeType,
+        other: NodeType,
+        partition: str,
+        place: PartitionState,
+    ) -> str:
+        """Return which limit a job may hit on a node type and not on its own, "" if none."""
+        size, low, high = _size(other), _size(own), _size(own)
+        if not (request.constraint or request.node_list):
+            low, high = _least(low, place.smallest), _most(high, place.largest)
+        more = size[0] > low[0] or size[1] > low[1]
+        less = size[0] < high[0] or size[1] < high[1]
+        if not (more or less):
+            return ""
+        if self.limits is None:
+            return "the limits of accounts and QOS cannot be read"
+        bounds = self.limits.of(request, place.qos)
+        if bounds is None:
+            return f"the limits of {request.user} are not known"
+        if more:
+            counted = (
+                *place.limits,
+                *self._counted(partition),
+                *(m for b in bounds for m in b.most),
+            )
+            if counted:
+                return f"its nodes are larger, and {counted[0]} counts what a job has"
+        if less:
+            for least in (m for b in bounds for m in b.least):
+                return f"its nodes are smaller, and {least} asks for more"
+        return ""
+
+    def _counted(self, name: str, depth: int = 4) -> list[str]:
+        """Return PBS's limits on cores and memory of a queue, its destinations and the server."""
+        found = []
+        for queue in (self.queues.get(name), self.queues.get("")):
+            if queue is not None:
+                where = f"queue {queue.name}" if queue.name else "the server"
+                found += [f"a limit of {where} on {r}" for r in sorted(queue.limited & _COUNTED)]
+        routed = self.queues.get(name)
+        if routed is not None and depth and name:
+            for destination in routed.destinations:
+                found += self._counted(destination, depth - 1)
+        return found
 
     def gives_whole_nodes(self, partition: str) -> bool:
         """Tell whether every job of a partition has its nodes for itself."""
-        raise NotImplementedError
+        place = self.partitions.get(partition)
+        return place is not None and place.whole_nodes
+
+    def memory_per_cpu(self, partition: str) -> bool:
+        """Tell whether a job that states no memory gets it per CPU; True where not known."""
+        place = self.partitions.get(partition)
+        return place is None or place.memory_per_cpu
+
+    @property
+    def timeless(self) -> bool:
+        """Whether an answer lasts as long as this state: no node has a reservation ahead."""
+        return all(until == math.inf for room in self.rooms.values() for until, _ in room.idle)
+
+
+def _size(node_type: NodeType) -> tuple[int, int]:
+    return node_type.cores * node_type.threads_per_core, node_type.memory_mb
+
+
+def _least(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return min(a[0], b[0] or a[0]), min(a[1], b[1] or a[1])
+
+
+def _most(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return max(a[0], b[0]), max(a[1], b[1])
+
+
+def _of(count: int, total: int, node_type: NodeType) -> str:
+    """Return ``1 of 4 skylake nodes is``."""
+    verb = "is" if count == 1 else "are"
+    return f"{count} of {total} {node_type.name} node{'s' * (total != 1)} {verb}"

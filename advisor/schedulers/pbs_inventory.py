@@ -79,7 +79,7 @@ def hook_inventory(
     ignored = () if scheduled is None else tuple(sorted(text - scheduled))
     found: dict[str, list[Mapping[str, Any]]] = {}
     for queue in _usable(queues):
-        inside = _hosts_of(queue, queues, hosts)
+        inside = hosts_of(queue, queues, hosts)
         classes = Counter(
             json.dumps(_limits(h, ignored), sort_keys=True) for h in hosts if h.name in inside
         )
@@ -129,11 +129,11 @@ def cluster_of(
     """
     grouping = {k for k in str(server.get("node_group_key") or "").split(",") if k}
     hosts = read_hosts(nodes)
-    places = {name: _hosts_of(name, queues, hosts) for name in _usable(queues)}
+    places = {name: hosts_of(name, queues, hosts) for name in _usable(queues)}
     made = tuple(
         Node(
             host.name,
-            _features(host, grouping, scheduled),
+            features(host, grouping, scheduled),
             cores=max(1, host.ncpus),
             memory_mb=int(host.memory_mb),
             partitions=tuple(q for q in places if host.name in places[q]),
@@ -166,7 +166,7 @@ def read_hosts(nodes: Mapping[str, Any]) -> list[Host]:
     return [host for host in found.values() if host.ncpus]
 
 
-def _features(host: Host, grouping: set[str], scheduled: frozenset[str] | None) -> tuple[str, ...]:
+def features(host: Host, grouping: set[str], scheduled: frozenset[str] | None) -> tuple[str, ...]:
     """Return a host's resources that select it."""
     found = []
     for name, value in host.resources.items():
@@ -188,7 +188,7 @@ def _usable(queues: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _hosts_of(
+def hosts_of(
     name: str, queues: Mapping[str, Any], hosts: Sequence[Host], depth: int = 4
 ) -> frozenset[str]:
     """Return the hosts a job of a queue may run on; of a routing queue, of all it leads to."""
@@ -197,7 +197,7 @@ def _hosts_of(
         return frozenset()
     if str(queue.get("queue_type", "")).lower().startswith("r"):
         leads_to = str(queue.get("route_destinations") or "").split(",") if depth else []
-        parts = [_hosts_of(q.partition("@")[0].strip(), queues, hosts, depth - 1) for q in leads_to]
+        parts = [hosts_of(q.partition("@")[0].strip(), queues, hosts, depth - 1) for q in leads_to]
         return frozenset().union(*parts)
     own = frozenset(h.name for h in hosts if h.queue == name)
     if own:

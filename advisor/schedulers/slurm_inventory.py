@@ -75,13 +75,13 @@ def parse_nodes(text: str) -> list[Node]:
 
     Raises SchedulerError for text that is something else.
     """
-    return [_node(fields) for fields in _records(text, "NodeName")]
+    return [_node(fields) for fields in records(text, "NodeName")]
 
 
 def parse_partitions(text: str) -> list[Partition]:
     """Return the partitions of ``scontrol --oneliner show partition``."""
     found = []
-    for fields in _records(text, "PartitionName"):
+    for fields in records(text, "PartitionName"):
         limit = fields.get("MaxNodes", "")
         found.append(
             Partition(
@@ -93,7 +93,11 @@ def parse_partitions(text: str) -> list[Partition]:
     return found
 
 
-def _records(text: str, first: str) -> Iterable[dict[str, str]]:
+def records(text: str, first: str) -> Iterable[dict[str, str]]:
+    """Return the fields of each line that ``scontrol --oneliner show`` prints of ``first``.
+
+    Raises SchedulerError for text that is something else.
+    """
     for line in text.splitlines():
         if not line.strip() or line.startswith("No "):
             continue

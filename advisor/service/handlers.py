@@ -25,6 +25,7 @@ from advisor.service.peer import Peer, Users
 from advisor.service.protocol import ProtocolError, answer_line, parse_request_line
 from advisor.service.snapshot import Source
 from advisor.service.spool import Spool
+from advisor.service.watch import Watch
 from advisor.store.journal import Journal
 
 log = logging.getLogger("advisor.serve")
@@ -36,12 +37,16 @@ _SHORT = 8192
 
 @dataclass(slots=True)
 class Handlers:
-    """The daemon's operations over one store; ``spool`` is where users' runs are left."""
+    """The daemon's operations over one store.
+
+    ``spool`` is where users' runs are left; ``watch`` keeps an eye on the scheduler.
+    """
 
     source: Source
     users: Users = field(default_factory=Users)
     journal: Journal | None = None
     spool: Spool | None = None
+    watch: Watch | None = None
     _behind: deque[Callable[[], None]] = field(default_factory=deque)
     _issued: dict[str, int] = field(default_factory=dict)
     _latencies: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
@@ -163,7 +168,17 @@ class Handlers:
             del self._issued[next(iter(self._issued))]
         self._decided += 1
         self._changed += answered.decision.changed
+        self._promise(answered.decision)
         self._behind.append(lambda: self._record(decision(), answered.request, answered.uid))
+
+    def _promise(self, decision: Decision) -> None:
+        """Note that a job goes to other nodes, which the scheduler does not know yet."""
+        chosen, own = decision.chosen, decision.baseline
+        if self.watch is None or chosen is None or not decision.rewrite:
+            return
+        there = chosen.configuration
+        if own is None or there.node_type != own.node_type or "constraint" in decision.rewrite:
+            self.watch.promise(there.node_type, there.nodes)
 
     def _record(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
         """Keep a decision whose answer is sent."""
@@ -255,5 +270,6 @@ class Handlers:
             "policy_version": snapshot.policy.version,
             "decisions": self._decided,
             "changed": self._changed,
+            "availability": None if self.watch is None else self.watch.status(),
             "answer_us": {"p50": quantile(0.5), "p99": quantile(0.99)},
         }

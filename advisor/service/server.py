@@ -164,14 +164,16 @@ class Server:
         if ready:
             ready()
         log.info("event=serving socket=%s pid=%d", quote(str(self.path)), os.getpid())
-        refresher = asyncio.ensure_future(self._refresh_forever())
+        background = [asyncio.ensure_future(self._refresh_forever())]
+        if self.handlers.watch is not None:
+            background.append(asyncio.ensure_future(self.handlers.watch.run()))
         await self._stop.wait()
         notify("STOPPING=1")
         loop.remove_reader(sock)
         sock.close()
-        refresher.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await refresher
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
         self._settle()
         for client in list(self.waiting):
             self._drop(client)

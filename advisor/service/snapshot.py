@@ -43,6 +43,8 @@ class Snapshot:
     """What can be had now; None where nobody looks."""
     models: dict[int, StoredModel] = field(default_factory=dict)
     training: frozenset[tuple[str, str]] = frozenset()
+    availability: Availability | None = None
+    """What nodes can be had now; None where nobody watches the scheduler."""
     choices: dict[object, Any] = field(default_factory=dict)
     baselines: dict[object, tuple[Row | None, bool]] = field(default_factory=dict)
     answered: dict[tuple[int, bytes], Answered] = field(default_factory=dict)
@@ -146,9 +148,11 @@ class Source:
         self.snapshot = Snapshot()
         self.error = ""
         self.loaded = False
+        self._availability: Availability | None = None
         self._marks: tuple[object, ...] = ()
         self._reader: Reader | None = None
         self._lock = threading.Lock()
+        self._swap = threading.Lock()
 
     def refresh(self, *, force: bool = False) -> bool:
         """Load what changed since the last call; return whether anything did.
@@ -165,13 +169,29 @@ class Source:
                 marks = self._reader.marks()
                 if self.loaded and not force and marks == self._marks:
                     return False
-                self.snapshot = self._load(self._reader)
+                fresh = self._load(self._reader)
+                with self._swap:
+                    fresh.availability = self._availability
+                    self.snapshot = fresh
                 self.loaded, self._marks = True, marks
             except Exception:
                 self._reader.close()
                 self._reader = None
                 raise
             return True
+
+    def take(self, availability: Availability) -> None:
+        """Take over what nodes can be had now, and forget the answers that it may change.
+
+        An answer also changes as time goes by where a reservation comes nearer.
+        """
+        with self._swap:
+            self._availability = availability
+            snapshot = self.snapshot
+            before, snapshot.availability = snapshot.availability, availability
+        if before != availability or not availability.timeless:
+            snapshot.choices.clear()
+            snapshot.answered.clear()
 
     def _load(self, reader: Reader) -> Snapshot:
         old = self.snapshot

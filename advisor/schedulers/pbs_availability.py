@@ -1,0 +1,141 @@
+"""Read from PBS what jobs can have now: hosts, and what queues and the server ask of a request.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.core.availability import Limits, PartitionState, Queue
+from advisor.errors import SchedulerError
+from advisor.schedulers import pbs_control
+from advisor.schedulers.node_state import TIMEOUT_S, NodeState, Reading
+from advisor.schedulers.pbs_inventory import features, hosts_of, read_hosts
+
+_LOST = frozenset(
+    {"down", "offline", "stale", "state-unknown", "unresolvable", "maintenance", "Stale"}
+)
+_COUNTING = re.compile(r"(max_run|max_queued|queued_jobs_threshold|max_user|max_group)_res(_soft)?")
+_CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
+
+
+def installed() -> bool:
+    """Tell whether PBS's commands are here."""
+    try:
+        pbs_control.program("pbsnodes")
+    except SchedulerError:
+        return False
+    return True
+
+
+def read() -> Reading:
+    """Return what hosts, queues and the server say now. Raises SchedulerError."""
+    server = pbs_control.ask_json("qstat", "-B", "-f", timeout_s=TIMEOUT_S).get("Server")
+    queues = pbs_control.ask_json("qstat", "-Q", "-f", timeout_s=TIMEOUT_S).get("Queue")
+    nodes = pbs_control.ask_json("pbsnodes", "-a", "-v", timeout_s=TIMEOUT_S)
+    if not isinstance(server, dict) or not server:
+        raise SchedulerError("qstat -B tells of no server")
+    name, attributes = next(iter(server.items()))
+    return reading_of(
+        name,
+        attributes if isinstance(attributes, dict) else {},
+        nodes,
+        queues if isinstance(queues, dict) else {},
+    )
+
+
+def read_limits() -> Limits:
+    """Return no limits of accounts: PBS's own stand with its queues and server."""
+    return Limits(enforced=False)
+
+
+def reading_of(
+    server_name: str,
+    server: Mapping[str, Any],
+    nodes: Mapping[str, Any],
+    queues: Mapping[str, Any],
+) -> Reading:
+    """Make the reading of what server, pbsnodes and ``qstat -Q`` say (JSON)."""
+    hosts = read_hosts(nodes)
+    places = {name: hosts_of(name, queues, hosts) for name in queues}
+    vnodes: dict[str, list[Mapping[str, Any]]] = {host.name: [] for host in hosts}
+    for vnode, attributes in nodes["nodes"].items():
+        has = attributes.get("resources_available") if isinstance(attributes, dict) else None
+        if isinstance(has, dict):
+            name = str(has.get("host") or vnode).partition("[")[0]
+            vnodes.setdefault(name, []).append(attributes)
+    states = tuple(
+        NodeState(
+            host.name,
+            tuple(q for q, inside in places.items() if host.name in inside),
+            features(host, set(), None),
+            idle=all(_idle(v) for v in vnodes[host.name]),
+            usable=not any(_LOST & set(_words(v.get("state"))) for v in vnodes[host.name]),
+        )
+        for host in hosts
+    )
+    found = {"": _queue("", server, server_name)}
+    found |= {n: _queue(n, q, server_name) for n, q in queues.items() if isinstance(q, dict)}
+    scheduling = pbs_control.truthy(server.get("scheduling", True))
+    partitions = {
+        name: PartitionState(
+            up=scheduling and queue.enabled and queue.started,
+            memory_per_cpu=False,
+            time_limit_s=_time_limit(queue, found[""]),
+        )
+        for name, queue in found.items()
+        if name
+    }
+    return Reading(states, partitions, found)
+
+
+def _words(state: object) -> list[str]:
+    return [word.strip() for word in str(state or "").split(",")]
+
+
+def _idle(vnode: Mapping[str, Any]) -> bool:
+    """Tell whether nothing runs on a vnode and nobody has reserved it.
+
+    When a reservation begins is not read: a host with one counts as not idle.
+    """
+    assigned = vnode.get("resources_assigned")
+    busy = isinstance(assigned, dict) and str(assigned.get("ncpus") or 0) != "0"
+    return _words(vnode.get("state")) == ["free"] and not (
+        busy or vnode.get("jobs") or vnode.get("resv")
+    )
+
+
+def _queue(name: str, data: Mapping[str, Any], server: str) -> Queue:
+    limited = set(_texts(data.get("resources_available")))
+    for key, value in data.items():
+        if _COUNTING.fullmatch(key):
+            limited |= set(_texts(value))
+    leads_to = str(data.get("route_destinations") or "").split(",")
+    return Queue(
+        name,
+        enabled=pbs_control.truthy(data.get("enabled", True)),
+        started=pbs_control.truthy(data.get("started", True)),
+        default=_texts(data.get("resources_default")),
+        default_chunk=_texts(data.get("default_chunk")),
+        least=_texts(data.get("resources_min")),
+        most=_texts(data.get("resources_max")),
+        destinations=tuple(d.strip().removesuffix(f"@{server}") for d in leads_to if d.strip()),
+        limited=frozenset(limited),
+    )
+
+
+def _texts(data: object) -> dict[str, str]:
+    return {str(k): str(v) for k, v in data.items()} if isinstance(data, dict) else {}
+
+
+def _time_limit(queue: Queue, server: Queue) -> float:
+    for given in (queue.default, server.default, queue.most, server.most):
+        match = _CLOCK.fullmatch(given.get("walltime", ""))
+        if match:
+            hours, minutes, seconds = (int(part or 0) for part in match.groups())
+            return float((hours * 60 + minutes) * 60 + seconds)
+    return math.inf

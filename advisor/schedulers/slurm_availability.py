@@ -1,0 +1,279 @@
+"""Read from Slurm what jobs can have now: nodes, partitions, reservations, limits.
+
+Standard library only. Nodes, partitions, reservations and settings come from the controller by
+``scontrol``; limits from the accounting database by ``sacctmgr``, as they hold for each user
+with all that lies above.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from advisor.core.availability import Bounds, Limits, PartitionState
+from advisor.core.nodelist import expand
+from advisor.core.units import parse_slurm_time
+from advisor.errors import SchedulerError
+from advisor.schedulers.command import run_command
+from advisor.schedulers.node_state import FOR_EVER_S, TIMEOUT_S, NodeState, Reading
+from advisor.schedulers.slurm_inventory import records
+
+_READY = frozenset({"CLOUD", "DYNAMIC_NORM", "PERFCTRS"})
+"""Flags of an idle node that jobs may have at once."""
+_BUSY = frozenset({"IDLE", "ALLOCATED", "MIXED"})
+_LOST = frozenset(
+    {"DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "INVAL", "FUTURE", "UNKNOWN", "BLOCKED"}
+)
+_HIDING = ("nodes", "partitions", "reservations")
+_ASSOC = (
+    "Account", "User", "ParentName", "QOS", "DefaultQOS", "GrpTRES", "GrpTRESMins",
+    "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins",
+)  # fmt: skip
+_QOS = (
+    "Name", "GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins",
+    "MaxTRESPA", "MaxTRESPU", "MaxTRESRunMinsPA", "MaxTRESRunMinsPU", "MinTRES",
+)  # fmt: skip
+_COUNTED = re.compile(r"(?:^|,)((?:cpu|mem|billing)=[^,]+)")
+"""What a larger node has more of; licences, GPUs and other resources do not change with it."""
+
+
+def installed() -> bool:
+    """Tell whether Slurm's commands are here."""
+    try:
+        run_command(["scontrol", "--version"], timeout_s=TIMEOUT_S)
+    except SchedulerError:
+        return False
+    return True
+
+
+def read() -> Reading:
+    """Return what nodes and partitions do now. Raises SchedulerError."""
+    settings = parse_settings(_scontrol("config"))
+    _check_seen(settings)
+    blocked = parse_reservations(_scontrol("reservation"), time.time())
+    nodes = parse_nodes(_scontrol("node"), blocked)
+    if not nodes:
+        raise SchedulerError("Slurm has no nodes", hint="see: scontrol show node")
+    return Reading(tuple(nodes), parse_partitions(_scontrol("partition"), settings))
+
+
+def read_limits() -> Limits:
+    """Return the limits of associations and QOS, as far as Slurm enforces any.
+
+    Raises SchedulerError where accounting cannot be asked.
+    """
+    settings = parse_settings(_scontrol("config"))
+    if "limits" not in settings.get("AccountingStorageEnforce", "").lower().split(","):
+        return Limits(enforced=False)
+    cluster = f"cluster={settings.get('ClusterName', '')}"
+    return parse_limits(_sacctmgr("assoc", _ASSOC, cluster), _sacctmgr("qos", _QOS))
+
+
+def _scontrol(what: str) -> str:
+    return run_command(["scontrol", "--all", "--oneliner", "show", what], timeout_s=TIMEOUT_S)
+
+
+def _sacctmgr(what: str, fields: Iterable[str], *where: str) -> str:
+    command = ["sacctmgr", "--noheader", "--parsable2", "--readonly", "show", what, *where]
+    try:
+        return run_command([*command, f"format={','.join(fields)}"], timeout_s=TIMEOUT_S)
+    except SchedulerError as error:
+        raise SchedulerError(
+            error.message,
+            hint="the daemon's user must be able to run sacctmgr show assoc for everybody",
+        ) from None
+
+
+def _check_seen(settings: Mapping[str, str]) -> None:
+    """Refuse to go on where Slurm hides nodes or reservations from this user."""
+    hidden = [w for w in settings.get("PrivateData", "").lower().split(",") if w in _HIDING]
+    owner = settings.get("SlurmUser", "").partition("(")[0]
+    uid = os.geteuid()
+    if hidden and uid != 0 and f"({uid})" not in settings.get("SlurmUser", ""):
+        raise SchedulerError(
+            f"Slurm hides {', '.join(hidden)} from user {uid} (PrivateData)",
+            hint=f"run the daemon as root or {owner or 'SlurmUser'}",
+        )
+
+
+def parse_settings(text: str) -> dict[str, str]:
+    """Return ``scontrol show config`` by key; what is not set is ""."""
+    found = {}
+    for line in text.splitlines():
+        match = re.match(r"(\w+)\s*=\s*(.*)$", line)
+        if match:
+            value = match[2].strip()
+            found[match[1]] = "" if value in ("(null)", "N/A", "none", "UNLIMITED") else value
+    return found
+
+
+# -- nodes ---------------------------------------------------------------------------------------
+
+
+def parse_reservations(text: str, now: float) -> dict[str, float]:
+    """Return from when on (seconds since 1970) each reserved node is kept from other jobs.
+
+    The time has passed where a reservation holds already; it is -inf where it holds for so long
+    that the node counts as lost. Jobs that name a reservation are bound to its nodes: for all
+    others any reservation is in the way, also one that their user may use.
+    """
+    found: dict[str, float] = {}
+    for fields in records(text, "ReservationName"):
+        begin, end = _moment(fields.get("StartTime", "")), _moment(fields.get("EndTime", ""))
+        if end <= now or not fields.get("Nodes"):
+            continue
+        if begin <= now and end - now > FOR_EVER_S:
+            begin = -math.inf
+        try:
+            names = expand(fields["Nodes"])
+        except ValueError as error:
+            raise SchedulerError(f"scontrol show reservation: {error}") from None
+        for name in names:
+            found[name] = min(begin, found.get(name, math.inf))
+    return found
+
+
+def _moment(text: str) -> float:
+    """Return a time as scontrol writes it, in seconds since 1970; infinity for none."""
+    if text.isdecimal():
+        return float(text)
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return math.inf
+
+
+def parse_nodes(text: str, blocked: Mapping[str, float]) -> list[NodeState]:
+    """Return the nodes of ``scontrol --oneliner show node``; see :func:`parse_reservations`."""
+    now = time.time()
+    found = []
+    for fields in records(text, "NodeName"):
+        name, until = fields["NodeName"], blocked.get(fields["NodeName"], math.inf)
+        base, *flags = fields.get("State", "").split("+")
+        usable = base in _BUSY and _LOST.isdisjoint(flags) and until > -math.inf
+        idle = usable and base == "IDLE" and _READY.issuperset(flags) and until > now
+        found.append(
+            NodeState(
+                name,
+                tuple(p for p in fields.get("Partitions", "").split(",") if p),
+                tuple(f for f in fields.get("ActiveFeatures", "").split(",") if f),
+                idle,
+                usable,
+                until,
+            )
+        )
+    return found
+
+
+# -- partitions ----------------------------------------------------------------------------------
+
+
+def parse_partitions(text: str, settings: Mapping[str, str]) -> dict[str, PartitionState]:
+    """Return the partitions of ``scontrol --oneliner show partition``.
+
+    Memory per CPU or node that a partition does not state is the cluster's.
+    """
+    whole = settings.get("SelectType", "").endswith("/linear")
+    found = {}
+    for given in records(text, "PartitionName"):
+        fields = {k: "" if v in ("UNLIMITED", "NONE") else v for k, v in given.items()}
+        own = {k for k in ("DefMemPerCPU", "DefMemPerNode") if fields.get(k)}
+        default = own or {k for k in ("DefMemPerCPU", "DefMemPerNode") if settings.get(k)}
+        per_cpu = fields.get("MaxMemPerCPU") or settings.get("MaxMemPerCPU")
+        limits = [
+            f"{key}={fields[key]}"
+            for key in ("MaxCPUsPerNode", "MaxCPUsPerSocket", "MaxMemPerNode", "MaxMemPerCPU")
+            if fields.get(key)
+        ]
+        limits += [
+            f"{k}={settings[k]}" for k in ("MaxMemPerNode", "MaxMemPerCPU") if settings.get(k)
+        ]
+        found[fields["PartitionName"]] = PartitionState(
+            up=fields.get("State") == "UP",
+            whole_nodes=whole or fields.get("OverSubscribe", "").startswith("EXCLUSIVE"),
+            memory_per_cpu="DefMemPerCPU" in default or bool(per_cpu),
+            time_limit_s=_time_limit(fields),
+            limits=tuple(limits),
+            qos=fields.get("QoS", ""),
+        )
+    return found
+
+
+def _time_limit(fields: Mapping[str, str]) -> float:
+    for key in ("DefaultTime", "MaxTime"):
+        try:
+            limit = parse_slurm_time(fields[key]) if fields.get(key) else None
+        except ValueError:
+            limit = None
+        if limit:
+            return float(limit)
+    return math.inf
+
+
+# -- limits --------------------------------------------------------------------------------------
+
+
+def parse_limits(associations: str, qos: str) -> Limits:
+    """Return the limits of ``sacctmgr show assoc`` and ``show qos`` on cores, memory and billing.
+
+    An association has the limits of all that lie above it too. Of a user's several associations
+    in one account (one per partition) all count.
+    """
+    lines = [dict(zip(_ASSOC, line.split("|"), strict=False)) for line in associations.splitlines()]
+    parents = {a["Account"]: a.get("ParentName", "") for a in lines if not a.get("User")}
+    own: defaultdict[str, list[str]] = defaultdict(list)
+    for fields in lines:
+        if not fields.get("User"):
+            own[fields["Account"]] += _limits(fields, f"account {fields['Account']}")
+    users: defaultdict[str, dict[str, Bounds]] = defaultdict(dict)
+    for fields in lines:
+        user, account = fields.get("User", ""), fields["Account"]
+        if not user:
+            continue
+        most = _limits(fields, f"{user}'s association with {account}")
+        for name in _above(account, parents):
+            most += own[name]
+        default = fields.get("DefaultQOS") or fields.get("QOS", "")
+        names = {name.lstrip("+") for name in default.split(",") if name}
+        before = users[user].get(account, Bounds())
+        users[user][account] = Bounds(
+            tuple(dict.fromkeys((*before.most, *most))),
+            qos=tuple(sorted(names | set(before.qos))),
+        )
+    return Limits(dict(users), parse_qos(qos))
+
+
+def _above(account: str, parents: Mapping[str, str]) -> list[str]:
+    """Return an account and those above it, the nearest first."""
+    found: list[str] = []
+    while account and account not in found:
+        found.append(account)
+        account = parents.get(account, "")
+    return found
+
+
+def parse_qos(text: str) -> dict[str, Bounds]:
+    """Return the bounds of ``sacctmgr show qos``, by name."""
+    found = {}
+    for line in text.splitlines():
+        fields = dict(zip(_QOS, line.split("|"), strict=False))
+        name, least = fields["Name"], fields.pop("MinTRES", "")
+        found[name] = Bounds(
+            tuple(_limits(fields, f"QOS {name}")),
+            tuple(f"MinTRES={limit} of QOS {name}" for limit in _COUNTED.findall(least)),
+        )
+    return found
+
+
+def _limits(fields: Mapping[str, str], where: str) -> list[str]:
+    return [
+        f"{key}={limit} of {where}"
+        for key, value in fields.items()
+        if "TRES" in key
+        for limit in _COUNTED.findall(value)
+    ]

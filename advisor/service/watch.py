@@ -1,0 +1,175 @@
+"""The daemon's side of watching the scheduler: one child, what it says, and how old that is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from advisor.core.availability import Availability, Limits
+from advisor.service.handover import unpack, unpack_limits
+from advisor.service.snapshot import Source
+
+log = logging.getLogger("advisor.serve")
+
+LONGEST_S = 30.0
+"""A state must be read at least this often."""
+LASTS_S = 30.0
+"""An older state counts as unknown, unless it is read less often: then the double of that."""
+_SILENT_S = 60.0
+"""A child that says nothing for so long beyond its turn hangs."""
+_PROMISED_S = 30.0
+"""A node promised to a job is in the scheduler's own books at the latest after this time."""
+_PAUSE_S = (1.0, 60.0)
+"""Between two children: the first pause, doubled up to the second."""
+_LONGEST_LINE = 64 << 20
+
+
+class Watch:
+    """Keeps a source's availability in step with the scheduler.
+
+    :meth:`run` and all others are called in the daemon's loop only.
+    """
+
+    def __init__(self, source: Source, every_s: float = 15.0) -> None:
+        self._source, self._every_s = source, every_s
+        self._lasts_s = max(LASTS_S, 2 * every_s)
+        self._known: Availability | None = None
+        self._limits: Limits | None = None
+        self._limits_error = ""
+        self._read_at: float | None = None
+        self._error, self._hint = "the scheduler has not been read yet", ""
+        self._promises: list[tuple[float, str, int]] = []
+        self._expiry: asyncio.TimerHandle | None = None
+        self._child: asyncio.subprocess.Process | None = None
+        self._started = 0
+        source.take(Availability(problem=self._error))
+
+    async def run(self) -> None:
+        """Start a child, and another one whenever it ends; cancelling this ends it."""
+        pause = _PAUSE_S[0]
+        while True:
+            began = time.monotonic()
+            try:
+                why = await self._listen()
+            except OSError as error:
+                why = f"it cannot be started: {error}"
+            log.warning("event=watch-ended error=%r", why)
+            self._fail(f"what reads the scheduler ended: {why}", "see the daemon's log")
+            if time.monotonic() - began > 2 * _SILENT_S:
+                pause = _PAUSE_S[0]
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSE_S[1])
+
+    async def _listen(self) -> str:
+        """Hear one child; return why no more. Raises OSError when it cannot be started."""
+        command = [
+            sys.executable, "-m", "advisor.service.watcher",
+            "--db", str(self._source.path), "--every", f"{self._every_s:g}",
+        ]  # fmt: skip
+        child = self._child = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            limit=_LONGEST_LINE,
+        )
+        self._started += 1
+        log.info("event=watch-started pid=%d", child.pid)
+        assert child.stdout is not None
+        try:
+            while True:
+                line = await asyncio.wait_for(child.stdout.readline(), _SILENT_S + self._every_s)
+                if not line:
+                    return f"exit code {await asyncio.wait_for(child.wait(), 5)}"
+                self._take(line)
+        except TimeoutError:
+            return "it said nothing for too long"
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return f"it said something senseless: {error!r}"
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(child.wait(), 5)
+
+    def _take(self, line: bytes) -> None:
+        """Take over one line. Raises ValueError, KeyError or TypeError when it makes no sense."""
+        said: dict[str, Any] = json.loads(line)
+        at = float(said["at"])
+        if "error" in said:
+            self._fail(str(said["error"]), str(said.get("hint") or ""))
+            return
+        if "limits" in said:
+            self._limits_error = str(said.get("limits_error") or "")
+            self._limits = None if said["limits"] is None else unpack_limits(said["limits"])
+        if "state" in said:
+            self._known = unpack(said["state"], None)
+        if self._known is None:
+            raise ValueError("no state")
+        if self._error:
+            log.info("event=watching scheduler=%s", self._known.scheduler)
+        self._error = self._hint = ""
+        if "limits" not in said:
+            self._read_at = at
+        self._publish()
+
+    def _fail(self, error: str, hint: str) -> None:
+        """Note why nothing can be read; what was read last holds until it is too old."""
+        if error != self._error:
+            log.warning("event=watch-failed error=%r", error)
+        self._error, self._hint = error, hint
+        if self._known is None:
+            self._source.take(Availability(problem=error))
+
+    def _publish(self) -> None:
+        """Give decisions what is known, and take it back once it is too old."""
+        if self._known is None or self._read_at is None:
+            return
+        now = time.monotonic()
+        left = self._read_at + self._lasts_s - now
+        if left <= 0:
+            self._expire()
+            return
+        if self._expiry:
+            self._expiry.cancel()
+        self._expiry = asyncio.get_running_loop().call_later(left, self._expire)
+        self._promises = [p for p in self._promises if p[0] > now]
+        promised: Counter[str] = Counter()
+        for _, node_type, nodes in self._promises:
+            promised[node_type] += nodes
+        self._source.take(replace(self._known, limits=self._limits, promised=dict(promised)))
+
+    def _expire(self) -> None:
+        self._known = None
+        problem = self._error or f"it was last read more than {self._lasts_s:g} s ago"
+        log.warning("event=watch-stale error=%r", problem)
+        self._source.take(Availability(problem=problem))
+
+    def promise(self, node_type: str, nodes: int) -> None:
+        """Count nodes as no longer idle: a job that was just answered is to run there."""
+        self._promises.append((time.monotonic() + _PROMISED_S, node_type, nodes))
+        self._publish()
+
+    def status(self) -> dict[str, object]:
+        """Return how old the state is, and what is wrong."""
+        known, at = self._known, self._read_at
+        return {
+            "scheduler": known.scheduler if known else "",
+            "age_s": None if at is None else round(time.monotonic() - at, 1),
+            "known": known is not None,
+            "error": self._error,
+            "hint": self._hint,
+            "limits_error": self._limits_error,
+            "limits_known": self._limits is not None,
+            "pid": self._child.pid if self._child and self._child.returncode is None else None,
+            "children": self._started,
+        }

@@ -1,0 +1,135 @@
+"""The daemon's child that reads the scheduler's state and hands it over, one JSON line per read.
+
+It alone waits for the scheduler's commands. It ends when the daemon does: then its standard
+input ends, and it ends itself with every command it has started.
+
+A line has ``at`` (when the read began, on the monotonic clock), and ``error`` with ``hint`` or
+what changed since the line before: ``state``, ``limits`` (null when they cannot be read, with
+``limits_error``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import IO
+
+from advisor.core.availability import Availability, Limits
+from advisor.core.inventory import Inventory
+from advisor.errors import AdvisorError, SchedulerError
+from advisor.schedulers import pbs_availability, slurm_availability
+from advisor.schedulers.node_state import rooms, sized
+from advisor.service.handover import pack, pack_limits
+from advisor.store.reader import Reader
+
+SCHEDULERS: dict[str, ModuleType] = {"slurm": slurm_availability, "pbs": pbs_availability}
+"""Slurm first: its compatibility commands make it look like PBS."""
+_LIMITS_SHARE = 20
+"""Reading limits takes at most one part in so many of the time: accounting may be slow."""
+_LIMITS_LAST_S = 60.0
+"""Limits that could not be read again hold for so long."""
+
+
+class Watcher:
+    """Reads state and limits, and tells what changed."""
+
+    def __init__(self, store: Path, out: IO[str]) -> None:
+        self._store, self._out = store, out
+        self._inventory = Inventory()
+        self._scheduler = ""
+        self._sent: dict[str, object] = {}
+        self._limits_at = -_LIMITS_LAST_S
+        self._limits_due = 0.0
+
+    def look(self) -> None:
+        """Read once and tell. Raises OSError when nobody listens."""
+        at = time.monotonic()
+        try:
+            self._tell(at, "state", pack(self._read()))
+        except AdvisorError as error:
+            self._scheduler = ""
+            self._line(at, {"error": error.message, "hint": error.hint})
+            return
+        if at >= self._limits_due:
+            self._look_at_limits()
+
+    def _look_at_limits(self) -> None:
+        at = time.monotonic()
+        try:
+            limits: Limits = SCHEDULERS[self._scheduler].read_limits()
+        except AdvisorError as error:
+            if at - self._limits_at > _LIMITS_LAST_S:
+                self._sent.pop("limits", None)
+                text = error.message + (f"; {error.hint}" if error.hint else "")
+                self._line(at, {"limits": None, "limits_error": text})
+        else:
+            self._limits_at = at
+            self._tell(at, "limits", pack_limits(limits))
+        self._limits_due = at + _LIMITS_SHARE * (time.monotonic() - at)
+
+    def _read(self) -> Availability:
+        name = self._scheduler or next((n for n, s in SCHEDULERS.items() if s.installed()), "")
+        if not name:
+            raise SchedulerError(
+                "neither Slurm's nor PBS's commands are here",
+                hint="install them here, or start the daemon with --watch 0",
+            )
+        reading = SCHEDULERS[name].read()
+        self._scheduler = name
+        with contextlib.suppress(AdvisorError), Reader(self._store) as reader:
+            self._inventory = reader.inventory()
+        return Availability(
+            name,
+            rooms(self._inventory, reading.nodes),
+            sized(self._inventory, reading.partitions),
+            reading.queues,
+        )
+
+    def _tell(self, at: float, part: str, data: dict[str, object]) -> None:
+        changed = data != self._sent.get(part)
+        self._sent[part] = data
+        self._line(at, {part: data} if changed else {})
+
+    def _line(self, at: float, data: dict[str, object]) -> None:
+        self._out.write(json.dumps({"at": at, **data}, separators=(",", ":")) + "\n")
+        self._out.flush()
+
+
+def _end_with(daemon: IO[bytes]) -> None:
+    """Wait until the daemon's end of the pipe is closed, then end with all that was started."""
+    daemon.read()
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read every so often, until the daemon ends."""
+    parser = argparse.ArgumentParser(prog="advisor.service.watcher")
+    parser.add_argument("--db", type=Path, required=True)
+    parser.add_argument("--every", type=float, required=True)
+    args = parser.parse_args(arguments)
+    os.environ.update(LC_ALL="C", SLURM_TIME_FORMAT="%s")
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    if os.getpgid(0) != os.getpid():  # started by hand: who started it must not end with it
+        os.setpgid(0, 0)
+    threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
+    watcher = Watcher(args.db, sys.stdout)
+    while True:
+        began = time.monotonic()
+        try:
+            watcher.look()
+        except OSError:
+            return
+        time.sleep(max(0.0, began + args.every - time.monotonic()))
+
+
+if __name__ == "__main__":
+    main()

@@ -102,6 +102,7 @@ def _meters(scheduled: bool) -> Check:
 def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) -> Iterator[Check]:
     """Ask the daemon: at the socket given, else where the hooks ask, else the default."""
     from advisor.loop.health import Check
+    from advisor.loop.health_watch import check_watch
     from advisor.service.protocol import call
 
     socket: Path = paths.socket_path(args.socket or hooked)
@@ -134,6 +135,7 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             f"it decides by policy version {status.get('policy_version')}, applied is {policy}",
             f"does it use another store? ({status.get('store')})",
         )  # fmt: skip
+    yield from check_watch(status)
     if status.get("version") != __version__:
         yield Check(
             "daemon", "warn", f"it is {status.get('version')}, this command {__version__}",

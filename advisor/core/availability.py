@@ -67,16 +67,16 @@ class Room:
 class PartitionState:
     """A partition, or queue: whether it starts jobs, and what it gives and asks of them.
 
-    ``time_limit_s`` is what a job without a time limit gets. ``limits`` are the partition's own
-    bounds on cores and memory, as the scheduler writes them; ``qos`` has more of them. A job that
-    names no nodes gets any between ``smallest`` and ``largest`` (CPUs, MB of memory).
+    ``time_limit_s`` is what a job without a time limit gets. A job may have ``most`` of a
+    node, and one that names no nodes gets any between ``smallest`` and ``largest``: each is CPUs
+    and MB of memory, 0 where nothing is stated. ``qos`` has more limits.
     """
 
     up: bool = True
     whole_nodes: bool = False
     memory_per_cpu: bool = True
     time_limit_s: float = math.inf
-    limits: tuple[str, ...] = ()
+    most: tuple[int, int] = (0, 0)
     qos: str = ""
     smallest: tuple[int, int] = (0, 0)
     largest: tuple[int, int] = (0, 0)
@@ -84,12 +84,25 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits on cores, memory or what is billed for them: at most, and at least."""
+    """Limits on cores, memory or what is billed for them, in the scheduler's words.
 
+    ``job`` are those of a single job, with the CPUs and MB they allow it, or allow it per node;
+    ``most`` are shared with other jobs or over time; ``least`` is what a job must ask for.
+    """
+
+    job: tuple[tuple[str, float, float, bool], ...] = ()
     most: tuple[str, ...] = ()
     least: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
     """Of an association: the QOS of a job that names none; several where that is not known."""
+
+    def hit(self, nodes: int, cpus: int, memory_mb: float) -> str:
+        """Return what a job may hit that has so much on each of its nodes, "" if nothing."""
+        for text, most_cpus, most_mb, per_node in self.job:
+            count = 1 if per_node else nodes
+            if count * cpus > most_cpus or count * memory_mb > most_mb:
+                return text
+        return next(iter(self.most), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +178,7 @@ class Availability:
             return LATER, f"{_of(room.usable, room.nodes, other)} usable"
         if change == "no-later" and (why := self._later(request, other, place, room, nodes)):
             return LATER, why
-        why = self._limit(request, own, other, partition, place)
+        why = self._limit(request, own, other, partition, nodes)
         return (LIMIT, why) if why else _NOTHING
 
     def _later(
@@ -192,9 +205,10 @@ class Availability:
         own: NodeType,
         other: NodeType,
         partition: str,
-        place: PartitionState,
+        nodes: int,
     ) -> str:
         """Return which limit a job may hit on a node type and not on its own, "" if none."""
+        place = self.partitions[partition]
         size, low, high = _size(other), _size(own), _size(own)
         if not (request.constraint or request.node_list):
             low, high = _least(low, place.smallest), _most(high, place.largest)
@@ -208,13 +222,11 @@ class Availability:
         if bounds is None:
             return f"the limits of {request.user} are not known"
         if more:
-            counted = (
-                *place.limits,
-                *self._counted(partition),
-                *(m for b in bounds for m in b.most),
-            )
-            if counted:
-                return f"its nodes are larger, and {counted[0]} counts what a job has"
+            hits = [*self._counted(partition), *(b.hit(nodes, *size) for b in bounds)]
+            if size[0] > (place.most[0] or size[0]) or size[1] > (place.most[1] or size[1]):
+                hits.append(f"partition {partition}")
+            for hit in filter(None, hits):
+                return f"its nodes are larger, and {hit} limits what a job has"
         if less:
             for least in (m for b in bounds for m in b.least):
                 return f"its nodes are smaller, and {least} asks for more"
@@ -226,7 +238,7 @@ class Availability:
         for queue in (self.queues.get(name), self.queues.get("")):
             if queue is not None:
                 where = f"queue {queue.name}" if queue.name else "the server"
-                found += [f"a limit of {where} on {r}" for r in sorted(queue.limited & _COUNTED)]
+                found += [f"{r} of {where}" for r in sorted(queue.limited & _COUNTED)]
         routed = self.queues.get(name)
         if routed is not None and depth and name:
             for destination in routed.destinations:

@@ -13,11 +13,12 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from advisor.core.availability import Bounds, Limits, PartitionState
 from advisor.core.nodelist import expand
-from advisor.core.units import parse_slurm_time
+from advisor.core.units import parse_memory_mb, parse_slurm_time
 from advisor.errors import SchedulerError
 from advisor.schedulers.command import run_command
 from advisor.schedulers.node_state import FOR_EVER_S, TIMEOUT_S, NodeState, Reading
@@ -38,7 +39,8 @@ _QOS = (
     "Name", "GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins",
     "MaxTRESPA", "MaxTRESPU", "MaxTRESRunMinsPA", "MaxTRESRunMinsPU", "MinTRES",
 )  # fmt: skip
-_COUNTED = re.compile(r"(?:^|,)((?:cpu|mem|billing)=[^,]+)")
+_OF_A_JOB = ("MaxTRES", "MaxTRESPerNode")
+_COUNTED = re.compile(r"(?:^|,)(cpu|mem|billing)=([^,]+)")
 """What a larger node has more of; licences, GPUs and other resources do not change with it."""
 
 
@@ -185,23 +187,22 @@ def parse_partitions(text: str, settings: Mapping[str, str]) -> dict[str, Partit
         own = {k for k in ("DefMemPerCPU", "DefMemPerNode") if fields.get(k)}
         default = own or {k for k in ("DefMemPerCPU", "DefMemPerNode") if settings.get(k)}
         per_cpu = fields.get("MaxMemPerCPU") or settings.get("MaxMemPerCPU")
-        limits = [
-            f"{key}={fields[key]}"
-            for key in ("MaxCPUsPerNode", "MaxCPUsPerSocket", "MaxMemPerNode", "MaxMemPerCPU")
-            if fields.get(key)
-        ]
-        limits += [
-            f"{k}={settings[k]}" for k in ("MaxMemPerNode", "MaxMemPerCPU") if settings.get(k)
-        ]
+        cpus = (fields.get("MaxCPUsPerNode"), fields.get("MaxCPUsPerSocket"))
+        memory = (fields.get("MaxMemPerNode"), settings.get("MaxMemPerNode"))
         found[fields["PartitionName"]] = PartitionState(
             up=fields.get("State") == "UP",
             whole_nodes=whole or fields.get("OverSubscribe", "").startswith("EXCLUSIVE"),
             memory_per_cpu="DefMemPerCPU" in default or bool(per_cpu),
             time_limit_s=_time_limit(fields),
-            limits=tuple(limits),
+            most=(_smallest(cpus), _smallest(memory)),
             qos=fields.get("QoS", ""),
         )
     return found
+
+
+def _smallest(texts: Iterable[str | None]) -> int:
+    """Return the smallest number, 0 when there is none."""
+    return min((int(t) for t in texts if t and t.isdecimal()), default=0)
 
 
 def _time_limit(fields: Mapping[str, str]) -> float:
@@ -226,26 +227,35 @@ def parse_limits(associations: str, qos: str) -> Limits:
     """
     lines = [dict(zip(_ASSOC, line.split("|"), strict=False)) for line in associations.splitlines()]
     parents = {a["Account"]: a.get("ParentName", "") for a in lines if not a.get("User")}
-    own: defaultdict[str, list[str]] = defaultdict(list)
+    own: defaultdict[str, Bounds] = defaultdict(Bounds)
     for fields in lines:
         if not fields.get("User"):
-            own[fields["Account"]] += _limits(fields, f"account {fields['Account']}")
+            account = fields["Account"]
+            own[account] = _joined(own[account], _bounds(fields, f"account {account}"))
     users: defaultdict[str, dict[str, Bounds]] = defaultdict(dict)
     for fields in lines:
         user, account = fields.get("User", ""), fields["Account"]
         if not user:
             continue
-        most = _limits(fields, f"{user}'s association with {account}")
-        for name in _above(account, parents):
-            most += own[name]
-        default = fields.get("DefaultQOS") or fields.get("QOS", "")
-        names = {name.lstrip("+") for name in default.split(",") if name}
-        before = users[user].get(account, Bounds())
-        users[user][account] = Bounds(
-            tuple(dict.fromkeys((*before.most, *most))),
-            qos=tuple(sorted(names | set(before.qos))),
+        given = (fields.get("DefaultQOS") or fields.get("QOS", "")).split(",")
+        found = replace(
+            _bounds(fields, f"{user}'s association with {account}"),
+            qos=tuple(name.lstrip("+") for name in given if name),
         )
+        for name in _above(account, parents):
+            found = _joined(found, own[name])
+        users[user][account] = _joined(users[user].get(account, Bounds()), found)
     return Limits(dict(users), parse_qos(qos))
+
+
+def _joined(a: Bounds, b: Bounds) -> Bounds:
+    """Return the bounds of both."""
+    return Bounds(
+        tuple(dict.fromkeys((*a.job, *b.job))),
+        tuple(dict.fromkeys((*a.most, *b.most))),
+        tuple(dict.fromkeys((*a.least, *b.least))),
+        tuple(dict.fromkeys((*a.qos, *b.qos))),
+    )
 
 
 def _above(account: str, parents: Mapping[str, str]) -> list[str]:
@@ -262,18 +272,23 @@ def parse_qos(text: str) -> dict[str, Bounds]:
     found = {}
     for line in text.splitlines():
         fields = dict(zip(_QOS, line.split("|"), strict=False))
-        name, least = fields["Name"], fields.pop("MinTRES", "")
-        found[name] = Bounds(
-            tuple(_limits(fields, f"QOS {name}")),
-            tuple(f"MinTRES={limit} of QOS {name}" for limit in _COUNTED.findall(least)),
-        )
+        found[fields["Name"]] = _bounds(fields, f"QOS {fields['Name']}")
     return found
 
 
-def _limits(fields: Mapping[str, str], where: str) -> list[str]:
-    return [
-        f"{key}={limit} of {where}"
-        for key, value in fields.items()
-        if "TRES" in key
-        for limit in _COUNTED.findall(value)
-    ]
+def _bounds(fields: Mapping[str, str], where: str) -> Bounds:
+    job: list[tuple[str, float, float, bool]] = []
+    most: list[str] = []
+    least: list[str] = []
+    for key, value in fields.items():
+        for resource, amount in _COUNTED.findall(value) if "TRES" in key else ():
+            text = f"{key}={resource}={amount} of {where}"
+            if key == "MinTRES":
+                least.append(text)
+            elif key in _OF_A_JOB and resource in ("cpu", "mem"):
+                size = parse_memory_mb(amount) if resource == "mem" else float(amount)
+                cpus, memory = (size, math.inf) if resource == "cpu" else (math.inf, size)
+                job.append((text, cpus, memory, key == "MaxTRESPerNode"))
+            else:
+                most.append(text)
+    return Bounds(tuple(job), tuple(most), tuple(least))

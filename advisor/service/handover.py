@@ -70,5 +70,8 @@ def unpack_limits(data: Mapping[str, Any]) -> Limits:
     )
 
 
-def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+def _tuples(value: Any) -> Any:
+    """Return JSON with tuples for its lists, however deep."""
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    return {k: _tuples(v) for k, v in value.items()} if isinstance(value, dict) else value

@@ -18,9 +18,10 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import IO
+from typing import IO, TypeVar
 
 from advisor.core.availability import Availability, Limits
 from advisor.core.inventory import Inventory
@@ -29,6 +30,8 @@ from advisor.schedulers import pbs_availability, slurm_availability
 from advisor.schedulers.node_state import rooms, sized
 from advisor.service.handover import pack, pack_limits
 from advisor.store.reader import Reader
+
+T = TypeVar("T")
 
 SCHEDULERS: dict[str, ModuleType] = {"slurm": slurm_availability, "pbs": pbs_availability}
 """Slurm first: its compatibility commands make it look like PBS."""
@@ -53,18 +56,19 @@ class Watcher:
         """Read once and tell. Raises OSError when nobody listens."""
         at = time.monotonic()
         try:
-            self._tell(at, "state", pack(self._read()))
+            state = pack(_understood(self._read))
         except AdvisorError as error:
             self._scheduler = ""
             self._line(at, {"error": error.message, "hint": error.hint})
             return
+        self._tell(at, "state", state)
         if at >= self._limits_due:
             self._look_at_limits()
 
     def _look_at_limits(self) -> None:
         at = time.monotonic()
         try:
-            limits: Limits = SCHEDULERS[self._scheduler].read_limits()
+            limits: Limits = _understood(SCHEDULERS[self._scheduler].read_limits)
         except AdvisorError as error:
             if at - self._limits_at > _LIMITS_LAST_S:
                 self._sent.pop("limits", None)
@@ -101,6 +105,14 @@ class Watcher:
     def _line(self, at: float, data: dict[str, object]) -> None:
         self._out.write(json.dumps({"at": at, **data}, separators=(",", ":")) + "\n")
         self._out.flush()
+
+
+def _understood(read: Callable[[], T]) -> T:
+    """Return what was read; SchedulerError also for what the scheduler was never seen to say."""
+    try:
+        return read()
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise SchedulerError(f"the scheduler said something unexpected: {error!r}") from error
 
 
 def _end_with(daemon: IO[bytes]) -> None:

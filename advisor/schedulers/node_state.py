@@ -12,8 +12,8 @@ from advisor.core.inventory import Inventory
 
 TIMEOUT_S = 10.0
 """A scheduler's command that takes longer is given up."""
-FOR_EVER_S = 365 * 86400.0
-"""A node that is reserved for longer than this counts as lost."""
+FOR_EVER_S = 30 * 86400.0
+"""A node that is reserved for longer than this counts as lost: no job waits for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,8 @@ def read() -> Reading:
     """Return what nodes and partitions do now. Raises SchedulerError."""
     settings = parse_settings(_scontrol("config"))
     _check_seen(settings)
-    blocked = parse_reservations(_scontrol("reservation"), time.time())
-    nodes = parse_nodes(_scontrol("node"), blocked)
+    now = time.time()
+    nodes = parse_nodes(_scontrol("node"), parse_reservations(_scontrol("reservation"), now), now)
     if not nodes:
         raise SchedulerError("Slurm has no nodes", hint="see: scontrol show node")
     return Reading(tuple(nodes), parse_partitions(_scontrol("partition"), settings))
@@ -150,9 +150,8 @@ def _moment(text: str) -> float:
         return math.inf
 
 
-def parse_nodes(text: str, blocked: Mapping[str, float]) -> list[NodeState]:
+def parse_nodes(text: str, blocked: Mapping[str, float], now: float) -> list[NodeState]:
     """Return the nodes of ``scontrol --oneliner show node``; see :func:`parse_reservations`."""
-    now = time.time()
     found = []
     for fields in records(text, "NodeName"):
         name, until = fields["NodeName"], blocked.get(fields["NodeName"], math.inf)

@@ -1,0 +1,199 @@
+"""What the reader makes of scontrol and sacctmgr, as Slurm 22.05 of the testbed printed them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from advisor.core.availability import Bounds, Room
+from advisor.core.inventory import Inventory, NodeType
+from advisor.core.request import JobRequest
+from advisor.errors import SchedulerError
+from advisor.schedulers import slurm_availability as slurm
+from advisor.schedulers.node_state import NodeState, rooms, sized
+
+RECORDED = Path(__file__).parent / "slurm_22_05" / "state"
+NOW = 1_795_314_840.0
+"""When it was recorded."""
+MAINT = 1_795_315_362.0
+TYPES = Inventory.of(
+    [
+        NodeType("broadwell", "broadwell", ("batch",), cores=28, memory_mb=8000,
+                 nodes=("bdw1", "bdw2", "bdw3", "bdw4")),
+        NodeType("skylake", "skylake", ("batch",), cores=40, memory_mb=8000, nodes=("skl1", "skl2")),
+        NodeType("milan", "milan", ("batch",), cores=64, memory_mb=8000, nodes=("mil1", "mil2")),
+    ]
+)  # fmt: skip
+
+
+def text(name: str) -> str:
+    return (RECORDED / f"{name}.txt").read_text()
+
+
+def nodes(now: float = NOW) -> dict[str, NodeState]:
+    blocked = slurm.parse_reservations(text("reservation"), now)
+    return {n.name: n for n in slurm.parse_nodes(text("node"), blocked, now)}
+
+
+@pytest.mark.parametrize(
+    ("name", "idle", "usable", "until"),
+    [
+        ("bdw1", True, True, math.inf),
+        ("bdw2", False, False, math.inf),  # down
+        ("bdw3", False, True, math.inf),  # allocated
+        ("bdw4", False, False, math.inf),  # drained, its reason says "State=IDLE Partitions=x"
+        ("skl1", True, True, MAINT),  # idle until the maintenance
+        ("skl2", False, True, math.inf),  # mixed
+        ("mil1", False, True, 1_795_313_562.0),  # reserved now
+        ("mil2", False, False, -math.inf),  # reserved without end
+    ],
+)
+def test_nodes(name: str, idle: bool, usable: bool, until: float) -> None:
+    node = nodes()[name]
+    assert (node.idle, node.usable, node.until) == (idle, usable, until)
+    assert node.partitions[0] == "batch" and len(node.features) == 1
+
+
+def test_a_reservation_that_is_over_is_in_nobodys_way() -> None:
+    after = nodes(MAINT + 7200)
+    assert after["skl1"].until == math.inf and after["skl1"].idle
+
+
+@pytest.mark.parametrize(
+    ("state", "idle", "usable"),
+    [
+        ("IDLE", True, True),
+        ("IDLE+DYNAMIC_NORM", True, True),
+        ("IDLE+CLOUD", True, True),
+        ("IDLE+CLOUD+POWERED_DOWN", False, True),
+        ("IDLE+PLANNED", False, True),
+        ("IDLE+RESERVED", False, True),
+        ("IDLE+MAINTENANCE", False, True),
+        ("IDLE+COMPLETING", False, True),
+        ("IDLE+REBOOT_REQUESTED", False, True),
+        ("IDLE+NOT_RESPONDING", False, False),
+        ("IDLE*", False, False),
+        ("MIXED+DRAIN", False, False),
+        ("ALLOCATED+FAIL", False, False),
+        ("DOWN", False, False),
+        ("UNKNOWN", False, False),
+        ("", False, False),
+    ],
+)
+def test_states(state: str, idle: bool, usable: bool) -> None:
+    line = f"NodeName=n1 ActiveFeatures=x State={state} Partitions=batch RealMemory=1"
+    (node,) = slurm.parse_nodes(line, {}, NOW)
+    assert (node.idle, node.usable) == (idle, usable)
+
+
+def test_rooms_and_sizes() -> None:
+    found = rooms(TYPES, nodes().values())
+    assert found["broadwell", "batch"] == Room(4, 2, ((math.inf, 1),))
+    assert found["skylake", "batch"] == Room(2, 2, ((MAINT, 1),))
+    assert found["milan", "batch"] == Room(2, 1)
+    assert found["broadwell", "debug"] == Room(2, 1, ((math.inf, 1),))
+    settings = slurm.parse_settings(text("config"))
+    batch = sized(TYPES, slurm.parse_partitions(text("partition"), settings))["batch"]
+    assert (batch.smallest, batch.largest) == ((28, 8000), (64, 8000))
+
+
+def test_a_node_without_its_types_feature_cannot_be_had() -> None:
+    lost = NodeState("bdw1", ("batch",), ("other",), idle=True, usable=True)
+    assert rooms(TYPES, [lost])["broadwell", "batch"] == Room(1, 0)
+
+
+def test_partitions() -> None:
+    found = slurm.parse_partitions(text("partition"), slurm.parse_settings(text("config")))
+    batch, debug, milan = found["batch"], found["debug"], found["milan"]
+    assert batch.up and not batch.whole_nodes and batch.most == (0, 0) and not batch.qos
+    assert batch.memory_per_cpu and batch.time_limit_s == math.inf  # DefMemPerCPU of the cluster
+    assert debug.whole_nodes and not debug.memory_per_cpu and debug.most == (30, 5000)
+    assert debug.time_limit_s == 1800
+    assert not milan.up and milan.memory_per_cpu and milan.qos == "limited"
+
+
+@pytest.mark.parametrize(
+    ("partition", "settings", "per_cpu"),
+    [
+        ("DefMemPerNode=UNLIMITED", {}, False),
+        ("DefMemPerNode=UNLIMITED", {"DefMemPerNode": "900"}, False),
+        ("DefMemPerNode=UNLIMITED", {"DefMemPerCPU": "900"}, True),
+        ("DefMemPerNode=900", {"DefMemPerCPU": "900"}, False),
+        ("DefMemPerCPU=900", {"DefMemPerNode": "900"}, True),
+        ("DefMemPerNode=900 MaxMemPerCPU=900", {}, True),
+        ("DefMemPerNode=900", {"MaxMemPerCPU": "900"}, True),
+    ],
+)
+def test_memory_of_a_job_that_states_none(
+    partition: str, settings: dict[str, str], per_cpu: bool
+) -> None:
+    found = slurm.parse_partitions(f"PartitionName=p State=UP {partition}", settings)
+    assert found["p"].memory_per_cpu is per_cpu
+
+
+def test_select_linear_gives_whole_nodes() -> None:
+    found = slurm.parse_partitions("PartitionName=p State=UP", {"SelectType": "select/linear"})
+    assert found["p"].whole_nodes
+
+
+def test_limits() -> None:
+    limits = slurm.parse_limits(text("assoc"), text("qos"))
+    assert limits.users["daemon"]["proj"] == Bounds(
+        most=(
+            "GrpTRES=cpu=100 of daemon's association with proj",
+            "MaxTRESMins=mem=10000M of daemon's association with proj",
+        ),
+        qos=("normal",),
+    )
+    assert limits.users["nobody"]["proj"] == Bounds(qos=("limited",))
+    assert limits.qos["limited"] == Bounds(  # nodes, which MaxTRESPU limits, stay the same
+        job=(("MaxTRES=cpu=60 of QOS limited", 60.0, math.inf, False),),
+        most=("GrpTRESMins=billing=100000 of QOS limited",),
+        least=("MinTRES=cpu=2 of QOS limited",),
+    )
+    request = JobRequest("slurm", "cli_filter", "nobody", 65534)
+    found = limits.of(request, "")
+    assert found is not None and [b.hit(1, 40, 8000) for b in found] == [
+        "",
+        "GrpTRESMins=billing=100000 of QOS limited",
+    ]
+    assert limits.of(JobRequest("slurm", "cli_filter", "stranger", 7), "") is None
+
+
+def test_limits_of_the_accounts_above() -> None:
+    assoc = (
+        "root|||normal|||||||\n"
+        "lab||root|normal||node=9|||||\n"
+        "group||lab|normal||gres/gpu=4,cpu=512,license/x=3||cpu=90||mem=4G|\n"
+        "group|ann||a,b|||||||\n"
+        "lab|ann||normal|b||||cpu=100,mem=1T||\n"
+    )
+    limits = slurm.parse_limits(assoc, "normal|||||||||||\na|||||||||||\nb|||||||||||\n")
+    group, lab = limits.users["ann"]["group"], limits.users["ann"]["lab"]
+    assert group.qos == ("a", "b") and group.most == (
+        "GrpTRES=cpu=512 of account group",
+        "GrpTRESRunMins=cpu=90 of account group",
+    )
+    (per_node,) = group.job
+    assert per_node == ("MaxTRESPerNode=mem=4G of account group", math.inf, 4096.0, True)
+    assert group.hit(1, 1, 5000) == per_node[0]
+    assert lab.qos == ("b",) and not lab.most
+    assert (lab.hit(2, 50, 4000), lab.hit(3, 50, 4000)) == ("", lab.job[0][0])
+
+
+def test_what_slurm_hides_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    hiding = {"PrivateData": "jobs,reservations", "SlurmUser": "slurm(64030)"}
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(SchedulerError, match="hides reservations from user 1000") as caught:
+        slurm._check_seen(hiding)
+    assert caught.value.hint == "run the daemon as root or slurm"
+    monkeypatch.setattr("os.geteuid", lambda: 64030)
+    slurm._check_seen(hiding)
+
+
+@pytest.mark.parametrize("said", ["garbage", "NodeName", '{"nodes": []}'])
+def test_something_else_than_nodes(said: str) -> None:
+    with pytest.raises(SchedulerError):
+        slurm.parse_nodes(said, {}, NOW)

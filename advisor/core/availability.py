@@ -224,12 +224,12 @@ class Availability:
         if more:
             hits = [*self._counted(partition), *(b.hit(nodes, *size) for b in bounds)]
             if size[0] > (place.most[0] or size[0]) or size[1] > (place.most[1] or size[1]):
-                hits.append(f"partition {partition}")
+                hits.append(f"MaxCPUsPerNode or MaxMemPerNode of partition {partition}")
             for hit in filter(None, hits):
-                return f"its nodes are larger, and {hit} limits what a job has"
+                return f"its nodes are larger, and a limit holds: {hit}"
         if less:
             for least in (m for b in bounds for m in b.least):
-                return f"its nodes are smaller, and {least} asks for more"
+                return f"its nodes are smaller, and a limit holds: {least}"
         return ""
 
     def _counted(self, name: str, depth: int = 4) -> list[str]:
@@ -276,4 +276,4 @@ def _most(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 def _of(count: int, total: int, node_type: NodeType) -> str:
     """Return ``1 of 4 skylake nodes is``."""
     verb = "is" if count == 1 else "are"
-    return f"{count} of {total} {node_type.name} node{'s' * (total != 1)} {verb}"
+    return f"{count} of {total} {node_type.name} nodes {verb}"

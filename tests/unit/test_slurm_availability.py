@@ -20,12 +20,14 @@ NOW = 1_795_314_840.0
 MAINT = 1_795_315_362.0
 TYPES = Inventory.of(
     [
-        NodeType("broadwell", "broadwell", ("batch",), cores=28, memory_mb=8000,
-                 nodes=("bdw1", "bdw2", "bdw3", "bdw4")),
-        NodeType("skylake", "skylake", ("batch",), cores=40, memory_mb=8000, nodes=("skl1", "skl2")),
-        NodeType("milan", "milan", ("batch",), cores=64, memory_mb=8000, nodes=("mil1", "mil2")),
+        NodeType(name, name, ("batch",), cores=cores, memory_mb=8000, nodes=nodes)
+        for name, cores, nodes in (
+            ("broadwell", 28, ("bdw1", "bdw2", "bdw3", "bdw4")),
+            ("skylake", 40, ("skl1", "skl2")),
+            ("milan", 64, ("mil1", "mil2")),
+        )
     ]
-)  # fmt: skip
+)
 
 
 def text(name: str) -> str:

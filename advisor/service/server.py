@@ -173,7 +173,7 @@ class Server:
         sock.close()
         for task in background:
             task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+        await asyncio.wait(background, timeout=5.0)
         self._settle()
         for client in list(self.waiting):
             self._drop(client)

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -46,10 +47,11 @@ class Watch:
         self._limits: Limits | None = None
         self._limits_error = ""
         self._read_at: float | None = None
+        self._fresh = False
         self._error, self._hint = "the scheduler has not been read yet", ""
         self._promises: list[tuple[float, str, int]] = []
         self._expiry: asyncio.TimerHandle | None = None
-        self._child: asyncio.subprocess.Process | None = None
+        self._child: subprocess.Popen[bytes] | None = None
         self._started = 0
         source.take(Availability(problem=self._error))
 
@@ -75,31 +77,35 @@ class Watch:
             sys.executable, "-m", "advisor.service.watcher",
             "--db", str(self._source.path), "--every", f"{self._every_s:g}",
         ]  # fmt: skip
-        child = self._child = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            limit=_LONGEST_LINE,
+        child = self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         self._started += 1
         log.info("event=watch-started pid=%d", child.pid)
-        assert child.stdout is not None
+        lines = asyncio.StreamReader(limit=_LONGEST_LINE)
+        pipe: asyncio.ReadTransport | None = None
         try:
+            pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(lines), child.stdout
+            )
             while True:
-                line = await asyncio.wait_for(child.stdout.readline(), _SILENT_S + self._every_s)
+                async with asyncio.timeout(_SILENT_S + self._every_s):
+                    line = await lines.readline()
                 if not line:
-                    return f"exit code {await asyncio.wait_for(child.wait(), 5)}"
+                    return f"exit code {await _ended(child)}"
                 self._take(line)
         except TimeoutError:
             return "it said nothing for too long"
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return f"it said something senseless: {error!r}"
         finally:
+            if pipe is not None:
+                pipe.close()
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(child.wait(), 5)
+            if child.stdin is not None:
+                child.stdin.close()
+            await _ended(child)
 
     def _take(self, line: bytes) -> None:
         """Take over one line. Raises ValueError, KeyError or TypeError when it makes no sense."""
@@ -127,7 +133,7 @@ class Watch:
         if error != self._error:
             log.warning("event=watch-failed error=%r", error)
         self._error, self._hint = error, hint
-        if self._known is None:
+        if not self._fresh:
             self._source.take(Availability(problem=error))
 
     def _publish(self) -> None:
@@ -146,10 +152,11 @@ class Watch:
         promised: Counter[str] = Counter()
         for _, node_type, nodes in self._promises:
             promised[node_type] += nodes
+        self._fresh = True
         self._source.take(replace(self._known, limits=self._limits, promised=dict(promised)))
 
     def _expire(self) -> None:
-        self._known = None
+        self._fresh = False
         problem = self._error or f"it was last read more than {self._lasts_s:g} s ago"
         log.warning("event=watch-stale error=%r", problem)
         self._source.take(Availability(problem=problem))
@@ -165,7 +172,7 @@ class Watch:
         return {
             "scheduler": known.scheduler if known else "",
             "age_s": None if at is None else round(time.monotonic() - at, 1),
-            "known": known is not None,
+            "known": self._fresh,
             "error": self._error,
             "hint": self._hint,
             "limits_error": self._limits_error,
@@ -173,3 +180,12 @@ class Watch:
             "pid": self._child.pid if self._child and self._child.returncode is None else None,
             "children": self._started,
         }
+
+
+async def _ended(child: subprocess.Popen[bytes]) -> int | None:
+    """Return the exit code of a child that ends now; None when it does not."""
+    for _ in range(100):
+        if child.poll() is not None:
+            break
+        await asyncio.sleep(0.01)
+    return child.returncode

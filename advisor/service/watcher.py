@@ -27,7 +27,7 @@ from advisor.core.availability import Availability, Limits
 from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError, SchedulerError
 from advisor.schedulers import pbs_availability, slurm_availability
-from advisor.schedulers.node_state import rooms, sized
+from advisor.schedulers.node_state import Reading, rooms, sized
 from advisor.service.handover import pack, pack_limits
 from advisor.store.reader import Reader
 
@@ -80,13 +80,7 @@ class Watcher:
         self._limits_due = at + _LIMITS_SHARE * (time.monotonic() - at)
 
     def _read(self) -> Availability:
-        name = self._scheduler or next((n for n, s in SCHEDULERS.items() if s.installed()), "")
-        if not name:
-            raise SchedulerError(
-                "neither Slurm's nor PBS's commands are here",
-                hint="install them here, or start the daemon with --watch 0",
-            )
-        reading = SCHEDULERS[name].read()
+        name, reading = self._ask()
         self._scheduler = name
         with contextlib.suppress(AdvisorError), Reader(self._store) as reader:
             self._inventory = reader.inventory()
@@ -95,6 +89,23 @@ class Watcher:
             rooms(self._inventory, reading.nodes),
             sized(self._inventory, reading.partitions),
             reading.queues,
+        )
+
+    def _ask(self) -> tuple[str, Reading]:
+        """Ask the scheduler that answered last, else the first of those installed that does."""
+        names = [self._scheduler] if self._scheduler else list(SCHEDULERS)
+        errors = []
+        for name in names:
+            if SCHEDULERS[name].installed():
+                try:
+                    return name, SCHEDULERS[name].read()
+                except SchedulerError as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+        raise SchedulerError(
+            "neither Slurm's nor PBS's commands are here",
+            hint="install them here, or start the daemon with --watch 0",
         )
 
     def _tell(self, at: float, part: str, data: dict[str, object]) -> None:

@@ -27,8 +27,9 @@ LASTS_S = 30.0
 """An older state counts as unknown, unless it is read less often: then the double of that."""
 _SILENT_S = 60.0
 """A child that says nothing for so long beyond its turn hangs."""
-_PROMISED_S = 30.0
-"""A node promised to a job is in the scheduler's own books at the latest after this time."""
+_PROMISED_S = 6.0
+"""What was read so long after a job was answered shows the nodes it got: Slurm starts a job within
+the 3 s of its batch_sched_delay, if it starts it at once."""
 _PAUSE_S = (1.0, 60.0)
 """Between two children: the first pause, doubled up to the second."""
 _LONGEST_LINE = 64 << 20
@@ -148,7 +149,7 @@ class Watch:
         if self._expiry:
             self._expiry.cancel()
         self._expiry = asyncio.get_running_loop().call_later(left, self._expire)
-        self._promises = [p for p in self._promises if p[0] > now]
+        self._promises = [p for p in self._promises if p[0] > self._read_at]
         promised: Counter[str] = Counter()
         for _, node_type, nodes in self._promises:
             promised[node_type] += nodes

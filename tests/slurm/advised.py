@@ -68,7 +68,7 @@ class AdvisedSite:
         """Start `advisor serve` and wait until it answers."""
         with (self.folder / "serve.log").open("ab") as log:
             self.daemon = subprocess.Popen(
-                [sys.executable, "-m", "advisor", "serve", "--refresh", "0.1"],
+                [sys.executable, "-m", "advisor", "serve", "--refresh", "0.1", "--watch", "0.5"],
                 env=self.environment(),
                 stderr=log,
             )
@@ -76,6 +76,20 @@ class AdvisedSite:
         while not self.socket.exists():
             if time.monotonic() > end or self.daemon.poll() is not None:
                 raise RuntimeError((self.folder / "serve.log").read_text())
+            time.sleep(0.05)
+        self.watched()
+
+    def watched(self) -> dict[str, Any]:
+        """Wait until the daemon has read the cluster's state afresh; return its status of that."""
+        began = time.monotonic()
+        while True:
+            status: Any = call(self.socket, {"op": "status"})["availability"]
+            age = status["age_s"]
+            if status["limits_known"] and age is not None and age + 0.1 < time.monotonic() - began:
+                found: dict[str, Any] = status
+                return found
+            if time.monotonic() > began + 30:
+                raise AssertionError(f"{status}\n{(self.folder / 'serve.log').read_text()}")
             time.sleep(0.05)
 
     def install_hooks(self) -> None:
@@ -126,6 +140,7 @@ class AdvisedSite:
         while True:
             status = call(self.socket, {"op": "status"})
             if (status["newest_model"], status["policy_version"]) == wanted:
+                self.watched()
                 return
             if time.monotonic() > end:
                 raise AssertionError((self.folder / "serve.log").read_text())

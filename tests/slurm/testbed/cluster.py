@@ -236,7 +236,8 @@ class Testbed(Client):
 
     def reset(self) -> None:
         """Cancel every job, wait until all nodes are idle, and make the hooks do nothing again."""
-        self.run(["scancel", "--quiet", *(f"--state={s}" for s in ("PENDING", "RUNNING"))])
+        for state in ("PENDING", "RUNNING"):  # of several --state, scancel heeds the last
+            self.run(["scancel", "--quiet", f"--state={state}"])
         if self.lua_hooks:
             for name in NOOP_HOOKS:
                 self.install_hook(name, None)

@@ -43,8 +43,6 @@ class Snapshot:
     """What can be had now; None where nobody looks."""
     models: dict[int, StoredModel] = field(default_factory=dict)
     training: frozenset[tuple[str, str]] = frozenset()
-    availability: Availability | None = None
-    """What nodes can be had now; None where nobody watches the scheduler."""
     choices: dict[object, Any] = field(default_factory=dict)
     baselines: dict[object, tuple[Row | None, bool]] = field(default_factory=dict)
     answered: dict[tuple[int, bytes], Answered] = field(default_factory=dict)
@@ -183,14 +181,14 @@ class Source:
     def take(self, availability: Availability) -> None:
         """Take over what nodes can be had now, and forget the answers that it may change.
 
-        An answer also changes as time goes by where a reservation comes nearer.
+        An answer also changes as time goes by where a reservation comes nearer. Choices are kept
+        by what was in the way of each node type, so they last.
         """
         with self._swap:
             self._availability = availability
             snapshot = self.snapshot
             before, snapshot.availability = snapshot.availability, availability
         if before != availability or not availability.timeless:
-            snapshot.choices.clear()
             snapshot.answered.clear()
 
     def _load(self, reader: Reader) -> Snapshot:

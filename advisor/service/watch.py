@@ -33,6 +33,7 @@ the 3 s of its batch_sched_delay, if it starts it at once."""
 _PAUSE_S = (1.0, 60.0)
 """Between two children: the first pause, doubled up to the second."""
 _LONGEST_LINE = 64 << 20
+_SHORT_LINE = 32 << 10
 
 
 class Watch:
@@ -65,6 +66,9 @@ class Watch:
                 why = await self._listen()
             except OSError as error:
                 why = f"it cannot be started: {error}"
+            except Exception as error:
+                log.exception("event=internal-error")
+                why = repr(error)
             log.warning("event=watch-ended error=%r", why)
             self._fail(f"what reads the scheduler ended: {why}", "see the daemon's log")
             if time.monotonic() - began > 2 * _SILENT_S:
@@ -94,7 +98,9 @@ class Watch:
                     line = await lines.readline()
                 if not line:
                     return f"exit code {await _ended(child)}"
-                self._take(line)
+                # The limits of ten thousand users take too long for the loop.
+                long = len(line) > _SHORT_LINE
+                self._take(await asyncio.to_thread(_parsed, line) if long else _parsed(line))
         except TimeoutError:
             return "it said nothing for too long"
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -108,18 +114,16 @@ class Watch:
                 child.stdin.close()
             await _ended(child)
 
-    def _take(self, line: bytes) -> None:
-        """Take over one line. Raises ValueError, KeyError or TypeError when it makes no sense."""
-        said: dict[str, Any] = json.loads(line)
+    def _take(self, said: dict[str, Any]) -> None:
+        """Take over what one line says. Raises ValueError, KeyError or TypeError for nonsense."""
         at = float(said["at"])
         if "error" in said:
             self._fail(str(said["error"]), str(said.get("hint") or ""))
             return
         if "limits" in said:
             self._limits_error = str(said.get("limits_error") or "")
-            self._limits = None if said["limits"] is None else unpack_limits(said["limits"])
-        if "state" in said:
-            self._known = unpack(said["state"], None)
+            self._limits = said["limits"]
+        self._known = said.get("state", self._known)
         if self._known is None:
             raise ValueError("no state")
         if self._error:
@@ -181,6 +185,16 @@ class Watch:
             "pid": self._child.pid if self._child and self._child.returncode is None else None,
             "children": self._started,
         }
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """Return what a line says. Raises ValueError, KeyError or TypeError when it makes no sense."""
+    said: dict[str, Any] = json.loads(line)
+    if "state" in said:
+        said["state"] = unpack(said["state"], None)
+    if said.get("limits") is not None:
+        said["limits"] = unpack_limits(said["limits"])
+    return said
 
 
 async def _ended(child: subprocess.Popen[bytes]) -> int | None:

@@ -40,7 +40,7 @@ CALLS = (
     ("train", "job.sh", "--dry-run"),
     ("fit", "cg-solver", "--dry-run"),
     ("evaluate", "grid.csv"),
-    ("pareto", "grid.csv", "--x", "time_s", "--y", "energy_j"),
+    ("pareto", "grid.csv", "--x", "time_s:min", "--y", "energy_j:min"),
     ("tui",),
 )
 

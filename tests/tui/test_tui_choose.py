@@ -263,7 +263,7 @@ def test_a_job_that_cannot_be_pinned_says_why(desk: Desk, script: Path, play: Pl
         await choose_point(at, 3)
         await at.press("slash")
         await at.write("cg-solver.sh")
-        assert "your pinned configuration cannot be used" in at.text
+        assert "what you pinned cannot be had" in at.text
 
     play(desk, story, (100, 40))
 

@@ -40,9 +40,7 @@ def _xdg(variable: str, default: str) -> Path:
     return Path(value) if value.startswith("/") else Path.home() / default
 
 
-def store_path(
-    flag: str | None = None, *, own: bool = False, socket: str | None = None
-) -> Path:
+def store_path(flag: str | None = None, *, own: bool = False, socket: str | None = None) -> Path:
     """Return the store's file: ``--db``, ``ADVISOR_DB``, else the caller's own, else the site's.
 
     The caller's own is /var/lib/advisor/advisor.db for root, in XDG data for others. Without one,
@@ -56,7 +54,9 @@ def store_path(
     mine = system if _is_root() else _xdg("XDG_DATA_HOME", ".local/share") / "advisor/advisor.db"
     if own or os.path.exists(mine):  # noqa: PTH110  a folder that is closed to us is no error
         return mine
-    found = (store for store in (_daemons_store(socket), system) if store and os.access(store, os.R_OK))
+    found = (
+        store for store in (_daemons_store(socket), system) if store and os.access(store, os.R_OK)
+    )
     return next(found, mine)
 
 

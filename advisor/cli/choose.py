@@ -94,5 +94,7 @@ def _wanted(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]
     if ground.unknown and (args.application is not None or pin):
         complain(f"names and node types are not checked: {ground.unknown}")
     elif pin and args.application and allowed.never(ground, args.application, pin):
-        complain(f"{args.application} has no model on {pin['node_type']}: such jobs stay as written")
+        complain(
+            f"{args.application} has no model on {pin['node_type']}: such jobs stay as written"
+        )
     return wanted

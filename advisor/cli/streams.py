@@ -14,6 +14,7 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 _PLAIN = "advisor-plain"
 _LOOKALIKES = {
@@ -108,9 +109,9 @@ def _fill_closed() -> None:
                 os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
                 os.set_inheritable(number, True)
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
 
 
 def _discard_output() -> bool:

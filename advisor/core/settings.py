@@ -156,7 +156,7 @@ _LEAST = {"nodes": 1, "ranks_per_node": 1, "threads_per_node": 1, "freq_khz": 0}
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A configuration the user pinned; None leaves an axis as the job asks for it.
+    """A configuration the user pinned; None leaves an axis to the goal.
 
     Nodes and ranks are never changed: a pin that names them is for jobs that have as many.
     """

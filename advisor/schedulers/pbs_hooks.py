@@ -141,7 +141,10 @@ def plan_install(folder: Path, settings: HookSettings, inventory: HookInventory 
             f"set hook {name} enabled = true",
         ]
     files = {
-        **{source: share(f"hooks/pbs/{source}").read_text(encoding="utf-8") for source in _SOURCES.values()},
+        **{
+            source: share(f"hooks/pbs/{source}").read_text(encoding="utf-8")
+            for source in _SOURCES.values()
+        },
         f"{QUEUEJOB}.json": json.dumps(queuejob_config(settings, inventory), indent=1) + "\n",
         f"{EXECJOB}.json": json.dumps({"version": __version__}) + "\n",
         "install.qmgr": "\n".join(commands) + "\n",

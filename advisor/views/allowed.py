@@ -50,7 +50,11 @@ class Ground:
         for application, node_type in reader.modelled():
             node_types.setdefault(application, set()).add(node_type)
         rules = reader.site().get("applications")
-        named = [r.get("name") for r in rules if isinstance(r, Mapping)] if isinstance(rules, list) else []
+        named = (
+            [r.get("name") for r in rules if isinstance(r, Mapping)]
+            if isinstance(rules, list)
+            else []
+        )
         return cls(
             {k: frozenset(v) for k, v in workloads.items()},
             frozenset(str(name) for name in named if name),
@@ -81,7 +85,9 @@ def check_names(ground: Ground, application: str | None, workload: str | None) -
         return
     known = set(ground.workloads) | ground.ruled
     if application not in known:
-        raise UsageError(f"application {application!r} is not known", hint=_near(application, known))
+        raise UsageError(
+            f"application {application!r} is not known", hint=_near(application, known)
+        )
     measured = ground.workloads.get(application, frozenset())
     if workload is not None and workload not in measured:
         raise UsageError(

@@ -105,9 +105,7 @@ def assert_plain(done: subprocess.CompletedProcess[bytes], what: object) -> None
 
 
 @pytest.mark.parametrize("call", CALLS, ids=" ".join)
-def test_any_locale(
-    folder: Path, call: tuple[str, ...], latin1: dict[str, str]
-) -> None:
+def test_any_locale(folder: Path, call: tuple[str, ...], latin1: dict[str, str]) -> None:
     utf8 = run(folder, *call, LC_ALL="C.UTF-8")
     assert_plain(utf8, call)
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -147,7 +145,8 @@ def test_a_closed_output_and_a_gone_reader(folder: Path, call: tuple[str, ...]) 
     for redirection in (">&-", "<&- >&- 2>&-"):
         shell = f'"$@" {redirection}'
         done = subprocess.run(
-            ["sh", "-c", shell, "sh", *ADVISOR, *call], cwd=folder, capture_output=True, timeout=120,
+            ["sh", "-c", shell, "sh", *ADVISOR, *call],
+            cwd=folder, capture_output=True, timeout=120,
         )  # fmt: skip
         assert_plain(done, (call, redirection))
         assert done.returncode == there.returncode, (redirection, done)

@@ -170,11 +170,9 @@ def test_a_checkpoint_that_a_reader_held_back(store_path: Path) -> None:
         for i in range(20):
             row = Observation(C, 2.0 + i, 1.0, extra={"note": "z" * 3000})
             writer.add_observations("later", "w", [row])
-        busy, logged, copied = writer._connection.execute(
-            "PRAGMA wal_checkpoint(PASSIVE)"
-        ).fetchone()
+        _, logged, copied = writer._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         assert 0 < copied < logged
-        database, log = os.stat(store_path), os.stat(f"{store_path}-wal")
+        database, log = store_path.stat(), Path(f"{store_path}-wal").stat()
         assert database.st_ctime_ns >= log.st_ctime_ns
         assert runs(store_path) == {"first": 200, "later": 21}
     held.close()

@@ -17,7 +17,7 @@ _HINT = "mend or remove the file"
 def read(path: Path) -> dict[str, Any]:
     """Return the choices file's content, {} without one. Raises InputError when it is broken."""
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
 """Where things are: the store, the configuration, the socket, the shipped files.
 
 Order: command-line flag, ``ADVISOR_*`` variable, system place for root, else the user's XDG
-folders.
+folders. Who has no store of their own reads the site's.
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ from pathlib import Path
 from advisor.errors import AdvisorError
 
 _PACKAGE = Path(__file__).resolve().parent
+SYSTEM = Path("/")
+"""Below it lie etc, run, var/cache and var/lib; tests put another folder here."""
+
+_ASK_S = 0.3
+"""How long a daemon may take to name its store; one that is well takes a millisecond."""
 
 
 def share(relative: str) -> Path:
@@ -35,14 +40,38 @@ def _xdg(variable: str, default: str) -> Path:
     return Path(value) if value.startswith("/") else Path.home() / default
 
 
-def store_path(flag: str | None = None) -> Path:
-    """Return the store's file: ``--db``, ``ADVISOR_DB``, /var/lib/advisor or XDG data."""
+def store_path(flag: str | None = None, *, own: bool = False, socket: str | None = None) -> Path:
+    """Return the store's file: ``--db``, ``ADVISOR_DB``, else the caller's own, else the site's.
+
+    The caller's own is /var/lib/advisor/advisor.db for root, in XDG data for others. Without one,
+    the site's is the store that the daemon answers from, else the one in /var/lib/advisor, if the
+    caller may read it. ``own``: never the site's. ``socket``: the daemon to ask.
+    """
     chosen = flag or os.environ.get("ADVISOR_DB")
     if chosen:
         return Path(chosen)
-    if _is_root():
-        return Path("/var/lib/advisor/advisor.db")
-    return _xdg("XDG_DATA_HOME", ".local/share") / "advisor" / "advisor.db"
+    system = SYSTEM / "var/lib/advisor/advisor.db"
+    mine = system if _is_root() else _xdg("XDG_DATA_HOME", ".local/share") / "advisor/advisor.db"
+    if own or os.path.exists(mine):  # noqa: PTH110  a folder that is closed to us is no error
+        return mine
+    found = (
+        store for store in (_daemons_store(socket), system) if store and os.access(store, os.R_OK)
+    )
+    return next(found, mine)
+
+
+def _daemons_store(flag: str | None) -> Path | None:
+    """Return the store that the daemon answers from; None when none answers."""
+    from advisor.service.protocol import call
+
+    daemon = socket_path(flag)
+    if not os.path.exists(daemon):  # noqa: PTH110
+        return None
+    try:
+        store = Path(str(call(daemon, {"op": "status"}, timeout_s=_ASK_S)["store"]))
+    except (AdvisorError, KeyError):
+        return None
+    return store if store.is_absolute() else None
 
 
 def config_dir(flag: str | None = None) -> Path:
@@ -50,7 +79,7 @@ def config_dir(flag: str | None = None) -> Path:
     chosen = flag or os.environ.get("ADVISOR_CONFIG_DIR")
     if chosen:
         return Path(chosen)
-    system = Path("/etc/advisor")
+    system = SYSTEM / "etc/advisor"
     if _is_root() or system.is_dir():
         return system
     return _xdg("XDG_CONFIG_HOME", ".config") / "advisor"
@@ -61,7 +90,7 @@ def socket_path(flag: str | None = None) -> Path:
     chosen = flag or os.environ.get("ADVISOR_SOCKET")
     if chosen:
         return Path(chosen)
-    system = Path("/run/advisor/advisor.sock")
+    system = SYSTEM / "run/advisor/advisor.sock"
     if _is_root() or system.exists():
         return system
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
@@ -72,14 +101,14 @@ def socket_path(flag: str | None = None) -> Path:
 def state_dir() -> Path:
     """Return the folder for sweeps in progress: XDG state, or beside the system's store."""
     if _is_root() and not os.environ.get("XDG_STATE_HOME"):
-        return Path("/var/lib/advisor")
+        return SYSTEM / "var/lib/advisor"
     return _xdg("XDG_STATE_HOME", ".local/state") / "advisor"
 
 
 def cache_dir() -> Path:
     """Return the folder for what can be made again, like compiled C sources: XDG cache."""
     if _is_root() and not os.environ.get("XDG_CACHE_HOME"):
-        return Path("/var/cache/advisor")
+        return SYSTEM / "var/cache/advisor"
     return _xdg("XDG_CACHE_HOME", ".cache") / "advisor"
 
 

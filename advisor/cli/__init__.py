@@ -8,12 +8,12 @@ one that sets the default ``takes_tail=True`` finds what follows ``--`` in ``arg
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from advisor import __version__
+from advisor.cli.streams import complain, guarded, prepare
 from advisor.errors import AdvisorError
 
 VERBS: dict[str, tuple[str, str]] = {
@@ -77,6 +77,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif "--" in arguments:
         at = arguments.index("--")
         arguments, tail = arguments[:at], arguments[at + 1 :]
+    prepare()
+    return guarded(lambda: _run(arguments, tail))
+
+
+def _run(arguments: list[str], tail: list[str] | None) -> int:
     verb = next((a for a in arguments if not a.startswith("-")), None)
     try:
         parser = build_parser(verb)
@@ -85,14 +90,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"{args.verb} takes nothing after --")
         args.tail = tail or []
         code: int = import_module(f"advisor.cli.{args.module}").run(args)
-        sys.stdout.flush()
-        return code
     except AdvisorError as error:
-        print(f"advisor: {error}", file=sys.stderr)
+        complain(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        print("advisor: stopped", file=sys.stderr)
+        complain("stopped")
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return code

@@ -8,11 +8,18 @@ from typing import Any
 
 from advisor.choices import entry_of, read, write
 from advisor.cli.output import print_json
+from advisor.cli.streams import complain
 from advisor.core.policy import ESTIMATES, GOALS
 from advisor.core.settings import CHOICES_VERSION
-from advisor.core.units import parse_fraction, parse_freq_khz
 from advisor.errors import UsageError
-from advisor.paths import choices_path
+from advisor.paths import choices_path, store_path
+
+_AIMS = ("goal", "max_slowdown", "estimated_node_types")
+_PIN = {
+    "node_type": "node_type", "nodes": "nodes", "threads_per_node": "threads_per_node",
+    "freq": "freq_khz",
+}  # fmt: skip
+"""The options a pin is made of, and what they are called in it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,16 +30,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workload", help="only for this workload (default: all)")
     if choose:
-        parser.add_argument("--goal", choices=GOALS, help="what to aim for")
+        parser.description = (
+            "Say what to aim for, or pin a point, for your own jobs. Every value is checked before "
+            "anything is written. Without options, show what is chosen."
+        )
+        parser.add_argument("--goal", help=f"what to aim for: {', '.join(GOALS)}")
         parser.add_argument("--max-slowdown", help="how much slower is all right, like 5%%")
         parser.add_argument(
-            "--estimated-node-types", choices=ESTIMATES,
+            "--estimated-node-types", metavar="|".join(ESTIMATES),
             help="whether jobs may go to node types estimated from microbenchmarks",
         )  # fmt: skip
         parser.add_argument("--node-type", help="pin: run on this node type")
-        parser.add_argument("--nodes", type=int, help="pin: this many nodes")
-        parser.add_argument("--threads-per-node", type=int, help="pin: cores a node")
+        parser.add_argument("--threads-per-node", help="pin: cores used on each node")
         parser.add_argument("--freq", help="pin: frequency cap, like 1.9GHz")
+        parser.add_argument("--nodes", help="the pin is only for jobs of this many nodes")
         parser.add_argument("--clear", action="store_true", help="forget what was chosen here")
 
 
@@ -40,19 +51,16 @@ def run(args: argparse.Namespace) -> int:
     """Change or show the choices file."""
     path = choices_path()
     choices = read(path)
-    if args.verb in ("on", "off"):
-        entry = _entry(choices, args)
-        entry.pop("off", None)
-        if args.verb == "off":
-            entry["off"] = True
-        write(path, choices)
-    elif _changes(args):
-        entry = _entry(choices, args)
-        if args.clear:
+    wanted = _wanted(args, choices)
+    if args.verb in ("on", "off") or args.clear or wanted:
+        entry: dict[str, Any] = entry_of(choices, args.application, args.workload)
+        if args.verb in ("on", "off"):
+            entry.pop("off", None)
+        elif args.clear:
             entry.clear()
             if entry is choices:
                 choices["version"] = CHOICES_VERSION
-        _choose(entry, args)
+        entry.update(wanted)
         write(path, choices)
     if args.json:
         print_json("choose", {"file": str(path), "choices": choices})
@@ -62,37 +70,31 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _entry(choices: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+def _wanted(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]:
+    """Return what the entry is to hold, checked. Raises UsageError."""
+    given = {name: getattr(args, name, None) for name in (*_AIMS, *_PIN)}
+    given = {name: value for name, value in given.items() if value is not None}
+    wanted: dict[str, Any] = {"off": True} if args.verb == "off" else {}
     if args.application is None and args.workload:
         raise UsageError("--workload needs an application")
-    entry: dict[str, Any] = entry_of(choices, args.application, args.workload)
-    return entry
+    if args.application is None and not given:
+        return wanted
+    removing = args.verb == "on" or (getattr(args, "clear", False) and not given)
+    if removing and f"{args.application}/{args.workload or '*'}" in choices.get("workloads", {}):
+        return wanted  # what was once chosen can be taken back, whatever the store knows now
+    from advisor.views import allowed
 
-
-def _changes(args: argparse.Namespace) -> bool:
-    names = (
-        "goal", "max_slowdown", "estimated_node_types", "node_type", "nodes", "threads_per_node",
-        "freq", "clear",
-    )  # fmt: skip
-    return any(getattr(args, n) for n in names)
-
-
-def _choose(entry: dict[str, Any], args: argparse.Namespace) -> None:
-    if args.goal:
-        entry["goal"] = args.goal
-    if args.estimated_node_types:
-        entry["estimated_node_types"] = args.estimated_node_types
-    pin: dict[str, Any] = {}
-    try:
-        if args.max_slowdown:
-            parse_fraction(args.max_slowdown)
-            entry["max_slowdown"] = args.max_slowdown
-        if args.freq:
-            pin["freq_khz"] = parse_freq_khz(args.freq)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    for name in ("node_type", "nodes", "threads_per_node"):
-        if getattr(args, name):
-            pin[name] = getattr(args, name)
+    ground = allowed.Ground.at(store_path(args.db))
+    allowed.check_names(ground, args.application, args.workload)
+    pinned = {_PIN[name]: value for name, value in given.items() if name in _PIN}
+    wanted |= allowed.aims({name: value for name, value in given.items() if name in _AIMS})
+    pin = allowed.pin(ground, args.application, pinned)
     if pin:
-        entry["pin"] = pin
+        wanted["pin"] = pin
+    if ground.unknown and (args.application is not None or pin):
+        complain(f"names and node types are not checked: {ground.unknown}")
+    elif pin and args.application and allowed.never(ground, args.application, pin):
+        complain(
+            f"{args.application} has no model on {pin['node_type']}: such jobs stay as written"
+        )
+    return wanted

@@ -6,12 +6,17 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
+from advisor.cli.streams import encodes_all
 from advisor.views.tables import table
 
 
 def print_json(verb: str, data: Mapping[str, object]) -> None:
-    """Print one JSON object with its schema name; NaN and infinities become null."""
-    print(json.dumps({"schema": f"advisor/{verb}/1", **_clean_dict(data)}, ensure_ascii=False))
+    """Print one JSON object with its schema name; NaN and infinities become null.
+
+    What the locale cannot print is escaped, so that programs read the same everywhere.
+    """
+    text = {"schema": f"advisor/{verb}/1", **_clean_dict(data)}
+    print(json.dumps(text, ensure_ascii=not encodes_all()))
 
 
 def _clean_dict(data: Mapping[str, object]) -> dict[str, object]:

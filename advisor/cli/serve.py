@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         users = Users(trusted_uids(args.trust_user))
     except KeyError as error:
         raise UsageError(f"--trust-user: no such user {error}") from None
-    store, socket = store_path(args.db), socket_path(args.socket)
+    store, socket = store_path(args.db, own=True).absolute(), socket_path(args.socket)
     config = config_dir(args.config_dir) if args.config_dir else None
     writable = not args.read_only
     if writable:

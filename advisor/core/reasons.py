@@ -75,7 +75,7 @@ TEXTS: dict[str, str] = {
     "energy-unknown": "nothing changed: no energy is known for this workload",
     "energy-estimated": "energy is estimated, not measured",
     "holdout": "nothing changed: left alone at random to measure real savings",
-    "pin-impossible": "your pinned configuration cannot be used: {0}",
+    "pin-impossible": "nothing changed: what you pinned cannot be had: {0}",
     "cannot-write": "nothing changed: {0}",
     "already-decided": "nothing changed: this job was decided before",
     "store-unreadable": "nothing changed: the advisor's store cannot be read",

@@ -67,20 +67,27 @@ def with_choices(
         return replace(settings, notes=(*settings.notes, note))
     values = dict(settings.values)
     pin: Mapping[str, object] | None = None
-    table = choices.get("workloads")
-    table = table if isinstance(table, Mapping) else {}
+    notes = list(settings.notes)
+    table = choices.get("workloads", {})
+    if not isinstance(table, Mapping):
+        notes.append(reason("choices-bad", "workloads does not hold one object per workload"))
+        table = {}
     for key in (f"{application}/{workload}", f"{application}/*", None):
-        entry = choices if key is None else table.get(key)
+        entry = choices if key is None else table.get(key, {})
         if not isinstance(entry, Mapping):
+            notes.append(reason("choices-bad", f"{key} is no object"))
             continue
         if entry.get("off") and "advisor" not in values:
             values["advisor"] = ("off", "your choices file")
         for name in ("mode", "goal", "max_slowdown", "estimated_node_types"):
             if name in entry and name not in values:
                 values[name] = (str(entry[name]), "your choices file")
-        if pin is None and isinstance(entry.get("pin"), Mapping):
-            pin = cast(Mapping[str, object], entry["pin"])
-    return replace(settings, values=values, pin=pin)
+        if pin is None and entry.get("pin") is not None:
+            if isinstance(entry["pin"], Mapping):
+                pin = cast(Mapping[str, object], entry["pin"])
+            else:
+                notes.append(reason("choices-bad", f"pin={entry['pin']!r} is no object"))
+    return replace(settings, values=values, pin=pin, notes=tuple(notes))
 
 
 def apply_settings(policy: Policy, settings: Settings) -> tuple[Policy, list[Reason]]:
@@ -143,9 +150,16 @@ def parse_choices(text: str) -> tuple[dict[str, object], str]:
     return data, ""
 
 
+_LEAST = {"nodes": 1, "ranks_per_node": 1, "threads_per_node": 1, "freq_khz": 0}
+"""The numbers of a pin and their least values; frequency 0: no cap can be set."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A configuration the user pinned; None leaves an axis as the job asks for it."""
+    """A configuration the user pinned; None leaves an axis to the goal.
+
+    Nodes and ranks are never changed: a pin that names them is for jobs that have as many.
+    """
 
     node_type: str | None = None
     nodes: int | None = None
@@ -156,17 +170,24 @@ class Pin:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Pin:
-        """Read a pin; what cannot be read is named in ``problems``."""
+        """Read a pin; what cannot be read or makes no sense is named in ``problems``."""
         values: dict[str, int | None] = {}
-        problems = []
-        for key in ("nodes", "ranks_per_node", "threads_per_node", "freq_khz"):
+        problems = [f"{key}: not known" for key in data if key not in cls.__slots__[:-1]]
+        for key, least in _LEAST.items():
             value = data.get(key)
-            ok = value is None or (isinstance(value, int) and not isinstance(value, bool))
+            ok = value is None or (
+                isinstance(value, int) and not isinstance(value, bool) and value >= least
+            )
             values[key] = cast("int | None", value) if ok else None
             if not ok:
                 problems.append(f"{key}={value!r}")
         node_type = data.get("node_type")
-        return cls(str(node_type) if node_type else None, problems=tuple(problems), **values)
+        if not (node_type is None or (isinstance(node_type, str) and node_type)):
+            problems.append(f"node_type={node_type!r}")
+            node_type = None
+        if not problems and node_type is None and not any(v is not None for v in values.values()):
+            problems.append("it names nothing")
+        return cls(cast("str | None", node_type), problems=tuple(problems), **values)
 
     def fits(self, configuration: Configuration) -> bool:
         """Tell whether a configuration is what was pinned."""

@@ -109,6 +109,10 @@ def fraction(low: float, high: float) -> Reads:
     return Reads(check, schema)
 
 
+SLOWDOWN = fraction(0, 1)
+"""How much slower is all right."""
+
+
 def integer(low: int, high: int) -> Reads:
     """Return the reading of a whole number between two bounds, both included."""
 
@@ -274,7 +278,8 @@ FREQ_SCHEMA: dict[str, Any] = {
         {"type": "string", "pattern": r"^\s*[0-9.]+\s*([kK]|[mM]|[gG])[hH]z\s*$"},
     ]
 }
-Freq = Annotated[int, Reads(_freq, FREQ_SCHEMA)]
+FREQ = Reads(_freq, FREQ_SCHEMA)
+Freq = Annotated[int, FREQ]
 """A frequency in kHz, or with a unit."""
 
 

@@ -14,6 +14,7 @@ from advisor.core import policy as core
 from advisor.core.units import parse_freq_khz
 from advisor.policy.fields import (
     FREQUENCIES,
+    SLOWDOWN,
     Feature,
     Flag,
     Freq,
@@ -106,7 +107,7 @@ class UserLimitsSection(Strict):
     mode: Annotated[str, choice(core.MODES)] = Field(
         default=_DEFAULT.user_limits.mode, description="the furthest mode a user may ask for"
     )
-    max_slowdown: Annotated[float, fraction(0, 1)] = Field(
+    max_slowdown: Annotated[float, SLOWDOWN] = Field(
         default=_DEFAULT.user_limits.max_slowdown,
         description="the largest slowdown a user may ask for",
     )
@@ -122,7 +123,7 @@ class Settings(Strict):
     goal: Annotated[str, choice(core.GOALS)] = Field(
         default=_DEFAULT.goal, description="which point of the trade-off zone to take"
     )
-    max_slowdown: Annotated[float, fraction(0, 1)] = Field(
+    max_slowdown: Annotated[float, SLOWDOWN] = Field(
         default=_DEFAULT.max_slowdown, description="against the baseline, at `confidence`"
     )
     min_saving: Annotated[float, fraction(0, 0.9)] = Field(

@@ -93,7 +93,7 @@ def write_script(job: SweepJob, run: PlannedRun, attempt: int, cap_khz: int, roo
     )
     script = job.folder / "scripts" / f"{name}.sh"
     partial = script.with_name(f".{script.name}")
-    partial.write_text(text)
+    partial.write_text(text, encoding="utf-8", errors="surrogateescape")
     partial.chmod(0o700)
     partial.replace(script)
     return script

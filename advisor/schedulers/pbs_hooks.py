@@ -141,7 +141,10 @@ def plan_install(folder: Path, settings: HookSettings, inventory: HookInventory 
             f"set hook {name} enabled = true",
         ]
     files = {
-        **{source: share(f"hooks/pbs/{source}").read_text() for source in _SOURCES.values()},
+        **{
+            source: share(f"hooks/pbs/{source}").read_text(encoding="utf-8")
+            for source in _SOURCES.values()
+        },
         f"{QUEUEJOB}.json": json.dumps(queuejob_config(settings, inventory), indent=1) + "\n",
         f"{EXECJOB}.json": json.dumps({"version": __version__}) + "\n",
         "install.qmgr": "\n".join(commands) + "\n",
@@ -238,7 +241,7 @@ def _write_all(folder: Path, files: Mapping[str, str]) -> None:
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     for name, text in files.items():
         partial = folder / f".{name}.new"
-        partial.write_text(text)
+        partial.write_text(text, encoding="utf-8")
         partial.chmod(0o644)
         partial.replace(folder / name)
 
@@ -287,12 +290,12 @@ def plan_client(folder: Path) -> Plan:
     if client_state(path) == "foreign":
         raise InputError(f"{path}: in the way, and not the advisor's", hint="choose another folder")
     real = _real_qsub(path)
-    text = share("hooks/pbs/qsub.py").read_text()
+    text = share("hooks/pbs/qsub.py").read_text(encoding="utf-8")
     text = re.sub(r'^QSUB = ""$', f"QSUB = {str(real)!r}", text, count=1, flags=re.MULTILINE)
 
     def step() -> None:
         partial = folder / ".qsub.new"
-        partial.write_text(text)
+        partial.write_text(text, encoding="utf-8")
         partial.chmod(0o755)
         partial.replace(path)
 

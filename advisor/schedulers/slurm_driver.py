@@ -247,7 +247,7 @@ def _numbers(c: Configuration) -> str:
 
 def _write(path: Path, text: str) -> None:
     partial = path.with_name(f".{path.name}")
-    partial.write_text(text)
+    partial.write_text(text, encoding="utf-8", errors="surrogateescape")
     partial.chmod(0o700)
     partial.replace(path)
 

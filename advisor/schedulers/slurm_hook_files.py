@@ -108,7 +108,7 @@ def folder_id(files: Mapping[str, bytes]) -> str:
 
 def stub(hook: str, folder: Path, identity: str, site_file: str) -> bytes:
     """Return the stub of a hook; without a site's own script it has no code for one."""
-    text = share(f"hooks/slurm/{hook}").read_text()
+    text = share(f"hooks/slurm/{hook}").read_text(encoding="utf-8")
     if not site_file:
         head, _, rest = text.partition("-- @site\n")
         _, _, tail = rest.partition("-- @end\n")

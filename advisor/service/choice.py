@@ -73,9 +73,9 @@ def _choose(
         reasons.append(reason("estimates-refused", ", ".join(refused), "estimated_node_types"))
     if pin is not None:
         pinned = _pinned(pin, others, baseline, constraints)
-        if pinned.pinned:
-            return replace(pinned, reasons=(*pinned.reasons, *_estimated(pinned.chosen, models)))
-        reasons += pinned.reasons
+        if not pinned.pinned:  # another point is not what was asked for: the job stays
+            return replace(pinned, reasons=(*reasons, *pinned.reasons))
+        return replace(pinned, reasons=(*pinned.reasons, *_estimated(pinned.chosen, models)))
     selection = select(others, baseline, constraints.policy)
     chosen = selection.chosen.alternative() if selection.chosen else None
     reasons += (*selection.reasons, *_estimated(chosen, models))

@@ -172,7 +172,7 @@ class Spool:
         folder = Path(tempfile.mkdtemp(prefix="advisor-train-"))
         script = folder / "job.sh" if job["script"] is not None else Path(job["path"])
         if job["script"] is not None:
-            script.write_text(job["script"])
+            script.write_text(job["script"], encoding="utf-8", errors="surrogateescape")
         if os.geteuid() == 0:
             os.chown(folder, uid, gid)
             if job["script"] is not None:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from advisor.errors import StoreError
-from advisor.store import faults
+from advisor.store import faults, leftover
 
 MIGRATIONS = (
     "m0001_initial", "m0002_characterisations", "m0003_profiles", "m0004_rankings",
@@ -40,7 +40,9 @@ _kept: dict[tuple[int, int], int] = {}
 
 
 def _header(path: Path) -> bytes:
-    """Return the first 100 bytes of a file without harm to connections that are open on it.
+    """Return the first 100 bytes of a store without harm to connections that are open on it.
+
+    Raises StoreError when the log beside a live store belongs to another file.
 
     POSIX drops every lock a process holds on a file as soon as it closes any descriptor of it.
     SQLite would lose its locks, and another process, taking itself for the last one, would delete
@@ -54,6 +56,7 @@ def _header(path: Path) -> bytes:
     header = os.pread(descriptor, 100, 0)
     if not header or header[18:19] == bytes([_WAL_FORMAT]):
         _kept[key] = descriptor
+        leftover.check(path, descriptor)
     else:
         os.close(descriptor)
         _kept.pop(key, None)
@@ -61,7 +64,10 @@ def _header(path: Path) -> bytes:
 
 
 def is_wal(path: Path) -> bool:
-    """Tell whether the store file is a live (WAL) one. Raises StoreError when it is no store."""
+    """Tell whether the store file is a live (WAL) one.
+
+    Raises StoreError when it is no store, or one with another file's log beside it.
+    """
     try:
         header = _header(path)
     except FileNotFoundError:
@@ -152,7 +158,7 @@ class StoreConnection:
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", "") or ""
             unshared = name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR"))
-            if not (wal and unshared and not _has_wal(self.path)):
+            if not (wal and unshared and not leftover.has_log(self.path)):
                 raise faults.translate(error, self.path) from error
         try:
             return self._attempt("quiet"), "quiet", self._identify("quiet")
@@ -195,7 +201,7 @@ class StoreConnection:
             raise StoreError(f"{self.path}: the store is gone: {error.strerror}") from None
         if access == "live":
             return status.st_dev, status.st_ino
-        wal = access == "quiet" and _has_wal(self.path)
+        wal = access == "quiet" and leftover.has_log(self.path)
         return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, wal
 
     def _data_version(self) -> int:
@@ -203,13 +209,6 @@ class StoreConnection:
             return 0
         version: int = self.rows("PRAGMA data_version")[0][0]
         return version
-
-
-def _has_wal(path: Path) -> bool:
-    try:
-        return Path(f"{path}-wal").stat().st_size > 0
-    except OSError:
-        return False
 
 
 def applied_migrations(connection: sqlite3.Connection) -> set[str] | None:

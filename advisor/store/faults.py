@@ -26,7 +26,8 @@ def translate(error: sqlite3.Error, path: Path) -> StoreError:
         return damaged(path, str(error))
     if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
         return StoreError(
-            f"{path}: the store cannot be written here", hint="run this as the store's owner"
+            f"{path}: the store cannot be written here",
+            hint="run this as the store's owner, or name a store of your own with --db",
         )
     if name.startswith("SQLITE_CANTOPEN"):
         return StoreError(

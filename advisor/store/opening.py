@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from advisor.errors import StoreError
-from advisor.store import faults
+from advisor.store import faults, leftover
 from advisor.store.connection import MIGRATIONS, applied_migrations, check_not_newer, is_wal
 from advisor.store.schema import apply_migrations
 
@@ -21,11 +21,15 @@ def open_store(path: Path, timeout_s: float) -> sqlite3.Connection:
     Waits ``timeout_s`` for another writer, then and on any other trouble raises StoreError.
     """
     try:
-        if not path.exists() or (path.is_file() and not path.stat().st_size):
+        if _missing(path):
+            if leftover.has_log(path) and _missing(path):
+                raise leftover.refusal(path)
             _create(path, timeout_s)
     except OSError as error:
         raise _unmakable(path, error) from None
     wal = is_wal(path)
+    if not wal and leftover.has_log(path) and not is_wal(path):
+        raise leftover.refusal(path)  # a copy in its place: what is published has no log
     try:
         connection = _connect(path, timeout_s)
         try:
@@ -36,6 +40,10 @@ def open_store(path: Path, timeout_s: float) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise faults.translate(error, path) from error
     return connection
+
+
+def _missing(path: Path) -> bool:
+    return not path.exists() or (path.is_file() and not path.stat().st_size)
 
 
 def is_owner(path: Path) -> bool:
@@ -74,6 +82,10 @@ def _create(path: Path, timeout_s: float) -> None:
         for end in ("", "-wal", "-shm", "-journal"):
             with suppress(OSError):
                 Path(f"{draft}{end}").unlink(missing_ok=True)
+        # Removing the draft changed the store's time; a log that another process has begun
+        # meanwhile must stay the younger of the two (see leftover).
+        with suppress(OSError):
+            os.utime(f"{path}-wal")
 
 
 def _unmakable(path: Path, error: OSError) -> StoreError:

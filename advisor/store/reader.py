@@ -129,6 +129,14 @@ class Reader(StoreConnection):
             yield from found
             last = found[-1].id
 
+    def modelled(self) -> set[tuple[str, str]]:
+        """Return each application with each node type that a current model of it is for."""
+        sql = (
+            "SELECT DISTINCT w.application, m.node_type FROM models AS m"
+            " JOIN workloads AS w ON w.id = m.workload_id WHERE m.state <> 'replaced'"
+        )
+        return {(row[0], row[1]) for row in self.rows(sql)}
+
     def find_models(
         self, application: str, workload: str | None = None, node_type: str | None = None
     ) -> list[StoredModel]:

@@ -12,7 +12,6 @@ from advisor.choices import entry_of, read, text_of, write
 from advisor.core.configuration import Configuration
 from advisor.core.decision import changed
 from advisor.core.reasons import Reason
-from advisor.core.units import parse_fraction
 from advisor.edits import Edit, replace
 from advisor.errors import AdvisorError, InputError
 from advisor.store.reader import Reader
@@ -70,10 +69,7 @@ class Wish:
 def wished(
     choices: Mapping[str, Any], wish: Wish, application: str, workload: str
 ) -> dict[str, Any]:
-    """Return the choices with a wish in them; everything else stays as it is.
-
-    Raises InputError for a slowdown that is no percentage.
-    """
+    """Return the choices with a wish in them; everything else stays as it is."""
     result = copy.deepcopy(dict(choices))
     entry = entry_of(
         result,
@@ -94,12 +90,26 @@ def wished(
                 entry[name] = value
             else:
                 entry.pop(name, None)
-        if wish.max_slowdown:
-            try:
-                parse_fraction(wish.max_slowdown)
-            except ValueError as error:
-                raise InputError(str(error)) from None
     return result
+
+
+def check(wish: Wish, store: Path, application: str) -> None:
+    """Raise AdvisorError for a wish that says nothing, or that the site cannot have."""
+    from advisor.views import allowed
+
+    if wish.kind == "goal":
+        if not wish.goal and not wish.max_slowdown:
+            raise InputError(
+                "choose a goal or how much slower is all right",
+                hint="or let the policy decide",
+            )
+        allowed.aims({"goal": wish.goal or None, "max_slowdown": wish.max_slowdown or None})
+    if wish.kind == "pin":
+        if wish.point is None:
+            raise InputError("no point is chosen", hint="choose one on the trade-off page")
+        pinned = wish.point.to_dict()
+        pinned.pop("threads_per_rank")
+        allowed.pin(allowed.Ground.at(store), application, pinned)
 
 
 def save(path: Path, wish: Wish, application: str, workload: str) -> Edit:

@@ -116,6 +116,6 @@ def _choices(user: str | None) -> str:
     if user is not None and user != identity(None)[1]:
         path = Path(pwd.getpwnam(user).pw_dir) / ".config" / "advisor" / "choices.json"
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ""

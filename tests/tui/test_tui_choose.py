@@ -263,6 +263,42 @@ def test_a_job_that_cannot_be_pinned_says_why(desk: Desk, script: Path, play: Pl
         await choose_point(at, 3)
         await at.press("slash")
         await at.write("cg-solver.sh")
-        assert "your pinned configuration cannot be used" in at.text
+        assert "what you pinned cannot be had" in at.text
 
     play(desk, story, (100, 40))
+
+
+def test_an_empty_goal_is_not_saved(desk: Desk, play: Play) -> None:
+    """The line stands beside the fields until one of them is changed."""
+
+    async def story(at: Any) -> None:
+        await at.press("down", "c", "s")
+        assert at.one("#kind", Picks).key == "goal"
+        assert "not saved: choose a goal or how much slower" in at.text
+        assert not desk.choices.exists()
+        at.one("#slower", Stepper).focus()
+        await at.press("right")
+        assert "not saved" not in at.text
+        await at.press("s")
+        assert "Saved" in at.notices
+
+    play(desk, story)
+    assert held(desk) == {"max_slowdown": "0%"}
+
+
+def test_a_point_the_site_no_longer_has_is_not_saved(own_store: Desk, play: Play) -> None:
+    """The node type is renewed with other frequency steps while the form is open."""
+    from dataclasses import replace
+
+    from advisor.store.writer import Writer
+
+    async def story(at: Any) -> None:
+        point = await choose_point(at, 3)
+        with Writer(own_store.store) as writer:
+            there = writer.inventory().node_types[point.node_type]
+            writer.save_node_types([replace(there, freq_khz=(3_000_000,))], source="test")
+        await at.press("s")
+        assert "not saved:" in at.text and "no frequency step" in at.text
+        assert not own_store.choices.exists()
+
+    play(own_store, story)

@@ -573,3 +573,55 @@ def test_no_request_breaks_the_decision(
     assert not decision.rewrite
     assert decision.reasons
     assert read_stamp(make_stamp(decision)) is not None
+
+
+def pinned(writer: Writer, pin: object, **more: Any) -> Decision:
+    return ask(writer, choices={"workloads": {"stencil/default": {"pin": pin, **more}}})
+
+
+@pytest.mark.parametrize(
+    ("pin", "said"),
+    [
+        ({"freq_khz": 9}, "not among the options"),
+        ({"threads_per_node": 13}, "not among the options"),
+        ({"node_type": "skl"}, "not among the options"),
+        ({"nodes": 2, "threads_per_node": 20}, "not among the options"),  # the job has one
+        ({"freq_khz": "fast"}, "freq_khz='fast'"),
+        ({"threads_per_node": -4}, "threads_per_node=-4"),
+        ({"threads_per_node": 0}, "threads_per_node=0"),
+        ({"threads": 16}, "threads: not known"),
+        ({"node_type": 7}, "node_type=7"),
+        ({}, "it names nothing"),
+    ],
+)
+def test_a_pin_that_cannot_be_had_leaves_the_job_as_written(
+    store: Writer, pin: dict[str, object], said: str
+) -> None:
+    """Nothing else is taken in its place."""
+    decision = pinned(store, pin)
+    assert not decision.changed and decision.chosen is None
+    (why,) = [r for r in decision.reasons if r.code == "pin-impossible"]
+    assert said in why.text and why.text.startswith("nothing changed")
+
+
+def test_a_pin_is_for_jobs_of_its_nodes_and_ranks(store: Writer) -> None:
+    decision = pinned(store, {"nodes": 1, "ranks_per_node": 1, "threads_per_node": 12})
+    assert "pinned" in codes(decision) and decision.changed
+    assert decision.chosen is not None and decision.chosen.configuration.threads_per_node == 12
+
+
+def test_what_is_wrong_in_a_choices_file_is_ignored_and_named(store: Writer) -> None:
+    usual = ask(store)
+    for choices in (
+        {"workloads": ["stencil"]},
+        {"workloads": {"stencil/default": "off"}},
+        {"pin": "16 cores"},
+        {"version": 7, "off": True},
+    ):
+        decision = ask(store, choices=choices)
+        assert "choices-bad" in codes(decision), choices
+        assert decision.rewrite == usual.rewrite
+    for more in ({"goal": "fast"}, {"max_slowdown": "nan%"}, {"max_slowdown": -1}):
+        decision = ask(store, choices=more)
+        assert "setting-refused" in codes(decision), more
+        assert decision.rewrite == usual.rewrite

@@ -85,6 +85,7 @@ undo   (u) takes the last change back
             with Horizontal(classes="row", id="aims"):
                 yield Stepper("goal", (_AS_SITE, *GOALS), id="aim")
                 yield Stepper("slower at most", _SLOWDOWNS, id="slower")
+            yield Static("", id="problem")
             with Horizontal(classes="row"):
                 yield Static("for", classes="label")
                 yield Picks(
@@ -113,6 +114,7 @@ undo   (u) takes the last change back
         """Show what holds now, and look for job scripts."""
         self.set_focus(self.query_one("#kind", Picks))
         self._show_aims()
+        self._show_problem("")
         begin(self, self._look_for_scripts, group="scripts")
         self.preview()
 
@@ -149,10 +151,12 @@ undo   (u) takes the last change back
     @on(Picks.Changed)
     def _chosen(self) -> None:
         self._show_aims()
+        self._show_problem("")
         self.preview()
 
     @on(Stepper.Changed)
     def _stepped(self) -> None:
+        self._show_problem("")
         self.preview()
 
     @on(Input.Changed, "#script")
@@ -165,6 +169,12 @@ undo   (u) takes the last change back
 
     def _show_aims(self) -> None:
         self.query_one("#aims").display = self.wish.kind == "goal"
+
+    def _show_problem(self, text: str) -> None:
+        """Say beside the fields why nothing was saved."""
+        line = self.query_one("#problem", Static)
+        line.display = bool(text)
+        line.update(Content.styled(f"not saved: {text}", "$error"))
 
     # -- what comes of it ------------------------------------------------------------------------
 
@@ -234,6 +244,11 @@ undo   (u) takes the last change back
     async def _save(self) -> None:
         desk, wish = self.desk, self.wish
         application, workload = self.application, self.workload
+        try:
+            await self.advisor.ask(lambda: choosing.check(wish, desk.store, application))
+        except AdvisorError as error:
+            self._show_problem(str(error))
+            return
         edit = await self.ask(lambda: choosing.save(desk.choices, wish, application, workload))
         if edit is None:
             return

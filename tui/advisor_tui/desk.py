@@ -46,7 +46,7 @@ class Desk:
         uid, name = identity(user)
         own = identity(None)[1]
         return cls(
-            store=paths.store_path(db),
+            store=paths.store_path(db, socket=socket),
             socket=paths.socket_path(socket),
             choices=paths.choices_path(),
             sweeps=paths.state_dir() / "sweeps",

@@ -1,0 +1,114 @@
+"""Tell whether the write-ahead log beside a store was written for that very file.
+
+SQLite replays a ``-wal`` file into whatever database lies beside it. After a crash that is what
+is wanted. Where somebody has put a backup into the store's place meanwhile, it destroys the
+backup: pages of the one are written into the other. SQLite keeps nothing that tells the two
+cases apart, but time and content do:
+
+- The database file is only changed by a checkpoint, and the ``-wal`` by every commit. A database
+  unchanged since the last commit is the one the log was written for.
+- A checkpoint copies pages out of the log in the order of their numbers. So if a checkpoint was
+  the last to change the database, the lowest page of all that is logged up to some commit stands
+  in the database as the log has it.
+
+A database that changed later than its log, and not by a checkpoint, was put there by somebody.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from advisor.errors import StoreError
+
+_MAGIC = (0x377F0682, 0x377F0683)
+_HEADER = struct.Struct(">8I")
+"""Magic, version, page size, checkpoint number, two salts, two checksums (SQLite's WAL format)."""
+
+_FRAME = struct.Struct(">4I8x")
+"""Page number, database size after a commit (else 0), two salts, two checksums."""
+
+_LOOKS, _PAUSE_S = 5, 0.05
+"""A checkpoint that is under way may look like a change by somebody for a moment."""
+
+
+def check(path: Path, database: int) -> None:
+    """Raise StoreError when the log beside the store at ``path`` belongs to another file.
+
+    ``database`` is a descriptor of the store. Nothing is changed.
+    """
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_PAUSE_S)
+        if belongs(path, database):
+            return
+    raise refusal(path)
+
+
+def has_log(path: Path) -> bool:
+    """Tell whether a log with something in it lies beside the store."""
+    try:
+        return Path(f"{path}-wal").stat().st_size > 0
+    except OSError:
+        return False
+
+
+def refusal(path: Path) -> StoreError:
+    """Return the error for a store that must not be opened with the log beside it."""
+    return StoreError(
+        f"{path} was put there beside {path.name}-wal, the log of an earlier file, "
+        "which would be written into it",
+        hint=f"stop the daemon, then move {path.name}-wal and {path.name}-shm away; "
+        f"only if both were restored together: touch {path}-wal",
+    )
+
+
+def belongs(path: Path, database: int) -> bool:
+    """Tell whether the log beside the store was written for it, or there is none."""
+    try:
+        log = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True  # none; one that cannot be read cannot be replayed either
+    try:
+        if os.fstat(database).st_ctime_ns <= os.fstat(log).st_ctime_ns:
+            return True
+        return _checkpointed(log, database)
+    finally:
+        os.close(log)  # SQLite holds no locks on it
+
+
+def _checkpointed(log: int, database: int) -> bool:
+    """Tell whether a checkpoint of this log may have been the last to change the database."""
+    header = os.pread(log, _HEADER.size, 0)
+    if len(header) < _HEADER.size:
+        return True
+    magic, _, size, _, *salts, _, _ = _HEADER.unpack(header)
+    if magic not in _MAGIC or not 512 <= size <= 65536:
+        return True  # SQLite does not replay it
+    nothing = True
+    for page, at in _lowest_by_commit(log, size, tuple(salts)):
+        nothing = False
+        if os.pread(database, size, (page - 1) * size) == os.pread(log, size, at):
+            return True
+    return nothing
+
+
+def _lowest_by_commit(log: int, size: int, salts: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Yield for each commit the lowest page logged so far and where its last copy lies."""
+    place, lowest, at, seen = _HEADER.size, 0, 0, (0, 0)
+    while True:
+        frame = os.pread(log, _FRAME.size, place)
+        if len(frame) < _FRAME.size:
+            return
+        page, commit, *found = _FRAME.unpack(frame)
+        if tuple(found) != salts:
+            return
+        if not lowest or page <= lowest:
+            lowest, at = page, place + _FRAME.size
+        if commit and (lowest, at) != seen:
+            seen = lowest, at
+            yield seen
+        place += _FRAME.size + size

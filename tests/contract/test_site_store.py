@@ -1,0 +1,223 @@
+"""Root's site in the default layout, and what a plain user without a store gets of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from advisor_tui import demo
+
+from advisor.service.protocol import call
+from advisor.store.publish import publish
+from advisor.store.reader import Reader
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv"
+)
+VERB = """
+import sys
+from pathlib import Path
+from advisor import paths
+paths.SYSTEM = Path(sys.argv[1])
+from advisor.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+DESK = """
+import sys
+from pathlib import Path
+from advisor import paths
+paths.SYSTEM = Path(sys.argv[1])
+from advisor_tui.desk import Desk
+print(Desk.here().store)
+"""
+AS_NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
+
+
+@dataclass
+class Layout:
+    """A machine's folders below one of its own, root's daemon, and a user's home."""
+
+    root: Path
+    daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def store(self) -> Path:
+        return self.root / "var/lib/advisor/advisor.db"
+
+    @property
+    def socket(self) -> Path:
+        return self.root / "run/advisor/advisor.sock"
+
+    def environment(self, home: str) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR", "XDG_"))}
+        return {**kept, "HOME": str(self.root / home), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def serve(self, *argv: str) -> subprocess.Popen[bytes]:
+        self.socket.unlink(missing_ok=True)
+        daemon = subprocess.Popen(
+            [sys.executable, "-c", VERB, str(self.root), "serve", *argv],
+            env=self.environment("root"), stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self.daemons.append(daemon)
+        end = time.monotonic() + 30
+        while not self.socket.exists():
+            assert daemon.poll() is None and time.monotonic() < end
+            time.sleep(0.02)
+        return daemon
+
+    def user(self, *argv: str, code: str = VERB) -> subprocess.CompletedProcess[str]:
+        """Run a verb as nobody, in nobody's home."""
+        return subprocess.run(
+            [*AS_NOBODY, sys.executable, "-c", code, str(self.root), *argv],
+            env=self.environment("home"), cwd=self.root / "home", capture_output=True, text=True,
+            stdin=subprocess.DEVNULL, timeout=120,
+        )  # fmt: skip
+
+    def good(self, *argv: str) -> str:
+        done = self.user(*argv)
+        assert done.returncode == 0, (argv, done.stderr)
+        return done.stdout
+
+
+@pytest.fixture
+def layout() -> Iterator[Layout]:
+    with tempfile.TemporaryDirectory(prefix="advisor-test-") as name:
+        found = Layout(Path(name))
+        for folder in ("", "var/lib/advisor", "run/advisor", "etc/advisor", "home", "root"):
+            (found.root / folder).mkdir(parents=True, exist_ok=True)
+            (found.root / folder).chmod(0o755)
+        shutil.chown(found.root / "home", "nobody", "nogroup")
+        if found.user(code="import advisor.cli").returncode:
+            pytest.skip("others than root cannot read this checkout")
+        demo.build(found.store, "nobody")
+        (found.root / "home/job.sh").write_text(
+            "#!/bin/bash\n#SBATCH -N 1 -C broadwell\n#SBATCH --exclusive\nsrun ./cg-solver n=4e6\n"
+        )
+        kernel = found.root / "home/kernel"
+        kernel.write_text("#!/bin/sh\nsleep 0.1\n")
+        kernel.chmod(0o755)
+        try:
+            yield found
+        finally:
+            for daemon in found.daemons:
+                daemon.kill()
+                daemon.wait()
+
+
+READING: tuple[tuple[str, ...], ...] = (
+    ("options", "cg-solver", "--json"),
+    ("report", "--json"),
+    ("explain", "job.sh", "--json"),
+    ("rank", "lbm", "--json"),
+    ("fit", "cg-solver", "--dry-run", "--json"),
+    ("policy", "show"),
+    ("train", "job.sh", "--scheduler", "local", "--dry-run", "--json"),
+)
+
+
+def test_a_plain_user_reads_the_sites_store(layout: Layout) -> None:
+    """While the daemon runs, after it stopped, and after it was killed."""
+    daemon = layout.serve()
+    wanted = {argv: layout.user(*argv) for argv in READING}
+    for argv, done in wanted.items():
+        assert "there is no store" not in done.stderr, (argv, done.stderr)
+    assert json.loads(wanted[READING[0]].stdout)["models"]
+    assert json.loads(wanted[READING[1]].stdout)["jobs"] > 0
+    assert json.loads(wanted[READING[2]].stdout)["application"] == "cg-solver"
+    assert layout.user(code=DESK).stdout.strip() == str(layout.store)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        daemon.send_signal(number)
+        daemon.wait()
+        assert json.loads(layout.good(*READING[0]))["models"], number
+        assert json.loads(layout.good(*READING[1]))["jobs"] > 0, number
+        assert layout.user(code=DESK).stdout.strip() == str(layout.store)
+        daemon = layout.serve()
+
+
+def test_what_a_plain_user_measures_goes_to_the_daemon(layout: Layout) -> None:
+    layout.serve()
+    layout.good("run", "--record", "--application", "kernel", "--threads", "1", "--", "./kernel")
+    layout.good(
+        "train", "mine", "--workload", "one", "--scheduler", "local", "--threads", "1",
+        "--meter", "estimate", "--yes", "--", "./kernel",
+    )  # fmt: skip
+
+    def arrived() -> bool:
+        with Reader(layout.store) as reader:
+            return all(len(reader.observations(name)) > 0 for name in ("kernel", "mine"))
+
+    wait(arrived)
+    with Reader(layout.store) as reader:
+        for name in ("kernel", "mine"):
+            found = [o.observation.contributor for o in reader.observations(name)]
+            assert set(found) == {"nobody"}
+    assert not list((layout.root / "home").rglob("advisor.db"))
+
+
+def wait(found: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_writing_is_refused_in_one_line_that_names_the_way_out(layout: Layout) -> None:
+    layout.serve()
+    before = layout.store.read_bytes()
+    for writing in (("fit", "cg-solver"), ("promote", "cg-solver", "--scope", "all")):
+        done = layout.user(*writing)
+        assert done.returncode in (1, 2, 3) and "Traceback" not in done.stderr, done.stderr
+    assert layout.store.read_bytes() == before
+    grid = layout.root / "home/grid.csv"
+    grid.write_text(
+        "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j\n"
+        + "".join(f"1,1,{t},0,{9 / t},{9 + t}\n" for t in (1, 2, 4, 8))
+    )
+    argv = ("import", "grid.csv", "--application", "mine", "--node-type", "milan")
+    refused = layout.user(*argv)
+    assert refused.returncode == 1 and refused.stderr.count("\n") == 1
+    assert str(layout.store) in refused.stderr and "--db" in refused.stderr
+    layout.good(*argv, "--db", "mine.db")
+    assert (layout.root / "home/mine.db").exists()
+
+
+def test_ones_own_store_comes_first(layout: Layout) -> None:
+    own = layout.root / "home/.local/share/advisor/advisor.db"
+    own.parent.mkdir(parents=True)
+    demo.build(own, "nobody")
+    for path in (own, *own.parents[:3]):
+        shutil.chown(path, "nobody", "nogroup")
+    assert layout.user(code=DESK).stdout.strip() == str(own)
+
+
+def test_a_login_node_has_the_store_its_daemon_answers_from(layout: Layout) -> None:
+    shared = layout.root / "shared"
+    shared.mkdir()
+    publish(layout.store, shared / "advisor.db")
+    layout.store.unlink()
+    layout.serve("--read-only", "--db", str(shared / "advisor.db"))
+    assert layout.user(code=DESK).stdout.strip() == str(shared / "advisor.db")
+    assert json.loads(layout.good(*READING[0]))["models"]
+    status = call(layout.socket, {"op": "status"})
+    assert status["store"] == str(shared / "advisor.db")
+
+
+def test_a_site_that_closes_its_store(layout: Layout) -> None:
+    """Users train through the daemon; what reads the store says that it is closed."""
+    layout.store.chmod(0o600)
+    layout.serve()
+    done = layout.user("options", "cg-solver")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    layout.good("run", "--record", "--application", "kernel", "--threads", "1", "--", "./kernel")
+    told = json.loads(layout.good("explain", "job.sh", "--json"))  # the daemon says what it would
+    assert told["application"] == "cg-solver"

@@ -187,7 +187,7 @@ class Pin:
             node_type = None
         if not problems and node_type is None and not any(v is not None for v in values.values()):
             problems.append("it names nothing")
-        return cls(cast("str | None", node_type), problems=tuple(problems), **values)
+        return cls(node_type, problems=tuple(problems), **values)
 
     def fits(self, configuration: Configuration) -> bool:
         """Tell whether a configuration is what was pinned."""

@@ -23,7 +23,7 @@ def check_watch(status: Mapping[str, object]) -> Iterator[Check]:
         return
     who = _NAMES.get(str(watch.get("scheduler")), "the scheduler")
     age = watch.get("age_s")
-    old = "" if age is None else f" (last read {age:g} s ago)"  # type: ignore[str-format]
+    old = "" if age is None else f" (last read {age:g} s ago)"
     if watch.get("error"):
         then = "" if watch.get("known") else f": {_UNKNOWN}"
         yield Check(

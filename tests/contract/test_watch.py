@@ -98,7 +98,7 @@ def idle(source: Source, name: str = "broadwell") -> int | None:
     state = source.snapshot.availability
     assert state is not None
     room = state.rooms.get((name, "batch"))
-    return room and sum(count for _, count in room.idle)
+    return None if room is None else sum(count for _, count in room.idle)
 
 
 def watching(source: Source, test: Callable[[Watch], Any], every_s: float = 0.1) -> None:
@@ -207,7 +207,7 @@ def test_commands_that_fail(
         state = source.snapshot.availability
         assert state is not None
         code, why = state.node_type_obstacle(
-            JobRequest("slurm", "x", "daemon", 1), *TYPES, "batch", 1, "no-later"
+            JobRequest("slurm", "x", "daemon", 1), TYPES[0], TYPES[1], "batch", 1, "no-later"
         )
         assert code == "node-type-later" and why.startswith("it is not known which nodes are idle")
         slurm.now()

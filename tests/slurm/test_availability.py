@@ -118,8 +118,9 @@ def test_drained_nodes(cluster: Testbed, read: Read) -> None:
             ["scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=a State=IDLE"]
         )
     state = read()
-    for change in ("no-later", "allow"):
-        assert obstacle(state, change=change) == (  # type: ignore[arg-type]
+    changes: tuple[NodeTypeChange, ...] = ("no-later", "allow")
+    for change in changes:
+        assert obstacle(state, change=change) == (
             "node-type-later",
             "0 of 2 skylake nodes are usable",
         )
@@ -147,7 +148,7 @@ def test_reservations(
         "Duration=infinite" not in reservation
     )
     job = sleep_on_skylake(cluster, "-N1", "-t", str(minutes))
-    assert (state_of(cluster, job, 8 if not found else 2) == "RUNNING") is not found
+    assert (state_of(cluster, job, 8 if not found else 2) == "RUNNING") is (found == "")
 
 
 def test_partitions(cluster: Testbed, read: Read) -> None:

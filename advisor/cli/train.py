@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--design", choices=("uniform", "random", "lhs", "sequential"), default="uniform",
         help="which runs; sequential chooses each from what the others say (default: uniform)",
     )  # fmt: skip
-    add("--nodes", metavar="N,N", help="numbers of nodes to try (default: the job's)")
+    add("--nodes", metavar="N", help=argparse.SUPPRESS)
     add("--threads", metavar="N,N", help="cores per node to try")
     add("--freqs", metavar="F,F", help="frequency caps to try, like 1.9GHz,2.2GHz")
     add("--repeat-baseline", type=int, default=0, metavar="N", help="more runs of the job as it is")
@@ -125,6 +125,11 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
         raise SchedulerError(f"{scheduler.NAME} cannot be used: {reason}")
     experiment = adopt(args, root)
     subject = _subject(args, known, scheduler)
+    if args.nodes and args.nodes != str(subject.baseline.nodes):
+        raise UsageError(
+            f"--nodes {args.nodes}: a job's nodes are its user's, and no sweep varies them",
+            hint=f"the job asks for {subject.baseline.nodes}; train a script for each number",
+        )
     policy = known.policy_for(subject)
     if policy.training.mode == "off":
         raise RefusedError("the policy allows no training here: training.mode is off")
@@ -133,7 +138,6 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
         raise UsageError("--samples must be at least 1, --repeat-baseline at least 0")
     grid = axes(
         subject,
-        nodes=_numbers("--nodes", args.nodes),
         threads=_numbers("--threads", args.threads),
         freqs_khz=_freqs(args.freqs) or frequencies(experiment, subject.node_type),
         freq_kept=scheduler.frequency_kept(subject.node_type, subject.launcher),
@@ -214,6 +218,7 @@ def _subject(args: argparse.Namespace, known: Known, scheduler: Scheduler) -> Su
         node_type=args.node_type or "",
         this_machine=scheduler.this_machine(),
         extra_options=_words(args.options),
+        gives_whole_nodes=scheduler.gives_whole_nodes,
     )
 
 

@@ -245,6 +245,7 @@ def observation_json(observation: Observation) -> dict[str, object]:
         "source": observation.source,
         "account": observation.account,
         "job_id": observation.job_id,
+        "method": observation.method,
         "extra": dict(observation.extra),
     }
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from advisor.schedulers.base import Scheduler
     from advisor.training.known import Known
     from advisor.training.plan import Cost
+    from advisor.training.sink import SocketSink, StoreSink
     from advisor.training.state import SweepState
     from advisor.training.subject import Subject
 
@@ -184,6 +185,7 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
         return None
     if not args.yes:
         _ask(_stream(args))
+    _sink(args, state, policy).close()  # learns now, not after the sweep, that nobody takes it
     states.begin(state)
     return state
 
@@ -306,28 +308,34 @@ def _ask(out: TextIO) -> None:
         raise RefusedError("nothing was run")
 
 
-def _execute(args: argparse.Namespace, state: SweepState, known: Known) -> int:
-    """Run the sweep, or the rest of it, and show what came out."""
+def _sink(args: argparse.Namespace, state: SweepState, policy: Policy) -> StoreSink | SocketSink:
+    """Return where the sweep's results go. Raises RefusedError when nobody takes them."""
     import os
 
     from advisor import paths
-    from advisor.cli import train_output as output
-    from advisor.cli.output import print_json
-    from advisor.schedulers.registry import create
-    from advisor.training import state as states
-    from advisor.training.progress import Recorder
     from advisor.training.sink import open_sink
-    from advisor.training.sweep import Sweep
 
-    policy = known.policy_for(state.subject, account=state.settings.account)
-    scheduler = create(state.settings.scheduler)
-    sink = open_sink(
+    return open_sink(
         paths.store_path(args.db),
         paths.socket_path(),
         explicit=bool(args.db or os.environ.get("ADVISOR_DB")),
         user=state.settings.user,
         trust=policy.training.trust,
     )
+
+
+def _execute(args: argparse.Namespace, state: SweepState, known: Known) -> int:
+    """Run the sweep, or the rest of it, and show what came out."""
+    from advisor.cli import train_output as output
+    from advisor.cli.output import print_json
+    from advisor.schedulers.registry import create
+    from advisor.training import state as states
+    from advisor.training.progress import Recorder
+    from advisor.training.sweep import Sweep
+
+    policy = known.policy_for(state.subject, account=state.settings.account)
+    scheduler = create(state.settings.scheduler)
+    sink = _sink(args, state, policy)
     out = _stream(args)
     try:
         with states.locked(state), output.Progress(out) as progress:

@@ -5,7 +5,9 @@ option a run has confirmed so far (at first the baseline's, 0), if it then keeps
 bounds, and not at all otherwise. The expectation of that, over what the model says of the option's
 time and energy, is the expected improvement under constraints (Mockus 1978; Schonlau, Welch and
 Jones 1998): it weighs how good an option is against how sure that is, so that the run goes neither
-to a dull certainty nor to a wild hope.
+to a dull certainty nor to a wild hope. It counts per cost of the run (Snoek, Larochelle and Adams
+2012), and no run is made where the predicted time is beyond the slowdown bound by more than its
+own error: what is hardly known may look promising, and may take a hundred times longer.
 """
 
 from __future__ import annotations
@@ -66,8 +68,16 @@ def recommend(
     return best[1] if best else None
 
 
+def affordable(option: Option, baseline: Option, policy: Policy) -> bool:
+    """Tell whether a run is predicted to keep the slowdown bound, up to its standard error."""
+    slowdown = math.log(option.time_s / baseline.time_s)
+    error = math.hypot(option.time_sigma, baseline.time_sigma)
+    return slowdown <= math.log1p(policy.max_slowdown) + error
+
+
 def improvements(options: Sequence[Option], baseline: Option, policy: Policy) -> list[float]:
-    """Return each option's expected improvement (log score) by a run; 0 where it needs none."""
+    """Return each option's expected improvement (log score) by a run that costs as much as one of
+    the baseline; 0 where it needs none, or none may be made."""
     if math.isnan(baseline.energy_j):
         return [0.0] * len(options)
     z = one_sided(policy.confidence)
@@ -77,7 +87,9 @@ def improvements(options: Sequence[Option], baseline: Option, policy: Policy) ->
     energy_limit = saving - z * math.hypot(reference.energy_sigma, RUN_SIGMA)
     weighed = [
         None
-        if math.isnan(o.energy_j) or o.configuration == baseline.configuration
+        if math.isnan(o.energy_j)
+        or o.configuration == baseline.configuration
+        or not affordable(o, baseline, policy)
         else weigh((o.configuration.node_type, row_of(o)), reference, policy.goal)
         for o in options
     ]
@@ -88,8 +100,14 @@ def improvements(options: Sequence[Option], baseline: Option, policy: Policy) ->
         0.0
         if x is None or x.row.confirmed
         else _improvement(x, weight, min(sure, 0.0), time_limit, energy_limit)
+        / _cost(x, reference.nodes)
         for x in weighed
     ]
+
+
+def _cost(x: Weighed, nodes: int) -> float:
+    """Return what a run is expected to cost, in runs of the baseline; a quicker one counts 1."""
+    return max(1.0, x.row.nodes / nodes * math.exp(min(50.0, x.t + 0.5 * x.t_sigma**2)))
 
 
 def _improvement(

@@ -88,7 +88,7 @@ def test_each_run_gets_its_configuration_and_its_own_energy(slurm: Slurm, tmp_pa
     job = make_job(
         tmp_path,
         'echo "advisor=$ADVISOR omp=$OMP_NUM_THREADS mkl=$MKL_NUM_THREADS arg=$1"\n'
-        "env | grep -E '^(SLURM_(JOB_)?(N|CPUS|TASKS|MEM)|SRUN_)' | sort > allocation.$OMP_NUM_THREADS\n"
+        "env | grep -E '^(SLURM_(JOB_)?(N|CPUS|TASKS|MEM)|SRUN_)' | sort > given.$OMP_NUM_THREADS\n"
         "srun simapp --kernel stencil --scale 0.4\n"
         "srun -J mine simapp --kernel nbody --scale 0.1",
         configuration(28, ranks=2, nodes=2),
@@ -130,8 +130,8 @@ def test_each_run_gets_its_configuration_and_its_own_energy(slurm: Slurm, tmp_pa
     assert not (tmp_path / "pwned").exists()
     # the job as it is sets nothing, and what Slurm tells a run of the allocation is the same
     assert "omp= mkl= arg" in (job.folder / "output" / "run-0-1.log").read_text()
-    own = (tmp_path / "allocation.").read_text()
-    assert "SLURM_NTASKS_PER_NODE=2" in own and (tmp_path / "allocation.7").read_text() == own
+    own = (tmp_path / "given.").read_text()
+    assert "SLURM_NTASKS_PER_NODE=2" in own and (tmp_path / "given.7").read_text() == own
 
 
 def test_smaller_requests_are_stood_in_for_on_whole_nodes(slurm: Slurm, tmp_path: Path) -> None:

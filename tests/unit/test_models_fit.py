@@ -353,9 +353,9 @@ def test_groups_never_show_a_private_run_to_another() -> None:
     }
     assert found == {
         ("all", ""): site,
-        ("account", "climate"): [*site, *climate],
-        ("own", "ada"): [*site, *climate, *ada],
-        ("own", "bob"): [*site, *bob],
+        ("account", "climate"): [*climate, *site],  # in the order given: oldest first
+        ("own", "ada"): [*ada, *climate, *site],
+        ("own", "bob"): [*bob, *site],
     }
     assert [g.scope for g in groups([*bob, *site])] == ["all", "own"]
     assert groups([]) == []

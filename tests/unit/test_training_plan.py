@@ -240,7 +240,7 @@ def test_the_allocation_is_the_jobs_own_with_what_binds(tmp_path: Path) -> None:
                  "--constraint=broadwell", "--time=2"):  # fmt: skip
         assert kept in words
     assert not any(w.startswith(("--mail", "--dependency", "--comment", "--nodes")) for w in words)
-    assert f"--output={tmp_path}/job-%j.log" in words and "--job-name=adv-x-design" in given
+    assert f"--output={tmp_path}/job-%j.log" in words and "--job-name=adv-x-design" in words
     smaller = Slurm()._options(replace(job, method="request"), list(runs))
     assert "--nodes=1-1" in smaller and "--exclusive" in smaller
     assert not any(w.startswith(("--ntasks", "--cpus-per-task")) for w in smaller)

@@ -5,10 +5,10 @@ option a run has confirmed so far (at first the baseline's, 0), if it then keeps
 bounds, and not at all otherwise. The expectation of that, over what the model says of the option's
 time and energy, is the expected improvement under constraints (Mockus 1978; Schonlau, Welch and
 Jones 1998): it weighs how good an option is against how sure that is, so that the run goes neither
-to a dull certainty nor to a wild hope. What the run is expected to cost beyond what the slowdown bound
-allows any job is taken off, spread over the jobs that training has to pay back in. And no run is made where the
-predicted time is beyond the slowdown bound by more than its own error: what is hardly known may
-look promising, and may take a hundred times longer.
+to a dull certainty nor to a wild hope. What the run is expected to cost beyond what the slowdown
+bound allows any job is taken off, spread over the jobs that training has to pay back in. And no run
+is made where the predicted time is beyond the slowdown bound by more than its own error: what is
+hardly known may look promising, and may take a hundred times longer.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ def axes(
 ) -> Axes:
     """Return the grid for a subject on its node type, the baseline always on it.
 
-    ``threads`` are cores per node, no more than the job has. Nodes and ranks are its own. Raises InputError for values
-    the job or the node type does not have.
+    ``threads`` are cores per node, no more than the job has. Nodes and ranks are its own. Raises
+    InputError for values the job or the node type does not have.
     """
     node_type, base = subject.node_type, subject.baseline
     notes: list[str] = []
@@ -96,7 +96,7 @@ def _threads_axis(
             whose = subject.node_type.name if most >= subject.node_type.cores else "the job"
             raise InputError(f"--threads {count}: {whose} has {most} per node")
     if subject.threads_kept:
-        if asked:
+        if set(asked) - {most}:
             raise InputError(f"--threads cannot be varied: {subject.threads_kept}")
         notes.append(f"threads are not varied: {subject.threads_kept}")
         return (own,)

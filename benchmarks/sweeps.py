@@ -1,4 +1,4 @@
-"""What sweeps run beyond their design on measured grids: how slow and how dear it is, what it finds.
+"""What sweeps run beyond their design on measured grids: how slow that is, and what it finds.
 
 ``python benchmarks/sweeps.py FOLDER [--models A,B] [--designs D,E] [--samples N]`` replays whole
 sweeps (``advisor train``'s own code and a store of their own) on every ``*.csv`` of a folder of
@@ -48,9 +48,11 @@ class Replay(Local):
         self._cells = {o.configuration: o for o in grid}
 
     def submit_sweep(self, job: SweepJob) -> str:
+        """Do nothing: the runs were made long ago."""
         return ""
 
     def poll(self, job: SweepJob, handle: str) -> SweepStatus:
+        """Return what the grid says of every run."""
         cells = [(run.seq, self._cells[run.configuration]) for run in job.runs]
         results = (
             RunResult(seq, 1, True, o.time_s, o.energy_j, "measured", "grid") for seq, o in cells
@@ -65,6 +67,7 @@ class Watched(Sweep):
     chosen: list[tuple[Role, Configuration, float]] = field(default_factory=list)
 
     def plan(self, name: str, role: Role, configurations: Sequence[Configuration]) -> None:
+        """Note the runs, then plan them."""
         fit = self._fit()
         at = {o.configuration: o.time_s for o in fit.predicted or fit.options}
         base = at[self.state.subject.baseline]
@@ -139,9 +142,10 @@ def main() -> None:
                     o = truth[c]
                     ratio = o.time_s / base.time_s
                     worst, more = max(worst, ratio), more + ratio
+                    energy = (o.energy_j or 0) / (base.energy_j or 1)
                     print(
-                        f"    {role:<8} {name_of(c):<20} predicted {expected:6.2f}, took {ratio:6.2f}, "
-                        f"energy {(o.energy_j or 0) / (base.energy_j or 1):6.2f}"
+                        f"    {role:<8} {name_of(c):<20} predicted {expected:6.2f}, "
+                        f"took {ratio:6.2f}, energy {energy:6.2f}"
                     )
             print(f"{model}, {design}: slowest {worst:.2f}, all chosen runs {more:.1f} jobs")
 

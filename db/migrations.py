@@ -292,3 +292,48 @@ ALTER TABLE rankings ADD COLUMN by_hand INTEGER NOT NULL DEFAULT 0 CHECK (by_han
 def m0005_rankings_by_hand(db: Database) -> None:
     """Tell rankings from given files, which nobody can make anew, from those of the store."""
     db.executescript(_BY_HAND)
+
+
+_METHOD = """
+-- How the threads of a run were set: by variables inside the job's own allocation, or by a smaller
+-- request; '' for imported runs, and for jobs that ran as they were written.
+ALTER TABLE observations ADD COLUMN method TEXT NOT NULL DEFAULT ''
+    CHECK (method IN ('', 'variables', 'request'));
+"""
+_METHOD_OF_RUNS = """
+-- Sweeps made their runs by a smaller request; on a machine without a scheduler (no job) they set
+-- variables, as they still do. Jobs that were advised ran with a smaller request, too.
+UPDATE observations SET method = CASE WHEN job_id = '' THEN 'variables' ELSE 'request' END
+    WHERE source IN ('sweep', 'confirm');
+UPDATE observations SET method = 'request' WHERE source = 'job'
+    AND json_extract(extra, '$.decision') IN (SELECT id FROM decisions WHERE changed = 1);
+"""
+_METHOD_OF_MODELS = """
+UPDATE models SET stats = json_set(stats, '$.method', ?),
+    updated_at = strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')
+WHERE state <> 'replaced' AND id IN (
+    SELECT m.id FROM models AS m
+    JOIN observations AS o ON o.workload_id = m.workload_id AND o.node_type = m.node_type
+    WHERE o.method = ? AND (o.scope = 'all'
+        OR (m.scope <> 'all' AND o.scope = 'account')
+        OR (m.scope = 'own' AND o.contributor = m.owner)))
+"""
+_METHOD_OF_TRANSFERS = """
+UPDATE models SET stats = json_set(stats, '$.method', ?),
+    updated_at = strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')
+WHERE state <> 'replaced' AND id IN (
+    SELECT t.id FROM models AS t
+    JOIN models AS b ON b.workload_id = t.workload_id AND b.state <> 'replaced'
+        AND b.node_type = json_extract(t.stats, '$.transfer.base')
+    WHERE t.name = 'transfer' AND json_extract(b.stats, '$.method') = ?)
+"""
+
+
+@migrations()
+def m0006_method(db: Database) -> None:
+    """Mark how runs were measured, and the models that rest on them."""
+    db.executescript(_METHOD)
+    db.executescript(_METHOD_OF_RUNS)
+    for statement in (_METHOD_OF_MODELS, _METHOD_OF_TRANSFERS):
+        for method in ("variables", "request"):
+            db.execute(statement, [method, method])

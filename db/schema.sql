@@ -69,7 +69,8 @@ CREATE TABLE observations (
     job_id           TEXT NOT NULL DEFAULT '',
     extra            TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(extra)),
     import_id        INTEGER REFERENCES imports (id),
-    created_at       TEXT NOT NULL,
+    created_at       TEXT NOT NULL, method TEXT NOT NULL DEFAULT ''
+    CHECK (method IN ('', 'variables', 'request')),
     CHECK ((energy_j IS NULL) = (energy_quality = 'missing'))
 );
 

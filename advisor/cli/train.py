@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from advisor.schedulers.base import Scheduler
     from advisor.training.known import Known
     from advisor.training.plan import Cost
+    from advisor.training.sink import SocketSink, StoreSink
     from advisor.training.state import SweepState
     from advisor.training.subject import Subject
 
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--design", choices=("uniform", "random", "lhs", "sequential"), default="uniform",
         help="which runs; sequential chooses each from what the others say (default: uniform)",
     )  # fmt: skip
-    add("--nodes", metavar="N,N", help="numbers of nodes to try (default: the job's)")
+    add("--nodes", metavar="N", help=argparse.SUPPRESS)
     add("--threads", metavar="N,N", help="cores per node to try")
     add("--freqs", metavar="F,F", help="frequency caps to try, like 1.9GHz,2.2GHz")
     add("--repeat-baseline", type=int, default=0, metavar="N", help="more runs of the job as it is")
@@ -125,6 +126,11 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
         raise SchedulerError(f"{scheduler.NAME} cannot be used: {reason}")
     experiment = adopt(args, root)
     subject = _subject(args, known, scheduler)
+    if args.nodes and args.nodes != str(subject.baseline.nodes):
+        raise UsageError(
+            f"--nodes {args.nodes}: a job's nodes are its user's, and no sweep varies them",
+            hint=f"the job asks for {subject.baseline.nodes}; train a script for each number",
+        )
     policy = known.policy_for(subject)
     if policy.training.mode == "off":
         raise RefusedError("the policy allows no training here: training.mode is off")
@@ -133,7 +139,6 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
         raise UsageError("--samples must be at least 1, --repeat-baseline at least 0")
     grid = axes(
         subject,
-        nodes=_numbers("--nodes", args.nodes),
         threads=_numbers("--threads", args.threads),
         freqs_khz=_freqs(args.freqs) or frequencies(experiment, subject.node_type),
         freq_kept=scheduler.frequency_kept(subject.node_type, subject.launcher),
@@ -180,6 +185,7 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
         return None
     if not args.yes:
         _ask(_stream(args))
+    _sink(args, state, policy).close()  # learns now, not after the sweep, that nobody takes it
     states.begin(state)
     return state
 
@@ -214,6 +220,7 @@ def _subject(args: argparse.Namespace, known: Known, scheduler: Scheduler) -> Su
         node_type=args.node_type or "",
         this_machine=scheduler.this_machine(),
         extra_options=_words(args.options),
+        gives_whole_nodes=scheduler.gives_whole_nodes,
     )
 
 
@@ -301,28 +308,34 @@ def _ask(out: TextIO) -> None:
         raise RefusedError("nothing was run")
 
 
-def _execute(args: argparse.Namespace, state: SweepState, known: Known) -> int:
-    """Run the sweep, or the rest of it, and show what came out."""
+def _sink(args: argparse.Namespace, state: SweepState, policy: Policy) -> StoreSink | SocketSink:
+    """Return where the sweep's results go. Raises RefusedError when nobody takes them."""
     import os
 
     from advisor import paths
-    from advisor.cli import train_output as output
-    from advisor.cli.output import print_json
-    from advisor.schedulers.registry import create
-    from advisor.training import state as states
-    from advisor.training.progress import Recorder
     from advisor.training.sink import open_sink
-    from advisor.training.sweep import Sweep
 
-    policy = known.policy_for(state.subject, account=state.settings.account)
-    scheduler = create(state.settings.scheduler)
-    sink = open_sink(
+    return open_sink(
         paths.store_path(args.db),
         paths.socket_path(),
         explicit=bool(args.db or os.environ.get("ADVISOR_DB")),
         user=state.settings.user,
         trust=policy.training.trust,
     )
+
+
+def _execute(args: argparse.Namespace, state: SweepState, known: Known) -> int:
+    """Run the sweep, or the rest of it, and show what came out."""
+    from advisor.cli import train_output as output
+    from advisor.cli.output import print_json
+    from advisor.schedulers.registry import create
+    from advisor.training import state as states
+    from advisor.training.progress import Recorder
+    from advisor.training.sweep import Sweep
+
+    policy = known.policy_for(state.subject, account=state.settings.account)
+    scheduler = create(state.settings.scheduler)
+    sink = _sink(args, state, policy)
     out = _stream(args)
     try:
         with states.locked(state), output.Progress(out) as progress:

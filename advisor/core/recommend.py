@@ -5,7 +5,10 @@ option a run has confirmed so far (at first the baseline's, 0), if it then keeps
 bounds, and not at all otherwise. The expectation of that, over what the model says of the option's
 time and energy, is the expected improvement under constraints (Mockus 1978; Schonlau, Welch and
 Jones 1998): it weighs how good an option is against how sure that is, so that the run goes neither
-to a dull certainty nor to a wild hope.
+to a dull certainty nor to a wild hope. What the run is expected to cost beyond what the slowdown
+bound allows any job is taken off, spread over the jobs that training has to pay back in. And no run
+is made where the predicted time is beyond the slowdown bound by more than its own error: what is
+hardly known may look promising, and may take a hundred times longer.
 """
 
 from __future__ import annotations
@@ -66,8 +69,16 @@ def recommend(
     return best[1] if best else None
 
 
+def affordable(option: Option, baseline: Option, policy: Policy) -> bool:
+    """Tell whether a run is predicted to keep the slowdown bound, up to its standard error."""
+    slowdown = math.log(option.time_s / baseline.time_s)
+    error = math.hypot(option.time_sigma, baseline.time_sigma)
+    return slowdown <= math.log1p(policy.max_slowdown) + error
+
+
 def improvements(options: Sequence[Option], baseline: Option, policy: Policy) -> list[float]:
-    """Return each option's expected improvement (log score) by a run; 0 where it needs none."""
+    """Return each option's expected improvement (log score) by a run, its further cost taken off;
+    0 where it needs none, or none is worth it."""
     if math.isnan(baseline.energy_j):
         return [0.0] * len(options)
     z = one_sided(policy.confidence)
@@ -77,7 +88,9 @@ def improvements(options: Sequence[Option], baseline: Option, policy: Policy) ->
     energy_limit = saving - z * math.hypot(reference.energy_sigma, RUN_SIGMA)
     weighed = [
         None
-        if math.isnan(o.energy_j) or o.configuration == baseline.configuration
+        if math.isnan(o.energy_j)
+        or o.configuration == baseline.configuration
+        or not affordable(o, baseline, policy)
         else weigh((o.configuration.node_type, row_of(o)), reference, policy.goal)
         for o in options
     ]
@@ -87,9 +100,19 @@ def improvements(options: Sequence[Option], baseline: Option, policy: Policy) ->
     return [
         0.0
         if x is None or x.row.confirmed
-        else _improvement(x, weight, min(sure, 0.0), time_limit, energy_limit)
+        else max(
+            0.0,
+            _improvement(x, weight, min(sure, 0.0), time_limit, energy_limit)
+            - _further_cost(x, reference.nodes, policy) / policy.training.payback_runs,
+        )
         for x in weighed
     ]
+
+
+def _further_cost(x: Weighed, nodes: int, policy: Policy) -> float:
+    """Return the node time a run is expected to take beyond what a job may, in baseline runs."""
+    expected = x.row.nodes / nodes * math.exp(min(50.0, x.t + 0.5 * x.t_sigma**2))
+    return max(0.0, expected - 1.0 - policy.max_slowdown)
 
 
 def _improvement(

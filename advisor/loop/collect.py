@@ -12,7 +12,7 @@ from typing import Any
 from advisor.core.configuration import Configuration
 from advisor.core.decision import changed
 from advisor.core.inventory import Inventory
-from advisor.core.observation import Observation
+from advisor.core.observation import Method, Observation
 from advisor.core.policy import PolicySet, scope_of
 from advisor.errors import InputError
 from advisor.loop import clock
@@ -255,6 +255,7 @@ class _Runs:
             scope=scope_of(trust, job.account),
             job_id=job.job_id,
             extra={"submitted_at": clock.utc(job.submitted_at), "decision": match.id},
+            method=applied(record, seen),
         )
 
 
@@ -276,6 +277,20 @@ def really_ran(record: Any, match: Match, seen: Ran, inventory: Inventory) -> Co
         return Configuration.from_dict(wanted)
     except (KeyError, ValueError):
         return None
+
+
+def applied(record: Any, seen: Ran) -> Method:
+    """Return how a job's threads were changed, "" where they were not.
+
+    A step with fewer cores than the job was written for shows a smaller request, as decisions of
+    earlier versions made them.
+    """
+    before, after = record.get("baseline") or {}, record.get("chosen") or {}
+    cores = before.get("threads_per_node", 0)
+    if not changed(record) or after.get("threads_per_node") == cores:
+        return ""
+    smaller = 0 < seen.threads_per_node < cores
+    return "request" if smaller or "cpus-per-task" in (record.get("rewrite") or {}) else "variables"
 
 
 def _object(text: str) -> dict[str, Any]:

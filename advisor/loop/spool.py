@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from advisor.core.configuration import Configuration
-from advisor.core.observation import Observation, Quality, Scope, Source
+from advisor.core.observation import Method, Observation, Quality, Scope, Source
 from advisor.core.policy import PolicySet, scope_of
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.ranking.streams import FieldError, read_sent
@@ -236,7 +236,21 @@ def _run(number: int, run: object, contributor: str, file: str) -> Observation:
         contributor=contributor,
         job_id=str(run.get("job_id") or "")[:40],
         extra={**(extra if isinstance(extra, Mapping) else {}), "spool": f"{file}:{number}"},
+        method=_method(run),
     )
+
+
+def _method(run: Mapping[str, Any]) -> Method:
+    """Return how a run's threads were set; a sweep of an earlier version does not say.
+
+    Those made their jobs smaller, or, without a scheduler (no job), set variables.
+    """
+    if run.get("source") not in ("sweep", "confirm"):
+        return ""
+    said = run.get("method")
+    if said in get_args(Method):
+        return cast(Method, said)
+    return "request" if run.get("job_id") else "variables"
 
 
 def _positive(value: object) -> float | None:

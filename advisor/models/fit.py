@@ -16,7 +16,7 @@ from advisor.models.forecast import forecast
 from advisor.models.intervals import Forecast, Prediction
 from advisor.models.registry import DEFAULT
 from advisor.models.response import Response
-from advisor.models.runs import Runs, broken, gather, place_name
+from advisor.models.runs import Runs, broken, gather, of_one_method, place_name
 
 _MOST_OPTIONS = 20_000
 """A grid beyond this is the sum of unrelated runs: then only what was run becomes an option."""
@@ -31,7 +31,8 @@ class FitResult:
 
     ``stats`` is plain JSON: per response n_train, r2 (None: undefined), loo_rmse_pct (error of
     runs predicted without themselves; above 20 configurations without their tenth), sigma_pct,
-    repeats; counts of options, confirmed, zone and front; the error limit. ``predicted`` holds the
+    repeats; counts of options, confirmed, zone and front; the error limit; ``method``, how the
+    runs' threads were set. ``predicted`` holds the
     options as the model alone sees them, for judging it: nothing measured has replaced a
     prediction there.
     """
@@ -60,12 +61,14 @@ def fit_options(
     run was made its mean stands, with the measurement's error; elsewhere the prediction, with a
     90 % prediction interval. A measured option is confirmed when its mean lies within the interval
     predicted for a new run there from the *other* runs. ``error`` is the trade-off zone's inner
-    limit, ``measurement_error`` the assumed 95 % half width of one run (both fractions).
+    limit, ``measurement_error`` the assumed 95 % half width of one run (both fractions). Runs come
+    oldest first: of two methods the newest one's runs count.
 
     Raises InputError when fewer than four configurations were measured, or for a bad model name
     or option. Source: equations 4.9 to 4.13, algorithms 5.1 to 5.4 (Endrei 2019).
     """
     notes: list[str] = []
+    observations, method = of_one_method(observations, notes)
     observations = _capped(observations, space, notes)
     runs = gather(observations, measurement_error=measurement_error)
     notes += runs.notes
@@ -89,6 +92,7 @@ def fit_options(
         "zone": sum(o.in_zone for o in placed),
         "front": sum(o.on_front for o in placed),
         "runs": len(observations),
+        "method": method,
         "notes": notes,
     }
     return FitResult(

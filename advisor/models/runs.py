@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.core.configuration import Configuration
-from advisor.core.observation import Observation, Quality
+from advisor.core.observation import Method, Observation, Quality
 from advisor.core.units import format_change, format_freq
 from advisor.errors import InputError
 from advisor.models.response import ASSUMED, Z95, Response, response
@@ -74,6 +74,23 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
         power = response(watts, _POWER_SHARE * sigma)
     notes += _steadiness({"time": time, "energy": energy})
     return Runs(time, energy, power, quality, tuple(notes))
+
+
+def of_one_method(
+    observations: Sequence[Observation], notes: list[str]
+) -> tuple[Sequence[Observation], Method]:
+    """Return the runs that may stand in one model, and how their threads were set.
+
+    What a run takes with fewer threads inside its allocation says nothing of a smaller request,
+    nor the other way round: of the two the newest counts (``observations`` are oldest first).
+    Imported runs and jobs as they were written go with either.
+    """
+    newest: Method = next((o.method for o in reversed(observations) if o.method), "")
+    kept = [o for o in observations if o.method in ("", newest)]
+    if len(kept) < len(observations):
+        how = "inside the whole allocation" if newest == "request" else "by a smaller request"
+        notes.append(f"{len(observations) - len(kept)} runs measured {how} are left out")
+    return kept, newest
 
 
 def _steadiness(responses: Mapping[str, Response | None]) -> list[str]:

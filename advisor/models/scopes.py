@@ -23,10 +23,17 @@ class Group:
 def groups(observations: Sequence[Observation]) -> list[Group]:
     """Return the groups of one workload's runs on one node type, widest scope first.
 
+    Each group's runs stay in the order given.
+
     Everybody's model rests on runs of scope ``all`` only; an account's also on its own of scope
     ``account``; a user's also on what only they may use, and on the account's when all of these
     were made for one account. So nobody's private run reaches another's jobs.
     """
+    place = {id(o): i for i, o in enumerate(observations)}
+
+    def in_order(*runs: Observation) -> tuple[Observation, ...]:
+        return tuple(sorted(runs, key=lambda o: place[id(o)]))
+
     everybody = [o for o in observations if o.scope == "all"]
     found = [Group("all", "", tuple(everybody))] if everybody else []
     accounts: dict[str, list[Observation]] = {}
@@ -37,9 +44,9 @@ def groups(observations: Sequence[Observation]) -> list[Group]:
         elif o.scope != "all":
             own.setdefault(o.contributor, []).append(o)
     for account, runs in sorted(accounts.items()):
-        found.append(Group("account", account, (*everybody, *runs)))
+        found.append(Group("account", account, in_order(*everybody, *runs)))
     for user, runs in sorted(own.items()):
         of_account = {o.account for o in runs}
         shared = accounts.get(of_account.pop(), []) if len(of_account) == 1 else []
-        found.append(Group("own", user, (*everybody, *shared, *runs)))
+        found.append(Group("own", user, in_order(*everybody, *shared, *runs)))
     return found

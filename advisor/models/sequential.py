@@ -3,7 +3,8 @@
 The first runs are the uniform design's, the baseline among them. Every further run goes to the
 option whose expected improvement of the decision is greatest (:mod:`advisor.core.recommend`). When
 no run is expected to improve it, runs go where it is most uncertain whether an option is on the
-front: it is not beaten beyond error by any other, and its own error is the largest. The design
+front: it is not beaten beyond error by any other, its own error is the largest, and its predicted
+time keeps the policy's slowdown bound up to its error. The design
 ends when the decision is settled and the last run changed the trade-off zone little, or at the
 number of runs that is allowed. It only looks at what has been run, so it goes on after a kill as
 if nothing had happened.
@@ -18,7 +19,7 @@ import numpy as np
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.option import Option
 from advisor.core.policy import Policy
-from advisor.core.recommend import recommend
+from advisor.core.recommend import affordable, recommend
 from advisor.core.select import RUN_SIGMA
 from advisor.models.design import uniform, within
 from advisor.models.fit import FitResult
@@ -57,7 +58,9 @@ def next_run(
     best = recommend(options, start, policy, skip=measured)
     if best is not None:
         return best.configuration
-    open_options = [o for o in _maybe_on_front(options) if not o.measured]
+    open_options = [
+        o for o in _maybe_on_front(options) if not o.measured and affordable(o, start, policy)
+    ]
     uncertain = max(open_options, key=_error, default=None)
     if uncertain is None:
         return None

@@ -10,7 +10,8 @@ from typing import ClassVar, Literal, Protocol
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
-from advisor.core.observation import Quality
+from advisor.core.observation import Method, Quality
+from advisor.core.script_use import THREAD_VARIABLES
 from advisor.schedulers.cluster import Cluster
 
 Role = Literal["baseline", "design", "confirm"]
@@ -118,6 +119,19 @@ class RunResult:
     """A further attempt makes no sense (the run exceeds its limit)."""
 
 
+LEFT_OUT = frozenset(
+    {"array", "begin", "burst-buffer", "burst-buffer-file", "chdir", "comment", "deadline",
+     "delay-boot", "dependency", "error", "get-user-env", "hold", "ignore-pbs", "input",
+     "job-name", "kill-on-invalid-dep", "mail-type", "mail-user", "no-requeue", "open-mode",
+     "output", "parsable", "quiet", "requeue", "signal", "test-only", "time", "time-min",
+     "verbose", "wait", "wait-all-nodes", "wrap",
+     "after", "checkpoint", "foreground", "forward-x11", "interactive", "join", "keep", "mail",
+     "mail-users", "prefix", "priority", "remove", "rerunable", "shell", "users"}
+)  # fmt: skip
+"""Options of a job that its sweep does without, of Slurm and of PBS: where output goes, when the
+job starts and how long it may take. All others are part of what is measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class SweepJob:
     """One stage of a sweep: what to run, where its files are, and within which limits.
@@ -126,8 +140,9 @@ class SweepJob:
     the stage's own and must be visible on the nodes. ``options`` are the script's scheduler
     options by long name; ``working_folder`` is where the job runs. ``launcher`` is the script's
     first launcher, "" for none: where it is the scheduler's own, its calls are timed, otherwise
-    the whole script is. ``run_limit_s`` ends a single run; ``estimate_s`` is the expected time of
-    a run at ``baseline``.
+    the whole script is. ``method`` is how a run gets its threads: by the variables ``threads_from``
+    inside the allocation the job asks for, or by a smaller request. ``run_limit_s`` ends a single
+    run; ``estimate_s`` is the expected time of a run at ``baseline``, which is the job as written.
     """
 
     id: str
@@ -147,6 +162,19 @@ class SweepJob:
     baseline: Configuration | None = None
     partition: str = ""
     meter: str = "auto"
+    method: Method = "variables"
+    threads_from: tuple[str, ...] = THREAD_VARIABLES
+
+    def threads_to_set(self, run: PlannedRun) -> int:
+        """Return the threads per rank a run sets by variables, 0 where the job's own stay."""
+        c, base = run.configuration, self.baseline
+        own = base is not None and c.threads_per_node == base.threads_per_node
+        return 0 if own else c.threads_per_rank
+
+    def cap_to_set(self, run: PlannedRun) -> int:
+        """Return the frequency cap a run sets, kHz; 0 where the job's own stays."""
+        c, base = run.configuration, self.baseline
+        return 0 if base is not None and c.freq_khz == base.freq_khz else c.freq_khz
 
     def given_up(self, run: PlannedRun, results: Sequence[RunResult]) -> bool:
         """Tell whether a run has failed for good."""
@@ -223,6 +251,9 @@ class Scheduler(Protocol):
 
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why a job's frequency cannot be capped, "" when it can."""
+
+    def gives_whole_nodes(self, partition: str) -> bool:
+        """Tell whether every job of a partition ("" for the default) has its nodes for itself."""
 
     def energy_source(self, job: SweepJob) -> str:
         """Say plainly where the energy of a sweep's runs will come from."""

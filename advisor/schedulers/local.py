@@ -7,11 +7,13 @@ import json
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.script_use import THREAD_VARIABLES
 from advisor.errors import MeterError, SchedulerError
 from advisor.meters.choose import Choice, best_meter
 from advisor.meters.process import exit_text, measure, start_ticks, usable_cpus
@@ -101,17 +103,21 @@ def interpreter(script: Path) -> list[str]:
     return words or ["/bin/sh"]
 
 
-def job_environment(configuration: Configuration, bin_folder: Path) -> dict[str, str]:
-    """Return the environment of one run: what Slurm would tell a job, and an srun in PATH."""
+def job_environment(
+    configuration: Configuration, bin_folder: Path, threads_from: Sequence[str] = THREAD_VARIABLES
+) -> dict[str, str]:
+    """Return the environment of one run: what Slurm would tell a job, and an srun in PATH.
+
+    ``threads_from`` are the variables that set its threads.
+    """
     c = configuration
     threads = str(c.threads_per_rank)
     return {
         **os.environ,
         "PATH": f"{bin_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "ADVISOR": "off",
-        "OMP_NUM_THREADS": threads,
+        **dict.fromkeys(threads_from, threads),
         "SLURM_CPUS_PER_TASK": threads,
-        "SRUN_CPUS_PER_TASK": threads,
         "SLURM_NTASKS": str(c.ranks_per_node),
         "SLURM_NPROCS": str(c.ranks_per_node),
         "SLURM_NTASKS_PER_NODE": str(c.ranks_per_node),
@@ -167,6 +173,10 @@ class Local:
     def _choice(self, job: SweepJob) -> Choice:
         return best_meter(job.node_type, name=job.meter, root=self._root)
 
+    def gives_whole_nodes(self, partition: str) -> bool:
+        """Return True: this machine is its user's own."""
+        return True
+
     def energy_source(self, job: SweepJob) -> str:
         """Say which meter of this machine is used."""
         return self._choice(job).sentence
@@ -213,7 +223,10 @@ class Local:
                     threads=c.threads_per_node,
                     meter=self._choice(job).meter,
                     freq_khz=c.freq_khz,
-                    environment={**job_environment(c, bin_folder), **array_environment(job)},
+                    environment={
+                        **job_environment(c, bin_folder, job.threads_from),
+                        **array_environment(job),
+                    },
                     folder=job.working_folder,
                     output=output,
                     note=job.folder / "running.json",

@@ -90,6 +90,20 @@ class Pbs:
             return f"PBS does not tell its resources: {error.message}"
         return "" if FREQ in known else f"PBS has no resource {FREQ} (advisor hook install)"
 
+    def gives_whole_nodes(self, partition: str) -> bool:
+        """Tell whether a queue's jobs, or else all jobs, get whole nodes where they do not say."""
+        try:
+            server = pbs_control.server()
+            queues = pbs_control.ask_json("qstat", "-Q", "-f").get("Queue", {})
+        except SchedulerError:
+            return False
+        queue = queues.get(partition or server.get("default_queue", ""), {})
+        for attributes in (queue, server):
+            place = attributes.get("resources_default", {}).get("place", "")
+            if place:
+                return "excl" in str(place)
+        return False
+
     def energy_source(self, job: SweepJob) -> str:
         """Say where the energies come from."""
         stated = job.node_type.base_power_w is not None and job.node_type.core_power_w is not None

@@ -1,11 +1,11 @@
-"""What a sweep's run asks of qsub: whole nodes of its kind, and what the user's script asks for."""
+"""What a sweep's run asks of qsub: what the user's script asks for, and its configuration."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from advisor.core.asked import default_freq
-from advisor.schedulers.base import PlannedRun, SweepJob, slowdown_bound
+from advisor.schedulers.base import LEFT_OUT, PlannedRun, SweepJob, slowdown_bound
 from advisor.schedulers.pbs_options import FREQ
 from advisor.schedulers.pbs_qsub import ATTRIBUTES, written
 from advisor.schedulers.pbs_select import CHUNK_RESOURCES, asked
@@ -14,21 +14,68 @@ START_S = 60.0
 """Time of a run's start and end that is allowed for in its walltime."""
 SWEEP = "ADVISOR_SWEEP"
 """Variable that names the attempt a job is."""
-_KEPT = frozenset({"account", "project", "queue"})
-"""Attributes of the user's script that each run takes over as they are."""
 _COUNTED = frozenset({"ncpus", "mpiprocs", "ompthreads", "mem", "host", "vnode"})
 _SET = frozenset({"select", "place", "nodes", "walltime", FREQ})
 
 
 def cap_khz(job: SweepJob, run: PlannedRun) -> int:
-    """Return the cap a run needs: none at the frequency that jobs get without asking."""
-    freq = run.configuration.freq_khz
-    return 0 if freq == default_freq(job.node_type) or not job.node_type.freq_khz else freq
+    """Return the cap a run needs: none at the frequency the job has as it is written."""
+    return job.cap_to_set(run) if job.node_type.freq_khz else 0
 
 
 def qsub_words(job: SweepJob, run: PlannedRun, attempt: int) -> list[str]:
-    """Return qsub's words: whole nodes of the run's kind, and what the user's script asks for."""
-    c, cap = run.configuration, cap_khz(job, run)
+    """Return qsub's words: the job's own, with what makes the run's configuration."""
+    cap, threads = cap_khz(job, run), job.threads_to_set(run)
+    options = {k: v for k, v in job.options.items() if k not in LEFT_OUT}
+    if job.method == "request":
+        options = {k: v for k, v in options.items() if k in ATTRIBUTES or _jobwide(k)}
+        options |= _smaller(job, run)
+    else:
+        options |= _inside(job, threads)
+    if job.partition:
+        options["queue"] = job.partition
+    walltime = _walltime_s(job, run) or job.options.get("walltime", "")
+    if walltime:
+        options["walltime"] = str(walltime)
+    if cap:
+        options[FREQ] = str(cap // 1000)
+    mark = f"{SWEEP}={job.id}/{job.stage}/{run.seq}/{attempt}"
+    variables = [job.options.get("variables", ""), "ADVISOR=off", mark]
+    if threads:  # PBS itself sets OMP_NUM_THREADS, from the chunk
+        variables += [f"{n}={threads}" for n in job.threads_from if n != "OMP_NUM_THREADS"]
+    groups = [w for w in options.pop("additional", "").split(",") if "group_list" in w]
+    if groups:
+        options["additional"] = ",".join(groups)
+    options |= {
+        "job-name": f"adv-{run.seq}.{attempt}",
+        "variables": ",".join(filter(None, variables)),
+        "join": "oe",
+        "mail": "n",
+        "rerunable": "n",
+    }
+    return [word for words in written(options) for word in words]
+
+
+def _inside(job: SweepJob, threads: int) -> dict[str, str]:
+    """Return the chunks as the job has them, on the run's node type, for so many threads a rank."""
+    theirs = asked(job.options)
+    chunk = dict(theirs.resources)
+    name, equals, value = job.node_type.feature.partition("=")
+    if equals:
+        chunk[name] = value
+    if threads:
+        chunk["ompthreads"] = str(threads)
+    if chunk == theirs.resources:
+        return {}
+    select = replace(theirs, resources=chunk).select()
+    place = str(theirs.place)
+    written_so = {"select": select, **({"place": place} if place else {})}
+    return {**dict.fromkeys(theirs.moved, ""), **written_so}
+
+
+def _smaller(job: SweepJob, run: PlannedRun) -> dict[str, str]:
+    """Return whole nodes with the chunk of a smaller request in each: nobody else disturbs it."""
+    c = run.configuration
     theirs = asked(job.options)
     chunk = {
         "ncpus": str(c.threads_per_node),
@@ -42,31 +89,10 @@ def qsub_words(job: SweepJob, run: PlannedRun, attempt: int) -> list[str]:
     name, equals, value = job.node_type.feature.partition("=")
     if equals:
         chunk[name] = value
-    kept = {name: job.options[name] for name in _KEPT if job.options.get(name)}
-    if job.partition:
-        kept["queue"] = job.partition
-    groups = [w for w in job.options.get("additional", "").split(",") if "group_list" in w]
-    if groups:
-        kept["additional"] = ",".join(groups)
-    resources = {
+    return {
         "select": ":".join([str(c.nodes), *(f"{k}={v}" for k, v in chunk.items())]),
         "place": "scatter:excl",
-        **{k: v for k, v in job.options.items() if _jobwide(k)},
     }
-    walltime = _walltime_s(job, run) or job.options.get("walltime", "")
-    if walltime:
-        resources["walltime"] = str(walltime)
-    if cap:
-        resources[FREQ] = str(cap // 1000)
-    own = job.options.get("variables", "")
-    marks = f"ADVISOR=off,{SWEEP}={job.id}/{job.stage}/{run.seq}/{attempt}"
-    options = {
-        "job-name": f"adv-{run.seq}.{attempt}", "variables": f"{own},{marks}" if own else marks,
-        "join": "oe", "mail": "n", "rerunable": "n", **kept, **resources,
-    }  # fmt: skip
-    if "export-all" in job.options:
-        options["export-all"] = ""
-    return [word for words in written(options) for word in words]
 
 
 def _jobwide(name: str) -> bool:

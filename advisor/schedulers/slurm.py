@@ -17,6 +17,7 @@ from advisor.errors import SchedulerError
 from advisor.meters.estimate import estimate_j
 from advisor.schedulers import sacct
 from advisor.schedulers.base import (
+    LEFT_OUT,
     UNFINISHED,
     JobRecord,
     PlannedRun,
@@ -30,7 +31,12 @@ from advisor.schedulers.base import (
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.command import run_command
 from advisor.schedulers.results import append_result, read_results
-from advisor.schedulers.slurm_control import config_value, partition_minutes, queued_job
+from advisor.schedulers.slurm_control import (
+    config_value,
+    gives_whole_nodes,
+    partition_minutes,
+    queued_job,
+)
 from advisor.schedulers.slurm_driver import (
     Attempt,
     job_name,
@@ -50,11 +56,12 @@ QUEUE_S = 5.0
 ACCOUNTING_S = 1.0
 START_S = 30.0
 """Time of one run's start and end that is allowed for in the allocation's limit."""
-_PASSED = (
-    "account", "qos", "reservation", "licenses", "exclude", "nodelist", "gres", "tmp", "network",
-    "wckey", "hint", "threads-per-core", "core-spec", "export", "mem",
+_SHAPE = frozenset(
+    {"nodes", "ntasks", "ntasks-per-node", "ntasks-per-socket", "ntasks-per-core", "cpus-per-task",
+     "mincpus", "use-min-nodes", "exclusive", "oversubscribe", "overcommit", "extra-node-info",
+     "mem-per-cpu", "cpus-per-gpu"}
 )  # fmt: skip
-"""Options of the user's script that the allocation takes over as they are."""
+"""Options that say how large a job is: whole nodes stand in for a job that shares its own."""
 
 
 class Slurm:
@@ -100,6 +107,10 @@ class Slurm:
         if plugins and not ("affinity" in plugins or "cgroup" in plugins):
             return f"Slurm's TaskPlugin={plugins} never applies --cpu-freq"
         return ""
+
+    def gives_whole_nodes(self, partition: str) -> bool:
+        """Tell whether Slurm gives every job of a partition whole nodes."""
+        return gives_whole_nodes(partition)
 
     def energy_source(self, job: SweepJob) -> str:
         """Say which of Slurm's meters the energies come from."""
@@ -148,25 +159,32 @@ class Slurm:
         return found[1]
 
     def _options(self, job: SweepJob, runs: list[PlannedRun]) -> list[str]:
-        """Return sbatch's options: the allocation, and what the user's script asks of the site."""
-        nodes = max(run.configuration.nodes for run in runs)
-        options = {
+        """Return sbatch's options: the job's own, all that bear on what is measured.
+
+        Where smaller requests are stood in for, whole nodes take the place of the job's size.
+        """
+        options = {k: v for k, v in job.options.items() if k not in LEFT_OUT}
+        if job.method == "request":
+            nodes = max(run.configuration.nodes for run in runs)
+            options = {k: v for k, v in options.items() if k not in _SHAPE}
+            options |= {"nodes": f"{nodes}-{nodes}", "exclusive": ""}
+            if "mem-per-cpu" in job.options and "mem" not in options:
+                options["mem"] = "0"  # all of the node: cores x mem-per-cpu may be more than it has
+        options |= {
             "job-name": job_name(job),
-            "nodes": f"{nodes}-{nodes}",
             "chdir": str(job.working_folder),
             "output": str(job.folder / "job-%j.log"),
-            **{name: job.options[name] for name in _PASSED if name in job.options},
+            "no-requeue": "",
         }
-        if "mem-per-cpu" in job.options and "mem" not in options:
-            options["mem"] = "0"  # all of the node: cores x mem-per-cpu may be more than it has
         if job.partition:
             options["partition"] = job.partition
-        if job.node_type.feature:
-            options["constraint"] = job.node_type.feature
+        feature = job.node_type.feature
+        if feature and feature not in options.get("constraint", "").split("&"):
+            options["constraint"] = feature
         minutes = self._minutes(job, runs)
         if minutes is not None:
             options["time"] = str(minutes)
-        return ["--exclusive", "--no-requeue", *(f"--{k}={v}" for k, v in options.items())]
+        return [f"--{k}={v}" if v else f"--{k}" for k, v in options.items()]
 
     def _minutes(self, job: SweepJob, runs: list[PlannedRun]) -> int | None:
         """Return the allocation's time limit, None for the partition's own.

@@ -36,6 +36,19 @@ def partition_minutes(partition: str) -> int | None:
     return None if seconds is None else seconds // 60
 
 
+def gives_whole_nodes(partition: str) -> bool:
+    """Tell whether a partition gives every job whole nodes; no when it cannot be asked."""
+    if config_value("SelectType") == "select/linear":
+        return True
+    if not partition:
+        return False
+    try:
+        text = run_command(["scontrol", "show", "partition", partition])
+    except SchedulerError:
+        return False
+    return "OverSubscribe=EXCLUSIVE" in text.split()
+
+
 def queued_job(job_id: str) -> JobRecord | None:
     """Return a job as the controller has it now, None when it has none such.
 

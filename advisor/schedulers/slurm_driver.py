@@ -1,9 +1,11 @@
 """The files a sweep takes into its Slurm allocation: a driver, a timing srun, and their logs.
 
-The driver runs the user's own script once per configuration. A wrapper named ``srun`` in front of
-PATH (and as an exported function, for scripts that change PATH) passes the configuration on as
-options *before* the script's own, which therefore win, times the real srun, and notes which step
-it was. Everything is logged to files by appending whole lines.
+The driver runs the user's own script once per configuration, inside the allocation that the job
+asks for: a configuration sets the threads' variables and the frequency cap, and nothing else. For
+jobs that share their nodes it stands in for smaller requests instead: it tells the script that
+it has fewer CPUs, and every srun. A wrapper named ``srun`` in front of PATH (and as an exported
+function, for scripts that change PATH) times the real srun and notes which step it was. Everything
+is logged to files by appending whole lines.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from advisor.core.configuration import Configuration
 from advisor.schedulers.base import PlannedRun, SweepJob, array_environment
 from advisor.schedulers.local import interpreter
 
@@ -27,41 +28,23 @@ _DRIVER = r"""
 now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
 log() { local IFS=$'\t'; printf '%s\n' "$*" >> "$folder/events"; }
 
-configure() {  # nodes, ranks per node, threads per rank, cap in kHz
-  local nodes=$1 ranks=$2 threads=$3 cap=$4 each=
-  [ "$nodes" -gt 1 ] && each="(x$nodes)"
-  export SLURM_NNODES=$nodes SLURM_JOB_NUM_NODES=$nodes
-  export SLURM_NTASKS=$((nodes * ranks)) SLURM_NPROCS=$((nodes * ranks))
-  export SLURM_NTASKS_PER_NODE=$ranks SLURM_TASKS_PER_NODE="$ranks$each"
-  export SLURM_CPUS_PER_TASK=$threads SRUN_CPUS_PER_TASK=$threads
-  export SLURM_CPUS_ON_NODE=$((ranks * threads)) SLURM_JOB_CPUS_PER_NODE="$((ranks * threads))$each"
-  export OMP_NUM_THREADS=$threads
-  if [ "$nodes" -lt "$allocated" ] && [ -n "${hosts[$((nodes - 1))]:-}" ]; then
-    local first=("${hosts[@]:0:nodes}") IFS=,
-    export SLURM_JOB_NODELIST="${first[*]}" SLURM_NODELIST="${first[*]}"
-  fi
-  unset SLURM_CPU_FREQ_REQ
-  [ "$cap" -gt 0 ] && export SLURM_CPU_FREQ_REQ="$lowest-$cap"
-  export ADV_SWEEP_SRUN=$real ADV_SWEEP_EPILOG="$folder/bin/epilog" ADV_SWEEP_EXACT=$exact
-  export ADV_SWEEP_NODES=$nodes ADV_SWEEP_TASKS=$((nodes * ranks)) ADV_SWEEP_THREADS=$threads
-  export ADV_SWEEP_FREQ=${SLURM_CPU_FREQ_REQ:-}
-}
-
-attempt() {  # seq, attempt, nodes, ranks, threads, cap; sets verdict: ok, failed or late
+@CONFIGURE@
+attempt() {  # seq, attempt, then as configure; sets verdict: ok, failed or late
   local seq=$1 try=$2 steps="$folder/steps/$1-$2" begin code good=1 lines=0 line
   : > "$steps"; : > "$steps.ids"
   now; begin=$t
   log begin "$seq" "$try" "$begin"
   (
-    configure "$3" "$4" "$5" "$6"
+    configure "${@:3}"
     export ADV_SWEEP_STEPS=$steps ADV_SWEEP_NAME="$name-$seq-$try"
+    export ADV_SWEEP_SRUN=$real ADV_SWEEP_EPILOG="$folder/bin/epilog"
     if [ "$mode" != whole ]; then
       export PATH="$folder/bin:$PATH"
       srun() { "$ADV_SWEEP_SHIM" "$@"; }
       export ADV_SWEEP_SHIM="$folder/bin/srun"
       export -f srun
     fi
-    [ "$mode" = wrap ] && job=("$folder/bin/srun" "${job[@]}")
+    [ "$mode" = wrap ] && in_one_step
     [ -n "$limit" ] && job=(timeout --kill-after=30 "$limit" "${job[@]}")
     exec "${job[@]}"
   ) > "$folder/output/run-$seq-$try.log" 2>&1 < /dev/null
@@ -80,7 +63,7 @@ attempt() {  # seq, attempt, nodes, ranks, threads, cap; sets verdict: ok, faile
   log end "$seq" "$try" "$begin" "$t" "$code" "$verdict"
 }
 
-run() {  # seq, first attempt, nodes, ranks, threads, cap
+run() {  # seq, first attempt, then as configure
   local seq=$1 try=$2
   shift 2
   while [ "$try" -le "$attempts" ]; do
@@ -94,29 +77,59 @@ run() {  # seq, first attempt, nodes, ranks, threads, cap
 
 cd -- "$working" || { log failed "cannot enter $working"; exit 1; }
 real=$(type -P srun) || { log failed "there is no srun on the node"; exit 1; }
-allocated=${SLURM_JOB_NUM_NODES:-1}
-hosts=()
-if [ "$allocated" -gt 1 ]; then
-  while IFS= read -r host; do hosts+=("$host"); done < <(scontrol show hostnames 2>/dev/null)
-fi
 exact=
 "$real" --help 2>/dev/null | grep -q -e --exact && exact=--exact
 log job "$SLURM_JOB_ID" "${SLURM_JOB_ACCOUNT:-}"
 """
 
+_CONFIGURE = {
+    "variables": r"""
+configure() {  # threads per rank, cap in kHz; 0: as the job has it
+  local name
+  if [ "$1" -gt 0 ]; then for name in $threads_from; do export "$name=$1"; done; fi
+  if [ "$2" -gt 0 ]; then export SLURM_CPU_FREQ_REQ="$lowest-$2"; fi
+}
+
+in_one_step() {  # a script without srun: one step of the whole node meters and caps it
+  local given name
+  for name in SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE \
+    SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE SLURM_JOB_CPUS_PER_NODE; do
+    if [ -n "${!name+set}" ]; then given+=("$name=${!name}")
+    else given=(-u "$name" "${given[@]}"); fi
+  done
+  job=("$folder/bin/srun" --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_ON_NODE"
+    env "${given[@]}" "${job[@]}")
+}
+""",
+    "request": r"""
+configure() {  # nodes, ranks per node, threads per rank, cap in kHz; 0: as the job has it
+  local nodes=$1 ranks=$2 threads=$3 cap=$4 each= name
+  [ "$nodes" -gt 1 ] && each="(x$nodes)"
+  export SLURM_NNODES=$nodes SLURM_JOB_NUM_NODES=$nodes
+  export SLURM_NTASKS=$((nodes * ranks)) SLURM_NPROCS=$((nodes * ranks))
+  export SLURM_NTASKS_PER_NODE=$ranks SLURM_TASKS_PER_NODE="$ranks$each"
+  export SLURM_CPUS_PER_TASK=$threads SRUN_CPUS_PER_TASK=$threads
+  export SLURM_CPUS_ON_NODE=$((ranks * threads)) SLURM_JOB_CPUS_PER_NODE="$((ranks * threads))$each"
+  for name in $threads_from; do export "$name=$threads"; done
+  if [ "$cap" -gt 0 ]; then export SLURM_CPU_FREQ_REQ="$lowest-$cap"; fi
+  export ADV_SWEEP_OPTIONS="--nodes=$nodes --ntasks=$((nodes * ranks))"
+  ADV_SWEEP_OPTIONS+=" --cpus-per-task=$threads $exact"
+}
+
+in_one_step() { job=("$folder/bin/srun" "${job[@]}"); }
+""",
+}
+
 _SHIM = r"""#!/bin/bash
-# Stands before srun during a sweep: adds the configuration, times the step, notes its id.
+# Stands before srun during a sweep: times the step and notes its id.
 unset -f srun
 if [ -z "${ADV_SWEEP_STEPS:-}" ]; then exec srun "$@"; fi
 now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
-options=(--nodes="$ADV_SWEEP_NODES" --ntasks="$ADV_SWEEP_TASKS")
-options+=(--cpus-per-task="$ADV_SWEEP_THREADS" --job-name="$ADV_SWEEP_NAME")
-[ -n "$ADV_SWEEP_EXACT" ] && options+=("$ADV_SWEEP_EXACT")
-[ -n "$ADV_SWEEP_FREQ" ] && options+=(--cpu-freq="$ADV_SWEEP_FREQ")
+read -r -a options <<< "${ADV_SWEEP_OPTIONS:-}"  # before the script's own, which win
 now
 begin=$t
 export ADV_SWEEP_TICKET=$$-$begin
-SLURM_EPILOG=$ADV_SWEEP_EPILOG "$ADV_SWEEP_SRUN" "${options[@]}" "$@"
+SLURM_EPILOG=$ADV_SWEEP_EPILOG "$ADV_SWEEP_SRUN" --job-name="$ADV_SWEEP_NAME" "${options[@]}" "$@"
 code=$?
 now
 printf '%s\t%s\t%s\t%s\n' "$begin" "$t" "$code" "$ADV_SWEEP_TICKET" >> "$ADV_SWEEP_STEPS"
@@ -230,19 +243,28 @@ def driver_text(job: SweepJob, due: Iterable[tuple[PlannedRun, int]]) -> str:
         f"name={shlex.quote(job_name(job))}",
         f"mode={mode_of(job)} attempts={job.attempts:d} limit={limit}",
         f"lowest={steps[0] if steps else 0:d}",
+        f"threads_from={shlex.quote(' '.join(job.threads_from))}",
         *(f"export {name}={value}" for name, value in array_environment(job).items()),
     ]
     calls = []
     for run, attempt in due:
-        call = f"run {run.seq:d} {attempt:d} {_numbers(run.configuration)}"
+        call = f"run {run.seq:d} {attempt:d} {_numbers(job, run)}"
         # without the job as it is, the others are worth nothing
         needed = run == job.runs[0] and run.role == "baseline"
         calls.append(f'{call} || {{ log done "$SLURM_JOB_ID"; exit 1; }}' if needed else call)
-    return "\n".join([*head, _DRIVER, *calls, 'log done "$SLURM_JOB_ID"', "exit 0", ""])
+    driver = _DRIVER.replace(
+        "@CONFIGURE@", _CONFIGURE["request" if job.method == "request" else "variables"].strip()
+    )
+    return "\n".join([*head, driver, *calls, 'log done "$SLURM_JOB_ID"', "exit 0", ""])
 
 
-def _numbers(c: Configuration) -> str:
-    return f"{c.nodes:d} {c.ranks_per_node:d} {c.threads_per_rank:d} {c.freq_khz:d}"
+def _numbers(job: SweepJob, run: PlannedRun) -> str:
+    """Return what ``configure`` takes."""
+    if job.method == "request":
+        c = run.configuration
+        place = f"{c.nodes:d} {c.ranks_per_node:d} {c.threads_per_rank:d}"
+        return f"{place} {job.cap_to_set(run):d}"
+    return f"{job.threads_to_set(run):d} {job.cap_to_set(run):d}"
 
 
 def _write(path: Path, text: str) -> None:

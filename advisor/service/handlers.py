@@ -271,5 +271,6 @@ class Handlers:
             "decisions": self._decided,
             "changed": self._changed,
             "availability": None if self.watch is None else self.watch.status(),
+            "takes_results": self.spool is not None,
             "answer_us": {"p50": quantile(0.5), "p99": quantile(0.99)},
         }

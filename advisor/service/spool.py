@@ -39,11 +39,6 @@ MAX_RUNS = 1000
 MAX_SWEEPS = 4
 """Sweeps the daemon has under way at once; further ones wait for a later job."""
 
-_KEPT_OPTIONS = frozenset(
-    {"account", "partition", "qos", "reservation", "time", "nodes", "ntasks", "ntasks-per-node",
-     "constraint", "licenses", "exclusive",
-     "queue", "project", "l.select", "l.place", "l.nodes", "l.ncpus", "l.walltime", "l.mem"}
-)  # fmt: skip
 _AGAIN_S = 3600.0
 """An application whose sweep could not be started is not tried again for so long."""
 
@@ -210,11 +205,15 @@ class Spool:
 
 
 def _sweep_options(scheduler: str, options: object) -> str:
-    """Return those of a job's own options that its sweep must keep, as for a command line."""
+    """Return those of a job's own options that bear on what its sweep measures, as typed."""
+    from advisor.schedulers.base import LEFT_OUT
+
     if not isinstance(options, Mapping):
         return ""
-    kept = {k: v for k, v in options.items() if k in _KEPT_OPTIONS and isinstance(v, str)}
-    return shlex.join(w for words in translator(scheduler).written(kept) for w in words)
+    left_out = LEFT_OUT - {"time"} | {"variables"}  # a script states its own variables
+    kept = {k: v for k, v in options.items() if k not in left_out and isinstance(v, str)}
+    words = [w for words in translator(scheduler).written(kept) for w in words]
+    return shlex.join(w.removesuffix("=") if w.startswith("--") else w for w in words)
 
 
 def write_spool_file(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from advisor.core.configuration import Configuration
-from advisor.core.observation import Observation, Quality, Scope
+from advisor.core.observation import Method, Observation, Quality, Scope
 from advisor.core.option import Option, unpack_options
 from advisor.errors import StoreError
 
@@ -54,15 +54,16 @@ class StoredModel:
         return self.name == TRANSFER
 
     @property
-    def method(self) -> str:
-        """How its runs were made smaller: by ``variables``, by the ``request``; "" if not known."""
-        return str(self.stats.get("method") or "")
-
-    @property
     def transfer(self) -> dict[str, Any]:
         """From what a model by transfer follows: ``base``, and the ranking's estimate."""
         said = self.stats.get("transfer")
         return said if isinstance(said, dict) else {}
+
+    @property
+    def method(self) -> Method:
+        """How the threads of the runs it rests on were set, see :class:`Observation`."""
+        said = self.stats.get("method")
+        return said if said in ("variables", "request") else ""
 
     @property
     def energy_basis(self) -> str:

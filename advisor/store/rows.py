@@ -30,7 +30,7 @@ MODEL_COLUMNS = (
 OBSERVATION_COLUMNS = (
     "o.id, w.application, w.name AS workload, o.node_type, o.nodes, o.ranks_per_node,"
     " o.threads_per_node, o.freq_khz, o.time_s, o.energy_j, o.fom, o.energy_quality, o.meter,"
-    " o.source, o.contributor, o.account, o.scope, o.job_id, o.extra, o.created_at"
+    " o.source, o.contributor, o.account, o.scope, o.job_id, o.extra, o.created_at, o.method"
 )
 REQUEST_COLUMNS = (
     "r.id, w.application, w.name AS workload, r.node_type, r.user, r.scheduler, r.state,"
@@ -92,7 +92,7 @@ def observation(row: sqlite3.Row) -> StoredObservation:
     """Return the observation of a row of OBSERVATION_COLUMNS."""
     (
         number, application, workload, node_type, nodes, ranks, threads, freq, time_s, energy_j,
-        fom, quality, meter, source, contributor, account, scope, job_id, extra, created_at,
+        fom, quality, meter, source, contributor, account, scope, job_id, extra, created_at, method,
     ) = row  # fmt: skip
     return StoredObservation(
         number,
@@ -111,6 +111,7 @@ def observation(row: sqlite3.Row) -> StoredObservation:
             scope,
             job_id,
             from_json(extra, f"observation {number}") if extra != "{}" else {},
+            method,
         ),
         created_at,
     )
@@ -154,6 +155,7 @@ def observation_row(workload_id: int, run: Observation, at: str) -> dict[str, An
         "scope": run.scope,
         "job_id": run.job_id,
         "extra": to_json(dict(sorted(run.extra.items()))),
+        "method": run.method,
         "created_at": at,
     }
 

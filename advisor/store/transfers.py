@@ -179,7 +179,8 @@ def _renew(
         options = _options(base, ranking, inventory)
     except (TransferError, AdvisorError) as error:  # what it follows from is stored nevertheless
         return Transfer(node_type, scope, owner, None, str(error))
-    if old is not None and (old.transfer, old.options_blob) == (said, pack_options(options)):
+    same = said, base.method, pack_options(options)
+    if old is not None and (old.transfer, old.method, old.options_blob) == same:
         return Transfer(node_type, scope, owner, old)
     model = writer.save_model(
         base.application,
@@ -192,6 +193,7 @@ def _renew(
         n_train=0,
         stats={
             "transfer": said,
+            "method": base.method,
             "error": base.stats.get("error", 0.05),
             "options": len(options),
             "measured": 0,

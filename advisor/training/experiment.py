@@ -103,7 +103,9 @@ def read_experiment(path: Path) -> Experiment:
     nodes, ranks = counts["nodes"] or 1, _ranks(file, counts)
     threads = _threads(file, ranges["threadCount"], nodes, ranks, counts, bool(flags["base2"]))
     parameter = _parameter(file, ranges["execParam"])
-    command = _command(file, texts["expExec"], parameter)
+    most = max(threads, default=counts["ppn"] or ranks)
+    per_rank = max(1, (counts["ppn"] or most) // ranks)
+    command = _command(file, texts["expExec"], parameter, per_rank)
     if texts["walltime"] and not _WALLTIME.fullmatch(texts["walltime"]):
         file.wrong("walltime", f"{texts['walltime']!r} is not hh:mm:ss or seconds")
     if flags["omp"] is False:
@@ -113,9 +115,7 @@ def read_experiment(path: Path) -> Experiment:
         count = "1 mistake" if len(file.problems) == 1 else f"{len(file.problems)} mistakes"
         told = [f"  {message}" for _, message in sorted(file.problems)]
         raise InputError("\n".join([f"{path}: {count}, nothing is run", *told]))
-    most = max(threads, default=counts["ppn"] or ranks)
-    per_node = counts["ppn"] or most
-    script = _script(texts, nodes, ranks, max(1, per_node // ranks), exports, command)
+    script = _script(texts, nodes, ranks, per_rank, exports, command)
     return Experiment(
         texts["expName"] or path.stem,
         script,
@@ -263,7 +263,7 @@ def _parameter(file: _File, values: tuple[int, ...]) -> str:
     return str(values[0]) if values else ""
 
 
-def _command(file: _File, text: str, parameter: str) -> str:
+def _command(file: _File, text: str, parameter: str, threads: int) -> str:
     """Put the sweep's own values in place of ``$th`` and ``$p``; an escaped $ is a plain one."""
 
     def value(match: re.Match[str]) -> str:
@@ -275,7 +275,7 @@ def _command(file: _File, text: str, parameter: str) -> str:
                 file.wrong("expExec", "has $p, but there is no execParam")
             return parameter
         if name == "th":
-            return "$((OMP_NUM_THREADS * ${SLURM_NTASKS:-1}))"
+            return f"$((${{OMP_NUM_THREADS:-{threads}}} * ${{SLURM_NTASKS:-1}}))"
         if name == "fq":
             file.wrong("expExec", "has $fq, but a run is not told its frequency cap")
         return match[0]

@@ -267,6 +267,7 @@ class Measuring:
                 scope=scope_of(self.policy.training.trust, result.account or account),
                 job_id=result.job_id,
                 extra={"sweep": state.id, "seq": result.seq},
+                method=subject.method,
             )
         new = [seq for seq in observations if seq not in state.stored]
         if new:

@@ -57,18 +57,22 @@ def thin(values: Sequence[int], limit: int = MAX_FREQS) -> tuple[int, ...]:
 def axes(
     subject: Subject,
     *,
-    nodes: Sequence[int] = (),
     threads: Sequence[int] = (),
     freqs_khz: Sequence[int] = (),
     freq_kept: str = "",
 ) -> Axes:
     """Return the grid for a subject on its node type, the baseline always on it.
 
-    ``threads`` are cores per node. Raises InputError for values the node type does not have.
+    ``threads`` are cores per node, no more than the job has. Nodes and ranks are its own. Raises
+    InputError for values the job or the node type does not have.
     """
     node_type, base = subject.node_type, subject.baseline
     notes: list[str] = []
-    counts = _nodes_axis(nodes, base, node_type)
+    if subject.left_alone:
+        notes.append(f"the advisor leaves this script's jobs alone: {subject.left_alone}")
+    most = len(node_type.nodes)
+    if most and base.nodes > most:
+        raise InputError(f"{base.nodes} nodes: {node_type.name} has {most}")
     pairs = _threads_axis(subject, threads, notes)
     kept = freq_kept or subject.freq_kept
     if kept:
@@ -78,45 +82,30 @@ def axes(
         notes.append(f"frequency is not varied: {kept}")
     else:
         freqs = _freqs_axis(node_type, freqs_khz, base.freq_khz, notes)
-    return Axes(SearchSpace(node_type.name, counts, pairs, freqs), tuple(notes))
-
-
-def _nodes_axis(asked: Sequence[int], base: Configuration, node_type: NodeType) -> tuple[int, ...]:
-    most = len(node_type.nodes) or max([base.nodes, *asked])
-    for count in (*asked, base.nodes):
-        if not 1 <= count <= most:
-            raise InputError(f"{count} nodes: {node_type.name} has {most}")
-    return tuple(sorted({base.nodes, *asked}))
+    return Axes(SearchSpace(node_type.name, (base.nodes,), pairs, freqs), tuple(notes))
 
 
 def _threads_axis(
     subject: Subject, asked: Sequence[int], notes: list[str]
 ) -> tuple[tuple[int, int], ...]:
-    node_type, base = subject.node_type, subject.baseline
-    own = (base.ranks_per_node, base.threads_per_node)
-    limit = node_type.cores * node_type.threads_per_core
+    base, ranks = subject.baseline, subject.baseline.ranks_per_node
+    own = (ranks, base.threads_per_node)
+    most = base.threads_per_node
     for count in asked:
-        if not 1 <= count <= limit:
-            raise InputError(f"--threads {count}: {node_type.name} has {limit} per node")
+        if not 1 <= count <= most:
+            whose = subject.node_type.name if most >= subject.node_type.cores else "the job"
+            raise InputError(f"--threads {count}: {whose} has {most} per node")
     if subject.threads_kept:
-        if asked:
+        if set(asked) - {most}:
             raise InputError(f"--threads cannot be varied: {subject.threads_kept}")
         notes.append(f"threads are not varied: {subject.threads_kept}")
         return (own,)
-    per_rank = base.threads_per_rank
-    if subject.ranks_free and base.ranks_per_node > 1:
-        # ranks may change, so they do; threads per rank stay as the script has them
-        values = asked or thread_counts(node_type.cores, per_rank)
-        pairs = {(t // per_rank, t) for t in values if t % per_rank == 0}
-    else:
-        ranks = base.ranks_per_node
-        values = asked or thread_counts(max(node_type.cores, ranks), ranks)
-        pairs = {(ranks, t) for t in values if t % ranks == 0}
+    values = asked or thread_counts(most, ranks)
+    pairs = {(ranks, t) for t in values if t % ranks == 0}
     if asked and len(pairs) < len(set(asked)):
-        unit = per_rank if subject.ranks_free else base.ranks_per_node
-        raise InputError(f"--threads are cores per node; here they must be multiples of {unit}")
+        raise InputError(f"--threads are cores per node; here they must be multiples of {ranks}")
     if pairs == {own}:
-        notes.append("threads are not varied: the ranks fill the node")
+        notes.append("threads are not varied: every rank has one CPU")
     return tuple(sorted({*pairs, own}, key=lambda pair: (pair[1], pair[0])))
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.policy import Trust, scope_of
-from advisor.errors import AdvisorError, StoreError
+from advisor.errors import AdvisorError, RefusedError, StoreError
 from advisor.models.fit import FitResult
 from advisor.ranking.streams import Characterisation
 from advisor.store.rankings import save_characterisation
@@ -21,6 +21,7 @@ from advisor.store.records import TrainingRequest, TrainingRun
 from advisor.store.writer import Writer
 
 TIMEOUT_S = 60.0
+STATUS_S = 5.0
 MAX_ANSWER = 1 << 20
 
 
@@ -206,18 +207,7 @@ class SocketSink:
     def _ask(self, message: dict[str, object], hint: str) -> None:
         """Send results and wait until they are taken. Raises StoreError."""
         try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(TIMEOUT_S)
-                connection.connect(str(self._path))
-                with suppress(ConnectionError):  # it says why it hangs up on what is too long
-                    connection.sendall(json.dumps(message).encode() + b"\n")
-                data = b""
-                while not data.endswith(b"\n") and len(data) < MAX_ANSWER:
-                    part = connection.recv(65536)
-                    if not part:
-                        break
-                    data += part
-            answer = json.loads(data)
+            answer = _exchange(self._path, message, TIMEOUT_S)
         except (OSError, ValueError) as error:
             raise StoreError(
                 f"the daemon at {self._path} does not answer: {error}", hint=hint
@@ -245,6 +235,7 @@ def observation_json(observation: Observation) -> dict[str, object]:
         "source": observation.source,
         "account": observation.account,
         "job_id": observation.job_id,
+        "method": observation.method,
         "extra": dict(observation.extra),
     }
 
@@ -254,21 +245,25 @@ def open_sink(
 ) -> StoreSink | SocketSink:
     """Return where results can go, tried before anything is run.
 
-    A store that was named (``explicit``) and can be written is used; else a daemon that listens;
-    else the user's own store. Raises StoreError when there is neither.
+    A store that was named (``explicit``) and can be written is used; else a daemon that listens
+    and takes results; else the user's own store. Raises RefusedError when there is neither.
     """
-    if not explicit and _listens(daemon) and not _writable(store):
+    answer = _asked(daemon)
+    takes = answer is not None and answer.get("takes_results") is not False
+    if not explicit and takes and not _writable(store):
         return SocketSink(daemon)
     try:
         if store.exists() and not _writable(store):
             raise StoreError(f"{store} may not be written by {user}")
         return StoreSink(Writer(store), user=user, trust=trust)
     except AdvisorError as error:
-        if _listens(daemon):
+        if takes:
             return SocketSink(daemon)
-        raise StoreError(
-            f"results have nowhere to go: {error}",
-            hint="name a store you may write with --db, or start the daemon",
+        there = "start the daemon" if answer is None else "do this on the store's own host"
+        said = "" if answer is None else f", and the daemon at {daemon} only reads (--read-only)"
+        raise RefusedError(
+            f"results have nowhere to go: {error.message}{said}",
+            hint=f"name a store you may write with --db, or {there}",
         ) from error
 
 
@@ -277,9 +272,26 @@ def _writable(store: Path) -> bool:
     return store.exists() and os.access(store, os.W_OK) and os.access(store.parent, os.W_OK)
 
 
-def _listens(path: Path) -> bool:
-    with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(1.0)
-        connection.connect(str(path))
-        return True
-    return False
+def _asked(daemon: Path) -> dict[str, object] | None:
+    """Return how a daemon says it does, None when there is none."""
+    try:
+        answer = _exchange(daemon, {"v": 1, "op": "status"}, STATUS_S)
+    except (OSError, ValueError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _exchange(daemon: Path, message: dict[str, object], timeout_s: float) -> object:
+    """Send one message and return the answer. Raises OSError and ValueError."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout_s)
+        connection.connect(str(daemon))
+        with suppress(ConnectionError):  # it says why it hangs up on what is too long
+            connection.sendall(json.dumps(message).encode() + b"\n")
+        data = b""
+        while not data.endswith(b"\n") and len(data) < MAX_ANSWER:
+            part = connection.recv(65536)
+            if not part:
+                break
+            data += part
+    return json.loads(data)

@@ -122,6 +122,8 @@ class SweepState:
             baseline=subject.baseline,
             partition=subject.partition,
             meter=settings.meter,
+            method=subject.method,
+            threads_from=subject.threads_from,
         )
 
 
@@ -234,8 +236,9 @@ def _to_json(state: SweepState) -> dict[str, Any]:
             "script": subject.script is not None,
             "arguments": list(subject.arguments),
             "command": list(subject.command),
-            "ranks_free": subject.ranks_free,
             "partition": subject.partition,
+            "method": subject.method,
+            "threads_from": list(subject.threads_from),
         },
         "space": {
             "nodes": list(state.space.nodes),
@@ -310,6 +313,7 @@ def _subject(folder: Path, data: Mapping[str, Any], settings: Settings) -> Subje
     return replace(
         again,
         baseline=Configuration.from_dict(data["baseline"]),
-        ranks_free=bool(data["ranks_free"]),
         partition=data["partition"],
+        method=data.get("method", "request"),  # a sweep of an earlier version
+        threads_from=tuple(data.get("threads_from", again.threads_from)),
     )

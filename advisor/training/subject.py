@@ -6,12 +6,14 @@ import getpass
 import os
 import pwd
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.core.asked import (
+    UnclearError,
     configuration_of,
+    fills_nodes,
     partition_of,
     possible_node_types,
     threads_kept,
@@ -19,9 +21,11 @@ from advisor.core.asked import (
 )
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
+from advisor.core.observation import Method
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
 from advisor.core.request import JobRequest
 from advisor.core.script import advisor_lines
+from advisor.core.script_use import NO_USE, THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import stated
 from advisor.errors import InputError, UsageError
 from advisor.schedulers.translators import Translator, translator
@@ -58,7 +62,8 @@ class Subject:
 
     ``launcher`` is the first launcher in the script ("" for none); ``threads_kept`` says why the
     number of threads cannot be varied, "" when it can; ``request`` is the script's job as the
-    hooks would see it.
+    hooks would see it. ``method``: a job that has its nodes for itself gets its threads by the
+    variables ``threads_from``, one that shares them by a smaller request.
     """
 
     application: str
@@ -73,8 +78,11 @@ class Subject:
     launcher: str = ""
     threads_kept: str = ""
     freq_kept: str = ""
-    ranks_free: bool = False
     partition: str = ""
+    method: Method = "variables"
+    threads_from: tuple[str, ...] = THREAD_VARIABLES
+    left_alone: str = ""
+    """Why the advisor will not change this script's jobs, whatever is measured."""
     how: str = ""
 
 
@@ -114,13 +122,15 @@ def understand(
     this_machine: NodeType | None = None,
     extra_options: Sequence[str] = (),
     fallback: str = "",
+    gives_whole_nodes: Callable[[str], bool] = lambda _: False,
 ) -> Subject:
     """Work out what a script or command runs, where, and with which configuration by default.
 
     ``application`` and ``workload`` given by the caller win over what is recognised; ``fallback``
     names the application when nothing is. The baseline
     is what the job itself asks for, at the frequency it gets without asking. ``this_machine`` is
-    the node type of the local scheduler. Raises InputError or UsageError.
+    the node type of the local scheduler; ``gives_whole_nodes`` tells of a partition whether its
+    jobs have their nodes for themselves. Raises InputError or UsageError.
     """
     arguments, command = tuple(arguments), tuple(command)
     text = read_script(script) if script is not None else None
@@ -151,12 +161,27 @@ def understand(
             f"no application is recognised in {script or 'the command'}",
             hint="name it with --application",
         )
+    if request.het:
+        raise InputError(f"{script} asks for nodes of several kinds, which cannot be trained")
+    if why := request.binds.get("all", "") or ", ".join(request.not_understood):
+        raise InputError(
+            f"the advisor leaves jobs with {why} alone, so there is nothing to train",
+            hint="take the option out, or train a script without it",
+        )
     chosen = _node_type(node_type, request, site, this_machine)
-    baseline = _baseline(request, chosen, local=scheduler == "local")
+    partition = _partition(request, chosen, site.inventory)
+    vouched = "application" in said or bool(found.rule and found.rule.executable)
+    use = use_of(request, found.threads_from, named=vouched)
+    if "place" not in request.options and gives_whole_nodes(partition):
+        request = replace(request, exclusive=True)  # what a PBS job says goes before its queue
+    whole = scheduler == "local" or request.exclusive or fills_nodes(request, chosen, use)
+    baseline = _baseline(request, chosen, use, local=scheduler == "local")
     launcher = found.command.launcher if found.command else ""
     if not launcher and text is not None and _SRUN.search(text):
         launcher = "srun"  # called in a way that reading alone does not follow
-    freq_kept = ""
+    freq_kept = use.frequency or _bound(request, "frequency")
+    if not whole:
+        freq_kept = "the job shares its nodes"
     launcher_options = found.command.launcher_options if found.command else ()
     if any(option.startswith("--cpu-freq") for option in launcher_options):
         freq_kept = f"{launcher} --cpu-freq sets it"
@@ -171,9 +196,14 @@ def understand(
         command=command,
         options=options,
         launcher=launcher,
-        threads_kept=threads_kept(request, use_of(request, found.threads_from), found.threads_from),
+        threads_kept=_threads_kept(request, use, found.threads_from)
+        if whole
+        else _cores_kept(request, use),
         freq_kept=freq_kept,
-        partition=_partition(request, chosen, site.inventory),
+        partition=partition,
+        method="variables" if whole else "request",
+        threads_from=found.threads_from,
+        left_alone=" ".join(filter(None, use.obstacle)),
         how="; ".join(r.text for r in found.how),
     )
 
@@ -252,12 +282,36 @@ def _partition(request: JobRequest, node_type: NodeType, inventory: Inventory) -
     return node_type.partitions[0]
 
 
-def _baseline(request: JobRequest, node_type: NodeType, *, local: bool) -> Configuration:
+def _bound(request: JobRequest, *axes: str) -> str:
+    """Return what of a job binds one of the axes, in words; "" where nothing does."""
+    what = next((request.binds[axis] for axis in axes if axis in request.binds), "")
+    return f"{what} binds it" if what else ""
+
+
+def _threads_kept(request: JobRequest, use: ScriptUse, variables: tuple[str, ...]) -> str:
+    """Return why the variables that set the threads of a whole node's job are not set."""
+    return _bound(request, "threads") or threads_kept(request, use, variables)
+
+
+def _cores_kept(request: JobRequest, use: ScriptUse) -> str:
+    """Return why the request of a job that shares its nodes does not become smaller."""
+    if not request.memory_per_node_mb:
+        return "memory is per core, and fewer cores would mean less of it"
+    own = threads_kept(replace(request, script=None), NO_USE)
+    return _bound(request, "cores", "threads", "memory", "gpus") or use.cores or own
+
+
+def _baseline(
+    request: JobRequest, node_type: NodeType, use: ScriptUse, *, local: bool
+) -> Configuration:
     """Return what the job asks for. A machine without a scheduler is its user's own: all of it.
 
-    Raises InputError when the node type has fewer cores.
+    Raises InputError when that cannot be told, or when the node type has fewer cores.
     """
-    base = configuration_of(request, node_type)
+    try:
+        base = configuration_of(request, node_type, use)
+    except UnclearError as error:
+        raise InputError(f"it cannot be told {error}", hint="state it in the script") from None
     limit = node_type.cores * node_type.threads_per_core
     if base.threads_per_node > limit:
         raise InputError(

@@ -175,7 +175,11 @@ class Sweep(Measuring):
                 policy=self.policy,
                 inventory=Inventory(known),
                 partition=subject.partition,
+                whole=subject.method == "variables",
                 threads_kept=subject.threads_kept,
+                freq_kept=subject.freq_kept,
+                cores_kept=subject.threads_kept
+                or ("policy says allocation: keep" if self.policy.allocation == "keep" else ""),
                 freq_cap_khz=subject.request.freq_khz or 0,
             ),
         )

@@ -18,6 +18,7 @@ from advisor.core.option import Option
 from advisor.core.pareto import Limits, trade_off
 from advisor.errors import InputError
 from advisor.models.fit import FitResult
+from advisor.models.runs import of_one_method
 
 NAME = "measured"
 LEAST_SIGMA = 0.02
@@ -40,6 +41,8 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
     repeats, at least 2 %. Energies of one quality only are used, measured before estimated.
     Raises InputError without runs.
     """
+    notes: list[str] = []
+    observations, method = of_one_method(observations, notes)
     if not observations:
         raise InputError("no run was good")
     quality = _quality(observations)
@@ -64,7 +67,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
         next_e = _interval(energies[c], energy_sigma, next_run=True) if energies else e
         predicted.append(Option(c, *next_t, *next_e, measured=True))
     placed = _place(options, error)
-    notes = [
+    notes += [
         f"only {len(placed)} configurations here: the options are the runs themselves, no model"
     ]
     stats: dict[str, Any] = {
@@ -77,6 +80,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
         "zone": sum(o.in_zone for o in placed),
         "front": sum(o.on_front for o in placed),
         "runs": len(observations),
+        "method": method,
         "notes": notes,
     }
     return FitResult(placed, stats, len(placed), quality, NAME, notes, _place(predicted, error))

@@ -188,6 +188,7 @@ def test_a_policy_without_training_refuses(advisor: Run, script: Path, store_pat
         (["app"], 2, "how is it run?"),
         (["job.sh", "--threads", "x"], 2, "--threads"),
         (["job.sh", "--threads", "4096"], 1, "local has"),
+        (["job.sh", "--nodes", "1,2"], 2, "a job's nodes are its user's"),
         (["job.sh", "--freqs", "fast"], 2, "--freqs"),
         (["job.sh", "--samples", "0"], 2, "--samples"),
         (["job.sh", "--estimate", "soon"], 2, "--estimate"),
@@ -243,7 +244,7 @@ def test_an_experiment_file_is_swept(advisor: Run, script: Path, tmp_path: Path)
     assert "sweep.ini: postExec has no counterpart" in done.err
     assert ran(script) == ["1"] * 3
     (made,) = (tmp_path / "state").rglob("my_sweep-*.sh")
-    assert "srun ./kernel 7 $((OMP_NUM_THREADS" in made.read_text()
+    assert "srun ./kernel 7 $((${OMP_NUM_THREADS:-1} * " in made.read_text()
     experiment.write_text(text.replace("nodes = 1", "nodes = none"))
     wrong = advisor("train", experiment, "--scheduler", "local", "--yes")
     assert wrong.code == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ class Backend:
     node_type: NodeType
     launcher: str
     partition: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
     accounts: bool = True
     made: list[tuple[SweepJob, str]] = field(default_factory=list)
 
@@ -39,7 +40,10 @@ class Backend:
 
     def job(self, folder: Path, text: str, *threads: int, **more: Any) -> SweepJob:
         script = folder / "the script"
-        script.write_text(f"#!/bin/bash\n{text.replace('LAUNCH', self.launcher)}\n")
+        text = text.replace("LAUNCH", self.launcher)
+        # the job as it is has two threads, and Slurm sets no variable then
+        script.write_text(f"#!/bin/bash\nT=${{OMP_NUM_THREADS:-{threads[0]}}}\n{text}\n")
+        options = {**self.options, **({"array": more.pop("array")} if "array" in more else {})}
         runs = tuple(
             PlannedRun(i, "design" if i else "baseline", self.configuration(t))
             for i, t in enumerate(threads)
@@ -48,7 +52,7 @@ class Backend:
             id=f"t{time.time_ns()}", stage="design", folder=folder / "design",
             working_folder=folder, node_type=self.node_type, runs=runs, script=script,
             launcher=self.launcher, partition=self.partition, baseline=runs[0].configuration,
-            estimate_s=2.0, meter="none", **more,
+            estimate_s=2.0, meter="none", options=options, **more,
         )  # fmt: skip
         job.folder.mkdir()
         return job
@@ -76,7 +80,7 @@ def slurm_backend(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Backend:
         memory_mb=8000, freq_khz=posed.frequencies_khz, default_freq_khz=posed.max_khz,
         nodes=tuple(posed.nodes),
     )  # fmt: skip
-    return Backend(Slurm, node, "srun", "batch")
+    return Backend(Slurm, node, "srun", "batch", {"exclusive": ""})
 
 
 def pbs_backend_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Backend:
@@ -91,7 +95,8 @@ def pbs_backend_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Backend:
         "bdw", feature="node_type=bdw", partitions=("workq",), cores=28, memory_mb=64000,
         freq_khz=(1_200_000, 2_200_000), default_freq_khz=2_200_000, nodes=("n1",),
     )  # fmt: skip
-    return Backend(lambda: Pbs(posed.root), node, "", "workq")
+    options = {"select": "1:ncpus=2:ompthreads=2", "place": "excl"}
+    return Backend(lambda: Pbs(posed.root), node, "", "workq", options)
 
 
 @pytest.fixture(
@@ -117,9 +122,9 @@ def test_each_run_is_made_once_as_it_was_planned(backend: Backend, tmp_path: Pat
     odd = "$(touch pwned); 'x'\ny"
     job = backend.job(
         tmp_path,
-        'printf "%s|%s|%s|%s" "$OMP_NUM_THREADS" "$ADVISOR" "$1" '
-        '"$SLURM_ARRAY_TASK_ID$PBS_ARRAY_INDEX" >> "ran-$OMP_NUM_THREADS"\nLAUNCH sleep 0.2',
-        2, 1, arguments=(odd,), options={"array": "3-9"},
+        'printf "%s|%s|%s|%s" "$T" "$ADVISOR" "$1" '
+        '"$SLURM_ARRAY_TASK_ID$PBS_ARRAY_INDEX" >> "ran-$T"\nLAUNCH sleep 0.2',
+        2, 1, arguments=(odd,), array="3-9",
     )  # fmt: skip
     handle = scheduler.submit_sweep(job)
     results = backend.finish(scheduler, job, handle)
@@ -152,10 +157,10 @@ def test_runs_that_fail_are_tried_again_and_given_up(backend: Backend, tmp_path:
     scheduler = backend.make()
     job = backend.job(
         tmp_path,
-        'echo "try $OMP_NUM_THREADS" >> tries\n'
-        "[ $OMP_NUM_THREADS = 2 ] && [ ! -e once ] && touch once && LAUNCH false && exit 3\n"
-        "[ $OMP_NUM_THREADS = 2 ] && [ $(grep -c 2 tries) = 1 ] && exit 3\n"
-        "[ $OMP_NUM_THREADS = 1 ] && exec sleep 60\n"
+        'echo "try $T" >> tries\n'
+        "[ $T = 2 ] && [ ! -e once ] && touch once && LAUNCH false && exit 3\n"
+        "[ $T = 2 ] && [ $(grep -c 2 tries) = 1 ] && exit 3\n"
+        "[ $T = 1 ] && exec sleep 60\n"
         "LAUNCH sleep 0.1",
         2, 1, attempts=2, run_limit_s=1.5,
     )  # fmt: skip
@@ -170,7 +175,7 @@ def test_runs_that_fail_are_tried_again_and_given_up(backend: Backend, tmp_path:
 
 def test_the_job_as_it_is_goes_first_and_alone(backend: Backend, tmp_path: Path) -> None:
     scheduler = backend.make()
-    job = backend.job(tmp_path, "echo $OMP_NUM_THREADS >> tries; exit 5", 2, 1, attempts=2)
+    job = backend.job(tmp_path, "echo $T >> tries; exit 5", 2, 1, attempts=2)
     handle = scheduler.submit_sweep(job)
     deadline = time.monotonic() + 60
     status = scheduler.poll(job, handle)
@@ -187,7 +192,7 @@ def test_what_ran_stays_when_a_sweep_is_stopped(backend: Backend, tmp_path: Path
     scheduler = backend.make()
     job = backend.job(
         tmp_path,
-        "[ $OMP_NUM_THREADS = 2 ] && { echo 2 >> ran; LAUNCH sleep 0.1; exit; }\n"
+        "[ $T = 2 ] && { echo 2 >> ran; LAUNCH sleep 0.1; exit; }\n"
         "[ -e go ] || { touch begun; exec sleep 60; }\necho 1 >> ran; LAUNCH sleep 0.1",
         2, 1,
     )  # fmt: skip

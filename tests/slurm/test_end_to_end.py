@@ -23,21 +23,31 @@ def khz(text: str) -> int:
     return round(float(match[1]) * {"K": 1, "M": 1e3, "G": 1e6}[match[2]])
 
 
+def programs(site: AdvisedSite, job_id: int) -> list[dict[str, str]]:
+    """What the posed program says it had, once for each step of a job."""
+    text = (site.folder / f"{job_id}.out").read_text()
+    return [dict(re.findall(r"(\w+)=(\S+)", line)) for line in text.splitlines() if "watts" in line]
+
+
 def test_an_unknown_application_is_trained_and_then_advised(site: AdvisedSite) -> None:
     testbed = site.testbed
     script = site.script(
         "stencil.sh",
-        "srun simapp --kernel stencil --scale 1.5",
+        "srun simapp --kernel stencil --scale 4",  # what srun takes on a busy machine is little
         "-N 1",
         "--exclusive",
         "-p broadwell",
         "-t 10",
+        f"-o {site.folder}/%j.out",
     )
     first = testbed.sbatch(str(script))
     assert first.job_id
     assert "advisor train" in first.stderr
 
-    trained = site.json("train", script, "--scheduler", "slurm", "--yes")
+    trained = site.json(
+        "train", script, "--scheduler", "slurm", "--yes", "--samples", "8", "--threads",
+        "16,20,24,28",
+    )  # fmt: skip
     assert trained["state"] == "confirmed", trained
 
     site.settle()
@@ -50,16 +60,23 @@ def test_an_unknown_application_is_trained_and_then_advised(site: AdvisedSite) -
     assert len(job.stderr.strip().splitlines()) == 1
     testbed.wait(job.job_id)
 
-    # What ran is what was chosen: cores and frequency cap of the step, as Slurm accounts them.
+    # The allocation is the user's: the step has all CPUs of the node, once, whatever was chosen.
     step = next(r for r in testbed.sacct(job.job_id) if r["JobID"].endswith(".0"))
     assert step["State"] == "COMPLETED"
-    assert int(step["NCPUS"]) == chosen["threads_per_node"]
+    assert (int(step["NCPUS"]), int(step["NTasks"])) == (BDW.cores, 1)
+    # What ran in it is what was chosen: the program's threads as it prints them, and the cap.
     cap = chosen["freq_khz"]
+    (printed,) = programs(site, job.job_id)
+    assert printed["ranks_per_node"] == "1"
+    assert printed["threads_per_node"] == str(chosen["threads_per_node"])
+    assert printed["freq_khz"] == str(cap)
     assert cap == BDW.max_khz or khz(step["ReqCPUFreqMax"]) == cap
+    (before,) = programs(site, first.job_id)
+    assert (before["threads_per_node"], before["freq_khz"]) == (str(BDW.cores), str(BDW.max_khz))
     # By the law that stands in for the silicon, it saves, within the policy's slowdown.
     threads = chosen["threads_per_node"]
-    t0, w0 = predict("stencil", "bdw", 1, BDW.cores, BDW.max_khz, 1.5)
-    t1, w1 = predict("stencil", "bdw", 1, threads, cap, 1.5)
+    t0, w0 = predict("stencil", "bdw", 1, BDW.cores, BDW.max_khz, 4)
+    t1, w1 = predict("stencil", "bdw", 1, threads, cap, 4)
     assert t1 <= t0 * 1.12
     assert t1 * w1 < t0 * w0 * 0.97
 
@@ -143,22 +160,25 @@ def test_the_daemon_trains_what_it_does_not_know(site: AdvisedSite) -> None:
     policy.write_text(site.policy + "training: {mode: auto, samples: 6}\n")
     site.advisor("policy", "apply")
     site.settle()
+    # Long enough that what srun takes on a busy machine is little of it, and with much to save.
     script = site.script(
-        "auto.sh", "srun simapp --kernel $1", "-N 1", "--exclusive", "-t 5", "-p debug"
+        "auto.sh", "srun simapp --kernel $1 --scale 5", "-N 1", "--exclusive", "-t 5", "-p debug"
     )
-    job = site.testbed.sbatch("-p", "milan", str(script), "solver")
+    workload = "--kernel stencil --scale 5"
+    job = site.testbed.sbatch("-p", "milan", str(script), "stencil")
     assert "measured now" in job.stderr, (site.folder / "serve.log").read_text()
-    again = site.testbed.sbatch("-p", "milan", str(script), "solver")
+    again = site.testbed.sbatch("-p", "milan", str(script), "stencil")
     assert again.job_id
-    end = time.monotonic() + 120
+    end = time.monotonic() + 180
     state = "requested"
     while state in ("requested", "running") and time.monotonic() < end:
         time.sleep(1)
         with Reader(site.store) as store:
-            models = store.find_models("simapp", "--kernel solver")
-            mine = [r for r in store.training_requests() if r.workload == "--kernel solver"]
+            models = store.find_models("simapp", workload)
+            mine = [r for r in store.training_requests() if r.workload == workload]
         state = mine[0].state if mine else "requested"
     log = (site.folder / "serve.log").read_text()
-    assert state in ("confirmed", "fitted"), log  # a busy machine may find nothing worth a change
+    assert state == "confirmed", log
+    assert [m.method for m in models] == ["variables"]
     assert [m.node_type for m in models] == [NODE_TYPES["mil"].feature]
     assert log.count("event=training-started") == 1

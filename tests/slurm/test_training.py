@@ -59,10 +59,12 @@ def make_job(folder: Path, text: str, *runs: Configuration, **more: Any) -> Swee
     script = folder / "script"
     script.write_text(f"#!/bin/bash\n{text}\n")
     planned = tuple(PlannedRun(i, "design" if i else "baseline", c) for i, c in enumerate(runs))
+    options = {"exclusive": "", "nodes": str(runs[0].nodes), **more.pop("options", {})}
     chosen = {"launcher": "srun", "estimate_s": 3.0, "baseline": runs[0], **more}
     job = SweepJob(
         id=f"t{time.time_ns()}", stage="design", folder=folder / "design", working_folder=folder,
-        node_type=BDW, runs=planned, script=script, partition="batch", **chosen,
+        node_type=BDW, runs=planned, script=script, partition="batch",
+        options=options, **chosen,
     )  # fmt: skip
     job.folder.mkdir()
     return job
@@ -85,12 +87,15 @@ def printed(job: SweepJob, result: RunResult) -> list[dict[str, str]]:
 def test_each_run_gets_its_configuration_and_its_own_energy(slurm: Slurm, tmp_path: Path) -> None:
     job = make_job(
         tmp_path,
-        'echo "advisor=$ADVISOR omp=$OMP_NUM_THREADS nodes=$SLURM_JOB_NODELIST arg=$1"\n'
+        'echo "advisor=$ADVISOR omp=$OMP_NUM_THREADS mkl=$MKL_NUM_THREADS arg=$1"\n'
+        "env | grep -E '^(SLURM_(JOB_)?(N|CPUS|TASKS|MEM)|SRUN_)' | sort > given.$OMP_NUM_THREADS\n"
         "srun simapp --kernel stencil --scale 0.4\n"
         "srun -J mine simapp --kernel nbody --scale 0.1",
         configuration(28, ranks=2, nodes=2),
-        configuration(14, 1_500_000, ranks=2),
+        configuration(14, 1_500_000, ranks=2, nodes=2),
         arguments=("$(touch pwned); 'x'\ny",),
+        options={"ntasks-per-node": "2", "cpus-per-task": "14"},
+        threads_from=("OMP_NUM_THREADS", "MKL_NUM_THREADS"),
     )
     handle = slurm.submit_sweep(job)
     results = finish(slurm, job, handle)
@@ -118,11 +123,38 @@ def test_each_run_gets_its_configuration_and_its_own_energy(slurm: Slurm, tmp_pa
     assert [s.name for s in steps.values()].count("mine") == 2
     assert results[0].energy_j == sacct.total_energy_j([steps["0"], steps["1"]])
     assert results[1].energy_j == sacct.total_energy_j([steps["2"], steps["3"]])
-    assert [steps[i].freq_requested_khz for i in "0123"] == [TOP, TOP, 1_500_000, 1_500_000]
+    assert [steps[i].freq_requested_khz for i in "0123"] == [None, None, 1_500_000, 1_500_000]
+    assert {s.cpus for s in steps.values()} == {56}  # the allocation's, whatever the threads are
     text = (job.folder / "output" / "run-1-1.log").read_text()
-    assert "advisor=off omp=7 nodes=bdw" in text and "arg=$(touch pwned); 'x'\ny" in text
-    assert "," not in text.splitlines()[0].partition("nodes=")[2].split()[0]
+    assert "advisor=off omp=7 mkl=7 arg=$(touch pwned); 'x'\ny" in text
     assert not (tmp_path / "pwned").exists()
+    # the job as it is sets nothing, and what Slurm tells a run of the allocation is the same
+    assert "omp= mkl= arg" in (job.folder / "output" / "run-0-1.log").read_text()
+    own = (tmp_path / "given.").read_text()
+    assert "SLURM_NTASKS_PER_NODE=2" in own and (tmp_path / "given.7").read_text() == own
+
+
+def test_smaller_requests_are_stood_in_for_on_whole_nodes(slurm: Slurm, tmp_path: Path) -> None:
+    """A job that shares its node: every step gets the CPUs that the smaller job would have."""
+    job = make_job(
+        tmp_path,
+        'echo "$SLURM_NTASKS $SLURM_CPUS_PER_TASK $OMP_NUM_THREADS $SLURM_CPUS_ON_NODE"\n'
+        "srun simapp --kernel stencil --scale 0.4",
+        configuration(12),
+        configuration(4, 1_500_000),
+        options={"cpus-per-task": "12"},
+        method="request",
+    )
+    handle = slurm.submit_sweep(job)
+    results = finish(slurm, job, handle)
+    assert [r.ok for r in results] == [True, True]
+    assert [printed(job, r)[0]["threads_per_node"] for r in results] == ["12", "4"]
+    record = slurm.job(handle)
+    assert record is not None and record.cpus == 28
+    assert [s.cpus for s in record.steps if s.numbered] == [12, 4]
+    assert {r.energy_quality for r in results} == {"measured"}
+    text = (job.folder / "output" / "run-1-1.log").read_text()
+    assert text.splitlines()[0] == "1 4 4 4"
 
 
 def test_failed_attempts_are_made_again_and_a_run_that_never_works_is_left_out(

@@ -160,6 +160,29 @@ def test_a_stamped_job_gets_its_outcome_and_is_kept_as_a_run(store: Writer) -> N
     assert (o.configuration, o.source, o.contributor, o.scope) == (TO, "job", "ann", "own")
 
 
+@pytest.mark.parametrize(
+    ("threads", "rewrite", "variables", "cpus", "method"),
+    [
+        (28, {"cpu-freq": "1200000-1900000"}, {}, 28, ""),
+        (20, {}, {"OMP_NUM_THREADS": "20"}, 28, "variables"),
+        (20, {"cpus-per-task": "20"}, {"OMP_NUM_THREADS": "20"}, 20, "request"),
+    ],
+)
+def test_a_jobs_run_is_marked_with_how_it_got_its_threads(
+    store: Writer, threads: int, rewrite: dict[str, str], variables: dict[str, str], cpus: int,
+    method: str,
+) -> None:  # fmt: skip
+    d = decision(1, model(store).id)
+    assert d.chosen is not None
+    to = replace(d.chosen, configuration=replace(TO, threads_per_node=threads))
+    stamp = decided(store, replace(d, chosen=to, rewrite=rewrite, environment=variables))
+    finished = job(11, stamp, cpus=cpus)
+    run(store, replace(finished, cpus=28, whole_nodes=True))
+    (kept,) = store.observations("stencil", "n64")
+    assert kept.observation.configuration.threads_per_node == threads
+    assert kept.observation.method == method
+
+
 def test_collecting_again_changes_nothing(store: Writer) -> None:
     jobs = [job(11, decided(store, decision(1, model(store).id)))]
     run(store, *jobs)

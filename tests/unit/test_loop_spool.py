@@ -73,6 +73,24 @@ def test_runs_are_taken_once_and_the_file_goes(store: Writer) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("said", "method"),
+    [
+        ({"method": "variables"}, "variables"),
+        ({"method": "request", "source": "confirm"}, "request"),
+        ({"job_id": "7"}, "request"),  # an earlier version's sweep
+        ({}, "variables"),  # the same, on a machine without a scheduler
+        ({"method": "by magic", "job_id": "7"}, "request"),
+        ({"method": "variables", "source": "run"}, ""),
+    ],
+)
+def test_how_a_sweep_measured_is_kept(store: Writer, said: dict[str, str], method: str) -> None:
+    leave(store, observation(**said))
+    take(store)
+    (kept,) = store.observations("stencil", "n64")
+    assert kept.observation.method == method
+
+
 def test_a_sweep_sent_twice_is_stored_once(store: Writer) -> None:
     for _ in range(2):
         leave(store, observation(extra={"sweep": "s1", "seq": 3}))

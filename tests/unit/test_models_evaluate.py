@@ -221,3 +221,19 @@ def test_what_cannot_be_judged_is_refused() -> None:
         evaluate(GRID, design="sobol")
     with pytest.raises(InputError, match="3 configurations were measured, a model needs 4"):
         evaluate(GRID[:3])
+
+
+@pytest.mark.parametrize(("serial", "memory"), [(0.01, 0.0), (0.005, 0.02)])
+def test_no_confirming_run_takes_many_times_longer(serial: float, memory: float) -> None:
+    """Splines know nothing of one core, so it may look good to them; it takes 24 times longer."""
+    runs = []
+    for threads in (1, *range(2, 33, 2)):
+        for freq in range(1_200_000, 2_300_001, 100_000):
+            clock = freq / 2.3e6
+            parallel = (1 - memory) / (threads * clock) + memory / min(threads, 16)
+            time = 100 * (serial / clock + (1 - serial) * parallel)
+            watts = 60 + threads * (0.8 + 2.2 * clock**2.5)
+            runs.append(Observation(Configuration("n", 1, 1, threads, freq), time, time * watts))
+    attempts = evaluate(runs, model="bspline").decision.attempts
+    assert attempts
+    assert max(a.slowdown for a in attempts) < 0.2

@@ -353,9 +353,9 @@ def test_groups_never_show_a_private_run_to_another() -> None:
     }
     assert found == {
         ("all", ""): site,
-        ("account", "climate"): [*site, *climate],
-        ("own", "ada"): [*site, *climate, *ada],
-        ("own", "bob"): [*site, *bob],
+        ("account", "climate"): [*climate, *site],  # in the order given: oldest first
+        ("own", "ada"): [*ada, *climate, *site],
+        ("own", "bob"): [*bob, *site],
     }
     assert [g.scope for g in groups([*bob, *site])] == ["all", "own"]
     assert groups([]) == []
@@ -366,3 +366,16 @@ def test_a_user_of_two_accounts_gets_neither_accounts_runs_mixed_in() -> None:
     both = [*owned(RUNS[4:5], "bob", "climate", "own"), *owned(RUNS[5:6], "bob", "physics", "own")]
     found = {(g.scope, g.owner): g.observations for g in groups([*climate, *both])}
     assert list(found["own", "bob"]) == both
+
+
+def test_of_two_ways_of_measuring_the_newest_counts_and_imported_runs_go_with_it() -> None:
+    old = [replace(r, method="request", time_s=3 * r.time_s) for r in RUNS]
+    new = [replace(r, method="variables") for r in RUNS[:8]]
+    fitted = fit_options([*old, *RUNS[8:], *new], space=SPACE)
+    assert fitted.stats["method"] == "variables" and fitted.stats["runs"] == 12
+    assert "12 runs measured by a smaller request are left out" in fitted.notes
+    assert fitted.options == fit_options([*RUNS[8:], *RUNS[:8]], space=SPACE).options
+    back = fit_options([*new, *old], space=SPACE)
+    assert back.stats["method"] == "request"
+    assert "8 runs measured inside the whole allocation are left out" in back.notes
+    assert fit_options(RUNS, space=SPACE).stats["method"] == ""

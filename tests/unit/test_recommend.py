@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import Z90, Option
-from advisor.core.policy import GOALS, Goal, Policy
+from advisor.core.policy import GOALS, Goal, Policy, Training
 from advisor.core.recommend import (
     LEAST_IMPROVEMENT,
+    affordable,
     confirmed_choice,
     improvements,
     recommend,
@@ -131,3 +132,24 @@ def test_whatever_is_recommended_is_open_and_worth_a_run(
     if found is not None:
         assert not found.confirmed
         assert max(worth) >= LEAST_IMPROVEMENT
+
+
+def test_a_run_that_is_predicted_beyond_the_bound_by_more_than_its_error_is_not_made() -> None:
+    wild = option(600, 500, time_sigma=0.9, energy_sigma=1.2)
+    near = option(125, 700, threads=8, time_sigma=0.2, energy_sigma=0.2)
+    assert not affordable(wild, BASE, FREE) and affordable(near, BASE, FREE)
+    assert improvements([BASE, wild], BASE, FREE)[1] == 0
+    assert recommend([BASE, wild], BASE, FREE) is None
+    # where the policy allows as much, it may be run
+    assert affordable(wild, BASE, replace(FREE, max_slowdown=10.0))
+
+
+def test_what_a_run_costs_counts_against_what_it_may_find() -> None:
+    cheap = option(100, 985)
+    dear = option(180, 600, threads=8, time_sigma=0.6, energy_sigma=0.6)
+    few = replace(FREE, training=Training(payback_runs=1))
+    many = replace(FREE, training=Training(payback_runs=1000))
+    assert recommend([BASE, cheap, dear], BASE, many) == dear
+    assert recommend([BASE, cheap, dear], BASE, few) == cheap
+    wide = replace(dear, configuration=replace(dear.configuration, nodes=4))
+    assert improvements([BASE, wide], BASE, many)[1] < improvements([BASE, dear], BASE, many)[1]

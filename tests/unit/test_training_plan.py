@@ -14,9 +14,12 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import Observation
 from advisor.core.recognise import ApplicationRule
+from advisor.core.request import JobRequest
 from advisor.errors import InputError, UsageError
 from advisor.models.design import uniform
+from advisor.schedulers import slurm_options
 from advisor.schedulers.base import PlannedRun, SweepJob, array_environment, slowdown_bound
+from advisor.schedulers.slurm import Slurm
 from advisor.training.plan import axes, cost, payback_runs, planned, thin, thread_counts
 from advisor.training.subject import Site, Subject, understand
 from advisor.training.table import tabulate
@@ -156,8 +159,8 @@ def test_axes_of_an_openmp_job(tmp_path: Path) -> None:
     assert grid.space.threads == tuple((1, t) for t in (4, 8, 12, 16, 20, 24, 28))
     assert grid.space.freqs_khz == BDW.freq_khz
     assert grid.notes == ()
-    wide = axes(found, nodes=(1, 4), threads=(14, 28), freqs_khz=(1_200_000,))
-    assert wide.space.nodes == (1, 2, 4)
+    wide = axes(found, threads=(14, 28), freqs_khz=(1_200_000,))
+    assert wide.space.nodes == (2,)
     assert wide.space.threads == ((1, 14), (1, 28))
     assert wide.space.freqs_khz == (1_200_000, 2_200_000)  # the baseline stays on the grid
 
@@ -173,24 +176,98 @@ def test_axes_that_cannot_vary_say_why(tmp_path: Path) -> None:
         axes(own, freqs_khz=(1_200_000,), freq_kept="no srun")
 
 
-def test_pure_mpi_varies_ranks_only_where_the_site_says_so(tmp_path: Path) -> None:
+def test_ranks_are_the_jobs_own(tmp_path: Path) -> None:
     mpi = subject(tmp_path, "#SBATCH -N1 --ntasks-per-node=28\nsrun ./cfd")
     grid = axes(mpi)
     assert grid.space.threads == ((28, 28),)
-    assert any("ranks fill" in note for note in grid.notes)
-    free = axes(replace(mpi))
-    assert free.space.threads == tuple((t, t) for t in (4, 8, 12, 16, 20, 24, 28))
+    assert any("every rank has one CPU" in note for note in grid.notes)
+    hybrid = axes(subject(tmp_path, "#SBATCH -N1 --ntasks-per-node=2 -c 14\nsrun ./cfd"))
+    assert {ranks for ranks, _ in hybrid.space.threads} == {2}
+
+
+WHOLE = [
+    "#SBATCH --exclusive -n1",
+    "#SBATCH --exclusive -n1 -c 14",
+    "#SBATCH -n 28",
+    "#SBATCH -N2 --ntasks-per-node=2 -c 14",
+]
+SHARED = ["#SBATCH -n1 -c 14", "#SBATCH --exclusive=user -n1 -c 4", "#SBATCH -n 4"]
+
+
+@pytest.mark.parametrize("lines", [*WHOLE, *SHARED])
+def test_whole_nodes_are_measured_by_variables_and_shared_ones_by_requests(
+    tmp_path: Path, lines: str
+) -> None:
+    found = subject(tmp_path, f"{lines}\nsrun ./cfd")
+    assert found.method == ("variables" if lines in WHOLE else "request")
+    own = found.baseline.threads_per_node
+    most = max(threads for _, threads in axes(found).space.threads)
+    assert most == own  # never more than the job has
+    if most < 28:
+        with pytest.raises(InputError, match=f"the job has {most} per node"):
+            axes(found, threads=(28,))
+    assert subject(tmp_path, f"{lines}\nsrun ./cfd", gives_whole_nodes=bool).method == "variables"
+
+
+def test_a_job_that_the_advisor_leaves_alone_is_not_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = slurm_options.parse_request
+
+    def bound(*args: Any, **more: Any) -> JobRequest:
+        return replace(usual(*args, **more), binds={"all": "--hint=nomultithread"})
+
+    monkeypatch.setattr(slurm_options, "parse_request", bound)
+    with pytest.raises(InputError, match=r"leaves jobs with --hint=nomultithread alone"):
+        subject(tmp_path, "#SBATCH --exclusive\nsrun ./cfd")
+
+
+def test_the_allocation_is_the_jobs_own_with_what_binds(tmp_path: Path) -> None:
+    text = (
+        "#SBATCH --exclusive -n 4 -c 7 -x b4 --reservation=r --mem=3G --gres=nvme:1 -t 10\n"
+        "#SBATCH -o out --mail-type=ALL -d singleton --comment=mine --hint=nomultithread -J x\n"
+        "srun ./cfd"
+    )
+    found = subject(tmp_path, text)
+    runs = (PlannedRun(0, "baseline", found.baseline),)
+    job = SweepJob(
+        "x", "design", tmp_path, tmp_path, BDW, runs, options=found.options, method=found.method,
+        estimate_s=60, baseline=found.baseline,
+    )  # fmt: skip
+    words = Slurm()._options(job, list(runs))
+    for kept in ("--exclusive", "--ntasks=4", "--cpus-per-task=7", "--exclude=b4", "--mem=3G",
+                 "--reservation=r", "--gres=nvme:1", "--hint=nomultithread",
+                 "--constraint=broadwell", "--time=2"):  # fmt: skip
+        assert kept in words
+    assert not any(w.startswith(("--mail", "--dependency", "--comment", "--nodes")) for w in words)
+    assert f"--output={tmp_path}/job-%j.log" in words and "--job-name=adv-x-design" in words
+    smaller = Slurm()._options(replace(job, method="request"), list(runs))
+    assert "--nodes=1-1" in smaller and "--exclusive" in smaller
+    assert not any(w.startswith(("--ntasks", "--cpus-per-task")) for w in smaller)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "asked"),
+    [("broadwell", "broadwell"), ("broadwell&nvme", "broadwell&nvme"), ("", "broadwell"),
+     ("broadwell|skylake", "broadwell"), ("skylake", "broadwell")],
+)  # fmt: skip
+def test_the_node_type_is_pinned_and_what_else_was_asked_of_it_stays(
+    tmp_path: Path, wanted: str, asked: str
+) -> None:
+    job = SweepJob("x", "design", tmp_path, tmp_path, BDW, (), options={"constraint": wanted})
+    assert f"--constraint={asked}" in Slurm()._options(job, [])
 
 
 @pytest.mark.parametrize(
     "wish",
-    [{"nodes": (5,)}, {"nodes": (0,)}, {"threads": (29,)}, {"threads": (0,)},
-     {"freqs_khz": (1_300_000,)}],
+    [{"threads": (29,)}, {"threads": (0,)}, {"freqs_khz": (1_300_000,)}],
 )  # fmt: skip
 def test_values_the_node_type_does_not_have(tmp_path: Path, wish: dict[str, tuple[int]]) -> None:
     found = subject(tmp_path, "#SBATCH --exclusive\nsrun ./cfd")
     with pytest.raises(InputError, match=r"bdw has|no step of bdw"):
         axes(found, **wish)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="5 nodes: bdw has 4"):
+        axes(subject(tmp_path, "#SBATCH --exclusive -N5\nsrun ./cfd"))
 
 
 def test_the_baseline_is_run_first_and_once(tmp_path: Path) -> None:

@@ -551,8 +551,16 @@ def test_where_results_go(tmp_path: Path) -> None:
     here.close()
     blocked = tmp_path / "file"
     blocked.touch()
-    with pytest.raises(StoreError, match="nowhere to go"):
+    with pytest.raises(RefusedError, match="nowhere to go"):
         open_sink(blocked / "a.db", path, explicit=True, user="ann", trust="own")
+    only_reads = tmp_path / "r.sock"
+    Daemon(only_reads, b'{"takes_results": false}\n')
+    with pytest.raises(RefusedError, match="only reads") as caught:
+        open_sink(blocked / "a.db", only_reads, explicit=True, user="ann", trust="own")
+    assert "--db" in caught.value.hint
+    instead = open_sink(tmp_path / "own.db", only_reads, explicit=False, user="ann", trust="own")
+    assert isinstance(instead, StoreSink)
+    instead.close()
     Daemon(path, b"{}\n")
     there = open_sink(blocked / "a.db", path, explicit=True, user="ann", trust="own")
     assert isinstance(there, SocketSink)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from advisor import __version__
 from advisor.core.decision import Decision
+from advisor.core.program import checked
 from advisor.core.reasons import reason
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
@@ -216,6 +217,10 @@ class Handlers:
         except ValueError as error:
             empty = JobRequest(scheduler, str(payload["hook"]), user, uid)
             return unchanged(empty, snapshot, reason("bad-request", error)), False
+        job = replace(
+            job,
+            program=job.program or checked(request.get("program"), str(request.get("cwd") or "")),
+        )
         if self.source.error and not self.source.loaded:
             return unchanged(job, snapshot, reason("store-unreadable")), False
         decision = decide(job, snapshot, chance=chance)

@@ -16,6 +16,7 @@ from typing import Any
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import Inventory, NodeType
+from advisor.core.program import checked
 from advisor.errors import InputError
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.store.records import TrainingRequest, TrainingState
@@ -236,6 +237,7 @@ def _to_json(state: SweepState) -> dict[str, Any]:
             "command": list(subject.command),
             "ranks_free": subject.ranks_free,
             "partition": subject.partition,
+            "program": dict(subject.program),
         },
         "space": {
             "nodes": list(state.space.nodes),
@@ -312,4 +314,5 @@ def _subject(folder: Path, data: Mapping[str, Any], settings: Settings) -> Subje
         baseline=Configuration.from_dict(data["baseline"]),
         ranks_free=bool(data["ranks_free"]),
         partition=data["partition"],
+        program=checked(data.get("program")),
     )

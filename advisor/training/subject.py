@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from advisor.core import program
 from advisor.core.asked import (
     configuration_of,
     partition_of,
@@ -21,7 +22,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
 from advisor.core.request import JobRequest
-from advisor.core.script import advisor_lines
+from advisor.core.script import Command, advisor_lines
 from advisor.core.settings import stated
 from advisor.errors import InputError, UsageError
 from advisor.schedulers.translators import Translator, translator
@@ -58,7 +59,7 @@ class Subject:
 
     ``launcher`` is the first launcher in the script ("" for none); ``threads_kept`` says why the
     number of threads cannot be varied, "" when it can; ``request`` is the script's job as the
-    hooks would see it.
+    hooks would see it; ``program`` the facts of the application's file, where it can be found.
     """
 
     application: str
@@ -76,6 +77,7 @@ class Subject:
     ranks_free: bool = False
     partition: str = ""
     how: str = ""
+    program: Mapping[str, object] = field(default_factory=dict)
 
 
 def current_user() -> str:
@@ -175,7 +177,16 @@ def understand(
         freq_kept=freq_kept,
         partition=_partition(request, chosen, site.inventory),
         how="; ".join(r.text for r in found.how),
+        program=_program(found.command, text, options),
     )
+
+
+def _program(
+    command: Command | None, text: str | None, options: Mapping[str, str]
+) -> dict[str, object]:
+    """Return the facts of the file a job runs, from this process's folder and PATH."""
+    place = program.where(command, text, moved="chdir" in options)
+    return program.find(place, Path.cwd())
 
 
 def _request(

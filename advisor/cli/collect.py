@@ -85,6 +85,8 @@ def _print(collected: Collected, name: str) -> None:
             print(f"  {verdict:<12} {count}")
     if collected.observations:
         print(f"  {collected.observations} jobs kept as measured runs")
+    if collected.programs:
+        print(f"  {collected.programs} programs built again came out as predicted and count now")
     if collected.decisions:
         print(f"  {collected.decisions} decisions taken over from stamps")
     for s in collected.suspended:
@@ -132,6 +134,7 @@ def _json(collected: Collected | None, spooled: Spooled) -> dict[str, object]:
         "verdicts": dict(collected.verdicts),
         "observations": collected.observations,
         "decisions_from_stamps": collected.decisions,
+        "programs": collected.programs,
         "outcomes": [
             {"job": o.job_id, "user": o.user, "state": o.state, "verdict": o.verdict}
             for o in collected.outcomes

@@ -82,20 +82,15 @@ def find(place: str, folder: Path) -> dict[str, object]:
     """
     if not place:
         return {}
-    if "/" in place:
-        path = os.path.join(folder, os.path.expanduser(place))
-    else:
-        found = shutil.which(place)
-        if found is None:
-            return {}
-        path = os.path.join(folder, found)
+    found = place if "/" in place else shutil.which(place)
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        path = folder / Path(found or "").expanduser()
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return {}
             build = build_of(file, status.st_size)
-    except OSError:
+    except (OSError, RuntimeError, ValueError):  # no such file, no home, no path at all
         return {}
     return {
         "path": os.path.normpath(path),

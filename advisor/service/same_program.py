@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from advisor.core import program
-from advisor.core.decision import Alternative
 from advisor.core.reasons import Reason, reason
 from advisor.core.recognise import Recognised
 from advisor.core.request import JobRequest
@@ -16,50 +13,32 @@ _BY_THE_SITE = frozenset({"application-rule", "application-stated"})
 
 
 def reason_against(
-    request: JobRequest,
-    recognised: Recognised,
-    models: Mapping[str, StoredModel],
-    model: StoredModel,
-    chosen: Alternative,
+    request: JobRequest, recognised: Recognised, model: StoredModel
 ) -> Reason | None:
-    """Return why a choice is not applied, None where the program is the measured one or unknown.
+    """Return why no choice is applied, None where the program is the measured one or unknown.
 
-    ``model`` is the baseline's; the choice may be another node type's of ``models``.
+    ``model`` is the baseline's: the only one that jobs left as they were can confirm.
     """
-    found = [program.compare(p, request.program) for p in _programs(models, model, chosen)]
-    if "rebuilt" not in found and "other" not in found:
+    found = program.compare(_programs(model), request.program)
+    if found in ("same", "unknown"):
         return None
     named = any(r.code in _BY_THE_SITE for r in recognised.how)
-    code = "other-program" if "other" in found and not named else "program-rebuilt"
+    code = "other-program" if found == "other" and not named else "program-rebuilt"
     return reason(code, request.program["path"])
 
 
 def to_look_at(
-    request: JobRequest,
-    recognised: Recognised | None,
-    models: Mapping[str, StoredModel],
-    model: StoredModel | None,
-    chosen: Alternative | None,
+    request: JobRequest, recognised: Recognised | None, model: StoredModel | None
 ) -> dict[str, str]:
     """Return the file a hook is to look at before it applies a choice, and what should be there."""
-    if request.program or recognised is None or model is None or chosen is None:
+    if request.program or recognised is None or model is None:
         return {}
-    programs = _programs(models, model, chosen)
+    programs = _programs(model)
     if not programs:
         return {}
     place = program.where(recognised.command, request.script, moved="chdir" in request.options)
-    counting = [p for p in programs[0] if all(_has(other, p) for other in programs[1:])]
-    return program.expected(counting, place)
+    return program.expected(programs, place)
 
 
-def _programs(
-    models: Mapping[str, StoredModel], model: StoredModel, chosen: Alternative
-) -> list[list[dict[str, object]]]:
-    """Return the programs that each of the models behind a choice knows, of those that know any."""
-    behind = {m.id: m for m in (model, models.get(chosen.configuration.node_type)) if m}
-    found = [program.known(m.stats.get("program")) for m in behind.values()]
-    return [programs for programs in found if programs]
-
-
-def _has(programs: list[dict[str, object]], facts: Mapping[str, object]) -> bool:
-    return program.compare(programs, facts) == "same"
+def _programs(model: StoredModel) -> list[dict[str, object]]:
+    return program.known(model.stats.get("program"))

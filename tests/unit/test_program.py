@@ -131,7 +131,9 @@ local json = use("json")
 for line in io.lines() do
   local found = use("program").differs(json.decode(line))
   local words = {}
-  for name, value in pairs(found or {}) do words[#words + 1] = json.quote(name) .. ":" .. json.quote(value) end
+  for name, value in pairs(found or {}) do
+    words[#words + 1] = json.quote(name) .. ":" .. json.quote(value)
+  end
   print(found and "{" .. table.concat(words, ",") .. "}" or "null")
 end
 """

@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop.rerank import rank_delivered, site_thresholds
     from advisor.loop.spool import held, spool_folder, take_spool
     from advisor.schedulers.registry import create, default_name
+    from advisor.store.forgetting import purge
     from advisor.store.writer import Writer
 
     logging.basicConfig(
@@ -53,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     since = clock.since(args.since or "7d")
     collected = None
     with Writer(store) as writer:
+        purge(writer)
         thresholds = site_thresholds(paths.config_dir(args.config_dir))
         spooled = take_spool(
             writer, spool_folder(store), refit, partial(rank_delivered, thresholds=thresholds)

@@ -232,7 +232,11 @@ class _Runs:
         return self._teaching[key]
 
     def _known(self) -> set[tuple[str, str]]:
-        rows = self._writer.rows("SELECT job_id, extra FROM observations WHERE source = 'job'")
+        rows = self._writer.rows(
+            "SELECT job_id, extra FROM observations WHERE source = 'job' UNION ALL"
+            " SELECT json_extract(record, '$.job_id'), json_extract(record, '$.extra')"
+            " FROM forgotten WHERE json_extract(record, '$.source') = 'job'"
+        )
         return {(r["job_id"], str(_object(r["extra"]).get("submitted_at", ""))) for r in rows}
 
     def _observation(

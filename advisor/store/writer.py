@@ -65,6 +65,11 @@ class Writer(Reader):
         with self._transaction():
             yield
 
+    def change(self, sql: str, values: Sequence[object] = ()) -> int:
+        """Run one statement that writes; return how many rows it changed."""
+        with self._transaction() as db:
+            return db.execute(sql, values).rowcount
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """One transaction; any error undoes all of it and SQLite's become StoreError."""
@@ -393,7 +398,7 @@ class Writer(Reader):
         _rows.check_name("workload", workload)
         db.execute(
             "INSERT INTO workloads (application, name, created_at) VALUES (?, ?, ?)"
-            " ON CONFLICT (application, name) DO NOTHING",
+            " ON CONFLICT (application, name) DO UPDATE SET hidden = 0 WHERE hidden = 1",
             (application, workload, _rows.now()),
         )
         sql = "SELECT id FROM workloads WHERE application = ? AND name = ?"

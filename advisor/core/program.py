@@ -197,15 +197,27 @@ def compare(programs: Sequence[Mapping[str, object]], facts: Mapping[str, object
     return "rebuilt" if any(p["path"] == facts["path"] for p in programs) else "other"
 
 
-def expected(programs: Sequence[Mapping[str, object]], place: str) -> dict[str, str]:
+def expected(
+    programs: Sequence[Mapping[str, object]], place: str, folder: str = ""
+) -> dict[str, str]:
     """Return what a hook is to look at and what it should find; empty to look at nothing.
 
-    ``size`` and ``mtime`` are those of the file when it was seen last, and spare reading it;
-    ``build`` holds every build that counts, separated by blanks.
+    ``size`` and ``mtime`` are those of this very file when it was seen last, and spare reading it
+    (0 where it never was); ``build`` holds every build that counts, separated by blanks.
+    ``folder`` is that of the submission.
     """
     if not place or not programs:
         return {}
-    last = next((p for p in reversed(programs) if p["path"] == place), programs[-1])
+    if "/" in place and not place.startswith("~/"):
+        place = posixpath.normpath(posixpath.join(folder, place))
+        place = place if "/" in place else f"./{place}"
+    end = place[1:] if place.startswith("~/") else place if "/" in place else f"/{place}"
+    whole = place.startswith("/")
+    last = next(
+        (p for p in reversed(programs) if p["path"] == place
+         or (not whole and str(p["path"]).endswith(end))),
+        {"size": 0, "mtime": 0},
+    )  # fmt: skip
     return {
         "path": place,
         "size": str(last["size"]),

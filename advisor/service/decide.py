@@ -286,7 +286,7 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
     if policy.mode == "observe":
         raise _stop(case, "mode-observe")
     if not choice.pinned:
-        against = reason_against(request, case.recognised, case.model)
+        against = reason_against(case.request, case.recognised, case.model)
         if against is not None:
             case.reasons.append(against)
             raise _StopError

@@ -217,10 +217,8 @@ class Handlers:
         except ValueError as error:
             empty = JobRequest(scheduler, str(payload["hook"]), user, uid)
             return unchanged(empty, snapshot, reason("bad-request", error)), False
-        job = replace(
-            job,
-            program=job.program or checked(request.get("program"), str(request.get("cwd") or "")),
-        )
+        cwd = str(request.get("cwd") or "")
+        job = replace(job, cwd=cwd, program=job.program or checked(request.get("program"), cwd))
         if self.source.error and not self.source.loaded:
             return unchanged(job, snapshot, reason("store-unreadable")), False
         decision = decide(job, snapshot, chance=chance)

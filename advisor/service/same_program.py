@@ -8,6 +8,8 @@ from advisor.core.recognise import Recognised
 from advisor.core.request import JobRequest
 from advisor.store.records import StoredModel
 
+_LOOKS = "cli_filter"
+"""The one hook that runs as the user and can ask again."""
 _BY_THE_SITE = frozenset({"application-rule", "application-stated"})
 """Where the site or the user names the application, no other file is another one."""
 
@@ -31,13 +33,13 @@ def to_look_at(
     request: JobRequest, recognised: Recognised | None, model: StoredModel | None
 ) -> dict[str, str]:
     """Return the file a hook is to look at before it applies a choice, and what should be there."""
-    if request.program or recognised is None or model is None:
+    if request.hook != _LOOKS or request.program or recognised is None or model is None:
         return {}
     programs = _programs(model)
     if not programs:
         return {}
     place = program.where(recognised.command, request.script, moved="chdir" in request.options)
-    return program.expected(programs, place)
+    return program.expected(programs, place, request.cwd)
 
 
 def _programs(model: StoredModel) -> list[dict[str, object]]:

@@ -195,9 +195,10 @@ def test_the_hook_is_told_which_file_to_look_at(store: Writer, handlers: Handler
     measured_with(store, {**BUILT, "build": "bb" * 20, "path": "/old/stencil"}, BUILT)
     handlers.refresh()
     for _ in range(2):  # worked out, and remembered
-        answer = ask(handlers)
+        answer = ask(handlers, cwd="/home/ada")
         assert answer["program"] == {
-            "path": "./stencil", "size": "10", "mtime": "20", "build": f"{'bb' * 20} {'aa' * 20}",
+            "path": "/home/ada/stencil", "size": "10", "mtime": "20",
+            "build": f"{'bb' * 20} {'aa' * 20}",
         }  # fmt: skip
         assert answer["rewrite"]
     assert "program" not in ask(handlers, script="cd elsewhere\nsrun ./stencil\n")

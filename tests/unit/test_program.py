@@ -78,7 +78,14 @@ def test_what_is_expected_is_the_file_as_it_was_seen_last() -> None:
     assert program.expected(known, "/x/app") == {
         "path": "/x/app", "size": "1", "mtime": "2", "build": f"{A} {B}",
     }  # fmt: skip
-    assert program.expected(known, "./app")["size"] == "3"
+    assert program.expected(known, "./app", "/x") == program.expected(known, "/x/app")
+    assert program.expected(known, "../y/app", "/x")["size"] == "3"
+    assert program.expected(known, "app")["size"] == program.expected(known, "~/app")["size"] == "3"
+    # of a file never seen, nothing but its build tells
+    assert program.expected(known, "/z/app")["size"] == "0"
+    assert program.expected(known, "./app") == {
+        "path": "./app", "size": "0", "mtime": "0", "build": f"{A} {B}",
+    }  # fmt: skip
     assert program.expected(known, "") == program.expected([], "/x/app") == {}
 
 

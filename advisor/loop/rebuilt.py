@@ -12,8 +12,9 @@ from typing import Any
 
 from advisor.core import program
 from advisor.core.configuration import Configuration
+from advisor.core.decision import changed
 from advisor.errors import StoreError
-from advisor.loop.match import Match, changed
+from advisor.loop.match import Match
 from advisor.loop.outcomes import visible
 from advisor.loop.ran import Ran, ran
 from advisor.loop.verdict import tolerance

@@ -200,7 +200,7 @@ def test_the_hook_is_told_which_file_to_look_at(store: Writer, handlers: Handler
             "path": "/home/ada/stencil", "size": "10", "mtime": "20",
             "build": f"{'bb' * 20} {'aa' * 20}",
         }  # fmt: skip
-        assert answer["rewrite"]
+        assert answer["env"]
     assert "program" not in ask(handlers, script="cd elsewhere\nsrun ./stencil\n")
     moved = {**JOB["options"], "chdir": "/elsewhere"}
     assert "program" not in ask(handlers, options=moved)
@@ -223,7 +223,7 @@ def test_another_build_changes_nothing(
     handlers.refresh()
     job = {"program": {"size": "11", "mtime": "21", **facts}, "cwd": "/home/ada"}
     answer = ask(handlers, **job)
-    assert bool(answer["rewrite"]) == (code is None)
+    assert bool(answer["env"]) == (code is None)
     assert "program" in answer if facts["build"] == "forged" else "program" not in answer
     told = recorded(handlers, **job)
     found = {"program-rebuilt", "other-program"} & set(told["reasons"])

@@ -36,10 +36,11 @@ _MOST = 20
 
 _CONTAINERS = frozenset({"singularity", "apptainer"})
 _HOME = re.compile(r"\$(?:HOME|\{HOME\})/")
-_SUBMIT = re.compile(r"\$(?:SLURM_SUBMIT_DIR|\{SLURM_SUBMIT_DIR\})/")
+_FOLDER = r"\$\{?(?:SLURM_SUBMIT_DIR|PBS_O_WORKDIR)\}?"
+_SUBMIT = re.compile(f"{_FOLDER}/")
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f$`*?\[\]{}\"'\\]+")
 _MOVES = re.compile(
-    r"(?:^|[;&|(\s])(?:cd|pushd)\s+(?!\"?\$\{?SLURM_SUBMIT_DIR\}?\"?\s*(?:$|[;&|]))", re.M
+    rf"(?:^|[;&|(\s])(?:cd|pushd)\s+(?!\"?{_FOLDER}\"?\s*(?:$|[;&|]))", re.MULTILINE
 )
 _CHANGES_PATH = re.compile(
     r"\bPATH=|(?:^|[;&|(])[ \t]*(?:module|ml|source|\.|spack|conda|mamba|eval|use)[ \t]", re.M
@@ -166,6 +167,15 @@ def checked(data: object, folder: str = "") -> dict[str, object]:
     if not (0 <= size < 1 << 53 and abs(mtime) < 1 << 53):
         return {}
     return {"path": path, "size": size, "mtime": mtime, "build": build}
+
+
+def sent(programs: object, command: Command | None) -> dict[str, object]:
+    """Return the facts of a command's file among those a client sent of all it saw, by word."""
+    if command is None or not isinstance(programs, Mapping):
+        return {}
+    if any(_name(w) in _CONTAINERS for w in command.wrappers):
+        return {}
+    return checked(programs.get(command.word))
 
 
 def known(programs: object) -> list[dict[str, object]]:

@@ -17,7 +17,7 @@ CODE = """\
 #include <unistd.h>
 const char *build = "%s";
 int main(void) {
-    execlp("simapp", "simapp", "--kernel", "stencil", "--scale", "0.5", (char *)0);
+    execlp("simapp", "simapp", "--kernel", "stencil", "--scale", "1.5", (char *)0);
     return 127;
 }
 """

@@ -235,6 +235,23 @@ def test_another_build_changes_nothing(
         assert told["program"]["build"] == "cc" * 20 and told["chosen"]
 
 
+def test_of_a_job_that_was_asked_about_twice_one_decision_is_kept(store: Writer) -> None:
+    measured_with(store, BUILT)
+    handlers = Handlers(Source(Path(store.path)), journal=Journal(store.path))
+    handlers.refresh()
+    handlers.start()
+    first, others = ask(handlers), ask(handlers, OTHER)
+    found = {"path": "/home/ada/stencil", "size": "1", "mtime": "2", "build": "cc" * 20}
+    second = ask(handlers, program={**found, "instead": first["decision"]}, cwd="/home/ada")
+    # nobody drops what another user was answered
+    third = ask(handlers, program={**found, "instead": others["decision"]}, cwd="/home/ada")
+    assert handlers.status()["decisions"] == 3 and handlers.status()["changed"] == 1
+    handlers.close()
+    with Reader(Path(store.path)) as reader:
+        kept = {d["decision"] for d in reader.decisions()}
+    assert kept == {a["decision"] for a in (second, third, others)}
+
+
 def test_where_the_user_or_the_site_names_the_application_no_file_is_another(
     store: Writer, handlers: Handlers
 ) -> None:

@@ -66,7 +66,10 @@ local function ask(options, explicit, het, found)
   end
   if not plan then return nil, problem end
   local other = plan.program and not found and use("program").differs(plan.program)
-  if other then return ask(options, explicit, het, other) end
+  if other then
+    other.instead = plan.decision
+    return ask(options, explicit, het, other)
+  end
   plan.wanted = use("rewrite").wanted_by(options, explicit)
   plan.quiet = explicit:find('"quiet":', 1, true)
   if not plan.changes then return plan end

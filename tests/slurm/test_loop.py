@@ -233,19 +233,23 @@ def test_altered_cancelled_and_requeued_jobs_are_not_held_against_a_model(site: 
     def control(*words: str) -> None:
         testbed.run(["scontrol", *words])
 
+    def until(number: int, state: str) -> None:
+        end = time.monotonic() + 30
+        while testbed.scontrol_jobs(number)[0]["JobState"] != state:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
     slow = 3 * SCALE
     never = site.submit(site.decide(), "--begin=now+1hour")
     testbed.run(["scancel", str(never)])
     requeued = site.submit(site.decide(), "--requeue", scale=slow)
-    end = time.monotonic() + 30
-    while testbed.scontrol_jobs(requeued)[0]["JobState"] != "RUNNING":
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    until(requeued, "RUNNING")
     control("requeue", str(requeued))
+    until(requeued, "PENDING")
     control("update", f"JobId={requeued}", "StartTime=now")  # else in two minutes
     elsewhere = site.submit(site.decide(), "--begin=now+1hour", scale=slow)
     control("update", f"JobId={elsewhere}", f"Partition={NODE_TYPES['skl'].feature}")
-    wider = site.submit(site.decide(), "--begin=now+1hour", "-N1-2", scale=slow)
+    wider = site.submit(site.decide(), "--begin=now+1hour", "-N1-2", "-n2", "-c14", scale=slow)
     control("update", f"JobId={wider}", "NumNodes=2")
     for number in (elsewhere, wider):
         control("update", f"JobId={number}", "StartTime=now")

@@ -221,7 +221,7 @@ def test_another_build_changes_nothing(
 ) -> None:
     measured_with(store, BUILT)
     handlers.refresh()
-    job = {"program": {"size": "11", "mtime": "21", **facts}, "cwd": "/home/ada"}
+    job: dict[str, Any] = {"program": {"size": "11", "mtime": "21", **facts}, "cwd": "/home/ada"}
     answer = ask(handlers, **job)
     assert bool(answer["env"]) == (code is None)
     assert "program" in answer if facts["build"] == "forged" else "program" not in answer

@@ -240,7 +240,13 @@ def test_where_lua_looks_for_a_program(home: Path, tmp_path: Path, system: str) 
 @needs_lua
 def test_of_what_cannot_be_read_nothing_is_known(home: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    places = [tmp_path / "absent", tmp_path, tmp_path / "fifo", "nosuchprogram", "/dev/zero"]
-    assert differs(home, *map(wanted, places)) == [None] * len(places)
+    places: list[Path | str] = [
+        tmp_path / "absent",
+        tmp_path,
+        tmp_path / "fifo",
+        "nosuchprogram",
+        "/dev/zero",
+    ]
+    assert differs(home, *(wanted(p) for p in places)) == [None] * len(places)
     for place in places:
         assert program.find(str(place), tmp_path) == {}

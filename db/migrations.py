@@ -337,3 +337,26 @@ def m0006_method(db: Database) -> None:
     for statement in (_METHOD_OF_MODELS, _METHOD_OF_TRANSFERS):
         for method in ("variables", "request"):
             db.execute(statement, [method, method])
+
+
+_FORGOTTEN = """
+-- What was forgotten, for as long as it can be had back: rows of the table that kind names.
+CREATE TABLE forgotten (
+    id            INTEGER PRIMARY KEY,
+    workload_id   INTEGER NOT NULL REFERENCES workloads (id),
+    forgotten_at  TEXT NOT NULL,
+    forgotten_by  TEXT NOT NULL,
+    kind          TEXT NOT NULL
+                  CHECK (kind IN ('models', 'observations', 'characterisations', 'rankings')),
+    record        TEXT NOT NULL CHECK (json_valid(record))
+);
+
+-- Nothing is known of a hidden workload; models that were taken out of use still name it.
+ALTER TABLE workloads ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0 CHECK (hidden IN (0, 1));
+"""
+
+
+@migrations()
+def m0007_forgotten(db: Database) -> None:
+    """Let what was measured be forgotten, and had back for a day."""
+    db.executescript(_FORGOTTEN)

@@ -36,7 +36,7 @@ CREATE TABLE workloads (
     id           INTEGER PRIMARY KEY,
     application  TEXT NOT NULL,
     name         TEXT NOT NULL DEFAULT 'default',
-    created_at   TEXT NOT NULL,
+    created_at   TEXT NOT NULL, hidden INTEGER NOT NULL DEFAULT 0 CHECK (hidden IN (0, 1)),
     UNIQUE (application, name)
 );
 
@@ -237,4 +237,14 @@ CREATE TABLE rankings (
     CHECK ((energy_ratio IS NULL) = (energy_error_pct IS NULL)),
     CHECK ((energy_ratio IS NULL) = (energy_source IS NULL)),
     CHECK ((similarity IS NULL) = (similarity_max IS NULL))
+);
+
+CREATE TABLE forgotten (
+    id            INTEGER PRIMARY KEY,
+    workload_id   INTEGER NOT NULL REFERENCES workloads (id),
+    forgotten_at  TEXT NOT NULL,
+    forgotten_by  TEXT NOT NULL,
+    kind          TEXT NOT NULL
+                  CHECK (kind IN ('models', 'observations', 'characterisations', 'rankings')),
+    record        TEXT NOT NULL CHECK (json_valid(record))
 );

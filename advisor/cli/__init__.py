@@ -39,6 +39,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "site": ("site", "discover and edit the inventory and the site file"),
     "policy": ("policy", "check, apply, compare and roll back the policy"),
     "promote": ("promote", "widen whose jobs an application's measurements advise"),
+    "forget": ("forget", "remove what was measured of an application"),
     "publish": ("publish", "make a read-only copy of the store for other hosts"),
     "collect": ("collect", "join decisions with the scheduler's accounting"),
     "serve": ("serve", "run the daemon that answers the hooks"),

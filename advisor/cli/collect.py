@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop.rerank import rank_delivered, site_thresholds
     from advisor.loop.spool import held, spool_folder, take_spool
     from advisor.schedulers.registry import create, default_name
+    from advisor.store.forgetting import purge
     from advisor.store.writer import Writer
 
     logging.basicConfig(
@@ -53,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     since = clock.since(args.since or "7d")
     collected = None
     with Writer(store) as writer:
+        purge(writer)
         thresholds = site_thresholds(paths.config_dir(args.config_dir))
         spooled = take_spool(
             writer, spool_folder(store), refit, partial(rank_delivered, thresholds=thresholds)
@@ -85,6 +87,8 @@ def _print(collected: Collected, name: str) -> None:
             print(f"  {verdict:<12} {count}")
     if collected.observations:
         print(f"  {collected.observations} jobs kept as measured runs")
+    if collected.programs:
+        print(f"  {collected.programs} programs built again came out as predicted and count now")
     if collected.decisions:
         print(f"  {collected.decisions} decisions taken over from stamps")
     for s in collected.suspended:
@@ -132,6 +136,7 @@ def _json(collected: Collected | None, spooled: Spooled) -> dict[str, object]:
         "verdicts": dict(collected.verdicts),
         "observations": collected.observations,
         "decisions_from_stamps": collected.decisions,
+        "programs": collected.programs,
         "outcomes": [
             {"job": o.job_id, "user": o.user, "state": o.state, "verdict": o.verdict}
             for o in collected.outcomes

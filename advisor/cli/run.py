@@ -200,6 +200,7 @@ def _record(
                     source="run",
                     contributor=user,
                     scope=scope_of(trust, ""),
+                    extra={"program": dict(subject.program)} if subject.program else {},
                 )
                 for measured in runs
             ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from advisor.core.configuration import Configuration
 from advisor.core.policy import Policy
@@ -99,6 +99,9 @@ class Decision:
     baseline_time_s: float | None = None
     baseline_energy_j: float | None = None
     request: JobRequest | None = None
+    program: Mapping[str, str] = field(default_factory=dict)
+    """The file a hook is to look at before it changes the job, and what it should find there: see
+    :func:`advisor.core.program.expected`. Empty: nothing to look at."""
 
     @property
     def changed(self) -> bool:
@@ -145,4 +148,5 @@ class Decision:
             "model_id": self.model_id,
             "policy_version": self.policy_version,
             "request": self.request.summary() if self.request else {},
+            "program": dict(self.request.program) if self.request else {},
         }

@@ -16,7 +16,7 @@ from advisor.core.launchers import LAUNCHERS, is_light, split_options
 from advisor.core.shell import Shell, ShellCommand, read_shell
 
 _CPU_OPTIONS = ("-c", "--cpus-per-task", "--cpus-per-proc", "-d")
-_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|julia|Rscript|bash|sh|java|node)[\d.]*$")
+INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|julia|Rscript|bash|sh|java|node)[\d.]*$")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 _THREADS = re.compile(r"\b((?:OMP|MKL|OPENBLAS)_NUM_THREADS)=(\S*)")
@@ -179,7 +179,7 @@ def _command(
         return None
     if not name or name.startswith(("-", "$", "`")):
         return None
-    if _INTERPRETERS.match(name):
+    if INTERPRETERS.match(name):
         rest = [w for w in words[1:] if not w.startswith("-")]
         if rest and not ({"-c", "-m", "-e"} & set(words[1:])):
             start = words.index(rest[0], 1)

@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
+from advisor.core.program import checked
 
 PREFIX = "advisor:"
 MAX_LENGTH = 2000
+PROGRAM = ("path", "size", "mtime", "build")
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _ID = re.compile(r"[0-9a-f]{16}")
 _CODE = re.compile(r"[a-z-]{1,40}")
@@ -48,8 +50,12 @@ def make_stamp(decision: Decision) -> str:
         data["to"] = _point(chosen.configuration)
         data["t"] = [_round(chosen.time_s), *chosen.time.to_list()]
         data["e"] = [_round(chosen.energy_j), *chosen.energy.to_list()]
+    if decision.request is not None and decision.request.program:
+        facts = decision.request.program
+        data["prog"] = [facts[name] for name in PROGRAM]
     text = PREFIX + _encode(data)
     if len(text) > MAX_LENGTH:
+        data.pop("prog", None)
         data["wl"], data["app"] = decision.workload[:80], decision.application[:80]
         text = PREFIX + _encode(data)
     return text
@@ -90,6 +96,7 @@ def _record(data: Mapping[str, object]) -> dict[str, object]:
         "baseline": None,
         "chosen": None,
         "predicted": None,
+        "program": _program(data.get("prog")),
     }
     if "base" in data:
         base = _list(data["base"])
@@ -107,6 +114,10 @@ def _record(data: Mapping[str, object]) -> dict[str, object]:
             "energy_quality": str(data.get("eq", "missing")),
         }
     return record
+
+
+def _program(values: object) -> dict[str, object]:
+    return checked(dict(zip(PROGRAM, values, strict=False))) if isinstance(values, list) else {}
 
 
 def _point(c: Configuration) -> list[object]:

@@ -14,11 +14,13 @@ from advisor.core.decision import changed
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Method, Observation
 from advisor.core.policy import PolicySet, scope_of
+from advisor.core.program import checked
 from advisor.errors import InputError
 from advisor.loop import clock
 from advisor.loop.match import Match, base_id, find
 from advisor.loop.outcomes import make_outcome, policy_of
 from advisor.loop.ran import Ran, differs, ran
+from advisor.loop.rebuilt import let_count, may_teach
 from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.verdict import MEASUREMENT_ERROR
 from advisor.schedulers.base import JobRecord, Scheduler
@@ -35,7 +37,10 @@ BATCH = 200
 
 @dataclass(slots=True)
 class Collected:
-    """What one collection found. ``jobs`` ended; ``known`` of them are as they were."""
+    """What one collection found. ``jobs`` ended; ``known`` of them are as they were.
+
+    ``programs`` were built again and count for their models from now on.
+    """
 
     since: str = ""
     jobs: int = 0
@@ -44,6 +49,7 @@ class Collected:
     outcomes: list[Outcome] = field(default_factory=list)
     observations: int = 0
     decisions: int = 0
+    programs: int = 0
     suspended: list[Suspension] = field(default_factory=list)
     complaints: list[Complaint] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -129,6 +135,7 @@ class _Collection:
             reader=writer,
         )
         decisions = _keep_decision(writer, self._scheduler, job, match)
+        result.programs += let_count(writer, job, match, outcome)
         observations = self._runs.take(job, match, self._inventory, self._policies)
         before = _stored(writer, outcome)
         if before is not None and _same(before, outcome):
@@ -225,7 +232,11 @@ class _Runs:
         return self._teaching[key]
 
     def _known(self) -> set[tuple[str, str]]:
-        rows = self._writer.rows("SELECT job_id, extra FROM observations WHERE source = 'job'")
+        rows = self._writer.rows(
+            "SELECT job_id, extra FROM observations WHERE source = 'job' UNION ALL"
+            " SELECT json_extract(record, '$.job_id'), json_extract(record, '$.extra')"
+            " FROM forgotten WHERE json_extract(record, '$.source') = 'job'"
+        )
         return {(r["job_id"], str(_object(r["extra"]).get("submitted_at", ""))) for r in rows}
 
     def _observation(
@@ -236,6 +247,8 @@ class _Runs:
         configuration = really_ran(record, match, seen, inventory)
         if configuration is None or job.state.split()[:1] != ["COMPLETED"]:
             return None
+        if job.restarts or not may_teach(self._writer, record):
+            return None
         if seen.whole_nodes is not True or seen.step_failed or not seen.time_s:
             return None
         if seen.resolution_s > MEASUREMENT_ERROR * seen.time_s:
@@ -243,6 +256,7 @@ class _Runs:
         if not self._teaches(str(record["application"]), str(record["workload"])):
             return None
         trust = policy_of(record, job, policies).training.trust
+        program = checked(record.get("program"))
         return Observation(
             configuration,
             seen.time_s,
@@ -254,7 +268,11 @@ class _Runs:
             account=job.account,
             scope=scope_of(trust, job.account),
             job_id=job.job_id,
-            extra={"submitted_at": clock.utc(job.submitted_at), "decision": match.id},
+            extra={
+                "submitted_at": clock.utc(job.submitted_at),
+                "decision": match.id,
+                **({"program": program} if program else {}),
+            },
             method=applied(record, seen),
         )
 

@@ -11,8 +11,9 @@ from advisor.core.policy import Policy, PolicySet
 from advisor.core.reasons import ESTIMATED
 from advisor.loop.checked import model_promises
 from advisor.loop.clock import form, now, utc
+from advisor.loop.comparable import incomparable, limit_to_blame
 from advisor.loop.match import Match
-from advisor.loop.ran import Ran, differs, ran
+from advisor.loop.ran import Ran, ran
 from advisor.loop.verdict import Judgement, judge, promised
 from advisor.schedulers.base import JobRecord
 from advisor.store.reader import Reader
@@ -84,7 +85,7 @@ def _judged(
     quality = str(predicted.get("energy_quality") or "") if isinstance(predicted, Mapping) else ""
     time, energy = promised(record, "time"), promised(record, "energy")
     wanted = record.get("chosen") if rewritten else record.get("baseline")
-    mismatch = differs(wanted, seen, inventory) if isinstance(wanted, Mapping) else ""
+    mismatch = incomparable(job, record, wanted, seen, inventory)
     facts: dict[str, Any] = {
         "trust": match.trust,
         "trust_why": match.why,
@@ -108,6 +109,9 @@ def _judged(
         return Judgement("unknown", (match.why,)), facts
     if mismatch:
         return Judgement("unknown", (mismatch,)), facts
+    blame = limit_to_blame(job, record, time)
+    if blame:
+        return Judgement("unknown", (blame,)), facts
     policy = policy_of(record, job, policies)
     facts["max_slowdown"] = policy.max_slowdown
     if reader is not None:

@@ -11,6 +11,7 @@ from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
 from advisor.core.placed import place
+from advisor.core.program import joined
 from advisor.core.units import format_change, format_freq
 from advisor.models.forecast import forecast
 from advisor.models.intervals import Forecast, Prediction
@@ -32,7 +33,8 @@ class FitResult:
     ``stats`` is plain JSON: per response n_train, r2 (None: undefined), loo_rmse_pct (error of
     runs predicted without themselves; above 20 configurations without their tenth), sigma_pct,
     repeats; counts of options, confirmed, zone and front; the error limit; ``method``, how the
-    runs' threads were set. ``predicted`` holds the
+    runs' threads were set; the ``program`` they were made with, one entry a build (none where it
+    is not known). ``predicted`` holds the
     options as the model alone sees them, for judging it: nothing measured has replaced a
     prediction there.
     """
@@ -82,6 +84,9 @@ def fit_options(
     options = [_measured(o, runs.time, runs.energy, time, energy) for o in predicted]
     options = _trusted(options, observations, notes)
     placed = place(options, error)
+    programs = joined(o.extra.get("program") for o in observations)
+    if len(programs) > 1:
+        notes.append(f"runs of {len(programs)} builds of the program are fitted as one")
     stats: dict[str, Any] = {
         "time": _stats(runs.time, time),
         "energy": None if runs.energy is None or energy is None else _stats(runs.energy, energy),
@@ -93,6 +98,7 @@ def fit_options(
         "front": sum(o.on_front for o in placed),
         "runs": len(observations),
         "method": method,
+        "program": programs,
         "notes": notes,
     }
     return FitResult(

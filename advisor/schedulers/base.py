@@ -71,6 +71,10 @@ class JobRecord:
     resolution_s: float = 1.0
     whole_nodes: bool | None = None
     """Whether its nodes were its alone, where the scheduler says so; else its CPUs tell."""
+    time_limit_s: float | None = None
+    """The limit it ended with, where the accounting says so."""
+    restarts: int = 0
+    """How often it was requeued and started again, as far as the accounting tells."""
     stamp: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[StepRecord, ...] = ()
 

@@ -18,7 +18,9 @@ from typing import Any
 from advisor.core.asked import default_freq
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.program import sent
 from advisor.core.request import JobRequest
+from advisor.core.script import main_command
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices
 from advisor.schedulers.pbs_qsub import (
@@ -95,6 +97,7 @@ def parse_request(
         command=command,
         submit_line=" ".join(words),
         fingerprint=str(client.get("fingerprint") or "")[:64],
+        program=_program(client),
         options=options,
         host_resources=tuple(hosts),
         environment=environment,
@@ -127,6 +130,13 @@ def _explicit(options: Mapping[str, str], hosts: Sequence[str]) -> frozenset[str
     if job.selectors() or job.devices:
         axes.add("node_type")
     return frozenset(axes)
+
+
+def _program(client: Mapping[str, object]) -> dict[str, object]:
+    """Return the facts of the program the script runs, where the client has looked."""
+    if not client.get("programs"):
+        return {}
+    return sent(client["programs"], main_command(str(client.get("script") or "")))
 
 
 def read_client(text: str) -> dict[str, Any]:

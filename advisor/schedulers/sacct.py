@@ -20,8 +20,9 @@ FIELDS = (
     "JobID", "JobName", "User", "Account", "Partition", "State", "Submit", "End", "ElapsedRaw",
     "NNodes", "NCPUS", "NTasks", "NodeList", "ConsumedEnergyRaw", "ReqCPUFreqMin",
     "ReqCPUFreqMax", "AveCPUFreq", "Constraints", "Comment", "AdminComment", "SubmitLine",
+    "TimelimitRaw",
 )  # fmt: skip
-ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RV,TO"
+ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
 BRIEF_S = 2.0
 """A step shorter than this may end between two readings of its meter."""
 
@@ -47,11 +48,28 @@ def finished_jobs(since: str) -> list[JobRecord]:
     """Return the jobs of all users (that this one may see) that ended since an ISO 8601 time."""
     return [
         record
-        for record in records(
-            ["--allusers", f"--starttime={_local(since)}", "--endtime=now", f"--state={ENDED}"]
+        for record in again(
+            records(
+                ["--allusers", "--duplicates", f"--starttime={_local(since)}", "--endtime=now",
+                 f"--state={ENDED}"]
+            )
         )
         if record.finished
-    ]
+    ]  # fmt: skip
+
+
+def again(jobs: Sequence[JobRecord]) -> list[JobRecord]:
+    """Return the last record of each job, with how often it was started before.
+
+    Slurm keeps a record of every start of a requeued job. Another user's job, or one of another
+    name, has been given the id of an older one.
+    """
+    found: dict[tuple[str, str, str], JobRecord] = {}
+    for record in sorted(jobs, key=lambda r: r.submitted_at):
+        key = record.job_id, record.user, record.name
+        before = found.get(key)
+        found[key] = replace(record, restarts=before.restarts + 1) if before else record
+    return list(found.values())
 
 
 def job(job_id: str) -> JobRecord | None:
@@ -61,7 +79,7 @@ def job(job_id: str) -> JobRecord | None:
     """
     if not _JOB_ID.fullmatch(job_id):
         raise SchedulerError(f"{job_id!r} is not a Slurm job id")
-    found = [r for r in records([f"--jobs={job_id}"]) if r.job_id == job_id]
+    found = [r for r in again(records([f"--jobs={job_id}", "--duplicates"])) if r.job_id == job_id]
     if not found:
         return None
     latest = max(found, key=lambda r: r.submitted_at)
@@ -124,6 +142,7 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
         partition=row["Partition"],
         cpus=int(_number(row["NCPUS"]) or 0),
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
+        time_limit_s=_limit_s(row["TimelimitRaw"]),
     )
 
 
@@ -184,6 +203,11 @@ def freq_khz(text: str) -> int | None:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)([KMGT]?)\s*", text)
     value = round(float(match[1]) * _FREQ_KHZ[match[2]]) if match else 0
     return value or None
+
+
+def _limit_s(text: str) -> float | None:
+    """Return a time limit of so many minutes in s; None for UNLIMITED and Partition_Limit."""
+    return 60.0 * int(text) if text.strip().isdecimal() else None
 
 
 def _number(text: str) -> float | None:

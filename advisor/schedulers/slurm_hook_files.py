@@ -28,7 +28,7 @@ NATIVE = "native.so"
 """The system calls cli_filter needs, compiled here; without it lua-posix is used."""
 
 _BUNDLED = ("config", "system", "filter")
-_LATER = ("answer", "inventory", "limits", "rewrite")
+_LATER = ("answer", "inventory", "limits", "program", "rewrite")
 """What an answer needs: in a second file, loaded while the daemon thinks."""
 _LOADER = """\
 local loaded = { home = home }

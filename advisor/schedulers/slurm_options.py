@@ -134,6 +134,7 @@ def parse_request(
         qos=get("qos"),
         job_name=get("job-name"),
         script=script if isinstance(script, str) else None,
+        options=options,
         script_path=str(payload.get("script_path") or ""),
         script_truncated=bool(payload.get("truncated")),
         command=argv,

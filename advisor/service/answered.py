@@ -42,6 +42,8 @@ class Answered:
                 "message": decision.message,
                 "stamp": make_stamp(decision),
             }
+            if decision.program:
+                answer["program"] = dict(decision.program)
             self._line = answer_line(answer)
         line = self._line.replace(decision.id.encode(), identity.encode())
         return line.replace(_at(decision.created_at), _at(created_at))

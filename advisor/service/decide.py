@@ -34,6 +34,7 @@ from advisor.core.settings import Pin, Settings, apply_settings, stated, with_ch
 from advisor.schedulers.translators import translator
 from advisor.service.choice import Choice, choose
 from advisor.service.message import effect_line
+from advisor.service.same_program import reason_against, to_look_at
 from advisor.service.snapshot import Snapshot
 from advisor.store.records import StoredModel
 
@@ -285,6 +286,10 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
     if policy.mode == "observe":
         raise _stop(case, "mode-observe")
     if not choice.pinned:
+        against = reason_against(case.request, case.recognised, case.model)
+        if against is not None:
+            case.reasons.append(against)
+            raise _StopError
         estimate = case.model.energy_quality == "estimated" and policy.estimated_energy != "apply"
         if policy.mode == "advise" or estimate:
             raise _stop(case, "mode-advise")
@@ -426,6 +431,9 @@ def _finish(case: _Case) -> Decision:
         baseline_time_s=baseline.time_s if baseline else None,
         baseline_energy_j=baseline.energy_j if baseline else None,
         request=request,
+        program=to_look_at(request, case.recognised, case.model)
+        if case.rewrite or case.environment
+        else {},
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from advisor import __version__
 from advisor.core.decision import Decision
+from advisor.core.program import checked
 from advisor.core.reasons import reason
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
@@ -123,6 +124,7 @@ class Handlers:
         uid = self.users.subject(peer, request)
         if carried is not None and self._issued.get(str(carried["decision"])) == uid:
             return answer_line({"decision": carried["decision"], "rewrite": {}, "message": ""})
+        self._drop(request.get("program"), uid)
         drawn: list[float] = []
 
         def chance() -> float:
@@ -180,6 +182,18 @@ class Handlers:
         if own is None or there.node_type != own.node_type or "constraint" in decision.rewrite:
             self.watch.promise(there.node_type, there.nodes)
 
+    def _drop(self, found: object, uid: int) -> None:
+        """Forget the decision whose program was not found, now that its hook asks again."""
+        first = str(found.get("instead") or "") if isinstance(found, Mapping) else ""
+        if not first or self._issued.get(first) != uid:
+            return
+        del self._issued[first]
+        self._decided -= 1
+        self._changed -= 1
+        journal = self.journal
+        if journal is not None:
+            self._behind.append(lambda: journal.drop(first))
+
     def _record(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
         """Keep a decision whose answer is sent."""
         if self.journal is not None:
@@ -216,6 +230,8 @@ class Handlers:
         except ValueError as error:
             empty = JobRequest(scheduler, str(payload["hook"]), user, uid)
             return unchanged(empty, snapshot, reason("bad-request", error)), False
+        cwd = str(request.get("cwd") or "")
+        job = replace(job, cwd=cwd, program=job.program or checked(request.get("program"), cwd))
         if self.source.error and not self.source.loaded:
             return unchanged(job, snapshot, reason("store-unreadable")), False
         decision = decide(job, snapshot, chance=chance)

@@ -112,6 +112,10 @@ class Journal:
         """Note which job a decision was for. Never raises."""
         self._append(_Item(None, decision_id, job_id))
 
+    def drop(self, decision_id: str) -> None:
+        """Forget a decision that another one took the place of. Never raises."""
+        self._append(_Item(None, decision_id, ""))
+
     def close(self, timeout_s: float = 5.0) -> int:
         """Write what waits, for at most ``timeout_s``; return how many entries were left."""
         self._deadline = time.monotonic() + timeout_s
@@ -212,7 +216,7 @@ class Journal:
         for item in batch:
             if item.record is None:
                 link = {"id": item.decision_id, "job_id": item.job_id}
-                rows.append((_rows.LINK_DECISION, link))
+                rows.append((_rows.LINK_DECISION if item.job_id else _rows.DROP_DECISION, link))
                 continue
             try:
                 row = _rows.decision_row(_made(item.record), item.job_id)

@@ -53,13 +53,11 @@ def page_of_workloads(
 
 def _matching(search: str) -> tuple[str, list[str]]:
     words = search.split()
-    if not words:
-        return "", []
     patterns = [
         "%" + w.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_") + "%" for w in words
     ]
     condition = r"w.application || ' ' || w.name LIKE ? ESCAPE '\'"
-    return "WHERE " + " AND ".join([condition] * len(patterns)), patterns
+    return "WHERE " + " AND ".join(["w.hidden = 0", *[condition] * len(patterns)]), patterns
 
 
 def models_of(reader: Reader, workloads: Sequence[Workload]) -> list[StoredModel]:

@@ -160,11 +160,15 @@ class Reader(StoreConnection):
     # -- workloads and observations ------------------------------------------------------------
 
     def workloads(self, application: str | None = None) -> list[Workload]:
-        """Return the workloads of one application, or of all, with their number of runs."""
-        where = "" if application is None else "WHERE application = ?"
+        """Return the workloads of one application, or of all, with their number of runs.
+
+        Those that were forgotten are left out.
+        """
+        where = "" if application is None else "AND application = ?"
         sql = (
             "SELECT id, application, name, (SELECT count(*) FROM observations AS o"
-            f" WHERE o.workload_id = w.id) FROM workloads AS w {where} ORDER BY application, name"
+            f" WHERE o.workload_id = w.id) FROM workloads AS w WHERE hidden = 0 {where}"
+            " ORDER BY application, name"
         )
         values = () if application is None else (application,)
         return [Workload(*row) for row in self.rows(sql, values)]

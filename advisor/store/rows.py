@@ -216,6 +216,9 @@ ON CONFLICT (id) DO UPDATE SET
 LINK_DECISION = "UPDATE decisions SET job_id = :job_id WHERE id = :id"
 
 
+DROP_DECISION = "DELETE FROM decisions WHERE id = :id AND job_id = :job_id"
+
+
 def decision_row(record: Mapping[str, Any], job_id: str) -> dict[str, Any]:
     """Return the columns of a decision's full record (``Decision.to_dict()``).
 

@@ -17,6 +17,7 @@ from typing import Any
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Quality, Scope
 from advisor.core.option import Option, pack_options
+from advisor.core.program import joined
 from advisor.errors import InputError, StoreError
 from advisor.store import faults, transfers
 from advisor.store import rows as _rows
@@ -63,6 +64,11 @@ class Writer(Reader):
         """
         with self._transaction():
             yield
+
+    def change(self, sql: str, values: Sequence[object] = ()) -> int:
+        """Run one statement that writes; return how many rows it changed."""
+        with self._transaction() as db:
+            return db.execute(sql, values).rowcount
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -246,6 +252,17 @@ class Writer(Reader):
             if not model.transferred:
                 self.renew_transfers(model.application, model.workload)
 
+    def add_program(self, id: int, facts: Mapping[str, object]) -> None:
+        """Let one more program count as the one a model was measured with."""
+        with self._transaction() as db:
+            model = self._models("m.id = ?", [id])[0]
+            known = model.stats.get("program")
+            programs = joined([*(known if isinstance(known, list) else ()), facts])
+            db.execute(
+                "UPDATE models SET stats = ?, updated_at = ? WHERE id = ?",
+                (_rows.to_json({**model.stats, "program": programs}), _rows.now(), id),
+            )
+
     def renew_transfers(self, application: str, workload: str) -> list[transfers.Transfer]:
         """Bring a workload's models by transfer in step with what they follow from."""
         with self._transaction():
@@ -381,7 +398,7 @@ class Writer(Reader):
         _rows.check_name("workload", workload)
         db.execute(
             "INSERT INTO workloads (application, name, created_at) VALUES (?, ?, ?)"
-            " ON CONFLICT (application, name) DO NOTHING",
+            " ON CONFLICT (application, name) DO UPDATE SET hidden = 0 WHERE hidden = 1",
             (application, workload, _rows.now()),
         )
         sql = "SELECT id FROM workloads WHERE application = ? AND name = ?"

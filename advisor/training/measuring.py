@@ -249,6 +249,7 @@ class Measuring:
         """Store the good runs that are not stored yet, and return all of them."""
         state, subject = self.state, self.state.subject
         account = self.account(results)
+        program = {"program": dict(subject.program)} if subject.program else {}
         runs = {r.seq: r for r in state.stages[stage].runs}
         observations = {}
         for result in results:
@@ -266,7 +267,7 @@ class Measuring:
                 account=result.account or account,
                 scope=scope_of(self.policy.training.trust, result.account or account),
                 job_id=result.job_id,
-                extra={"sweep": state.id, "seq": result.seq},
+                extra={"sweep": state.id, "seq": result.seq, **program},
                 method=subject.method,
             )
         new = [seq for seq in observations if seq not in state.stored]

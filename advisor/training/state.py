@@ -16,6 +16,7 @@ from typing import Any
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import Inventory, NodeType
+from advisor.core.program import checked
 from advisor.errors import InputError
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.store.records import TrainingRequest, TrainingState
@@ -239,6 +240,7 @@ def _to_json(state: SweepState) -> dict[str, Any]:
             "partition": subject.partition,
             "method": subject.method,
             "threads_from": list(subject.threads_from),
+            "program": dict(subject.program),
         },
         "space": {
             "nodes": list(state.space.nodes),
@@ -316,4 +318,5 @@ def _subject(folder: Path, data: Mapping[str, Any], settings: Settings) -> Subje
         partition=data["partition"],
         method=data.get("method", "request"),  # a sweep of an earlier version
         threads_from=tuple(data.get("threads_from", again.threads_from)),
+        program=checked(data.get("program")),
     )

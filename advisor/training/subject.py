@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from advisor.core import program
 from advisor.core.asked import (
     UnclearError,
     configuration_of,
@@ -24,7 +25,7 @@ from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import Method
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
 from advisor.core.request import JobRequest
-from advisor.core.script import advisor_lines
+from advisor.core.script import Command, advisor_lines
 from advisor.core.script_use import NO_USE, THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import stated
 from advisor.errors import InputError, UsageError
@@ -63,7 +64,8 @@ class Subject:
     ``launcher`` is the first launcher in the script ("" for none); ``threads_kept`` says why the
     number of threads cannot be varied, "" when it can; ``request`` is the script's job as the
     hooks would see it. ``method``: a job that has its nodes for itself gets its threads by the
-    variables ``threads_from``, one that shares them by a smaller request.
+    variables ``threads_from``, one that shares them by a smaller request. ``program``: the facts of
+    the application's file, where it can be found.
     """
 
     application: str
@@ -84,6 +86,7 @@ class Subject:
     left_alone: str = ""
     """Why the advisor will not change this script's jobs, whatever is measured."""
     how: str = ""
+    program: Mapping[str, object] = field(default_factory=dict)
 
 
 def current_user() -> str:
@@ -205,7 +208,16 @@ def understand(
         threads_from=found.threads_from,
         left_alone=" ".join(filter(None, use.obstacle)),
         how="; ".join(r.text for r in found.how),
+        program=_program(found.command, text, options),
     )
+
+
+def _program(
+    command: Command | None, text: str | None, options: Mapping[str, str]
+) -> dict[str, object]:
+    """Return the facts of the file a job runs, from this process's folder and PATH."""
+    place = program.where(command, text, moved="chdir" in options)
+    return program.find(place, Path.cwd())
 
 
 def _request(

@@ -2,10 +2,10 @@
 """Goes before PBS's qsub on login nodes: tells the advisor what a job runs, then becomes qsub.
 
 PBS's hooks do not see a job's script. This adds variables to `-v`, by name only: ADVISOR_QSUB
-(the script's fingerprint, its launcher line with what that needs to be understood, the user's
-choices file) and the ADVISOR_ settings of the environment. Everything else is qsub's own: this
-process becomes it, so options, prompts, signals and exit codes are what they were. Whatever goes
-wrong here, qsub runs as it was called.
+(the script's fingerprint, its launcher line with what that needs to be understood, the builds of
+the programs it runs, the user's choices file) and the ADVISOR_ settings of the environment.
+Everything else is qsub's own: this process becomes it, so options, prompts, signals and exit codes
+are what they were. Whatever goes wrong here, qsub runs as it was called.
 
 Python 3.6 to 3.13, the standard library only.
 """
@@ -35,6 +35,8 @@ MAX_SCRIPT, MAX_EXCERPT, MAX_CHOICES, MAX_VALUE = 1 << 20, 4000, 4000, 6000
 ASSIGNMENT = re.compile(r"(?:export|declare|readonly|local)?\s*([A-Za-z_]\w*)=")
 VARIABLE = re.compile(r"\$\{?(\w+)")
 HERE = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+MOVES = re.compile(r"(?:^|[;&|(\s])(?:cd|pushd)(?:\s+([^;&|)]*))?")
+MAX_PROGRAMS, HEAD, MAX_NOTES = 5, 65536, 65536
 LAUNCH = re.compile(r"(?:^|[\s;&|(/])(?:" + "|".join(map(re.escape, LAUNCHERS)) + r")(?=\s|$)")
 
 
@@ -229,16 +231,105 @@ def client(text, options, lines):
     if text:  # whole where there is room: of a part nobody knows what else the script does
         data["script"] = "\n".join([*head, *lines])
         data["whole"] = True
+        data["programs"] = programs(excerpt(lines), lines)
     choices = choices_text()
     if choices:
         data["choices"] = choices
-    for key in ("", "whole", "choices", "script"):
+    for key in ("", "programs", "whole", "choices", "script"):
         if data.pop(key, None) and key == "whole":
             data["script"] = "\n".join([*head, *excerpt(lines)])[:MAX_EXCERPT]
         packed = zlib.compress(json.dumps(data).encode("ascii"), 9)
         value = base64.urlsafe_b64encode(packed).decode("ascii").rstrip("=")
         if len(value) <= MAX_VALUE:
             return value
+    return ""
+
+
+def programs(telling, lines):
+    """Return path, size, time of change and build of the files that the telling lines run, by the
+    word they are run by. Names without a folder are left out: the job has a PATH of its own."""
+    variables, found = {}, {}
+    home = os.path.expanduser("~")
+    moves = [m.group(1) or "" for _, line in logical(lines) for m in MOVES.finditer(line)]
+    here = [m for m in moves if m.strip("\"' {}$") == "PBS_O_WORKDIR"]
+    folder = (os.getcwd() if here else home) if len(here) == len(moves) else None
+    for line in telling:
+        for piece in re.split("[;&|()]+", line):
+            for word in split_words(piece):
+                name, equals, value = word.partition("=")
+                if equals and re.match(r"\w+$", name):
+                    variables[name] = value
+                word = replaced(word, variables)
+                known = {"HOME": home, "PBS_O_WORKDIR": os.getcwd()}
+                path = os.path.expanduser(replaced(word, known))
+                if "/" not in path or "$" in path or word.startswith("-") or word in found:
+                    continue
+                if not path.startswith("/") and folder is None:
+                    continue
+                facts = facts_of(os.path.normpath(os.path.join(folder or "/", path)))
+                if facts and len(found) < MAX_PROGRAMS:
+                    found[word] = facts
+    return found
+
+
+def replaced(word, variables):
+    """Return a word with its variables replaced, as far as they are known."""
+    return re.sub(
+        r"\$(?:\{(\w+)\}|(\w+))",
+        lambda m: variables.get(m.group(1) or m.group(2), m.group(0)),
+        word,
+    )
+
+
+def facts_of(path):
+    """Return what advisor/core/program.py says of a file that may be run, None for others."""
+    import stat
+
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or not os.access(path, os.X_OK):
+                return None
+            build = build_of(file, status.st_size)
+    except (OSError, ValueError):
+        return None
+    return {"path": path, "size": status.st_size, "mtime": int(status.st_mtime), "build": build}
+
+
+def build_of(file, size):
+    """Return the GNU build id of a 64-bit little-endian ELF file, a sum of others' first bytes."""
+    import struct
+    import zlib
+
+    head = file.read(HEAD)
+    try:
+        if head[:6] == b"\x7fELF\x02\x01":
+            start = struct.unpack_from("<Q", head, 32)[0]
+            length, count = struct.unpack_from("<HH", head, 54)
+            for at in range(start, start + length * min(count, 64), length or 1):
+                if struct.unpack_from("<I", head, at)[0] == 4:  # PT_NOTE
+                    file.seek(struct.unpack_from("<Q", head, at + 8)[0])
+                    room = min(struct.unpack_from("<Q", head, at + 32)[0], MAX_NOTES)
+                    found = build_id(file.read(room))
+                    if found:
+                        return found
+    except (struct.error, OverflowError):
+        pass
+    return f"adler:{zlib.adler32(head) & 0xFFFFFFFF:08x}:{size}"
+
+
+def build_id(notes):
+    """Return the build id among an ELF file's notes, "" where there is none."""
+    import struct
+
+    at = 0
+    while at + 12 <= len(notes):
+        name, size, kind = struct.unpack_from("<III", notes, at)
+        start = at + 12 + (name + 3) // 4 * 4
+        if kind == 3 and name == 4 and notes[at + 12 : at + 16] == b"GNU\0":
+            found = notes[start : start + size]
+            return found.hex() if 4 <= len(found) == size <= 64 else ""
+        at = start + (size + 3) // 4 * 4
     return ""
 
 

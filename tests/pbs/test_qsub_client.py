@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from hooked import HOOKS
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.core import program
 from advisor.core.launchers import LAUNCHERS, is_light
 from advisor.core.recognise import recognise
 from advisor.core.script import advisor_lines, threads_of
@@ -352,3 +354,55 @@ def test_a_long_script_is_cut_rather_than_left_out(tmp_path: Path) -> None:
     assert len(value) <= EXCERPT.MAX_VALUE
     job = parse_request({"options": {}, "client": value}, user="a", uid=1, choices={})
     assert job.fingerprint
+
+
+# -- the programs a script runs --------------------------------------------------------------------
+
+
+def test_the_builds_of_the_script_s_programs_are_sent_along(qsub: Qsub) -> None:
+    """Where they are found without a PATH, which is the job's own."""
+    for name in ("stencil", "other", "data"):
+        (qsub.folder / name).write_text(f"#!/bin/sh\n# {name}\n")
+        (qsub.folder / name).chmod(0o644 if name == "data" else 0o755)
+    lines = "mpirun -np 2 $EXE --input ./data $HOME/data\n"
+    (qsub.folder / "job.sh").write_text(f"cd $PBS_O_WORKDIR || exit 1\nEXE=./stencil\n{lines}")
+    client = qsub("job.sh").client()
+    expected = program.find("./stencil", qsub.folder)
+    assert client["programs"] == {"./stencil": expected}
+    text = (qsub.folder / "stencil").read_bytes()
+    assert expected["build"] == f"adler:{zlib.adler32(text):08x}:{len(text)}"
+    packed = qsub("job.sh").env["ADVISOR_QSUB"]
+    payload = {"client": packed, "options": {"l.select": "1:ncpus=4"}, "cwd": str(qsub.folder)}
+    assert parse_request(payload, user="ann", uid=1, choices={}).program == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("mpirun {here}/stencil", ["{here}/stencil"]),
+        ("mpirun $PBS_O_WORKDIR/stencil", ["$PBS_O_WORKDIR/stencil"]),
+        ("mpirun ~/stencil && mpirun ./other", ["~/stencil", "./other"]),  # jobs start at home
+        ("cd run\nmpirun ./stencil", []),
+        ("cd $PBS_O_WORKDIR; cd run\nmpirun ./stencil", []),
+        ("mpirun stencil", []),
+        ("mpirun $SOMEWHERE/stencil", []),
+        ("mpirun ./absent", []),
+    ],
+)
+def test_only_where_a_program_is_for_certain(qsub: Qsub, script: str, found: list[str]) -> None:
+    for name in ("stencil", "other"):
+        (qsub.folder / name).write_text("x")
+        (qsub.folder / name).chmod(0o755)
+    (qsub.folder / "job.sh").write_text(script.format(here=qsub.folder) + "\n")
+    client = qsub("job.sh").client()
+    assert list(client["programs"]) == [f.format(here=qsub.folder) for f in found]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("flag", ["-Wl,--build-id", "-Wl,--build-id=none"])
+def test_the_client_reads_builds_as_everybody_does(tmp_path: Path, flag: str) -> None:
+    (tmp_path / "a.c").write_text("int main(void){return 0;}")
+    subprocess.run(["cc", "-o", tmp_path / "a", tmp_path / "a.c", flag], check=True)
+    found = module().facts_of(str(tmp_path / "a"))
+    assert found == program.find(str(tmp_path / "a"), tmp_path)
+    assert found["build"].startswith("adler") == ("none" in flag)

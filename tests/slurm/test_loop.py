@@ -226,6 +226,50 @@ def test_a_model_whose_job_was_slower_by_far_is_suspended(site: Site) -> None:
     assert any("is suspended" in note for note in report["notes"])
 
 
+def test_altered_cancelled_and_requeued_jobs_are_not_held_against_a_model(site: Site) -> None:
+    """Each of them would be worse by far, if it counted."""
+    testbed = site.testbed
+
+    def control(*words: str) -> None:
+        testbed.run(["scontrol", *words])
+
+    def until(number: int, state: str) -> None:
+        end = time.monotonic() + 30
+        while testbed.scontrol_jobs(number)[0]["JobState"] != state:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+    slow = 3 * SCALE
+    never = site.submit(site.decide(), "--begin=now+1hour")
+    testbed.run(["scancel", str(never)])
+    requeued = site.submit(site.decide(), "--requeue", scale=slow)
+    until(requeued, "RUNNING")
+    control("requeue", str(requeued))
+    until(requeued, "PENDING")
+    control("update", f"JobId={requeued}", "StartTime=now")  # else in two minutes
+    elsewhere = site.submit(site.decide(), "--begin=now+1hour", scale=slow)
+    control("update", f"JobId={elsewhere}", f"Partition={NODE_TYPES['skl'].feature}")
+    wider = site.submit(site.decide(), "--begin=now+1hour", "-N1-2", "-n2", "-c14", scale=slow)
+    control("update", f"JobId={wider}", "NumNodes=2")
+    for number in (elsewhere, wider):
+        control("update", f"JobId={number}", "StartTime=now")
+    jobs = (never, requeued, elsewhere, wider)
+    for number in jobs:
+        site.ended(number)
+    data = site.advisor("collect")
+    assert site.verdicts(data, *jobs) == {str(n): "unknown" for n in jobs}
+    assert data["suspended"] == [] and data["observations"] == 0 and site.state() == "fitted"
+    told = [site.advisor("why", str(n))["outcome"]["record"]["notes"][0] for n in jobs]
+    assert told == [
+        "it was cancelled before it started",
+        "it was started more than once (requeued)",
+        f"it ran on {NODE_TYPES['skl'].feature}, not {POSED.feature}",
+        "it ran on 2 nodes, not 1",
+    ]
+    outcomes = [o for o in data["outcomes"] if o["job"] == str(requeued)]
+    assert len(outcomes) == 1  # its first start is no job of its own
+
+
 def test_stamps_that_are_not_theirs_change_nothing(site: Site) -> None:
     """A user's own stamp, another's stamp, other work under the name: the model stays."""
     theirs = site.decide(user="daemon")

@@ -171,3 +171,94 @@ def test_memory_stays_bounded(handlers: Handlers) -> None:
     for i in range(4200):
         ask(handlers, argv=["job.sh", str(i)])
     assert 0 < len(handlers.source.snapshot.answered) <= 4096
+
+
+# -- the program a model was measured with ---------------------------------------------------------
+
+BUILT = {"path": "/home/ada/stencil", "size": 10, "mtime": 20, "build": "aa" * 20}
+
+
+def measured_with(writer: Writer, *programs: dict[str, Any]) -> None:
+    found = writer.find_models("stencil")[0]
+    writer.save_model(
+        "stencil", "default", "bdw", name="bspline", energy_quality="measured", n_train=12,
+        stats={"program": list(programs)}, options=found.options(), scope="all", owner="",
+    )  # fmt: skip
+
+
+def recorded(handlers: Handlers, **changes: Any) -> Any:
+    return ask(handlers, op="explain", **changes)
+
+
+def test_the_hook_is_told_which_file_to_look_at(store: Writer, handlers: Handlers) -> None:
+    assert "program" not in ask(handlers)
+    measured_with(store, {**BUILT, "build": "bb" * 20, "path": "/old/stencil"}, BUILT)
+    handlers.refresh()
+    for _ in range(2):  # worked out, and remembered
+        answer = ask(handlers, cwd="/home/ada")
+        assert answer["program"] == {
+            "path": "/home/ada/stencil", "size": "10", "mtime": "20",
+            "build": f"{'bb' * 20} {'aa' * 20}",
+        }  # fmt: skip
+        assert answer["env"]
+    assert "program" not in ask(handlers, script="cd elsewhere\nsrun ./stencil\n")
+    moved = {**JOB["options"], "chdir": "/elsewhere"}
+    assert "program" not in ask(handlers, options=moved)
+    assert "program" not in ask(handlers, env={"ADVISOR": "off"})
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [
+        ({"build": "aa" * 20, "path": "/elsewhere/stencil"}, None),
+        ({"build": "cc" * 20, "path": "./stencil"}, "program-rebuilt"),
+        ({"build": "cc" * 20, "path": "/elsewhere/stencil"}, "other-program"),
+        ({"build": "forged", "path": "./stencil"}, None),
+    ],
+)
+def test_another_build_changes_nothing(
+    store: Writer, handlers: Handlers, facts: dict[str, Any], code: str | None
+) -> None:
+    measured_with(store, BUILT)
+    handlers.refresh()
+    job: dict[str, Any] = {"program": {"size": "11", "mtime": "21", **facts}, "cwd": "/home/ada"}
+    answer = ask(handlers, **job)
+    assert bool(answer["env"]) == (code is None)
+    assert "program" in answer if facts["build"] == "forged" else "program" not in answer
+    told = recorded(handlers, **job)
+    found = {"program-rebuilt", "other-program"} & set(told["reasons"])
+    assert found == ({code} if code else set())
+    stamp = read_stamp(answer["stamp"])
+    assert stamp is not None
+    assert stamp["program"] == told["program"]
+    if code:
+        assert told["program"]["build"] == "cc" * 20 and told["chosen"]
+
+
+def test_of_a_job_that_was_asked_about_twice_one_decision_is_kept(store: Writer) -> None:
+    measured_with(store, BUILT)
+    handlers = Handlers(Source(Path(store.path)), journal=Journal(store.path))
+    handlers.refresh()
+    handlers.start()
+    first, others = ask(handlers), ask(handlers, OTHER)
+    found = {"path": "/home/ada/stencil", "size": "1", "mtime": "2", "build": "cc" * 20}
+    second = ask(handlers, program={**found, "instead": first["decision"]}, cwd="/home/ada")
+    # nobody drops what another user was answered
+    third = ask(handlers, program={**found, "instead": others["decision"]}, cwd="/home/ada")
+    assert handlers.status()["decisions"] == 3 and handlers.status()["changed"] == 1
+    handlers.close()
+    with Reader(Path(store.path)) as reader:
+        kept = {d["decision"] for d in reader.decisions()}
+    assert kept == {a["decision"] for a in (second, third, others)}
+
+
+def test_where_the_user_or_the_site_names_the_application_no_file_is_another(
+    store: Writer, handlers: Handlers
+) -> None:
+    measured_with(store, BUILT)
+    handlers.refresh()
+    job: dict[str, Any] = {
+        "program": {"path": "/x/stencil", "size": 1, "mtime": 2, "build": "cc" * 20},
+        "env": {"ADVISOR_APPLICATION": "stencil"},
+    }
+    assert "program-rebuilt" in recorded(handlers, **job)["reasons"]

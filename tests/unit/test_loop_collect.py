@@ -18,6 +18,7 @@ from advisor.core.observation import Observation
 from advisor.core.option import Option, row_of
 from advisor.core.policy import Policy
 from advisor.core.reasons import Reason, reason
+from advisor.core.request import JobRequest
 from advisor.core.select import weigh
 from advisor.core.stamp import make_stamp
 from advisor.loop.collect import Collected, collect, watermark
@@ -561,3 +562,153 @@ def test_numbers_stay_finite(store: Writer) -> None:
     run(store, job(11, decided(store, decision(1, model(store).id)), energy_j=math.nan))
     found = store.outcome("11")
     assert found is not None and found.energy_j is None
+
+
+# -- altered, cancelled and requeued jobs ---------------------------------------------------------
+
+
+def unjudged(store: Writer, m: StoredModel, *jobs: JobRecord) -> list[str]:
+    """Collect jobs that came out badly; the notes of each, none of which may count."""
+    run(store, *jobs)
+    assert state(store, m) == "fitted"
+    found = [store.outcome(j.job_id) for j in jobs]
+    assert [o and o.verdict for o in found] == ["unknown"] * len(jobs)
+    return [o.record["notes"][0] for o in found if o]
+
+
+def test_a_job_cancelled_before_it_started_says_so(store: Writer) -> None:
+    m = model(store)
+    never = replace(
+        worse(store, m, 1, state="CANCELLED"), node_list="", steps=(), elapsed_s=0.0, energy_j=None
+    )
+    assert unjudged(store, m, never) == ["it was cancelled before it started"]
+
+
+def test_a_requeued_job_is_not_judged_and_teaches_nothing(store: Writer) -> None:
+    m = model(store)
+    jobs = [
+        replace(worse(store, m, 1, time_s=900.0), restarts=1),
+        replace(worse(store, m, 2, time_s=900.0), restarts=2),
+    ]
+    assert set(unjudged(store, m, *jobs)) == {"it was started more than once (requeued)"}
+    assert store.observations("stencil") == []
+
+
+def test_a_job_submitted_long_after_its_decision_was_requeued(store: Writer) -> None:
+    m = model(store)
+    decided(store, decision(1, m.id, at=NOW - timedelta(hours=5)))
+    store.link_job(f"{1:016x}", "1")
+    late = job(1, time_s=900.0, at=NOW - timedelta(hours=1))
+    assert unjudged(store, m, late) == ["it was started more than once (requeued)"]
+
+
+def test_an_altered_job_is_not_judged(store: Writer) -> None:
+    m = model(store)
+    more_nodes = replace(worse(store, m, 1, time_s=900.0), nodes=2, node_list="bdw[1-2]", cpus=56)
+    tasks = worse(store, m, 2, time_s=900.0)
+    tasks = replace(tasks, steps=(replace(tasks.steps[0], tasks=4),))
+    fewer = worse(store, m, 3, time_s=900.0)
+    fewer = replace(fewer, steps=(replace(fewer.steps[0], cpus=14),))
+    assert unjudged(store, m, more_nodes, tasks, fewer) == [
+        "it ran on 2 nodes, not 1",
+        "it ran 4 ranks a node, not 1",
+        "it had 14 cores a node, not 28",
+    ]
+
+
+def limited(
+    store: Writer, m: StoredModel, number: int, limit_s: float, asked_s: int | None = None
+) -> JobRecord:
+    """A job whose limit struck, after the time it was promised or earlier."""
+    d = decision(number, m.id)
+    store.save_decision({**d.to_dict(), "request": {"time_limit_s": asked_s}})
+    ended = job(number, make_stamp(d), state="TIMEOUT", time_s=limit_s - 1)
+    return replace(ended, elapsed_s=limit_s, time_limit_s=limit_s)
+
+
+def test_a_shortened_time_limit_is_not_the_model_s_doing(store: Writer) -> None:
+    m = model(store)
+    notes = unjudged(
+        store,
+        m,
+        limited(store, m, 1, 180.0, 600),
+        limited(store, m, 2, 60.0),
+        limited(store, m, 3, 60.0, 60),
+    )
+    assert notes == [
+        "its time limit was shortened after it was submitted, from 10 min to 3 min",
+        "its time limit ended it before the promised time was over",
+        "its time limit ended it before the promised time was over",
+    ]
+
+
+def test_a_time_limit_that_the_written_job_would_have_kept_counts(store: Writer) -> None:
+    m = model(store)
+    run(store, limited(store, m, 1, 180.0, 180), limited(store, m, 2, 180.0))
+    assert state(store, m) == "suspended"
+
+
+# -- programs built again -------------------------------------------------------------------------
+
+OLD = {"path": "/x/stencil", "size": 1, "mtime": 2, "build": "aa" * 20}
+NEW = {"path": "/x/stencil", "size": 3, "mtime": 4, "build": "bb" * 20}
+
+
+def rebuilt(store: Writer, number: int, m: StoredModel, code: str = "program-rebuilt") -> Decision:
+    found = decision(number, m.id, changed=False, reasons=(reason(code, NEW["path"]),))
+    request = JobRequest("slurm", "cli_filter", found.user, 1, program=NEW)
+    return replace(found, request=request)
+
+
+def measured(store: Writer, **stats: object) -> StoredModel:
+    m = model(store)
+    return store.save_model(
+        "stencil", "n64", "bdw", scope="all", owner="", name="bspline",
+        energy_quality="measured", n_train=12, stats={"program": [OLD], **stats},
+        options=m.options(),
+    )  # fmt: skip
+
+
+def programs(store: Writer, m: StoredModel) -> object:
+    return next(iter(store.models([m.id]))).stats["program"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_rebuilt_program_counts_once_it_came_out_as_predicted(
+    store: Writer, stored: bool
+) -> None:
+    m = measured(store)
+    d = rebuilt(store, 1, m)
+    stamp = decided(store, d) if stored else make_stamp(d)
+    result = run(store, job(11, stamp, freq=None, time_s=100.0, energy_j=10_000.0))
+    assert result.programs == 1 and programs(store, m) == [OLD, NEW]
+    assert next(iter(store.models([m.id]))).updated_at > m.updated_at
+    assert [o.observation.extra["program"] for o in store.observations("stencil")] == [NEW]
+    # a model fitted from what was measured, that run included, knows it as well
+    again = run(store, job(11, stamp, freq=None, time_s=100.0, energy_j=10_000.0))
+    assert (again.programs, again.known) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"time_s": 120.0}, {"time_s": 80.0}, {"energy_j": 12_000.0}, {"energy_j": 8_000.0},
+        {"state": "FAILED"}, {"cpus": 14}, {"user": "bob"}, {"freq": 1_200_000},
+    ],
+)  # fmt: skip
+def test_a_rebuilt_program_that_runs_otherwise_does_not(
+    store: Writer, changes: dict[str, object]
+) -> None:
+    m = measured(store)
+    ran = {"freq": None, "time_s": 100.0, "energy_j": 10_000.0, **changes}
+    result = run(store, job(11, decided(store, rebuilt(store, 1, m)), **ran))  # type: ignore[arg-type]
+    assert result.programs == 0 and programs(store, m) == [OLD]
+    assert store.observations("stencil") == []
+
+
+def test_another_program_neither_counts_nor_teaches(store: Writer) -> None:
+    m = measured(store)
+    stamp = decided(store, rebuilt(store, 1, m, "other-program"))
+    result = run(store, job(11, stamp, freq=None, time_s=100.0, energy_j=10_000.0))
+    assert (result.programs, result.observations) == (0, 0)
+    assert programs(store, m) == [OLD]

@@ -5,6 +5,7 @@
 --   plan.decision  16 hex digits        plan.stamp    printable ASCII, or nil
 --   plan.options   option -> value      plan.env      variable -> value
 --   plan.message   one line, or nil     plan.changes  whether options has anything
+--   plan.program   path, size, mtime, build: the file to look at (see program.lua), or nil
 
 local use = ...
 
@@ -17,6 +18,9 @@ local OPTIONS = {
   ["nodes"] = COUNT,
   ["ntasks"] = COUNT,
   ["ntasks-per-node"] = COUNT,
+}
+local PROGRAM = {
+  path = "^[^%c]+$", size = "^%d+$", mtime = "^%-?%d+$", build = "^[%x:adler ]+$",
 }
 local VARIABLES = { OMP_NUM_THREADS = COUNT, SRUN_CPUS_PER_TASK = COUNT }
 
@@ -49,13 +53,13 @@ local function line(text)
   end))
 end
 
-local function checked(given, patterns, what)
+local function checked(given, patterns, what, limit)
   if type(given) ~= "table" then return nil, "no " .. what end
   local result = {}
   for name, value in pairs(given) do
     local pattern = patterns[name]
     if not pattern then return nil, ("%s %q is not one the advisor writes"):format(what, tostring(name)) end
-    if type(value) ~= "string" or #value > 64 or not value:find(pattern) then
+    if type(value) ~= "string" or #value > (limit or 64) or not value:find(pattern) then
       return nil, ("%s %s has a value that makes no sense"):format(what, name)
     end
     result[name] = value
@@ -72,6 +76,13 @@ local function read(data)
   if not plan.options then return nil, problem end
   plan.env, problem = checked(data.env or {}, VARIABLES, "variable")
   if not plan.env then return nil, problem end
+  if data.program ~= nil then
+    plan.program, problem = checked(data.program, PROGRAM, "fact of the program", 4000)
+    if not plan.program then return nil, problem end
+    for name in pairs(PROGRAM) do
+      if not plan.program[name] then return nil, "the program lacks its " .. name end
+    end
+  end
   plan.changes = next(plan.options) ~= nil
   local low, high = (plan.options["cpu-freq"] or "0-0"):match("(%d+)%-(%d+)")
   if #high > 9 or tonumber(low) > tonumber(high) then return nil, "cpu-freq makes no sense" end
@@ -112,6 +123,9 @@ end
 -- The daemon's usual line, taken apart without reading JSON, which would cost as much as all
 -- else in here; nil when anything in it is unusual, and then it is read as JSON.
 local function usual(text)
+  local rest, program = text:match('^(.*),"program":{([^{}]*)}}$')
+  if rest then text, program = rest .. "}", flat(program) end
+  if rest and not program then return nil end
   local decision, rewrite, env, message, stamp = text:match(
     '^{"v":1,"decision":"(%x+)","rewrite":{([^{}]*)},"env":{([^{}]*)},"message":"([^"]*)",'
       .. '"stamp":"(advisor:.*)"}$')
@@ -130,7 +144,10 @@ local function usual(text)
     end)
     if not whole then return nil end
   end
-  return { v = 1, decision = decision, rewrite = rewrite, env = env, message = message, stamp = stamp }
+  return {
+    v = 1, decision = decision, rewrite = rewrite, env = env, message = message, stamp = stamp,
+    program = program,
+  }
 end
 
 function M.read(text)

@@ -25,25 +25,31 @@ local function explicit_options(options)
   return (text:gsub("%c", function(c) return ("\\u%04x"):format(c:byte()) end))
 end
 
-local function request(options, explicit, het)
+local function request(options, explicit, het, found)
   local root = os.getenv("XDG_CONFIG_HOME") or ""
   if root:sub(1, 1) ~= "/" then root = (os.getenv("HOME") or "/nonexistent") .. "/.config" end
   local head = ('{"v":1,"op":"decide","scheduler":"slurm","hook":"cli_filter","type":"%s",'
     .. '"het":%s,"argv":'):format(options.type, tostring(het))
     .. (explicit:match('"argv":(%[.*%])%s*}%s*$') or "[]") .. ',"options":' .. explicit
+  if found then
+    local words = {}
+    for name, value in pairs(found) do words[#words + 1] = ('"%s":'):format(name) .. use("json").quote(value) end
+    head = head .. ',"program":{' .. table.concat(words, ",") .. "}"
+  end
   local script = options.type == "sbatch" and (options.argv or {})[1] or ""
   return system.request(head, script, root .. "/advisor/choices.json", VARIABLES)
 end
 
--- The plan, or nil, why there is none, and whether that is worth no line in the log.
-local function ask(options, explicit, het)
+-- The plan, or nil, why there is none, and whether that is worth no line in the log. `found`: the
+-- job's program as it is, where it is not the one that was measured.
+local function ask(options, explicit, het, found)
   if system.hung(config.retry) then
     return nil, "the daemon hung a moment ago and is not asked", true
   end
   local several
   local function line() -- made while the daemon wakes up
     explicit = explicit or explicit_options(options)
-    return request(options, explicit, het)
+    return request(options, explicit, het, found)
   end
   local function meanwhile() -- what the answer needs, while the daemon thinks
     for _, name in ipairs({ "answer", "limits", "inventory" }) do use(name) end
@@ -59,11 +65,16 @@ local function ask(options, explicit, het)
     problem = ("%s (not asked again for %d s)"):format(problem, config.retry)
   end
   if not plan then return nil, problem end
+  local other = plan.program and not found and use("program").differs(plan.program)
+  if other then
+    other.instead = plan.decision
+    return ask(options, explicit, het, other)
+  end
   plan.wanted = use("rewrite").wanted_by(options, explicit)
   plan.quiet = explicit:find('"quiet":', 1, true)
   if not plan.changes then return plan end
   if several == nil then several = use("rewrite").is_het(options, explicit) end
-  if several and not het then return ask(options, explicit, true) end -- one component is no base
+  if several and not het then return ask(options, explicit, true, found) end -- one component is no base
   problem = use("limits").refused(plan, plan.wanted, use("inventory"))
   if problem then return nil, problem end
   return plan

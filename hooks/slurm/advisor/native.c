@@ -305,6 +305,21 @@ static int request(lua_State *L)
     return 1;
 }
 
+/* status(path): size, time of change, whether it may be run; nil for what is no regular file. */
+static int status(lua_State *L)
+{
+    const char *path = luaL_checklstring(L, 1, NULL);
+    struct stat found;
+    if (stat(path, &found) < 0 || !S_ISREG(found.st_mode)) {
+        lua_pushnil(L);
+        return 1;
+    }
+    lua_pushnumber(L, (double)found.st_size);
+    lua_pushnumber(L, (double)found.st_mtime);
+    lua_pushboolean(L, access(path, X_OK) == 0);
+    return 3;
+}
+
 /* setenv(name, value): nil takes the variable away. */
 static int set_variable(lua_State *L)
 {
@@ -375,6 +390,7 @@ int luaopen_advisor(lua_State *L)
 {
     static const struct { const char *name; lua_CFunction f; } all[] = {
         {"request", request}, {"exchange", exchange}, {"setenv", set_variable},
+        {"status", status},
         {"hung", hung}, {"trip", trip}, {"datagram", datagram},
     };
     lua_createtable(L, 0, sizeof all / sizeof *all);

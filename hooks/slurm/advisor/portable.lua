@@ -131,6 +131,14 @@ function M.request(head, script, choices, variables)
   })
 end
 
+-- Size, time of change and whether it may be run; nil for what is no regular file.
+function M.status(path)
+  local stat, unistd = posix("sys.stat"), posix("unistd")
+  local found = stat.stat(path)
+  if not found or stat.S_ISREG(found.st_mode) == 0 then return nil end
+  return found.st_size, found.st_mtime, unistd.access(path, "x") == 0
+end
+
 function M.setenv(name, value) return posix("stdlib").setenv(name, value) ~= nil end
 
 -- The circuit breaker: after a daemon that hung, nobody waits for a while. Each sbatch is a

@@ -1,0 +1,171 @@
+"""``advisor forget``: remove what was measured of an application; undo it for a day."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from advisor import paths
+from advisor.cli.output import print_json
+from advisor.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from advisor.store.forgetting import Measured
+    from advisor.store.reader import Reader
+
+_NAMES = {
+    "models": ("model", "models"),
+    "observations": ("measured run", "measured runs"),
+    "characterisations": ("characterisation", "characterisations"),
+    "rankings": ("estimated node type", "estimated node types"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor forget`` takes."""
+    parser.description = (
+        "Remove an application's models, measured runs, characterisations and rankings from the "
+        "store. Its jobs run as they are written from the daemon's next look on. What was "
+        "decided for jobs and how they came out is kept. Only the store's owner may."
+    )
+    parser.add_argument(
+        "application", metavar="APPLICATION[/WORKLOAD]", help="the application, or one workload"
+    )
+    parser.add_argument(
+        "--since", metavar="TIME", help="only what was stored since, like 7d or 2026-01-31"
+    )
+    parser.add_argument("--undo", action="store_true", help="take back what was forgotten today")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Forget or undo; exit code 2 for an unknown name, 3 when there is nothing to do."""
+    from advisor.loop import clock
+    from advisor.store.forgetting import forget, forgotten, measured, remember
+    from advisor.store.opening import caller, is_owner
+    from advisor.store.reader import Reader
+    from advisor.store.writer import Writer
+
+    if args.undo and args.since:
+        raise UsageError("--undo takes back all of the last day, so it takes no --since")
+    since = "" if args.since is None else _stored_form(clock.form(clock.since(args.since)))
+    path = paths.store_path(args.db)
+    with Reader(path) as store:
+        there = forgotten(store) if args.undo else _everything(store)
+        application, workload = _named(args.application, there, undo=args.undo)
+        if store.published:
+            raise RefusedError(
+                f"{path} is a published copy", hint="forget in the store itself, then publish again"
+            )
+        if args.undo:
+            found = [m for m in there if m.application == application]
+            found = [m for m in found if workload in (None, m.workload)]
+        else:
+            found = measured(store, application, workload, since=since)
+            found = [m for m in found if m.anything or not since]
+    if not is_owner(path):
+        raise RefusedError(f"{path} is not yours", hint="ask the store's owner")
+    if since and not found:
+        raise RefusedError(f"nothing of {args.application} was stored since {args.since}")
+    if not args.yes and not args.undo:
+        _confirm(found, args)
+    with Writer(path) as writer:
+        if args.undo:
+            done = remember(writer, application, workload)
+        else:
+            done = forget(writer, application, workload, since=since, by=caller())
+    if args.json:
+        _print_json(args, application, workload, since, done)
+        return 0
+    print("back again:" if args.undo else "forgotten:")
+    _print(done)
+    if args.undo:
+        print("what was measured since is kept; a newer model stays the one that is used")
+    else:
+        print(f"undo within a day: advisor forget {_quoted(args.application)} --undo")
+        if since:
+            print(f"fit what is left: advisor fit {_quoted(application)}")
+    return 0
+
+
+def _everything(store: Reader) -> list[Measured]:
+    from advisor.store.forgetting import Measured
+
+    return [Measured(w.application, w.name) for w in store.workloads()]
+
+
+def _named(text: str, there: Sequence[Measured], *, undo: bool) -> tuple[str, str | None]:
+    """Return application and workload (None: all) of a name; both may have slashes in them.
+
+    Raises UsageError, which names the nearest, when there is none such.
+    """
+    from difflib import get_close_matches
+
+    applications = {m.application for m in there}
+    if text in applications:
+        return text, None
+    for m in there:
+        if text == f"{m.application}/{m.workload}":
+            return m.application, m.workload
+    names = [*applications, *(f"{m.application}/{m.workload}" for m in there)]
+    near = get_close_matches(text, sorted(names), n=3, cutoff=0.5)
+    what = "forgotten in the last day" if undo else "known"
+    none = "nothing was" if undo else "nothing is"
+    known = (
+        f"nearest: {', '.join(near)}" if near else f"there is: {', '.join(sorted(applications))}"
+    )
+    raise UsageError(f"{none} {what} of {text!r}", hint=known if names else "the store is empty")
+
+
+def _confirm(found: Sequence[Measured], args: argparse.Namespace) -> None:
+    """Ask at a terminal. Raises UsageError where nobody can answer, RefusedError for a no."""
+    if args.json or not sys.stdin.isatty():
+        raise UsageError("nobody can be asked here", hint="say --yes to forget without a question")
+    print("this will be forgotten:")
+    _print(found)
+    try:
+        answer = input("go on? [y/N] ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise RefusedError("nothing was forgotten")
+
+
+def _print(found: Sequence[Measured]) -> None:
+    for m in found:
+        parts = [f"{count} {_NAMES[kind][count != 1]}" for kind, count in m.counts.items() if count]
+        print(f"  {m.application}/{m.workload}: {', '.join(parts) or 'its name'}")
+    if not found:
+        print("  nothing")
+
+
+def _print_json(
+    args: argparse.Namespace,
+    application: str,
+    workload: str | None,
+    since: str,
+    done: Sequence[Measured],
+) -> None:
+    print_json(
+        "forget",
+        {
+            "application": application,
+            "workload": workload,
+            "since": since or None,
+            "undo": args.undo,
+            "workloads": [{"workload": m.workload, **m.counts} for m in done],
+        },
+    )
+
+
+def _stored_form(when: str) -> str:
+    """Return a time with the fraction of a second that the store's times have."""
+    return when.replace("Z", ".000000Z")
+
+
+def _quoted(name: str) -> str:
+    import shlex
+
+    return shlex.quote(name)

@@ -1,0 +1,88 @@
+"""Let a program that was built again count for its model, once a run of it came out as predicted.
+
+Such a job is left as it was written (``program-rebuilt``); what it took is held against what the
+model says of exactly that: both ends of the interval count, since a program that became faster is
+another one to the model too. Energy counts where both know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.core import program
+from advisor.core.configuration import Configuration
+from advisor.core.decision import changed
+from advisor.errors import StoreError
+from advisor.loop.match import Match
+from advisor.loop.outcomes import visible
+from advisor.loop.ran import Ran, ran
+from advisor.loop.verdict import tolerance
+from advisor.schedulers.base import JobRecord
+from advisor.store.reader import Reader
+from advisor.store.records import Outcome, StoredModel
+from advisor.store.writer import Writer
+
+REBUILT, OTHER = "program-rebuilt", "other-program"
+
+
+def let_count(writer: Writer, job: JobRecord, match: Match, outcome: Outcome) -> bool:
+    """Note with its model the program a job confirmed; return whether it is one more now."""
+    record = match.record
+    if REBUILT not in (record.get("reasons") or ()) or changed(record):
+        return False
+    if match.trust == "unverified" or outcome.record.get("mismatch"):
+        return False
+    facts = program.checked(record.get("program"))
+    model = _model(writer, record)
+    if not facts or model is None or model.state != "fitted" or not visible(model, job):
+        return False
+    if program.compare(program.known(model.stats.get("program")), facts) in ("same", "unknown"):
+        return False
+    seen = ran(job, writer.inventory())
+    if job.state.split()[:1] != ["COMPLETED"] or not _as_predicted(record, model, seen):
+        return False
+    writer.add_program(model.id, facts)
+    return True
+
+
+def may_teach(reader: Reader, record: Mapping[str, Any]) -> bool:
+    """Tell whether a job ran the program its model is of, as far as its hook looked."""
+    reasons = record.get("reasons") or ()
+    if REBUILT not in reasons:
+        return OTHER not in reasons
+    model = _model(reader, record)
+    known = program.known(model.stats.get("program")) if model else []
+    return program.compare(known, program.checked(record.get("program"))) == "same"
+
+
+def _model(reader: Reader, record: Mapping[str, Any]) -> StoredModel | None:
+    """Return the model of a decision's baseline, if it is the decision's application's."""
+    number = record.get("model_id")
+    if not isinstance(number, int):
+        return None
+    model = next(iter(reader.models([number])), None)
+    names = record.get("application"), record.get("workload")
+    return model if model and names == (model.application, model.workload) else None
+
+
+def _as_predicted(record: Mapping[str, Any], model: StoredModel, seen: Ran) -> bool:
+    if seen.step_failed or seen.whole_nodes is False or not seen.time_s:
+        return False
+    try:
+        asked = Configuration.from_dict(record["baseline"])
+        option = next((o for o in model.options() if o.configuration == asked), None)
+    except (KeyError, TypeError, ValueError, StoreError):
+        return False
+    if option is None:
+        return False
+    slack = tolerance(seen)
+
+    def within(value: float, low: float, high: float) -> bool:
+        return low * (1 - slack) <= value <= high * (1 + slack)
+
+    if not within(seen.time_s, option.time_lo_s, option.time_hi_s):
+        return False
+    if seen.energy_j is None or model.energy_quality != "measured":
+        return True
+    return within(seen.energy_j, option.energy_lo_j, option.energy_hi_j)

@@ -1,0 +1,188 @@
+"""Forget what was measured of an application, and undo that for a day. Standard library only.
+
+Observations, characterisations and rankings move into the table ``forgotten``; models are taken
+out of use and stay, so that no later one gets their number: decisions and outcomes name models by
+it. The workload's name stays too, hidden until something is measured of it again. Decisions and
+outcomes are the site's history and stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from advisor.core.option import pack_options
+from advisor.store import rows as _rows
+
+if TYPE_CHECKING:
+    from advisor.store.reader import Reader
+    from advisor.store.writer import Writer
+
+KEPT = timedelta(days=1)
+"""So long what was forgotten can be had back."""
+_MOVED = ("observations", "characterisations", "rankings")
+_REASON = "forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What there is of one workload, or was forgotten or had back: how many of each."""
+
+    application: str
+    workload: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is anything at all."""
+        return any(self.counts.values())
+
+
+def measured(
+    reader: Reader, application: str, workload: str | None = None, *, since: str = ""
+) -> list[Measured]:
+    """Return what would be forgotten of an application or one workload, by workload.
+
+    ``since`` (ISO 8601, UTC): only what was stored from then on.
+    """
+    found = []
+    for w in reader.workloads(application):
+        if workload in (None, w.name):
+            counts = {
+                table: len(reader.rows(f"SELECT id FROM {table} WHERE {where}", values))
+                for table, where, values in _parts(w.id, since)
+            }
+            found.append(Measured(application, w.name, counts))
+    return found
+
+
+def _parts(workload_id: int, since: str) -> list[tuple[str, str, tuple[object, ...]]]:
+    """Return for each table which rows of a workload are meant."""
+    where, values = "workload_id = ? AND created_at >= ?", (workload_id, since)
+    parts = [(table, where, values) for table in _MOVED]
+    return [("models", f"{where} AND state <> 'replaced'", values), *parts]
+
+
+def forget(
+    writer: Writer, application: str, workload: str | None = None, *, since: str = "", by: str
+) -> list[Measured]:
+    """Forget, in one transaction; return what was forgotten of each workload that had anything."""
+    found, at = [], _rows.now()
+    with writer.batch():
+        purge(writer)
+        for w in writer.workloads(application):
+            if workload not in (None, w.name):
+                continue
+            counts = {
+                table: _forget(writer, (table, where, values), w.id, at, by)
+                for table, where, values in _parts(w.id, since)
+            }
+            if not since:
+                writer.change("UPDATE workloads SET hidden = 1 WHERE id = ?", (w.id,))
+            writer.renew_transfers(application, w.name)
+            found.append(Measured(application, w.name, counts))
+    return [m for m in found if m.anything]
+
+
+def _forget(
+    writer: Writer, part: tuple[str, str, tuple[object, ...]], workload_id: int, at: str, by: str
+) -> int:
+    table, where, values = part
+    models = table == "models"
+    columns = "id, state, state_reason" if models else "*"
+    found = writer.rows(f"SELECT {columns} FROM {table} WHERE {where} ORDER BY id", values)
+    for row in found:
+        writer.change(
+            "INSERT INTO forgotten (workload_id, forgotten_at, forgotten_by, kind, record)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (workload_id, at, by, table, _rows.to_json(dict(row))),
+        )
+        if models:
+            writer.set_model_state(row["id"], "replaced", _REASON)
+    if table == "observations":
+        writer.change(
+            "UPDATE training_runs SET observation_id = NULL WHERE observation_id IN"
+            f" (SELECT id FROM observations WHERE {where})",
+            values,
+        )
+    if not models:
+        writer.change(f"DELETE FROM {table} WHERE {where}", values)
+    return len(found)
+
+
+def forgotten(reader: Reader) -> list[Measured]:
+    """Return what can still be had back, by workload."""
+    sql = (
+        "SELECT w.application, w.name, f.kind FROM forgotten AS f"
+        " JOIN workloads AS w ON w.id = f.workload_id WHERE f.forgotten_at > ?"
+        " ORDER BY w.application, w.name"
+    )
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for application, name, kind in reader.rows(sql, (_limit(),)):
+        found.setdefault((application, name), Counter())[kind] += 1
+    return [Measured(*names, counts) for names, counts in found.items()]
+
+
+def remember(writer: Writer, application: str, workload: str | None = None) -> list[Measured]:
+    """Undo what was forgotten in the last day; return what came back, by workload.
+
+    What was measured since wins: a model is only taken into use again where there is no newer one,
+    a characterisation or ranking where the same contributor has no newer one.
+    """
+    names = {
+        w["id"]: w["name"]
+        for w in writer.rows("SELECT id, name FROM workloads WHERE application = ?", (application,))
+        if workload in (None, w["name"])
+    }
+    found: dict[str, Counter[str]] = {}
+    with writer.batch():
+        for row in writer.rows(
+            "SELECT * FROM forgotten WHERE forgotten_at > ? ORDER BY id", (_limit(),)
+        ):
+            name = names.get(row["workload_id"])
+            if name is None:
+                continue
+            counts = found.setdefault(name, Counter())
+            counts[row["kind"]] += _restore(writer, row["kind"], json.loads(row["record"]))
+            writer.change("DELETE FROM forgotten WHERE id = ?", (row["id"],))
+            writer.change("UPDATE workloads SET hidden = 0 WHERE id = ?", (row["workload_id"],))
+        for name in found:
+            writer.renew_transfers(application, name)
+    return [Measured(application, name, counts) for name, counts in found.items()]
+
+
+def _restore(writer: Writer, kind: str, record: dict[str, Any]) -> int:
+    if kind == "models":
+        return writer.change(
+            "UPDATE OR IGNORE models SET state = ?, state_reason = ?, updated_at = ?"
+            " WHERE id = ? AND state = 'replaced' AND state_reason = ?",
+            (record["state"], record["state_reason"], _rows.now(), record["id"], _REASON),
+        )
+    del record["id"]  # somebody else's by now, perhaps
+    columns = ", ".join(record)
+    marks = ", ".join("?" * len(record))
+    return writer.change(
+        f"INSERT OR IGNORE INTO {kind} ({columns}) VALUES ({marks})", tuple(record.values())
+    )
+
+
+def purge(writer: Writer) -> int:
+    """Delete for good what was forgotten more than a day ago; return how much it was."""
+    with writer.batch():
+        writer.change(
+            "UPDATE models SET options = ?, stats = '{}' WHERE state = 'replaced'"
+            " AND state_reason = ? AND id IN (SELECT json_extract(record, '$.id') FROM forgotten"
+            " WHERE kind = 'models' AND forgotten_at <= ?)",
+            (pack_options(()), _REASON, _limit()),
+        )
+        return writer.change("DELETE FROM forgotten WHERE forgotten_at <= ?", (_limit(),))
+
+
+def _limit() -> str:
+    """Return the time from which on what was forgotten is kept, as the store writes times."""
+    when = datetime.now(UTC) - KEPT
+    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -19,6 +19,7 @@ from .pairs import Trial
 from .shapes import Shape, fixed
 
 SEED = 12
+DRAWN = 500
 
 
 def show(verdict: Verdict) -> str:
@@ -34,7 +35,7 @@ def show(verdict: Verdict) -> str:
 def main(argv: Sequence[str]) -> int:
     """Run; 0 when nothing differs."""
     parser = argparse.ArgumentParser(prog="differential", description=__doc__)
-    parser.add_argument("--drawn", type=int, default=500, help="how many shapes to draw (500)")
+    parser.add_argument("--drawn", type=int, default=DRAWN, help=f"how many shapes to draw ({DRAWN})")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", default="", help="only fixed shapes whose name has this text")
     parser.add_argument("--soak", type=float, default=0.0, metavar="MINUTES", help="draw for so long")

@@ -75,7 +75,9 @@ class Cluster:
         for name in PROGRAMS[1:]:
             shutil.copy(binaries / "app", binaries / name)
         shutil.copy(HERE / "programs" / "mpirun", binaries / "mpirun")
+        (binaries / "mpirun").chmod(0o755)
         self.work.mkdir(mode=0o755)
+        (self.work / "nodes").write_text("bdw[1-2]\n")
         for command in (
             ["add", "qos", "small"],
             ["modify", "qos", "small", "set", "MaxTRESPerJob=cpu=28"],

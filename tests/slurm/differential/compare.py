@@ -29,13 +29,12 @@ VOLATILE = frozenset(
 _PASSING = re.compile(
     r"ADVISOR.*|SLURM_(ARRAY_)?JOB_?ID|SLURM_JOB_(START|END)_TIME|SLURM_.*_PORT|SLURM_.*PID"
     r"|SLURM_.*IPADDR|SLURM_SRUN_COMM_.*|SLURM_TOPOLOGY_ADDR.*|SLURMD_.*|SLURM_(JOB_|STEP_)?NODELIST"
-    r"|TMPDIR|HOSTNAME|_|SLURM_WORKING_CLUSTER|PMI_FD|SLURM_JOB_DEPENDENCY|BASH_FUNC.*"
+    r"|SLURM_CPU_BIND(_LIST)?|SBATCH_CPU_BIND(_LIST)?|SLURM_STEP_?ID|TMPDIR|HOSTNAME|_|SLURM_WORKING_CLUSTER|PMI_FD|SLURM_JOB_DEPENDENCY|BASH_FUNC.*"
 )
 _OF_THREADS = frozenset({"OMP_NUM_THREADS"})
 _OF_CAP = frozenset({"SLURM_CPU_FREQ_REQ"})
 _OF_NODE = re.compile(
-    r"SLURM_CPUS_ON_NODE|SLURM_JOB_CPUS_PER_NODE|SLURM_CPU_BIND(_LIST)?|SLURM_JOB_CONSTRAINTS"
-    r"|SLURM_NODE_ALIASES|SLURM_JOB_CPUS_PER_NODE_.*|SBATCH_CPU_BIND(_LIST)?"
+    r"SLURM_CPUS_ON_NODE|SLURM_JOB_CPUS_PER_NODE(_.*)?|SLURM_JOB_CONSTRAINTS|SLURM_NODE_ALIASES"
 )
 _OF_CORES = re.compile(r"SLURM_CPUS_PER_TASK|SLURM_TRES_PER_TASK|" + _OF_NODE.pattern)
 
@@ -47,6 +46,8 @@ class Verdict:
     pair: Pair
     differences: list[str] = field(default_factory=list)
     changes: set[str] = field(default_factory=set)
+    moved: bool = False
+    """Both were free to run on nodes of different types, and did."""
 
     @property
     def advised(self) -> bool:
@@ -63,10 +64,12 @@ def compare(pair: Pair) -> Verdict:
     verdict = Verdict(pair)
     off, on = pair.off, pair.on
     _equal(verdict, "accepted", off.returncode == 0, on.returncode == 0)
-    _equal(verdict, "standard error", _form(off.stderr), _form(on.stderr))
+    _equal(verdict, "standard error", _form(_said(off.stderr)), _form(_said(on.stderr)))
     if not pair.shape.blocking and (off.returncode or on.returncode):
         return verdict
     _equal(verdict, "standard output", _form(off.stdout), _form(on.stdout))
+    if on.stamped and not all(r.get("AdminComment", "").startswith("advisor:") for r in on.submitted):
+        verdict.differs("stamp", "one a job", "none")
     _equal(verdict, "jobs submitted", len(off.submitted), len(on.submitted))
     for one, other in zip(off.submitted, on.submitted, strict=False):
         _compare_requests(verdict, one, other)
@@ -112,11 +115,27 @@ def _plain(tried: Tried, text: str) -> str:
 
 
 def _form(text: str) -> str:
-    return re.sub(r"(bdw|skl|mil)\S*", "NODE", re.sub(r"\d+", "#", text))
+    return re.sub(r"\d+", "#", _without_nodes(text))
+
+
+def _without_nodes(text: str) -> str:
+    return re.sub(r"(bdw|skl|mil)[\d\[][-\d,\]]*", "NODE", text)
+
+
+_CHATTER = re.compile(
+    r"^(salloc|srun): (Pending|job|Granted|Relinquishing|Job|Step created|Force|error: Lookup).*\n?",
+    re.M,
+)
+_CLOCK = re.compile(r"\d+m[\d.]+s|\b\d{10}\b|\d+:\d\d:\d\d")
+
+
+def _said(text: str) -> str:
+    """Leave out what Slurm's commands tell of their waiting, and times."""
+    return _CLOCK.sub("TIME", _CHATTER.sub("", text))
 
 
 def _short(value: object) -> str:
-    text = str(value)
+    text = str(value).strip().replace("\n", " | ")
     return text if len(text) < 200 else text[:200] + "..."
 
 
@@ -195,7 +214,9 @@ def _compare_environments(
             verdict.changes.add("threads")
         elif name in _OF_CAP and name not in own and ":" not in (mine or ""):
             verdict.changes.add("frequency cap")
-        elif name not in own and _OF_NODE.fullmatch(name) and "node type" in verdict.changes:
+        elif name not in own and _OF_NODE.fullmatch(name) and (
+            verdict.moved or "node type" in verdict.changes
+        ):
             continue
         elif name not in own and _OF_CORES.fullmatch(name) and "cores" in verdict.changes:
             continue
@@ -212,7 +233,7 @@ def _compare_runs(verdict: Verdict, off: Tried, on: Tried) -> None:
         _compare_jobs(verdict, one, other)
         _compare_steps(verdict, _steps(off, one), _steps(on, other))
     _compare_reports(verdict, off, on)
-    outputs = [[_form(_plain(t, o)) for o in t.outputs] for t in (off, on)]
+    outputs = [[_without_nodes(_said(_plain(t, o))) for o in t.outputs] for t in (off, on)]
     _equal(verdict, "output", *outputs)
     if off.returncode != on.returncode:
         verdict.differs("exit code of the command", off.returncode, on.returncode)
@@ -245,6 +266,7 @@ def _compare_jobs(verdict: Verdict, off: Record, on: Record) -> None:
     _equal(verdict, "tasks", off.get("NumTasks"), on.get("NumTasks"))
     types = [sorted({node_type_of(n).name for n in nodes_of(r)}) for r in (off, on)]
     if types[0] != types[1]:
+        verdict.moved = True
         if on.get("Features") == off.get("Features"):
             return  # both were free to go anywhere
         verdict.changes.add("node type")
@@ -291,7 +313,7 @@ def _compare_step_sizes(verdict: Verdict, name: str, off: Record, on: Record) ->
         if not smaller:
             verdict.differs(f"{name} CPUs", off["NCPUS"], on["NCPUS"])
     mine, its = (_megabytes(_tres(s["AllocTRES"]).get("mem", "0")) for s in (off, on))
-    if its < mine:
+    if its < mine and not verdict.moved:
         verdict.differs(f"{name} memory, MB", mine, its)
 
 
@@ -326,6 +348,12 @@ def _compare_reports(verdict: Verdict, off: Tried, on: Tried) -> None:
                 verdict.changes.add("threads")
             else:
                 verdict.differs(f"threads of {program}", sorted(a), sorted(b))
+            most = min(_bound(r) for r in its)
+            if most and any(_count(r["threads"]) > most for r in its):
+                verdict.differs("threads beyond the CPUs of a rank", most, sorted(b))
+        bound = [sorted(_bound(r) for r in side) for side in (mine, its)]
+        if not verdict.moved and "cores" not in verdict.changes:
+            _equal(verdict, f"CPUs of {program}", *bound)
         first, second = (next(r for r in side if r["rank"] == "0") for side in (mine, its))
         _compare_environments(
             verdict, f"inside {program}", first["environment"], second["environment"], kept=False
@@ -333,6 +361,12 @@ def _compare_reports(verdict: Verdict, off: Tried, on: Tried) -> None:
     together = [_overlap(t.reports) for t in (off, on)]
     if together[0] and together[1] * 2 <= together[0]:
         verdict.differs("steps at the same time", *together)
+
+
+def _bound(report: Mapping[str, Any]) -> int:
+    """Return how many CPUs Slurm bound a rank to; 0 where it does not say."""
+    masks = [m for m in report["bound"].split(",") if m.startswith("0x")]
+    return int(masks[_count(report["local"]) % len(masks)], 16).bit_count() if masks else 0
 
 
 Launch = tuple[tuple[Any, ...], list[dict[str, Any]]]

@@ -10,8 +10,8 @@ SIZES = (
     "-N1 --exclusive", "-N1 --exclusive -n1", "-N1 --exclusive -n1 -c28", "-N1 -n28 --exclusive",
     "-N1 -n4 -c7 --exclusive", "-N2 --ntasks-per-node=2 -c14 --exclusive", "-N2 --exclusive",
     "-N2 -n2 --exclusive", "-n28 --exclusive", "-N1 --exclusive --ntasks-per-node=14",
-    "-n1 -c20 --mem=1000", "-n1 -c28 --mem=1000", "-n4 -c4 --mem=1000", "-n4 -c7", "-n28",
-    "-N1 -n1 -c14 --mem-per-cpu=60", "-n8 --mem=500", "-N1 -c20",
+    "-N1 -n1 -c20 --mem=1000", "-N1 -n1 -c28 --mem=1000", "-N1 -n4 -c4 --mem=1000",
+    "-N1 -n4 -c7", "-N1 -n28", "-N1 -n1 -c14 --mem-per-cpu=60", "-N1 -n8 --mem=500", "-N1 -c20",
 )  # fmt: skip
 PLACES = (
     "-p broadwell", "-p broadwell", "-p broadwell", "-p skylake", "-p milan", "-C broadwell", "-C skylake",
@@ -31,7 +31,7 @@ EXTRAS = (
     "--use-min-nodes", "-k", "--no-kill", "--wait-all-nodes=1", "--tmp=0", "--profile=none",
     "--acctg-freq=10", "--thread-spec=1", "--get-user-env=L", "--ignore-pbs", "-Q", "-v",
     "--oversubscribe", "--delay-boot=0", "--kill-on-invalid-dep=yes", "--cluster-constraint=x",
-    "--container=x", "--propagate=NONE", "--reboot", "-d singleton", "--mail-type=NONE",
+    "--container=x", "--propagate=NONE", "--reboot", "--mail-type=NONE",
 )  # fmt: skip
 VARIABLES: tuple[dict[str, str], ...] = (
     {"OMP_NUM_THREADS": "14"}, {"OMP_NUM_THREADS": "28", "OMP_PLACES": "cores"},

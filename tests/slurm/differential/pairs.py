@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ class Tried:
     shape: Shape
     side: str
     folder: Path
+    stamped: bool = False
+    """Whether the advisor owes its jobs a stamp: it was asked, and the job has an environment."""
     returncode: int = 0
     stdout: str = ""
     stderr: str = ""
@@ -84,7 +87,6 @@ class Trial:
 
     def __init__(self, cluster: Cluster, *, blank: bool = False) -> None:
         self.cluster, self.testbed, self.blank = cluster, cluster.testbed, blank
-        self._number = 0
 
     def run(self, shapes: Iterable[Shape]) -> list[Pair]:
         """Submit each shape twice and return both, in the order of `shapes`."""
@@ -106,8 +108,10 @@ class Trial:
         self.cluster.pause()
         pairs: list[Pair] = []
         for shape in shapes:
-            self._number += 1
-            pairs.append(Pair(shape, *(self._submit(shape, side) for side in SIDES)))
+            number = tempfile.mkdtemp(dir=self.cluster.work, prefix="shape-")
+            Path(number).chmod(0o755)
+            off, on = (self._submit(shape, Path(number) / side) for side in SIDES)
+            pairs.append(Pair(shape, off, on))
         every = [tried for pair in pairs for tried in (pair.off, pair.on)]
         self._wait_for_queue(every)
         self._take_down(every)
@@ -127,9 +131,9 @@ class Trial:
 
     # Submission
 
-    def _submit(self, shape: Shape, side: str) -> Tried:
-        folder = self.cluster.work / str(self._number) / side
-        folder.mkdir(parents=True)
+    def _submit(self, shape: Shape, folder: Path) -> Tried:
+        side = folder.name
+        folder.mkdir()
         account = pwd.getpwnam(shape.user)
         for name in (".reports", "job.sh"):
             (folder / name).touch()
@@ -137,7 +141,8 @@ class Trial:
         (folder / "job.sh").chmod(0o755)
         for path in (folder, *folder.iterdir()):
             shutil.chown(path, account.pw_uid, account.pw_gid)
-        tried = Tried(shape, side, folder)
+        asked = side == "on" and not self.blank and not shape.blocking
+        tried = Tried(shape, side, folder, stamped=asked)
         command, text = command_of(shape)
         process = subprocess.Popen(
             command, env=self._environment(shape, side), cwd=folder, text=True,

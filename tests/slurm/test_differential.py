@@ -32,7 +32,9 @@ def trial() -> Iterator[Trial]:
 def tried(trial: Trial, shapes: Sequence[Shape]) -> list[Verdict]:
     verdicts = [compare(pair) for pair in trial.run(shapes)]
     differing = [show(verdict) for verdict in verdicts if verdict.differences]
-    assert not differing, f"{len(differing)} of {len(shapes)} shapes differ\n" + "\n".join(differing)
+    assert not differing, f"{len(differing)} of {len(shapes)} shapes differ\n" + "\n".join(
+        differing
+    )
     return verdicts
 
 

@@ -1,8 +1,8 @@
 """Try shapes and print the counts: fixed ones, drawn ones, or drawn ones for a time.
 
-    python -m differential              # fixed and drawn, as the tests do
-    python -m differential --soak 1h    # draws until the time is over; ends at the first chunk
-                                        # with a difference, with its shapes
+python -m differential              # fixed and drawn, as the tests do
+python -m differential --soak 1h    # draws until the time is over; ends at the first chunk
+                                    # with a difference, with its shapes
 """
 
 from __future__ import annotations
@@ -35,10 +35,14 @@ def show(verdict: Verdict) -> str:
 def main(argv: Sequence[str]) -> int:
     """Run; 0 when nothing differs."""
     parser = argparse.ArgumentParser(prog="differential", description=__doc__)
-    parser.add_argument("--drawn", type=int, default=DRAWN, help=f"how many shapes to draw ({DRAWN})")
+    parser.add_argument(
+        "--drawn", type=int, default=DRAWN, help=f"how many shapes to draw ({DRAWN})"
+    )
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", default="", help="only fixed shapes whose name has this text")
-    parser.add_argument("--soak", type=float, default=0.0, metavar="MINUTES", help="draw for so long")
+    parser.add_argument(
+        "--soak", type=float, default=0.0, metavar="MINUTES", help="draw for so long"
+    )
     parser.add_argument(
         "--blank", action="store_true", help="submit both without the advisor: nothing may differ"
     )

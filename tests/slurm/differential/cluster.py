@@ -232,7 +232,14 @@ def write_grid(path: Path, node_type: NodeType) -> None:
                         )
                         energy_j = time_s * watts * nodes
                         writer.writerow(
-                            [nodes, ranks, ranks * threads, freq, f"{time_s:.3f}", f"{energy_j:.1f}"]
+                            [
+                                nodes,
+                                ranks,
+                                ranks * threads,
+                                freq,
+                                f"{time_s:.3f}",
+                                f"{energy_j:.1f}",
+                            ]
                         )
 
 

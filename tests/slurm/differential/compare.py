@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from testbed import NODE_TYPES
 from testbed.law import node_type_of
 
-from .pairs import Pair, Record, Tried
+from .pairs import Pair, Record, Tried, accounted
 
 APPLICATION = "app"
 #: What a record holds of one job only, or of the moment; the stamp is the advisor's.
@@ -27,7 +26,7 @@ VOLATILE = frozenset(
      "JobState"}
 )  # fmt: skip
 _PASSING = re.compile(
-    r"ADVISOR.*|SLURM_(ARRAY_)?JOB_?ID|SLURM_JOB_(START|END)_TIME|SLURM_.*_PORT|SLURM_.*PID"
+    r"(SLURM_)?ADVISOR.*|SLURM_(ARRAY_)?JOB_?ID|SLURM_JOB_(START|END)_TIME|SLURM_.*_PORT|SLURM_.*PID"
     r"|SLURM_.*IPADDR|SLURM_SRUN_COMM_.*|SLURM_TOPOLOGY_ADDR.*|SLURMD_.*|SLURM_(JOB_|STEP_)?NODELIST"
     r"|SLURM_CPU_BIND(_LIST)?|SBATCH_CPU_BIND(_LIST)?|SLURM_STEP_?ID|TMPDIR|HOSTNAME|_|SLURM_WORKING_CLUSTER|PMI_FD|SLURM_JOB_DEPENDENCY|BASH_FUNC.*"
 )
@@ -68,7 +67,9 @@ def compare(pair: Pair) -> Verdict:
     if not pair.shape.blocking and (off.returncode or on.returncode):
         return verdict
     _equal(verdict, "standard output", _form(off.stdout), _form(on.stdout))
-    if on.stamped and not all(r.get("AdminComment", "").startswith("advisor:") for r in on.submitted):
+    if on.stamped and not all(
+        r.get("AdminComment", "").startswith("advisor:") for r in on.submitted
+    ):
         verdict.differs("stamp", "one a job", "none")
     _equal(verdict, "jobs submitted", len(off.submitted), len(on.submitted))
     for one, other in zip(off.submitted, on.submitted, strict=False):
@@ -88,7 +89,10 @@ def same_records(off: Tried, on: Tried) -> bool:
         _unlike(a, b)
         for a, b in (
             ([_record(off, r) for r in off.submitted], [_record(on, r) for r in on.submitted]),
-            ([_settings(off, e) for e in off.environments], [_settings(on, e) for e in on.environments]),
+            (
+                [_settings(off, e) for e in off.environments],
+                [_settings(on, e) for e in on.environments],
+            ),
             ([_plain(off, s) for s in off.scripts], [_plain(on, s) for s in on.scripts]),
         )
     )
@@ -123,8 +127,7 @@ def _without_nodes(text: str) -> str:
 
 
 _CHATTER = re.compile(
-    r"^(salloc|srun): (Pending|job|Granted|Relinquishing|Job|Step created|Force|error: Lookup).*\n?",
-    re.M,
+    r"^(salloc|srun): (Pending|job|Granted|Relinquishing|Job|Step created|Force).*\n?", re.M
 )
 _CLOCK = re.compile(r"\d+m[\d.]+s|\b\d{10}\b|\d+:\d\d:\d\d")
 
@@ -177,7 +180,7 @@ def _compare_requests(verdict: Verdict, off: Record, on: Record) -> None:
         mine, its = a.get(name, ""), b.get(name, "")
         if mine == its:
             continue
-        if name == "Features":
+        if name == "Features" and not _prefers(verdict):
             verdict.changes.add("node type")
         elif name in ("CPU_min_freq", "CPU_max_freq") and (not mine or _caps_by_option(verdict)):
             verdict.changes.add("frequency cap")
@@ -193,6 +196,10 @@ def _compare_requests(verdict: Verdict, off: Record, on: Record) -> None:
             verdict.differs(f"request {name}", mine, its)
     if not whole and "cores" in verdict.changes and "MinMemoryNode" not in b:
         verdict.differs("memory", "per core, as many cores", "per core, fewer cores")
+
+
+def _prefers(verdict: Verdict) -> bool:
+    return any(option.startswith("--prefer") for option in verdict.pair.shape.options)
 
 
 def _count(text: str) -> int:
@@ -214,14 +221,15 @@ def _compare_environments(
             verdict.changes.add("threads")
         elif name in _OF_CAP and name not in own and ":" not in (mine or ""):
             verdict.changes.add("frequency cap")
-        elif name not in own and _OF_NODE.fullmatch(name) and (
-            verdict.moved or "node type" in verdict.changes
-        ):
-            continue
-        elif name not in own and _OF_CORES.fullmatch(name) and "cores" in verdict.changes:
-            continue
-        else:
+        elif name in own or not _follows(verdict, name):
             verdict.differs(f"{what} {name}", mine, its)
+
+
+def _follows(verdict: Verdict, name: str) -> bool:
+    """Whether a variable of Slurm's follows from the nodes or cores which the job got."""
+    if verdict.moved or "node type" in verdict.changes:
+        return bool(_OF_NODE.fullmatch(name))
+    return "cores" in verdict.changes and bool(_OF_CORES.fullmatch(name))
 
 
 # The run
@@ -233,16 +241,17 @@ def _compare_runs(verdict: Verdict, off: Tried, on: Tried) -> None:
         _compare_jobs(verdict, one, other)
         _compare_steps(verdict, _steps(off, one), _steps(on, other))
     _compare_reports(verdict, off, on)
-    outputs = [[_without_nodes(_said(_plain(t, o))) for o in t.outputs] for t in (off, on)]
+    outputs = [  # sorted: lines of several nodes come in any order
+        [sorted(_without_nodes(_said(_plain(t, o))).splitlines()) for o in t.outputs]
+        for t in (off, on)
+    ]
     _equal(verdict, "output", *outputs)
     if off.returncode != on.returncode:
         verdict.differs("exit code of the command", off.returncode, on.returncode)
 
 
 def _steps(tried: Tried, record: Record) -> list[Record]:
-    array = record.get("ArrayTaskId", "")
-    job = f"{record.get('ArrayJobId', record['JobId'])}_{array}" if array else record["JobId"]
-    return [s for s in tried.steps if s["JobID"].startswith(f"{job}.")]
+    return [s for s in tried.steps if s["JobID"].startswith(f"{accounted(record)}.")]
 
 
 def _reason(record: Record) -> str:
@@ -252,14 +261,21 @@ def _reason(record: Record) -> str:
     return f"PENDING {'Resources' if reason == 'Priority' else reason}"
 
 
+_OF_JOB = (
+    "ExitCode", "DerivedExitCode", "Restarts", "QOS", "Account", "WorkDir", "JobName", "TimeLimit",
+    "NtasksPerN:B:S:C", "Licenses",
+)  # fmt: skip
+
+
 def _compare_jobs(verdict: Verdict, off: Record, on: Record) -> None:
     _equal(verdict, "state", _reason(off), _reason(on))
-    for name in ("ExitCode", "DerivedExitCode", "Restarts", "QOS", "Partition", "Account", "WorkDir",
-                 "JobName", "TimeLimit", "CPUs/Task", "NtasksPerN:B:S:C", "Comment", "Licenses"):  # fmt: skip
-        mine, its = (_plain(t, r.get(name, "")) for t, r in ((verdict.pair.off, off), (verdict.pair.on, on)))
-        if name == "CPUs/Task" and not whole_nodes(off):
-            continue
+    for name in _OF_JOB:
+        mine, its = _plain(verdict.pair.off, off[name]), _plain(verdict.pair.on, on[name])
         _equal(verdict, name, mine, its)
+    if whole_nodes(off):
+        _equal(verdict, "CPUs/Task", off.get("CPUs/Task"), on.get("CPUs/Task"))
+    if "," not in verdict.pair.off.submitted[0]["Partition"]:
+        _equal(verdict, "Partition", off["Partition"], on["Partition"])
     if not nodes_of(off) or not nodes_of(on):
         return
     _equal(verdict, "nodes", len(nodes_of(off)), len(nodes_of(on)))
@@ -267,17 +283,14 @@ def _compare_jobs(verdict: Verdict, off: Record, on: Record) -> None:
     types = [sorted({node_type_of(n).name for n in nodes_of(r)}) for r in (off, on)]
     if types[0] != types[1]:
         verdict.moved = True
-        if on.get("Features") == off.get("Features"):
+        if on.get("Features") == off.get("Features") or _prefers(verdict):
             return  # both were free to go anywhere
         verdict.changes.add("node type")
     elif whole_nodes(off):
         _equal(verdict, "CPUs", off["NumCPUs"], on["NumCPUs"])
-    mine, its = (_megabytes(_tres(r.get("TRES", "")).get("mem", "0")) for r in (off, on))
-    if its < mine or (its > mine and types[0] == types[1]):
-        verdict.differs("memory, MB", mine, its)
-    prefer = off.get("Prefer", "")
-    if prefer in {t.feature for t in NODE_TYPES.values()} and types[0] != types[1]:
-        verdict.differs("node type, preferred", types[0], types[1])
+    less, more = (_megabytes(_tres(r.get("TRES", "")).get("mem", "0")) for r in (off, on))
+    if more < less or (more > less and types[0] == types[1]):
+        verdict.differs("memory, MB", less, more)
 
 
 def _megabytes(text: str) -> float:
@@ -318,7 +331,9 @@ def _compare_step_sizes(verdict: Verdict, name: str, off: Record, on: Record) ->
 
 
 def _caps_by_option(verdict: Verdict) -> bool:
-    return any(o.startswith("--cpu-freq") for o in verdict.pair.shape.options)
+    shape = verdict.pair.shape
+    options = [*shape.options, *(f"--{n}" for n in shape.environment)]
+    return any(o.startswith(("--cpu-freq", "--SBATCH_CPU_FREQ")) for o in options)
 
 
 def _compare_caps(verdict: Verdict, name: str, off: Record, on: Record) -> None:
@@ -390,7 +405,10 @@ def _launches(tried: Tried) -> list[Launch]:
         nodes = Counter(r["node"] for r in reports)
         ranks = sorted(int(r["rank"]) for r in reports)
         found.append(
-            ((step[0], step[3], step[4], reports[0]["size"], ranks, sorted(nodes.values())), reports)
+            (
+                (step[0], step[3], step[4], reports[0]["size"], ranks, sorted(nodes.values())),
+                reports,
+            )
         )
     return sorted(found, key=lambda launch: (launch[0], launch[1][0]["start"]))
 
@@ -398,6 +416,4 @@ def _launches(tried: Tried) -> list[Launch]:
 def _overlap(reports: Sequence[Mapping[str, Any]]) -> int:
     """Return how many steps ran at the same time at most, of those that take their time."""
     long = [r for r in reports if r["rank"] == "0" and r["end"] - r["start"] > 0.5]
-    return max(
-        (sum(r["start"] <= at["start"] < r["end"] for r in long) for at in long), default=0
-    )
+    return max((sum(r["start"] <= at["start"] < r["end"] for r in long) for at in long), default=0)

@@ -14,9 +14,9 @@ SIZES = (
     "-N1 -n4 -c7", "-N1 -n28", "-N1 -n1 -c14 --mem-per-cpu=60", "-N1 -n8 --mem=500", "-N1 -c20",
 )  # fmt: skip
 PLACES = (
-    "-p broadwell", "-p broadwell", "-p broadwell", "-p skylake", "-p milan", "-C broadwell", "-C skylake",
-    "", "", "-p old", "-p whole", "-p memory", "-p narrow", "-p limits", "-p memorynode",
-    "-p maxmemory", "-p broadwell,skylake", "-p oversubscribed", "-w bdw2", "-x skl1,mil[1-2]",
+    "-p broadwell", "-p broadwell", "-p broadwell", "-p skylake", "-p milan", "-C broadwell",
+    "-C skylake", "", "", "-p old", "-p whole", "-p memory", "-p narrow", "-p limits",
+    "-p memorynode", "-p maxmemory", "-p broadwell,skylake", "-p oversubscribed", "-w bdw2", "-x skl1,mil[1-2]",
     "-C broadwell|skylake", "--prefer=broadwell", "-C [broadwell|milan]",
 )  # fmt: skip
 EXTRAS = (

@@ -182,13 +182,13 @@ class Trial:
 
     def _take_down(self, every: Sequence[Tried]) -> None:
         jobs = self._jobs()
+        kept = {p.name: p for p in self.testbed.directory.glob("state/hash.*/job.*")}
         for tried in every:
             tried.submitted = _own(jobs, tried)
             for number in tried.ids:
-                found = list(self.testbed.directory.glob(f"state/hash.*/job.{number}"))
-                if not found:  # srun's and salloc's have neither environment nor script there
+                folder = kept.get(f"job.{number}")
+                if folder is None:  # srun's and salloc's have neither environment nor script there
                     continue
-                folder = found[0]
                 words = (folder / "environment").read_bytes()[4:].split(b"\0")
                 lines = [w.decode(errors="replace") for w in words if b"=" in w]
                 tried.environments.append(dict(line.split("=", 1) for line in lines))
@@ -204,11 +204,7 @@ class Trial:
 
     def _jobs(self) -> list[Record]:
         done = self.testbed.run(["scontrol", "show", "job", "-d", "-o"], check=False)
-        return [
-            dict(re.findall(r"(?:^| )([A-Za-z_/:]+)=(.*?) *(?= [A-Za-z_/:]+=|$)", line))
-            for line in done.stdout.splitlines()
-            if line.startswith("JobId=")
-        ]
+        return [_record(line) for line in done.stdout.splitlines() if line.startswith("JobId=")]
 
     def _cancel(self, ids: Sequence[str]) -> None:
         for at in range(0, len(ids), 500):
@@ -248,10 +244,10 @@ class Trial:
                     tried.process.kill()
                     tried.stdout, tried.stderr = tried.process.communicate()
                 tried.returncode = tried.process.returncode
-        rows = self._accounting(ids)
+        rows = self._accounting([r for tried in run for r in tried.ended])
         for tried in run:
-            mine = set(tried.ids)
-            tried.steps = [row for row in rows if row["Job"] in mine]
+            mine = {accounted(record) for record in tried.ended}
+            tried.steps = [row for row in rows if row["JobID"].split(".")[0] in mine]
             tried.reports = [
                 json.loads(line)
                 for line in (tried.folder / ".reports").read_text().splitlines()
@@ -262,11 +258,13 @@ class Trial:
                 Path(p).read_text(errors="replace") for p in sorted(paths) if Path(p).is_file()
             ]
 
-    def _accounting(self, ids: Sequence[str]) -> list[Record]:
-        """Return the rows of jobs and steps once none of them is still open."""
-        if not ids:
+    def _accounting(self, ended: Sequence[Record]) -> list[Record]:
+        """Return the rows of jobs and steps, once there is one for the end of each that ran."""
+        if not ended:
             return []
-        command = ["sacct", "-n", "-P", f"--delimiter={SEPARATOR}", "-j", ",".join(ids), "-o", SACCT]
+        ids = ",".join(sorted({record["JobId"] for record in ended}))
+        command = ["sacct", "-n", "-P", f"--delimiter={SEPARATOR}", "-j", ids, "-o", SACCT]
+        wanted = {accounted(r) for r in ended if r["JobState"] != "PENDING"}
         end = time.monotonic() + 30
         while True:
             done = self.testbed.run(command)
@@ -274,12 +272,25 @@ class Trial:
                 dict(zip(SACCT.split(","), line.split(SEPARATOR), strict=True))
                 for line in done.stdout.splitlines()
             ]
-            for row in rows:
-                row["Job"] = row["JobID"].split(".")[0].split("_")[0]
-            open_ = [r for r in rows if r["State"] in ("RUNNING", "COMPLETING", "PENDING")]
-            if len({r["Job"] for r in rows}) and not open_ or time.monotonic() > end:
+            closed = {r["JobID"] for r in rows if r["State"] not in ("RUNNING", "PENDING")}
+            if wanted <= closed or time.monotonic() > end:
                 return rows
             time.sleep(0.3)
+
+
+def accounted(record: Record) -> str:
+    """Return the name of a job, or of one task of an array, in accounting."""
+    task = record.get("ArrayTaskId", "")
+    return f"{record['ArrayJobId']}_{task}" if task else record["JobId"]
+
+
+def _record(line: str) -> Record:
+    """Return the fields of one line of `scontrol show job -o`; a stamp may hold what looks so."""
+    stamp = re.search(r" AdminComment=(advisor:.*?\}) (?=[A-Z][A-Za-z]+=)", line)
+    if stamp:
+        line = line.replace(stamp[0], " ")
+    fields = dict(re.findall(r"(?:^| )([A-Za-z_/:]+)=(.*?) *(?= [A-Za-z_/:]+=|$)", line))
+    return {**fields, "AdminComment": stamp[1] if stamp else fields.get("AdminComment", "")}
 
 
 def _own(jobs: Iterable[Record], tried: Tried) -> list[Record]:

@@ -16,8 +16,8 @@ SIZES = (
 PLACES = (
     "-p broadwell", "-p broadwell", "-p broadwell", "-p skylake", "-p milan", "-C broadwell",
     "-C skylake", "", "", "-p old", "-p whole", "-p memory", "-p narrow", "-p limits",
-    "-p memorynode", "-p maxmemory", "-p broadwell,skylake", "-p oversubscribed", "-w bdw2", "-x skl1,mil[1-2]",
-    "-C broadwell|skylake", "--prefer=broadwell", "-C [broadwell|milan]",
+    "-p memorynode", "-p maxmemory", "-p broadwell,skylake", "-p oversubscribed", "-w bdw2",
+    "-x skl1,mil[1-2]", "-C broadwell|skylake", "--prefer=broadwell", "-C [broadwell|milan]",
 )  # fmt: skip
 EXTRAS = (
     "-t 2", "-t 10", "--mem=1500", "--mem=0", "--mem-per-cpu=70", "--cpu-freq=1500000-2000000",
@@ -29,7 +29,7 @@ EXTRAS = (
     "--comment=x", "-J stencil", "--no-requeue", "--signal=USR1@20", "--spread-job", "-q small",
     "-A proj", "--open-mode=append", "--core-spec=1", "--contiguous", "--switches=1",
     "--use-min-nodes", "-k", "--no-kill", "--wait-all-nodes=1", "--tmp=0", "--profile=none",
-    "--acctg-freq=10", "--thread-spec=1", "--get-user-env=L", "--ignore-pbs", "-Q", "-v",
+    "--acctg-freq=10", "--thread-spec=1", "--get-user-env=L", "--ignore-pbs", "-Q",
     "--oversubscribe", "--delay-boot=0", "--kill-on-invalid-dep=yes", "--cluster-constraint=x",
     "--container=x", "--propagate=NONE", "--reboot", "--mail-type=NONE",
 )  # fmt: skip
@@ -63,11 +63,13 @@ def draw(seed: int, count: int) -> list[Shape]:
 
 def _one(dice: random.Random, known: list[Script], plain: list[Script], name: str) -> Shape:
     # Most have something plain about them: what many things forbid shows nothing about one.
-    script = dice.choice(plain if dice.random() < 0.35 else known)
+    script = dice.choice(plain if dice.random() < 0.4 else known)
     state = dice.choice(STATES)
     options = [*dice.choice(SIZES).split(), *dice.choice(PLACES).split()]
     for extra in dice.sample(EXTRAS, dice.choice((0, 0, 1, 1, 2, 3))):
         options += extra.split()
+    if dice.random() < 0.02:  # a heterogeneous job
+        options += [":", "-N1", "-n1", "-C", "broadwell"]
     environment: dict[str, str] = {}
     for more in dice.sample(VARIABLES, dice.choice((0, 0, 0, 1, 1, 2))):
         environment |= more
@@ -75,6 +77,8 @@ def _one(dice: random.Random, known: list[Script], plain: list[Script], name: st
     if dice.random() < 0.04 and script.name == "one-srun" and state != "enforced":
         via = dice.choice(("srun", "salloc"))
         options = [o for o in options if o.split("=")[0] not in _SBATCH_ONLY]
+    if via == "directives" and ":" in options:
+        via = "file"
     if via == "wrap" and ("\n" in script.text or script.shell != "/bin/bash"):
         via = "file"
     if state == "enforced":  # without the filter, ADVISOR=off reaches the hook with the environment

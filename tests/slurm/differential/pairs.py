@@ -286,7 +286,7 @@ def accounted(record: Record) -> str:
 
 def _record(line: str) -> Record:
     """Return the fields of one line of `scontrol show job -o`; a stamp may hold what looks so."""
-    stamp = re.search(r" AdminComment=(advisor:.*?\}) (?=[A-Z][A-Za-z]+=)", line)
+    stamp = re.search(r" AdminComment=(advisor:.*?\}) +(?=[A-Z][A-Za-z]+=)", line)
     if stamp:
         line = line.replace(stamp[0], " ")
     fields = dict(re.findall(r"(?:^| )([A-Za-z_/:]+)=(.*?) *(?= [A-Za-z_/:]+=|$)", line))

@@ -27,7 +27,7 @@ VOLATILE = frozenset(
 )  # fmt: skip
 _PASSING = re.compile(
     r"(SLURM_)?ADVISOR.*|SLURM_(ARRAY_)?JOB_?ID|SLURM_JOB_(START|END)_TIME|SLURM_.*_PORT|SLURM_.*PID"
-    r"|SLURM_.*IPADDR|SLURM_SRUN_COMM_.*|SLURM_TOPOLOGY_ADDR.*|SLURMD_.*|SLURM_(JOB_|STEP_)?NODELIST"
+    r"|SLURM_.*IPADDR|SLURM_SRUN_COMM_.*|SLURM_TOPOLOGY_ADDR.*|SLURMD_.*|SLURM_(JOB_|STEP_)?NODELIST(_.*)?"
     r"|SLURM_CPU_BIND(_LIST)?|SBATCH_CPU_BIND(_LIST)?|SLURM_STEP_?ID|TMPDIR|HOSTNAME|_|SLURM_WORKING_CLUSTER|PMI_FD|SLURM_JOB_DEPENDENCY|BASH_FUNC.*"
 )
 _OF_THREADS = frozenset({"OMP_NUM_THREADS"})
@@ -254,11 +254,15 @@ def _steps(tried: Tried, record: Record) -> list[Record]:
     return [s for s in tried.steps if s["JobID"].startswith(f"{accounted(record)}.")]
 
 
+#: Names of one thing, which of them depends on when the controller looked.
+_NO_NODES = re.compile("Priority|Resources|ReqNodeNotAvail|Nodes_required")
+
+
 def _reason(record: Record) -> str:
     if record["JobState"] != "PENDING":
         return record["JobState"]
     reason = re.sub(r",.*", "", record["Reason"])
-    return f"PENDING {'Resources' if reason == 'Priority' else reason}"
+    return f"PENDING {'Resources' if _NO_NODES.match(reason) else reason}"
 
 
 _OF_JOB = (

@@ -31,7 +31,7 @@ EXTRAS = (
     "--use-min-nodes", "-k", "--no-kill", "--wait-all-nodes=1", "--tmp=0", "--profile=none",
     "--acctg-freq=10", "--thread-spec=1", "--get-user-env=L", "--ignore-pbs", "-Q",
     "--oversubscribe", "--delay-boot=0", "--kill-on-invalid-dep=yes", "--cluster-constraint=x",
-    "--container=x", "--propagate=NONE", "--reboot", "--mail-type=NONE",
+    "--container=x", "--propagate=NONE", "--mail-type=NONE",
 )  # fmt: skip
 VARIABLES: tuple[dict[str, str], ...] = (
     {"OMP_NUM_THREADS": "14"}, {"OMP_NUM_THREADS": "28", "OMP_PLACES": "cores"},

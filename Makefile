@@ -4,12 +4,14 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup setup-dev demo demo-slurm test lint bench schema slurm-packages clean
+.PHONY: help setup setup-dev demo demo-slurm test soak differential lint bench schema slurm-packages clean
 
 help:
 	@echo "make demo        measure a real kernel here, fit it, advise a job, run it (under 2 minutes)"
 	@echo "make demo-slurm  the same on a real Slurm cluster on this machine (root, Debian)"
 	@echo "make test        set up, lint, type-check and run all tests"
+	@echo "make differential  submit requests without and with the advisor, print how many differ"
+	@echo "make soak        the same with new requests for an hour (MINUTES=60)"
 	@echo "make bench       print the benchmarks' ratios"
 
 setup: $(READY)
@@ -38,6 +40,16 @@ demo-slurm: setup slurm-packages
 
 test: lint slurm-packages
 	@$(BIN)/python -m pytest -rs --numprocesses 2 --dist loadgroup
+
+# Requests on a real Slurm, each without and with the advisor: the counts, or new ones for an hour.
+MINUTES ?= 60
+SEED    ?= $(shell date +%Y%m%d)
+
+differential: setup-dev slurm-packages
+	@cd tests/slurm && $(abspath $(BIN))/python -m differential
+
+soak: setup-dev slurm-packages
+	@cd tests/slurm && $(abspath $(BIN))/python -m differential --soak $(MINUTES) --seed $(SEED)
 
 lint: setup-dev
 	@$(BIN)/ruff check .

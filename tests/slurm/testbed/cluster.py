@@ -43,7 +43,7 @@ class Testbed(Client):
     makes one of its own under the temporary folder and removes it when stopped. `lua_hooks`
     turns JobSubmitPlugins=lua and CliFilterPlugins=lua on, with hooks that do nothing until
     others are installed in `conf_dir`. `users` are existing unprivileged users which get the
-    account `proj`, as root does.
+    account `proj`, as root does. `more_configuration` is written at the end of slurm.conf.
     """
 
     __test__ = False
@@ -54,11 +54,13 @@ class Testbed(Client):
         *,
         lua_hooks: bool = True,
         users: Sequence[str] = ("nobody", "daemon"),
+        more_configuration: str = "",
     ) -> None:
         self._temporary = directory is None
         folder = Path(tempfile.mkdtemp(prefix=PREFIX)) if directory is None else directory
         super().__init__(folder.resolve(), users)
         self.lua_hooks = lua_hooks
+        self.more_configuration = more_configuration
         self._complaint = ""
 
     def __enter__(self) -> Self:
@@ -116,7 +118,7 @@ class Testbed(Client):
             self.home(user).mkdir()
             os.chown(self.home(user), account.pw_uid, account.pw_gid)
         ports = free_ports()
-        write_configuration(root, ports, self.lua_hooks)
+        write_configuration(root, ports, self.lua_hooks, self.more_configuration)
         install = spawn(
             root,
             "install",

@@ -158,10 +158,13 @@ aria-pagecache-buffer-size=8M
 """
 
 
-def write_configuration(root: Path, ports: Ports, lua_hooks: bool) -> None:
-    """Write every configuration file under `root/etc`, with no-op hooks where none are."""
+def write_configuration(root: Path, ports: Ports, lua_hooks: bool, more: str) -> None:
+    """Write every configuration file under `root/etc`, with no-op hooks where none are.
+
+    `more` is written at the end of slurm.conf.
+    """
     etc = root / "etc"
-    (etc / "slurm.conf").write_text(slurm_conf(root, ports, lua_hooks))
+    (etc / "slurm.conf").write_text(slurm_conf(root, ports, lua_hooks) + more)
     (etc / "cgroup.conf").write_text("CgroupAutomount=no\n")
     (etc / "my.cnf").write_text(mariadb_conf(root, ports))
     secret = etc / "slurmdbd.conf"

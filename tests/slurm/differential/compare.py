@@ -1,0 +1,423 @@
+"""What differs between a job without and the same job with the advisor.
+
+`changes` are what the advisor may change: the threads of the recognised program and the cap in a
+job that has its nodes for itself, the node type, and the cores of a request in a job that shares
+its node. Everything else is a difference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.law import node_type_of
+
+from .pairs import Pair, Record, Tried, accounted
+
+APPLICATION = "app"
+#: What a record holds of one job only, or of the moment; the stamp is the advisor's.
+VOLATILE = frozenset(
+    {"JobId", "ArrayJobId", "SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime",
+     "LastSchedEval", "Priority", "AllocNode:Sid", "AdminComment", "RunTime", "SuspendTime",
+     "PreemptEligibleTime", "PreemptTime", "Deadline", "ResizeTime", "Scheduler", "Reason",
+     "JobState"}
+)  # fmt: skip
+_PASSING = re.compile(
+    r"(SLURM_)?ADVISOR.*|SLURM_(ARRAY_)?JOB_?ID|SLURM_JOB_(START|END)_TIME|SLURM_.*_PORT|SLURM_.*PID"
+    r"|SLURM_.*IPADDR|SLURM_SRUN_COMM_.*|SLURM_TOPOLOGY_ADDR.*|SLURMD_.*|SLURM_(JOB_|STEP_)?NODELIST(_.*)?"
+    r"|SLURM_CPU_BIND(_LIST)?|SBATCH_CPU_BIND(_LIST)?|SLURM_STEP_?ID|TMPDIR|HOSTNAME|_|SLURM_WORKING_CLUSTER|PMI_FD|SLURM_JOB_DEPENDENCY|BASH_FUNC.*"
+)
+_OF_THREADS = frozenset({"OMP_NUM_THREADS"})
+_OF_CAP = frozenset({"SLURM_CPU_FREQ_REQ"})
+_OF_NODE = re.compile(
+    r"SLURM_CPUS_ON_NODE|SLURM_JOB_CPUS_PER_NODE(_.*)?|SLURM_JOB_CONSTRAINTS|SLURM_NODE_ALIASES"
+)
+_OF_CORES = re.compile(r"SLURM_CPUS_PER_TASK|SLURM_TRES_PER_TASK|" + _OF_NODE.pattern)
+
+
+@dataclass
+class Verdict:
+    """What differs, and what the advisor changed as it may."""
+
+    pair: Pair
+    differences: list[str] = field(default_factory=list)
+    changes: set[str] = field(default_factory=set)
+    moved: bool = False
+    """Both were free to run on nodes of different types, and did."""
+
+    @property
+    def advised(self) -> bool:
+        """Whether the advisor changed anything."""
+        return bool(self.changes)
+
+    def differs(self, what: str, off: object, on: object) -> None:
+        """Note a difference."""
+        self.differences.append(f"{what}: {_short(off)} -> {_short(on)}")
+
+
+def compare(pair: Pair) -> Verdict:
+    """Compare both submissions of a shape."""
+    verdict = Verdict(pair)
+    off, on = pair.off, pair.on
+    _equal(verdict, "accepted", off.returncode == 0, on.returncode == 0)
+    _equal(verdict, "standard error", _form(_said(off.stderr)), _form(_said(on.stderr)))
+    if not pair.shape.blocking and (off.returncode or on.returncode):
+        return verdict
+    _equal(verdict, "standard output", _form(off.stdout), _form(on.stdout))
+    if on.stamped and not all(
+        r.get("AdminComment", "").startswith("advisor:") for r in on.submitted
+    ):
+        verdict.differs("stamp", "one a job", "none")
+    _equal(verdict, "jobs submitted", len(off.submitted), len(on.submitted))
+    for one, other in zip(off.submitted, on.submitted, strict=False):
+        _compare_requests(verdict, one, other)
+    for mine, its in zip(off.environments, on.environments, strict=False):
+        _compare_environments(verdict, "environment", mine, its, kept=True)
+    if [_plain(off, s) for s in off.scripts] != [_plain(on, s) for s in on.scripts]:
+        verdict.differs("script", "as written", "changed")
+    if pair.ran:
+        _compare_runs(verdict, off, on)
+    return verdict
+
+
+def same_records(off: Tried, on: Tried) -> bool:
+    """Whether the controller knows the same of both, so that they cannot end differently."""
+    return not any(
+        _unlike(a, b)
+        for a, b in (
+            ([_record(off, r) for r in off.submitted], [_record(on, r) for r in on.submitted]),
+            (
+                [_settings(off, e) for e in off.environments],
+                [_settings(on, e) for e in on.environments],
+            ),
+            ([_plain(off, s) for s in off.scripts], [_plain(on, s) for s in on.scripts]),
+        )
+    )
+
+
+def _unlike(a: object, b: object) -> bool:
+    return a != b
+
+
+def _record(tried: Tried, record: Record) -> Record:
+    return {k: _plain(tried, v) for k, v in record.items() if k not in VOLATILE}
+
+
+def _settings(tried: Tried, environment: Mapping[str, str]) -> dict[str, str]:
+    return {k: _plain(tried, v) for k, v in environment.items() if not _PASSING.fullmatch(k)}
+
+
+def _plain(tried: Tried, text: str) -> str:
+    """Take out of a text what tells the two submissions apart, and the names of nodes."""
+    text = text.replace(str(tried.folder), "DIR")
+    for number in sorted(tried.ids, key=len, reverse=True):
+        text = re.sub(rf"(?<!\d){number}(?!\d)", "ID", text)
+    return text
+
+
+def _form(text: str) -> str:
+    return re.sub(r"\d+", "#", _without_nodes(text))
+
+
+def _without_nodes(text: str) -> str:
+    return re.sub(r"(bdw|skl|mil)[\d\[][-\d,\]]*", "NODE", text)
+
+
+_CHATTER = re.compile(
+    r"^(salloc|srun): (Pending|job|Granted|Relinquishing|Job|Step created|Force).*\n?", re.M
+)
+_CLOCK = re.compile(r"\d+m[\d.]+s|\b\d{10}\b|\d+:\d\d:\d\d")
+
+
+def _said(text: str) -> str:
+    """Leave out what Slurm's commands tell of their waiting, and times."""
+    return _CLOCK.sub("TIME", _CHATTER.sub("", text))
+
+
+def _short(value: object) -> str:
+    text = str(value).strip().replace("\n", " | ")
+    return text if len(text) < 200 else text[:200] + "..."
+
+
+def _equal(verdict: Verdict, what: str, off: object, on: object) -> None:
+    if off != on:
+        verdict.differs(what, off, on)
+
+
+# The request
+
+
+def whole_nodes(record: Record) -> bool:
+    """Whether a job has its nodes for itself, by its request or by what it got."""
+    if record.get("OverSubscribe") in ("NO", "EXCLUSIVE") or record.get("Partition") == "whole":
+        return True
+    cores = sum(node_type_of(n).cores for n in nodes_of(record))
+    return bool(cores) and record.get("NumCPUs", "").isdigit() and int(record["NumCPUs"]) >= cores
+
+
+def nodes_of(record: Record) -> list[str]:
+    """Return the nodes of a record: names with ranges, as `bdw[1-2],skl1`."""
+    names = []
+    for prefix, ranges in re.findall(r"([a-z]+)(\d+|\[[\d,-]+\])", record.get("NodeList", "")):
+        for part in ranges.strip("[]").split(","):
+            first, _, last = part.partition("-")
+            names += [f"{prefix}{n}" for n in range(int(first), int(last or first) + 1)]
+    return names
+
+
+def _tres(text: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+
+
+def _compare_requests(verdict: Verdict, off: Record, on: Record) -> None:
+    """Compare what the controller took down before anything ran."""
+    a, b = _record(verdict.pair.off, off), _record(verdict.pair.on, on)
+    whole = whole_nodes(off)
+    for name in sorted(a.keys() | b.keys()):
+        mine, its = a.get(name, ""), b.get(name, "")
+        if mine == its:
+            continue
+        if name == "Features" and not _prefers(verdict):
+            verdict.changes.add("node type")
+        elif name in ("CPU_min_freq", "CPU_max_freq") and (not mine or _caps_by_option(verdict)):
+            verdict.changes.add("frequency cap")
+        elif not whole and name in ("NumCPUs", "CPUs/Task", "MinCPUsNode"):
+            verdict.changes.add("cores")
+            if _count(its) > _count(mine):
+                verdict.differs(f"request {name}", mine, its)
+        elif not whole and name == "TRES":
+            for what in _tres(mine).keys() | _tres(its).keys():
+                if what not in ("cpu", "billing"):
+                    _equal(verdict, f"TRES {what}", _tres(mine).get(what), _tres(its).get(what))
+        else:
+            verdict.differs(f"request {name}", mine, its)
+    if not whole and "cores" in verdict.changes and "MinMemoryNode" not in b:
+        verdict.differs("memory", "per core, as many cores", "per core, fewer cores")
+
+
+def _prefers(verdict: Verdict) -> bool:
+    return any(option.startswith("--prefer") for option in verdict.pair.shape.options)
+
+
+def _count(text: str) -> int:
+    return int(re.match(r"\d*", text)[0] or 0)  # type: ignore[index]
+
+
+def _compare_environments(
+    verdict: Verdict, what: str, off: Mapping[str, str], on: Mapping[str, str], *, kept: bool
+) -> None:
+    """Compare variables; what the user set stays, `kept` or not as the advisor may change it."""
+    pair = verdict.pair
+    a, b = _settings(pair.off, off), _settings(pair.on, on)
+    own = pair.shape.environment
+    for name in sorted(a.keys() | b.keys()):
+        mine, its = a.get(name), b.get(name)
+        if mine == its:
+            continue
+        if name in _OF_THREADS:
+            verdict.changes.add("threads")
+        elif name in _OF_CAP and name not in own and ":" not in (mine or ""):
+            verdict.changes.add("frequency cap")
+        elif name in own or not _follows(verdict, name):
+            verdict.differs(f"{what} {name}", mine, its)
+
+
+def _follows(verdict: Verdict, name: str) -> bool:
+    """Whether a variable of Slurm's follows from the nodes or cores which the job got."""
+    if verdict.moved or "node type" in verdict.changes:
+        return bool(_OF_NODE.fullmatch(name))
+    return "cores" in verdict.changes and bool(_OF_CORES.fullmatch(name))
+
+
+# The run
+
+
+def _compare_runs(verdict: Verdict, off: Tried, on: Tried) -> None:
+    _equal(verdict, "jobs", len(off.ended), len(on.ended))
+    for one, other in zip(off.ended, on.ended, strict=False):
+        _compare_jobs(verdict, one, other)
+        _compare_steps(verdict, _steps(off, one), _steps(on, other))
+    _compare_reports(verdict, off, on)
+    outputs = [  # sorted: lines of several nodes come in any order
+        [sorted(_without_nodes(_said(_plain(t, o))).splitlines()) for o in t.outputs]
+        for t in (off, on)
+    ]
+    _equal(verdict, "output", *outputs)
+    if off.returncode != on.returncode:
+        verdict.differs("exit code of the command", off.returncode, on.returncode)
+
+
+def _steps(tried: Tried, record: Record) -> list[Record]:
+    return [s for s in tried.steps if s["JobID"].startswith(f"{accounted(record)}.")]
+
+
+#: Names of one thing, which of them depends on when the controller looked.
+_NO_NODES = re.compile("Priority|Resources|ReqNodeNotAvail|Nodes_required")
+
+
+def _reason(record: Record) -> str:
+    if record["JobState"] != "PENDING":
+        return record["JobState"]
+    reason = re.sub(r",.*", "", record["Reason"])
+    return f"PENDING {'Resources' if _NO_NODES.match(reason) else reason}"
+
+
+_OF_JOB = (
+    "ExitCode", "DerivedExitCode", "Restarts", "QOS", "Account", "WorkDir", "JobName", "TimeLimit",
+    "NtasksPerN:B:S:C", "Licenses",
+)  # fmt: skip
+
+
+def _compare_jobs(verdict: Verdict, off: Record, on: Record) -> None:
+    _equal(verdict, "state", _reason(off), _reason(on))
+    for name in _OF_JOB:
+        mine, its = _plain(verdict.pair.off, off[name]), _plain(verdict.pair.on, on[name])
+        _equal(verdict, name, mine, its)
+    if whole_nodes(off):
+        _equal(verdict, "CPUs/Task", off.get("CPUs/Task"), on.get("CPUs/Task"))
+    if "," not in verdict.pair.off.submitted[0]["Partition"]:
+        _equal(verdict, "Partition", off["Partition"], on["Partition"])
+    if not nodes_of(off) or not nodes_of(on):
+        return
+    _equal(verdict, "nodes", len(nodes_of(off)), len(nodes_of(on)))
+    _equal(verdict, "tasks", off.get("NumTasks"), on.get("NumTasks"))
+    types = [sorted({node_type_of(n).name for n in nodes_of(r)}) for r in (off, on)]
+    if types[0] != types[1]:
+        verdict.moved = True
+        if on.get("Features") == off.get("Features") or _prefers(verdict):
+            return  # both were free to go anywhere
+        verdict.changes.add("node type")
+    elif whole_nodes(off):
+        _equal(verdict, "CPUs", off["NumCPUs"], on["NumCPUs"])
+    less, more = (_megabytes(_tres(r.get("TRES", "")).get("mem", "0")) for r in (off, on))
+    if more < less or (more > less and types[0] == types[1]):
+        verdict.differs("memory, MB", less, more)
+
+
+def _megabytes(text: str) -> float:
+    units = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
+    match = re.fullmatch(r"([\d.]+)([KMGT]?)", text)
+    return float(match[1]) * units[match[2] or "M"] if match else 0.0
+
+
+def _compare_steps(verdict: Verdict, off: Sequence[Record], on: Sequence[Record]) -> None:
+    def key(step: Record) -> tuple[str, ...]:
+        return step["JobName"], step["NTasks"], step["NNodes"], step["JobID"]
+
+    _equal(verdict, "steps", len(off), len(on))
+    for one, other in zip(sorted(off, key=key), sorted(on, key=key), strict=False):
+        name = f"step {one['JobID'].split('.')[-1]} ({one['JobName']})"
+        for what in ("State", "ExitCode", "NTasks", "NNodes"):
+            mine, its = (re.sub(r" by \d+", "", s[what]) for s in (one, other))
+            _equal(verdict, f"{name} {what}", mine, its)
+        _compare_step_sizes(verdict, name, one, other)
+        if not one["JobID"].endswith((".batch", ".extern", ".interactive")):
+            _compare_caps(verdict, name, one, other)
+
+
+def _all_cores(step: Record) -> bool:
+    nodes = nodes_of(step)
+    return bool(nodes) and _count(step["NCPUS"]) >= sum(node_type_of(n).cores for n in nodes)
+
+
+def _compare_step_sizes(verdict: Verdict, name: str, off: Record, on: Record) -> None:
+    """CPUs stay, or stay all of the node; memory of a step never becomes less."""
+    if off["NCPUS"] != on["NCPUS"] and not (_all_cores(off) and _all_cores(on)):
+        smaller = "cores" in verdict.changes and _count(on["NCPUS"]) < _count(off["NCPUS"])
+        if not smaller:
+            verdict.differs(f"{name} CPUs", off["NCPUS"], on["NCPUS"])
+    mine, its = (_megabytes(_tres(s["AllocTRES"]).get("mem", "0")) for s in (off, on))
+    if its < mine and not verdict.moved:
+        verdict.differs(f"{name} memory, MB", mine, its)
+
+
+def _caps_by_option(verdict: Verdict) -> bool:
+    shape = verdict.pair.shape
+    options = [*shape.options, *(f"--{n}" for n in shape.environment)]
+    return any(o.startswith(("--cpu-freq", "--SBATCH_CPU_FREQ")) for o in options)
+
+
+def _compare_caps(verdict: Verdict, name: str, off: Record, on: Record) -> None:
+    def cap(step: Record) -> tuple[str, str]:
+        return step["ReqCPUFreqMin"], step["ReqCPUFreqMax"]
+
+    _equal(verdict, f"{name} governor", off["ReqCPUFreqGov"], on["ReqCPUFreqGov"])
+    if cap(off) == cap(on):
+        return
+    if cap(off)[1] in ("Unknown", "0", "") or _caps_by_option(verdict):
+        verdict.changes.add("frequency cap")
+    else:
+        verdict.differs(f"{name} cap", cap(off), cap(on))
+
+
+def _compare_reports(verdict: Verdict, off: Tried, on: Tried) -> None:
+    """Compare what the programs themselves saw."""
+    launches = [_launches(t) for t in (off, on)]
+    _equal(verdict, "ranks", *([key for key, _ in side] for side in launches))
+    if [key for key, _ in launches[0]] != [key for key, _ in launches[1]]:
+        return
+    for (key, mine), (_, its) in zip(*launches, strict=True):
+        program = key[1]
+        a, b = ({r["threads"] for r in side} for side in (mine, its))
+        if a != b:
+            if program == APPLICATION:
+                verdict.changes.add("threads")
+            else:
+                verdict.differs(f"threads of {program}", sorted(a), sorted(b))
+            most = min(_bound(r) for r in its)
+            if most and any(_count(r["threads"]) > most for r in its):
+                verdict.differs("threads beyond the CPUs of a rank", most, sorted(b))
+        bound = [sorted(_bound(r) for r in side) for side in (mine, its)]
+        if not verdict.moved and "cores" not in verdict.changes:
+            _equal(verdict, f"CPUs of {program}", *bound)
+        first, second = (next(r for r in side if r["rank"] == "0") for side in (mine, its))
+        _compare_environments(
+            verdict, f"inside {program}", first["environment"], second["environment"], kept=False
+        )
+    together = [_overlap(t.reports) for t in (off, on)]
+    if together[0] and together[1] * 2 <= together[0]:
+        verdict.differs("steps at the same time", *together)
+
+
+def _bound(report: Mapping[str, Any]) -> int:
+    """Return how many CPUs Slurm bound a rank to; 0 where it does not say."""
+    masks = [m for m in report["bound"].split(",") if m.startswith("0x")]
+    return int(masks[_count(report["local"]) % len(masks)], 16).bit_count() if masks else 0
+
+
+Launch = tuple[tuple[Any, ...], list[dict[str, Any]]]
+
+
+def _launches(tried: Tried) -> list[Launch]:
+    """Return each start of a program: its job's place, program, ranks by node; and its reports."""
+    ids = tried.ids
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    single: Counter[tuple[Any, ...]] = Counter()
+    for report in sorted(tried.reports, key=lambda r: r["start"]):
+        place = ids.index(report["job"]) if report["job"] in ids else -1
+        step = (place, report["task"], report["step"], report["program"], report["argument"])
+        if report["size"] == "1" and report["rank"] == "0":
+            single[step] += 1
+            groups[(*step, single[step])] = [report]
+        else:
+            groups.setdefault(step, []).append(report)
+    found = []
+    for step, reports in groups.items():
+        nodes = Counter(r["node"] for r in reports)
+        ranks = sorted(int(r["rank"]) for r in reports)
+        found.append(
+            (
+                (step[0], step[3], step[4], reports[0]["size"], ranks, sorted(nodes.values())),
+                reports,
+            )
+        )
+    return sorted(found, key=lambda launch: (launch[0], launch[1][0]["start"]))
+
+
+def _overlap(reports: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many steps ran at the same time at most, of those that take their time."""
+    long = [r for r in reports if r["rank"] == "0" and r["end"] - r["start"] > 0.5]
+    return max((sum(r["start"] <= at["start"] < r["end"] for r in long) for at in long), default=0)

@@ -1,0 +1,329 @@
+"""Submits each shape twice, keeps what the controller took down, and runs what must run.
+
+While the controller starts nothing, all shapes of one site state are submitted without and with
+the advisor. Where record, script and environment of both jobs are the same, nothing more can
+differ and both are cancelled; all others run to their end, many at once.
+"""
+
+from __future__ import annotations
+
+import json
+import pwd
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from testbed import TestbedError
+
+from .cluster import Cluster
+from .shapes import Shape
+
+SIDES = ("off", "on")
+CHUNK = 100
+#: A job that nothing but its own request keeps from starting has started after so long.
+SETTLE_S = 3.0
+LIMIT_S = 240.0
+SEPARATOR = "\x1f"
+SACCT = (
+    "JobID,JobName,State,ExitCode,NNodes,NCPUS,NTasks,NodeList,AllocTRES,ReqCPUFreqMin,"
+    "ReqCPUFreqMax,ReqCPUFreqGov,Submit"
+)
+Record = dict[str, str]
+
+
+@dataclass
+class Tried:
+    """One submission of a shape: what sbatch answered, what was taken down, what ran."""
+
+    shape: Shape
+    side: str
+    folder: Path
+    stamped: bool = False
+    """Whether the advisor owes its jobs a stamp: it was asked, and the job has an environment."""
+    returncode: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    process: subprocess.Popen[str] | None = None
+    submitted: list[Record] = field(default_factory=list)
+    """The controller's records before anything ran."""
+    environments: list[dict[str, str]] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
+    ended: list[Record] = field(default_factory=list)
+    """The controller's records at the end, children included."""
+    steps: list[Record] = field(default_factory=list)
+    reports: list[dict[str, Any]] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of its jobs, in order."""
+        records = self.ended or self.submitted
+        return sorted({r["JobId"] for r in records}, key=int)
+
+
+@dataclass
+class Pair:
+    """Both submissions of one shape."""
+
+    shape: Shape
+    off: Tried
+    on: Tried
+    ran: bool = False
+
+
+class Trial:
+    """Tries shapes on a cluster.
+
+    With `blank` both submissions are without the advisor and all run to their end: what differs
+    then is the trial's own fault.
+    """
+
+    def __init__(self, cluster: Cluster, *, blank: bool = False) -> None:
+        self.cluster, self.testbed, self.blank = cluster, cluster.testbed, blank
+
+    def run(self, shapes: Iterable[Shape]) -> list[Pair]:
+        """Submit each shape twice and return both, in the order of `shapes`."""
+        wanted = list(shapes)
+        order = {id(shape): at for at, shape in enumerate(wanted)}
+        by_state: dict[str, list[Shape]] = {}
+        for shape in wanted:
+            by_state.setdefault(shape.state, []).append(shape)
+        pairs: list[Pair] = []
+        for state, members in sorted(by_state.items()):
+            self.cluster.enter(state)
+            for at in range(0, len(members), CHUNK):
+                pairs += self._chunk(members[at : at + CHUNK])
+        return sorted(pairs, key=lambda pair: order[id(pair.shape)])
+
+    def _chunk(self, shapes: Sequence[Shape]) -> list[Pair]:
+        from .compare import same_records
+
+        self.cluster.pause()
+        pairs: list[Pair] = []
+        for shape in shapes:
+            number = tempfile.mkdtemp(dir=self.cluster.work, prefix="shape-")
+            Path(number).chmod(0o755)
+            off, on = (self._submit(shape, Path(number) / side) for side in SIDES)
+            pairs.append(Pair(shape, off, on))
+        every = [tried for pair in pairs for tried in (pair.off, pair.on)]
+        self._wait_for_queue(every)
+        self._take_down(every)
+        for pair in pairs:
+            for tried in (pair.off, pair.on):
+                self._then(tried)
+            accepted = pair.off.returncode == pair.on.returncode == 0
+            needed = self.blank or pair.shape.always or not same_records(pair.off, pair.on)
+            pair.ran = accepted and needed
+        idle = [i for pair in pairs if not pair.ran for t in (pair.off, pair.on) for i in t.ids]
+        self._cancel(idle)
+        self.cluster.resume()
+        run = [tried for pair in pairs if pair.ran for tried in (pair.off, pair.on)]
+        self._wait_for_end(run)
+        self._collect(run)
+        return pairs
+
+    # Submission
+
+    def _submit(self, shape: Shape, folder: Path) -> Tried:
+        side = folder.name
+        folder.mkdir()
+        account = pwd.getpwnam(shape.user)
+        for name in (".reports", "job.sh"):
+            (folder / name).touch()
+        (folder / "job.sh").write_text(script_text(shape))
+        (folder / "job.sh").chmod(0o755)
+        for path in (folder, *folder.iterdir()):
+            shutil.chown(path, account.pw_uid, account.pw_gid)
+        asked = side == "on" and not self.blank and not shape.blocking
+        tried = Tried(shape, side, folder, stamped=asked)
+        command, text = command_of(shape)
+        process = subprocess.Popen(
+            command, env=self._environment(shape, side), cwd=folder, text=True,
+            user=account.pw_uid, group=account.pw_gid, extra_groups=[],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        if shape.blocking:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.stdin = None
+            tried.process = process
+        else:
+            tried.stdout, tried.stderr = process.communicate(text, timeout=60)
+            tried.returncode = process.returncode
+        return tried
+
+    def _environment(self, shape: Shape, side: str) -> dict[str, str]:
+        """The environment of a user who has set nothing but what the shape says."""
+        known = self.testbed.env(shape.user)
+        kept = {n: known[n] for n in ("SLURM_CONF", "PATH", "HOME", "USER", "LOGNAME")}
+        off = {"ADVISOR": "off"} if side == "off" or self.blank else {}
+        own = self.cluster.environment(shape.state)
+        return {**kept, "LANG": "C.UTF-8", **own, **shape.environment, **off}
+
+    def _wait_for_queue(self, every: Sequence[Tried]) -> None:
+        """Wait until each command that stays with its job has brought it to the controller."""
+        end = time.monotonic() + 30
+        waiting = [tried for tried in every if tried.process is not None]
+        while waiting and time.monotonic() < end:
+            jobs = self._jobs()
+            waiting = [
+                t for t in waiting
+                if t.process is not None and t.process.poll() is None and not _own(jobs, t)
+            ]  # fmt: skip
+            if waiting:
+                time.sleep(0.1)
+
+    def _take_down(self, every: Sequence[Tried]) -> None:
+        jobs = self._jobs()
+        kept = {p.name: p for p in self.testbed.directory.glob("state/hash.*/job.*")}
+        for tried in every:
+            tried.submitted = _own(jobs, tried)
+            for number in tried.ids:
+                folder = kept.get(f"job.{number}")
+                if folder is None:  # srun's and salloc's have neither environment nor script there
+                    continue
+                words = (folder / "environment").read_bytes()[4:].split(b"\0")
+                lines = [w.decode(errors="replace") for w in words if b"=" in w]
+                tried.environments.append(dict(line.split("=", 1) for line in lines))
+                tried.scripts.append((folder / "script").read_text(errors="replace"))
+
+    def _then(self, tried: Tried) -> None:
+        for command in tried.shape.then:
+            words = command.replace("JOB", (tried.ids or ["0"])[0]).split()
+            done = self.testbed.run(words, check=False, user=tried.shape.user)
+            tried.stderr += done.stderr
+
+    # The end
+
+    def _jobs(self) -> list[Record]:
+        done = self.testbed.run(["scontrol", "show", "job", "-d", "-o"], check=False)
+        return [_record(line) for line in done.stdout.splitlines() if line.startswith("JobId=")]
+
+    def _cancel(self, ids: Sequence[str]) -> None:
+        for at in range(0, len(ids), 500):
+            self.testbed.run(["scancel", *ids[at : at + 500]], check=False)
+
+    def _wait_for_end(self, run: Sequence[Tried]) -> None:
+        """Wait until all have ended, or only such wait as nothing that runs keeps from starting."""
+        end = time.monotonic() + LIMIT_S
+        before, since = "", time.monotonic()
+        while time.monotonic() < end:
+            queue = self.testbed.run(
+                ["squeue", "-h", "-r", "-o", "%i %T %r", f"--user={','.join(self.cluster.users)}"]
+            ).stdout
+            if not queue.strip() and all(
+                t.process is None or t.process.poll() is not None for t in run
+            ):
+                return
+            if queue != before:
+                before, since = queue, time.monotonic()
+            moving = re.search("RUNNING|COMPLETING|CONFIGURING|None$|BeginTime", queue, re.M)
+            if time.monotonic() - since > (30.0 if moving else SETTLE_S):
+                return
+            time.sleep(0.2)
+        raise TestbedError(f"jobs without an end:\n{before}")
+
+    def _collect(self, run: Sequence[Tried]) -> None:
+        jobs = self._jobs()
+        for tried in run:
+            tried.ended = _own(jobs, tried)
+        ids = sorted({i for tried in run for i in tried.ids}, key=int)
+        self._cancel(ids)
+        for tried in run:
+            if tried.process is not None:
+                try:
+                    tried.stdout, tried.stderr = tried.process.communicate(timeout=10)
+                except subprocess.TimeoutExpired:
+                    tried.process.kill()
+                    tried.stdout, tried.stderr = tried.process.communicate()
+                tried.returncode = tried.process.returncode
+        rows = self._accounting([r for tried in run for r in tried.ended])
+        for tried in run:
+            mine = {accounted(record) for record in tried.ended}
+            tried.steps = [row for row in rows if row["JobID"].split(".")[0] in mine]
+            tried.reports = [
+                json.loads(line)
+                for line in (tried.folder / ".reports").read_text().splitlines()
+                if line.startswith("{")
+            ]
+            paths = {r.get("StdOut", "") for r in tried.ended if r.get("BatchFlag") == "1"}
+            tried.outputs = [
+                Path(p).read_text(errors="replace") for p in sorted(paths) if Path(p).is_file()
+            ]
+
+    def _accounting(self, ended: Sequence[Record]) -> list[Record]:
+        """Return the rows of jobs and steps, once there is one for the end of each that ran."""
+        if not ended:
+            return []
+        ids = ",".join(sorted({record["JobId"] for record in ended}))
+        command = ["sacct", "-n", "-P", f"--delimiter={SEPARATOR}", "-j", ids, "-o", SACCT]
+        wanted = {accounted(r) for r in ended if r["JobState"] != "PENDING"}
+        end = time.monotonic() + 30
+        while True:
+            done = self.testbed.run(command)
+            rows = [
+                dict(zip(SACCT.split(","), line.split(SEPARATOR), strict=True))
+                for line in done.stdout.splitlines()
+            ]
+            closed = {r["JobID"] for r in rows if r["State"] not in ("RUNNING", "PENDING")}
+            if wanted <= closed or time.monotonic() > end:
+                return rows
+            time.sleep(0.3)
+
+
+def accounted(record: Record) -> str:
+    """Return the name of a job, or of one task of an array, in accounting."""
+    task = record.get("ArrayTaskId", "")
+    return f"{record['ArrayJobId']}_{task}" if task else record["JobId"]
+
+
+def _record(line: str) -> Record:
+    """Return the fields of one line of `scontrol show job -o`; a stamp may hold what looks so."""
+    stamp = re.search(r" AdminComment=(advisor:.*?\}) +(?=[A-Z][A-Za-z]+=)", line)
+    if stamp:
+        line = line.replace(stamp[0], " ")
+    fields = dict(re.findall(r"(?:^| )([A-Za-z_/:]+)=(.*?) *(?= [A-Za-z_/:]+=|$)", line))
+    return {**fields, "AdminComment": stamp[1] if stamp else fields.get("AdminComment", "")}
+
+
+def _own(jobs: Iterable[Record], tried: Tried) -> list[Record]:
+    found = [j for j in jobs if Path(j.get("WorkDir", "/")).is_relative_to(tried.folder)]
+    return sorted(found, key=lambda j: int(j["JobId"]))
+
+
+def script_text(shape: Shape) -> str:
+    """Return the text of a shape's job script."""
+    lines = [f"#!{shape.script.shell}"]
+    if shape.via == "directives":
+        lines += [f"#SBATCH {option}" for option in shape.options]
+    return "\n".join([*lines, shape.script.text, ""])
+
+
+def command_of(shape: Shape) -> tuple[list[str], str]:
+    """Return the command that submits a shape, and what it reads from its standard input."""
+    options, arguments = list(shape.options), list(shape.arguments)
+    if shape.via == "file":
+        return ["sbatch", *options, "job.sh", *arguments], ""
+    if shape.via == "directives":
+        return ["sbatch", "job.sh", *arguments], ""
+    if shape.via == "stdin":
+        return ["sbatch", *options], script_text(shape)
+    if shape.via == "wrap":
+        return ["sbatch", *options, f"--wrap={shape.script.text}"], ""
+    if shape.via == "merged":
+        submit = shlex.join(["sbatch", "--parsable", *options, "job.sh"])
+        after = "sbatch --parsable -n1 -C broadwell --dependency=afterany:$jobid --wrap='srun post'"
+        return ["sh", "-c", f'jobid=$({submit} 2>&1); echo "$jobid"; {after}'], ""
+    if shape.via == "srun":
+        words = shlex.split(shape.script.text)
+        return ["srun", *options, *(words[1:] if words[0] == "srun" else words)], ""
+    if shape.via == "salloc":
+        return ["salloc", *options, "./job.sh", *arguments], ""
+    raise ValueError(shape.via)

@@ -1,0 +1,54 @@
+"""No job is worse off for having been advised: each request without and with the advisor.
+
+`python -m differential` from this folder prints the counts, `make soak` draws for an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from differential.__main__ import DRAWN, SEED, show
+from differential.cluster import cluster
+from differential.compare import Verdict, compare
+from differential.draw import draw
+from differential.pairs import Trial
+from differential.shapes import Shape, fixed
+from testbed import requirements
+
+pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("differential")]
+ADVISED = 40
+
+
+@pytest.fixture(scope="module")
+def trial() -> Iterator[Trial]:
+    """A site of its own, with limits, partitions and states that other tests do not want."""
+    if reason := requirements():
+        pytest.skip(reason)
+    with cluster() as made:
+        yield Trial(made)
+
+
+def tried(trial: Trial, shapes: Sequence[Shape]) -> list[Verdict]:
+    verdicts = [compare(pair) for pair in trial.run(shapes)]
+    differing = [show(verdict) for verdict in verdicts if verdict.differences]
+    assert not differing, f"{len(differing)} of {len(shapes)} shapes differ\n" + "\n".join(
+        differing
+    )
+    return verdicts
+
+
+def test_fixed_shapes_end_as_without_the_advisor(trial: Trial) -> None:
+    shapes = fixed()
+    assert len({shape.name for shape in shapes}) == len(shapes) == 150
+    verdicts = tried(trial, shapes)
+    advised = sum(verdict.advised for verdict in verdicts)
+    assert advised >= ADVISED, "nothing is safe by doing nothing"
+
+
+def test_drawn_shapes_end_as_without_the_advisor(trial: Trial) -> None:
+    tried(trial, draw(SEED, DRAWN))
+
+
+def test_the_trial_itself_makes_no_difference(trial: Trial) -> None:
+    tried(Trial(trial.cluster, blank=True), fixed()[::10])

@@ -12,6 +12,7 @@ from advisor.schedulers import slurm_hook_state as state
 from advisor.schedulers.command import run_command
 from advisor.schedulers.slurm_hooks import KEYS, HookFile, find_folder, read_hooks
 from advisor.schedulers.slurm_inventory import read_cluster
+from advisor.schedulers.slurm_table import OPTIONS
 
 _DOES = {"cli_filter.lua": "rewritten", "job_submit.lua": "stamped"}
 
@@ -37,7 +38,35 @@ def check_slurm() -> tuple[Mapping[str, str], list[Check]]:
     except SchedulerError as error:
         todo = "nothing, if this machine only uses --scheduler local"
         return {}, [Check("slurm", "warn", f"no Slurm can be asked here: {error.message}", todo)]
-    return settings, [*_accounting(settings), *_energy(settings), *_frequency(settings)]
+    return settings, [
+        *_accounting(settings), *_energy(settings), *_frequency(settings), *_options(),
+    ]  # fmt: skip
+
+
+def _options() -> Iterator[Check]:
+    """Compare the options that this Slurm knows with those that the advisor understands."""
+    try:
+        helps = [run_command([c, "--help"], timeout_s=20) for c in ("sbatch", "srun", "salloc")]
+    except SchedulerError as error:
+        yield Check("options", "warn", f"not compared: {error.message}")
+        return
+    unknown = unknown_options("\n".join(helps))
+    if unknown:
+        yield Check(
+            "options", "warn",
+            f"the advisor does not know {', '.join(unknown)}: jobs with such an option are left"
+            " alone", "nothing, or a release of the advisor that knows this Slurm",
+        )  # fmt: skip
+    else:
+        yield Check("options", "ok", "all options of this sbatch, srun and salloc are known")
+
+
+def unknown_options(text: str) -> list[str]:
+    """Return the options named in a ``--help`` text that the advisor's table lacks, as typed."""
+    found = {
+        n.replace("_", "-") for n in re.findall(r"(?<![\w-])--([a-z][a-z0-9_-]*[a-z0-9])", text)
+    }
+    return [f"--{name}" for name in sorted(found - OPTIONS.keys())]
 
 
 def _accounting(s: Mapping[str, str]) -> Iterator[Check]:

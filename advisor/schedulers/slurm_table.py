@@ -1,0 +1,349 @@
+"""What every option and input variable of sbatch, srun and salloc means to the advisor.
+
+Read in Slurm 20.11 to 24.11. A job is only changed when all it asks for stands in here and
+nothing of it binds what would change. Classes, one or several words each:
+
+- ``harmless``: says nothing of where, how fast or with how many threads the job runs;
+- ``axis:X``: the user's own word on an axis (frequency, threads, node_type, nodes, ranks);
+- ``binds:X``: X is kept whatever the policy says (node_type, nodes, cores, memory, gpus,
+  frequency, threads);
+- ``all``: it changes what a core or a task is, or which of them are used: nothing is changed;
+- ``held``: the job starts when nobody knows yet.
+
+``advisor hook install`` writes the same table into the hooks. Standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_OPTIONS = {
+    "harmless": """
+        account acctg-freq argv array autocomplete bcast bcast-exclude bell chdir comment compress
+        context debugger-test disable-status environment epilog error exclusive export gpu-freq
+        help ignore-pbs input interactive job-name kill-command kill-on-bad-exit
+        kill-on-invalid-dep label licenses mail-type mail-user mcs-label mpi msg-timeout network
+        nice no-bell no-kill no-requeue no-shell oom-kill-step open-mode output parsable partition
+        priority profile prolog propagate pty qos quiet quit-on-interrupt requeue resv-ports
+        send-libs signal slurmd-debug stepmgr task-epilog test-only threads time treewidth
+        unbuffered usage verbose version wait wait-all-nodes wckey whole wrap x11
+        """,
+    "axis:frequency": "cpu-freq",
+    "axis:threads": "cpus-per-task",
+    "axis:node_type": "constraint",
+    "axis:nodes": "nodes",
+    "axis:ranks": "ntasks ntasks-per-node tasks-per-node",
+    # Named or excluded nodes, nodes of a kind a constraint does not tell, or nodes that must be
+    # free now: on another node type the job could be refused or never start.
+    "binds:node_type": """
+        batch bb bbf contiguous deadline delay-boot exclude extra immediate nodefile nodelist
+        prefer reboot reservation segment switches tmp
+        """,
+    # Their number depends on the nodes the job gets.
+    "binds:node_type binds:cores": "mincpus use-min-nodes",
+    "binds:memory": "mem",
+    # A smaller request would have less memory; all cores of a larger node would need more.
+    "binds:memory binds:cores binds:node_type": "mem-per-cpu",
+    "binds:gpus binds:cores binds:node_type": """
+        accel-bind gpu-bind gpus gpus-per-node gres gres-flags mem-per-gpu tres-bind
+        """,
+    "binds:frequency": "power",
+    # The variables come from somewhere else and may hold a number of threads.
+    "binds:threads": "export-file get-user-env task-prolog",
+    # Where tasks are bound to cores, in words; lists and masks are in VALUES.
+    "binds:cores": "cpu-bind distribution mem-bind",
+    # A step that uses a part of what its job has.
+    "binds:threads binds:cores": "exact",
+    "held": "begin dependency hold",
+    "all": """
+        cluster cluster-constraint clusters container container-id core-spec cores-per-socket
+        cpus-per-gpu external-launcher extra-node-info gid gpus-per-socket gpus-per-task het-group
+        hint jobid multi-prog no-allocate ntasks-per-core ntasks-per-gpu ntasks-per-socket
+        ntasks-per-tres overcommit overlap oversubscribe pack-group preserve-env relative
+        sockets-per-node spread-job thread-spec threads-per-core time-min tres-per-task uid
+        """,
+}
+OPTIONS: Mapping[str, str] = {n: c for c, names in _OPTIONS.items() for n in names.split()}
+"""Long option name -> its classes."""
+
+LAUNCHER: Mapping[str, str] = {
+    "exclusive": "binds:threads binds:cores",
+    "time": "all",
+    "constraint": "binds:node_type",
+    "mem": "binds:memory binds:cores binds:node_type",
+    "exclude": "all",
+    "nodelist": "all",
+    "nodefile": "all",
+    "cpu-freq": "axis:frequency binds:frequency",
+}
+"""Options that mean more on a step's own line: part of the job's cores, nodes or time."""
+
+VALUES: Mapping[str, Sequence[tuple[str, str]]] = {
+    "cpu-bind": (("map_ mask_ rank", "all"),),
+    "mem-bind": (("map_ mask_ rank", "all"),),
+    "distribution": (("arbitrary plane", "all"),),
+    "cpu-freq": (
+        ("conservative ondemand performance powersave schedutil userspace", "binds:frequency"),
+    ),
+    "export": (("omp_ kmp_ gomp_ mkl_ openblas_ goto_ blis_ veclib_ numexpr_", "binds:threads"),),
+    "priority": (("0", "held"),),
+}
+"""Option -> classes that come with a word of its value that begins so, small letters."""
+
+FLAGS = frozenset(
+    """
+    contiguous exact external-launcher multi-prog no-allocate overcommit overlap oversubscribe
+    preserve-env reboot spread-job use-min-nodes
+    """.split()  # noqa: SIM905
+)
+"""Options without a value: as a variable they are set when empty, and not when 0 or no."""
+
+_READ = {
+    "SBATCH_": """
+        account acctg-freq array-inx batch burst-buffer cluster-constraint clusters constraint
+        container container-id core-spec cpu-freq-req cpus-per-gpu debug delay-boot distribution
+        error exclusive export get-user-env gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket
+        gpus-per-task gres gres-flags hint ignore-pbs input job-name mem-bind mem-per-cpu
+        mem-per-gpu mem-per-node network no-kill no-requeue open-mode output overcommit partition
+        power profile qos req-switch requeue reservation signal spread-job thread-spec
+        threads-per-core timelimit tres-bind tres-per-task use-min-nodes wait wait-all-nodes
+        wait4switch wckey
+        """,
+    "SALLOC_": """
+        account acctg-freq bell burst-buffer cluster-constraint clusters constraint container
+        container-id core-spec cpu-freq-req cpus-per-gpu debug delay-boot exclusive gpu-bind
+        gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint immediate
+        kill-cmd mem-bind mem-per-cpu mem-per-gpu mem-per-node network no-bell no-kill overcommit
+        partition power profile qos req-switch reservation signal spread-job thread-spec
+        threads-per-core timelimit tres-bind tres-per-task use-min-nodes wait-all-nodes
+        wait4switch wckey
+        """,
+    "SLURM_": """
+        account acctg-freq bcast bcast-exclude burst-buffer cluster-constraint clusters compress
+        constraint core-spec cpu-bind cpu-freq-req cpus-per-gpu cpus-per-task debug delay-boot
+        dependency disable-status distribution epilog exact exclusive export-env external-launcher
+        gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint
+        immediate job-name kill-bad-exit labelio mem-bind mem-per-cpu mem-per-gpu mem-per-node
+        mpi-type ncores-per-socket network no-kill nprocs nsockets-per-node ntasks ntasks-per-core
+        ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres oom-kill-step oomkillstep
+        open-mode overcommit overlap partition power profile prolog qos remote-cwd req-switch
+        reservation resv-ports send-libs signal spread-job srun-multi stderrmode stdinmode
+        stdoutmode task-epilog task-prolog thread-spec threads threads-per-core timelimit
+        tres-bind tres-per-task unbufferedio use-min-nodes wait wait4switch wckey working-dir
+        """,
+    "SRUN_": """
+        container container-id cpus-per-task error export-env input output
+        """,
+}
+"""Variables that are options, by what follows the prefix: those of the command that submits, and
+those that every srun in the job reads."""
+
+_ALIAS = {
+    "array-inx": "array", "burst-buffer": "bb", "cpu-freq-req": "cpu-freq", "debug": "verbose",
+    "export-env": "export", "kill-bad-exit": "kill-on-bad-exit", "kill-cmd": "kill-command",
+    "labelio": "label", "mem-per-node": "mem", "mpi-type": "mpi",
+    "ncores-per-socket": "cores-per-socket", "nprocs": "ntasks",
+    "nsockets-per-node": "sockets-per-node", "oomkillstep": "oom-kill-step",
+    "remote-cwd": "chdir", "req-switch": "switches", "srun-multi": "multi-prog",
+    "stderrmode": "error", "stdinmode": "input", "stdoutmode": "output", "timelimit": "time",
+    "unbufferedio": "unbuffered", "wait4switch": "switches", "working-dir": "chdir",
+}  # fmt: skip
+
+_OTHERS = {
+    "harmless": """
+        SLURMD_DEBUG SLURMD_NODENAME SLURM_BITSTR_LEN SLURM_CLUSTER_NAME SLURM_CONF
+        SLURM_CONFIG_FETCH SLURM_CONF_OUT SLURM_CONF_SERVER SLURM_CONTAINER SLURM_CONTAINER_ID
+        SLURM_CPUS_ON_NODE
+        SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_VERBOSE SLURM_DEBUG_FLAGS
+        SLURM_EXIT_ERROR SLURM_EXIT_IMMEDIATE SLURM_GET_USER_ENV SLURM_GPUS_ON_NODE SLURM_GTIDS
+        SLURM_JOBID SLURM_JWT SLURM_LAUNCH_NODE_IPADDR SLURM_LOCALID SLURM_MEM_BIND_LIST
+        SLURM_MEM_BIND_PREFER SLURM_MEM_BIND_SORT SLURM_MEM_BIND_TYPE SLURM_MEM_BIND_VERBOSE
+        SLURM_NNODES SLURM_NODEID SLURM_NODELIST SLURM_NODE_ALIASES SLURM_PRIO_PROCESS
+        SLURM_PROCID SLURM_PTY_PORT SLURM_PTY_WIN_COL SLURM_PTY_WIN_ROW SLURM_RESTART_COUNT
+        SLURM_SACK_JWKS SLURM_SACK_KEY SLURM_SCRIPT_CONTEXT SLURM_SHARDS_ON_NODE SLURM_STEPID
+        SLURM_STEP_KILLED_MSG_NODE_ID SLURM_SUBMIT_DIR SLURM_SUBMIT_HOST SLURM_TASKS_PER_NODE
+        SLURM_TASK_PID SLURM_TEST_EXEC SLURM_TIME_FORMAT SLURM_TOPO_LEN SLURM_TREE_WIDTH
+        SLURM_UMASK SRUN_DEBUG SBATCH_MEM_BIND_LIST SBATCH_MEM_BIND_PREFER SBATCH_MEM_BIND_SORT
+        SBATCH_MEM_BIND_TYPE SBATCH_MEM_BIND_VERBOSE SLURM_UID SLURM_WORKING_CLUSTER
+        """,
+    "binds:gpus binds:cores binds:node_type": "SLURM_STEP_GRES",
+    # Tasks laid out by a list of nodes, or the components of a heterogeneous job.
+    "all": """
+        SLURM_ARBITRARY_NODELIST SLURM_DIST_LLLP SLURM_DIST_PLANESIZE SLURM_HET_SIZE
+        SLURM_HOSTFILE SLURM_PACK_SIZE
+        """,
+}
+FAMILIES = (
+    "SLURM_ADVISOR_", "SLURM_ARRAY_", "SLURM_HET_JOB_", "SLURM_JOB_", "SLURM_PACK_JOB_",
+    "SLURM_PMI", "SLURM_RLIMIT_", "SLURM_SPANK_", "SLURM_SRUN_", "SLURM_STEP_", "SLURM_TOPOLOGY_",
+)  # fmt: skip
+"""How harmless variables begin that Slurm sets inside jobs, and those of PMI and of plugins."""
+
+_STEP = {
+    # What the job's steps read as their own: the number of tasks and the place of each.
+    "ntasks": "all",
+    "ntasks-per-node": "all",
+    "cpus-per-task": "binds:threads binds:cores",
+    "cpu-freq": "binds:frequency",
+    "dependency": "harmless",
+    "immediate": "harmless",
+}
+
+
+def _variables() -> tuple[dict[str, str], dict[str, str]]:
+    """Return each variable's classes, and the option that it sets."""
+    classes = {n: c for c, names in _OTHERS.items() for n in names.split()}
+    options = {}
+    for prefix, words in _READ.items():
+        for suffix in words.split():
+            name = prefix + suffix.upper().replace("-", "_")
+            option = options[name] = _ALIAS.get(suffix, suffix)
+            found = OPTIONS[option]
+            if prefix in ("SLURM_", "SRUN_"):
+                found = _STEP.get(option, LAUNCHER.get(option, found))
+            classes[name] = found
+    return classes, options
+
+
+VARIABLES, SETS = _variables()
+"""Variable -> its classes (what begins like one of FAMILIES is harmless besides); and the option
+that it sets, where it sets one."""
+
+UNKNOWN = "unknown"
+NOT_SET = ("unset", "(null)")
+"""Values of options that Slurm lists although nobody set them."""
+OVERWRITTEN = frozenset({"ntasks", "ntasks-per-node", "cpus-per-task", "cpu-freq"})
+"""Options whose SLURM_ variable sbatch and salloc write themselves when they are given."""
+READS = {"sbatch": ("SBATCH_", "SLURM_", "SRUN_", "SLURMD_"),
+          "salloc": ("SALLOC_", "SLURM_", "SRUN_", "SLURMD_"),
+          "srun": ("SLURM_", "SRUN_", "SLURMD_")}  # fmt: skip
+PREFIXES = ("SBATCH_", "SALLOC_", "SLURM_", "SRUN_", "SLURMD_")
+_COMPONENT = re.compile(r"_(?:HET|PACK)_GROUP_\d+$")
+_NUMBER = re.compile(r"[+-]?0*[1-9]\d*")
+_WORD = re.compile(r"[^\s,:;=@]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a request's options and variables keep from changing.
+
+    ``binds``: axis (``node_type``, ``nodes``, ``cores``, ``memory``, ``gpus``, ``frequency``,
+    ``threads``, ``all``) -> the option or variable as it is typed. ``not_understood``: what is in
+    no table. ``held``: it starts when nobody knows yet.
+    """
+
+    binds: Mapping[str, str] = field(default_factory=dict)
+    not_understood: tuple[str, ...] = ()
+    held: bool = False
+
+
+def classes_of(option: str, value: str, classes: str) -> tuple[str, ...]:
+    """Return the classes of an option with this value, whose own are ``classes``."""
+    found = classes.split()
+    words = _WORD.findall(value.lower())
+    for beginnings, extra in VALUES.get(option, ()):
+        starts = tuple(beginnings.split())
+        if any(w.startswith(starts) for w in words):
+            found += extra.split()
+    return tuple(found)
+
+
+def judge(options: Mapping[str, str], environment: Mapping[str, str], program: str) -> Judged:
+    """Judge what a submission asks for.
+
+    ``options`` by long name, with ``-`` or ``_``; ``environment`` as a hook sends it; ``program``
+    is sbatch, srun or salloc.
+    """
+    names = {k.replace("_", "-"): v for k, v in options.items()}
+    found = []
+    for name, value in names.items():
+        known = OPTIONS.get(name)
+        if known is None:
+            found.append((f"--{name}", (UNKNOWN,)))
+        elif value not in NOT_SET:
+            found.append((f"--{name}", classes_of(name, value, known)))
+    reads = READS.get(program, PREFIXES)
+    for name, value in environment.items():
+        if name.startswith(reads):
+            found.append((name, _variable(name, value, names, program)))
+    return _gather(found)
+
+
+def _variable(name: str, value: str, options: Mapping[str, str], program: str) -> tuple[str, ...]:
+    known, option = VARIABLES.get(name), SETS.get(name)
+    if known is None:
+        return ("harmless" if name.startswith(FAMILIES) or _COMPONENT.search(name) else UNKNOWN,)
+    if option in FLAGS:
+        on = value.lower() in ("", "yes") or _NUMBER.fullmatch(value)
+    else:
+        on = bool(value) or option == "exclusive"
+    read_as_option = option in options and (
+        program == "srun" or (name.startswith("SLURM_") and option in OVERWRITTEN)
+    )
+    if not on or read_as_option:
+        return ("harmless",)
+    if option == "export" and name.startswith(("SLURM_", "SRUN_")) and value.upper() != "ALL":
+        return ("binds:threads",)
+    return classes_of(option or "", value, known)
+
+
+def judge_launcher_options(options: Sequence[str]) -> Judged:
+    """Judge the option words of an srun line: ``--cpu-bind=cores``, ``-n=28``, ``-c4``, ``-lu``."""
+    found = []
+    for shown, name, value in _launcher_words(options):
+        known = OPTIONS.get(name.replace("_", "-"))
+        if known is None:
+            found.append((shown, (UNKNOWN,)))
+        elif name == "export" and value.upper() != "ALL":
+            found.append((shown, ("binds:threads",)))  # they do not reach the program
+        else:
+            found.append((shown, classes_of(name, value, LAUNCHER.get(name, known))))
+    return _gather(found)
+
+
+def _launcher_words(words: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Give each option of a launcher line: as typed, its long name, its value."""
+    for word in words:
+        if word.startswith("--"):
+            name, _, value = word[2:].partition("=")
+            yield f"--{name}", name, value
+        elif word.startswith("-"):
+            letters = word[1:]
+            while letters:
+                letter, letters = letters[0], letters[1:]
+                value = "" if letter in _LETTERS else letters.removeprefix("=")
+                yield f"-{letter}", SHORT.get(letter, letter), value
+                if letter not in _LETTERS:
+                    break
+
+
+def _gather(found: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:
+    binds: dict[str, str] = {}
+    unknown, held = [], False
+    for shown, classes in found:
+        for word in classes:
+            kind, _, axis = word.partition(":")
+            if kind in ("binds", "all"):
+                binds.setdefault(axis or "all", shown)
+            elif kind == UNKNOWN:
+                unknown.append(shown)
+            held = held or kind == "held"
+    return Judged(binds, tuple(dict.fromkeys(unknown)), held)
+
+
+SHORT = {
+    "A": "account", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task",
+    "C": "constraint", "d": "dependency", "D": "chdir", "e": "error", "E": "preserve-env",
+    "F": "nodefile", "G": "gpus", "h": "help", "H": "hold", "i": "input", "I": "immediate",
+    "J": "job-name", "k": "no-kill", "K": "kill-on-bad-exit", "l": "label", "L": "licenses",
+    "m": "distribution", "M": "clusters", "n": "ntasks", "N": "nodes", "o": "output",
+    "O": "overcommit", "p": "partition", "q": "qos", "Q": "quiet", "r": "relative",
+    "s": "oversubscribe", "S": "core-spec", "t": "time", "T": "threads", "u": "unbuffered",
+    "v": "verbose", "V": "version", "w": "nodelist", "W": "wait", "x": "exclude",
+    "X": "disable-status", "Z": "no-allocate",
+}  # fmt: skip
+"""srun's short options."""
+_LETTERS = frozenset("EhHlOQsuvVXZ")
+"""Those without a value, which may stand in one word: ``-lu``."""

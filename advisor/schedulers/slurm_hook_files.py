@@ -11,13 +11,15 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import __version__
+from advisor.core import variables
 from advisor.errors import AdvisorError, InputError
 from advisor.paths import share
+from advisor.schedulers import slurm_table
 from advisor.schedulers.cluster import Cluster
 
 HOOKS = ("cli_filter.lua", "job_submit.lua")
@@ -28,7 +30,9 @@ NATIVE = "native.so"
 """The system calls cli_filter needs, compiled here; without it lua-posix is used."""
 
 _BUNDLED = ("config", "system", "filter")
-_LATER = ("answer", "inventory", "limits", "program", "rewrite")
+_LATER = (
+    "answer", "inventory", "json", "limits", "program", "rewrite", "table", "understood",
+)  # fmt: skip
 """What an answer needs: in a second file, loaded while the daemon thinks."""
 _LOADER = """\
 local loaded = { home = home }
@@ -87,6 +91,7 @@ def module_files(
     if native is not None:
         files[NATIVE] = native
     files["config.lua"] = _config(settings).encode()
+    files["table.lua"] = table_text().encode()
     files["inventory.lua"] = inventory_text(cluster).encode()
     files.update(sites)
     parts = _BUNDLED if native is not None else (*_BUNDLED, "portable")
@@ -151,6 +156,9 @@ def _config(settings: HookSettings) -> str:
         f"return {{ socket = {_lua_text(str(settings.socket))},"
         f" deadline = {settings.deadline_s:g}, retry = {settings.retry_s:d},"
         f" syslog = {_lua_text(str(settings.syslog))}, version = {_lua_text(__version__)},"
+        f" names = {_lua_text(' '.join(variables.sent_by_name()))},"
+        f" prefixes = {_lua_text(' '.join((*slurm_table.PREFIXES, *variables.PREFIXES)))},"
+        f" counts = {_lua_set(variables.COUNTS)},"
         f" posix = {{ {libraries} }} }}\n"
     )
 
@@ -162,6 +170,48 @@ def _posix_libraries() -> dict[str, Path]:
         for path in Path("/").glob(f"{pattern}/5.*/posix.so"):
             found.setdefault(f"Lua {path.parent.name}", path)
     return found
+
+
+def table_text() -> str:
+    """Write the closed world of slurm_table: what understood.lua and submit.lua check by."""
+    t = slurm_table
+    judged = {n: c for n, c in t.VARIABLES.items() if c != "harmless" or t.SETS.get(n) in t.VALUES}
+    members = {
+        "options": _lua_map({n: c for n, c in t.OPTIONS.items() if c != "harmless"}),
+        "harmless_options": _lua_words(n for n, c in t.OPTIONS.items() if c == "harmless"),
+        "values": "{ "
+        + ", ".join(
+            f"[{_lua_text(option)}] = {{ "
+            + ", ".join(f"{{ {_lua_text(w)}, {_lua_text(c)} }}" for w, c in rules)
+            + " }"
+            for option, rules in t.VALUES.items()
+        )
+        + " }",
+        "variables": _lua_map(judged),
+        "harmless_variables": _lua_words(t.VARIABLES.keys() - judged),
+        "sets": _lua_map({n: o for n, o in t.SETS.items() if n in judged}),
+        "families": "{ " + ", ".join(_lua_text(f) for f in t.FAMILIES) + " }",
+        "reads": "{ " + ", ".join(f"{p} = {_lua_words(r)}" for p, r in t.READS.items()) + " }",
+        "flags": _lua_words(t.FLAGS),
+        "overwritten": _lua_words(t.OVERWRITTEN),
+        "asked_by_name": _lua_words((*variables.SETTINGS, *variables.THREADS)),
+    }
+    body = "".join(f"  {name} = {value},\n" for name, value in members.items())
+    return f"-- Written by `advisor hook install`.\nreturn {{\n{body}}}\n"
+
+
+def _lua_map(values: Mapping[str, str]) -> str:
+    inner = ", ".join(f"[{_lua_text(k)}] = {_lua_text(v)}" for k, v in sorted(values.items()))
+    return f"{{ {inner} }}"
+
+
+def _lua_set(names: Iterable[str]) -> str:
+    return "{ " + ", ".join(f"[{_lua_text(n)}] = true" for n in sorted(names)) + " }"
+
+
+def _lua_words(words: Iterable[str]) -> str:
+    """Return words in one text with a space around each: found without making a table."""
+    return _lua_text(f" {' '.join(sorted(words))} ")
 
 
 def inventory_text(cluster: Cluster | None) -> str:

@@ -40,6 +40,7 @@ class Answered:
                 "rewrite": dict(decision.rewrite),
                 "env": dict(decision.environment),
                 "message": decision.message,
+                "to": "always" if decision.policy.message == "always" else "tty",
                 "stamp": make_stamp(decision),
             }
             if decision.program:

@@ -66,6 +66,13 @@ if not ok then
 end
 -- @end
 
+-- Whether there is something to take out of the environment even where nothing is asked.
+local function from_an_advised_job()
+  for _, name in ipairs({ "ADVISOR_STAMP", "ADVISOR_SET", "SLURM_ADVISOR_STAMP", "SLURM_ADVISOR_SET" }) do
+    if os.getenv(name) then return true end
+  end
+end
+
 function slurm_cli_setup_defaults(options, early)
   return own("slurm_cli_setup_defaults", options, early)
 end
@@ -73,7 +80,7 @@ end
 function slurm_cli_pre_submit(options, offset)
   local result = own("slurm_cli_pre_submit", options, offset)
   if result ~= nil and result ~= slurm.SUCCESS then return result end
-  local off = OFF[(os.getenv("ADVISOR") or ""):lower()] and not os.getenv("ADVISOR_STAMP")
+  local off = OFF[(os.getenv("ADVISOR") or ""):lower()] and not from_an_advised_job()
   local step = options.type == "srun" and (os.getenv("SLURM_JOB_ID") or os.getenv("SLURM_JOBID"))
   if not off and not step then advisor("pre_submit", options, offset) end
   return result

@@ -257,20 +257,28 @@ GARBAGE = {
     "decision of no form": answer(decision="../../etc/passwd"),
     "rewrite is a list": answer(rewrite=[1]),
     "rewrite is text": answer(rewrite="nodes"),
-    "a number as value": answer(rewrite={"nodes": 3}),
-    "an object as value": answer(rewrite={"nodes": {}}),
-    "an unknown option": answer({"nodes": "1", "uid": "0"}),
+    "a number as value": answer(rewrite={"cpus-per-task": 3}),
+    "an object as value": answer(rewrite={"cpus-per-task": {}}),
+    "an unknown option": answer({"cpus-per-task": "1", "uid": "0"}),
+    "nodes": answer({"nodes": "2"}),
+    "tasks": answer({"ntasks": "2"}),
+    "tasks of a node": answer({"ntasks-per-node": "2"}),
+    "the CPUs of every step": answer(env={"SRUN_CPUS_PER_TASK": "2"}),
     "an option of the user": answer({"wrap": "rm -rf /"}),
-    "spaces": answer({"nodes": "2 "}),
+    "spaces": answer({"cpus-per-task": "2 "}),
     "nothing as value": answer({"constraint": ""}),
     "a shell": answer({"constraint": "$(reboot)"}),
     "an expression": answer({"constraint": "milan|skylake"}),
-    "zero nodes": answer({"nodes": "0"}),
-    "negative": answer({"ntasks": "-4"}),
+    "no cores": answer({"cpus-per-task": "0"}),
+    "negative": answer({"cpus-per-task": "-4"}),
     "frequencies turned round": answer({"cpu-freq": "2000000-1000000"}),
     "a governor": answer({"cpu-freq": "1000000-2000000:Performance"}),
-    "very long": answer({"nodes": "1" * 5000}),
+    "very long": answer({"cpus-per-task": "1" * 5000}),
     "an unknown variable": answer(env={"LD_PRELOAD": "/tmp/x.so"}),
+    "a variable that only looks so": answer(env={"_NUM_THREADS": "4"}),
+    "small letters": answer(env={"x_NUM_THREADS": "4"}),
+    "a message for nobody": answer(message="hello", to="nobody"),
+    "a message for a number": answer(message="hello", to=1),
     "a variable of no form": answer(env={"OMP_NUM_THREADS": "4;reboot"}),
     "a stamp of no form": answer(stamp="hello"),
     "a stamp with a newline": answer(stamp='advisor:{"v":1}\n{}'),
@@ -283,14 +291,11 @@ GARBAGE = {
     "an answer without end": answer(message="x" * 100_000),
     "binary": bytes(range(256)) * 20 + b"\n",
 }
-UNREADABLE = answer().replace(b'"message":""', b'"message":"ad\xff\xfevisor"')
+UNREADABLE = answer(to="always").replace(b'"message":""', b'"message":"ad\xff\xfevisor"')
 IMPOSSIBLE = {
     "no such feature": {"constraint": "quantum"},
-    "more nodes than there are": {"nodes": "9"},
-    "more nodes than have it": {"nodes": "3", "constraint": "milan"},
     "more cores than a node has": {"cpus-per-task": "65"},
     "more cores than that node has": {"cpus-per-task": "40", "constraint": "broadwell"},
-    "more tasks than fit": {"ntasks-per-node": "99", "ntasks": "99"},
 }
 
 
@@ -317,14 +322,24 @@ def test_what_the_cluster_does_not_have(cluster: Cluster, daemon: HookDaemon, wh
     cluster.log.wait("partition batch has no")
 
 
+def test_what_the_users_own_size_does_not_have(cluster: Cluster, daemon: HookDaemon) -> None:
+    daemon.reply = lambda _: answer({"constraint": "milan"})
+    for args in (("-N3",), ("-n99", "-N1-2"), ("-N1", "--ntasks-per-node=99")):
+        job = cluster.job(*args)
+        assert job["Features"] == "(null)"
+        assert "AdminComment" not in job
+        cluster.log.wait("partition batch has no")
+        cluster.log.lines.clear()
+
+
 def test_what_the_users_own_partition_does_not_have(cluster: Cluster, daemon: HookDaemon) -> None:
     daemon.reply = lambda _: answer({"constraint": "milan"})
     cluster.unchanged("--partition=debug")
     cluster.unchanged("--partition=batch,debug")
     daemon.reply = lambda _: answer({"cpus-per-task": "28"})
-    job = cluster.job("--partition=debug", "--mem-per-cpu=100")
+    job = cluster.job("--partition=debug", "--mem=2800")
     assert job["CPUs/Task"] == "28"
-    cluster.unchanged("--partition=debug", "--mem-per-cpu=1G")
+    cluster.unchanged("--partition=debug", "--mem-per-cpu=100")
 
 
 def test_an_answer_in_drips(cluster: Cluster, daemon: HookDaemon) -> None:

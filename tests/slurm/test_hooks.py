@@ -20,12 +20,13 @@ from testbed import Submitted, Testbed
 from testbed.daemons import wait_until
 
 from advisor.core.stamp import read_stamp
+from advisor.loop.health_slurm import unknown_options
 from advisor.paths import share
 
 ROOT = share("config").parent
 CAP = "1200000-1800000"
 SHOW = """\
-env | grep -E '^(ADVISOR_|OMP_|SLURM_(NTASKS|NPROCS|CPUS_PER_TASK|CPU_FREQ_REQ)=|SRUN_)' | sort
+env | grep -E '^(ADVISOR_|OMP_|MKL_|SLURM_(NTASKS|NPROCS|CPUS_PER_TASK|CPU_FREQ_REQ)=|SRUN_)' | sort
 """
 
 
@@ -40,10 +41,11 @@ class Hooked:
     def socket(self) -> Path:
         return self.folder / "s"
 
-    def advisor(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def advisor(self, *arguments: str, conf: bool = False) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         return subprocess.run(
             [sys.executable, "-m", "advisor", *arguments], cwd=ROOT, capture_output=True,
-            text=True, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            text=True, check=False, env={**env, **self.testbed.env()} if conf else env,
         )  # fmt: skip
 
     def hook(self, action: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -124,7 +126,11 @@ def test_the_filter_sends_what_the_user_set_and_nothing_else(
     assert options == {"hold": "set", "job-name": "a b", "ntasks": "4", "time": "00:10:00"}
     assert argv == request["argv"] == [request["script_path"], "x y", 'q"t']
     assert Path(request["script_path"]).read_text() == request["script"] == text
-    assert request["env"] == {"OMP_NUM_THREADS": "7", "ADVISOR_GOAL": "power"}
+    slurm = {name: value for name, value in request["env"].items() if name.startswith("SLURM_")}
+    assert slurm["SLURM_CONF"] == str(hooked.testbed.conf_dir / "slurm.conf")
+    assert {k: v for k, v in request["env"].items() if k not in slurm} == {
+        "OMP_NUM_THREADS": "7", "ADVISOR_GOAL": "power",
+    }  # fmt: skip
     assert json.loads(request["choices"]) == {"version": 1, "goal": "power"}
     assert request["cwd"] == str(hooked.testbed.home())
     for key, value in {
@@ -139,10 +145,10 @@ def test_a_batch_job_is_rewritten_stamped_and_told(
     hooked: Hooked, daemon: HookDaemon, user: str | None
 ) -> None:
     daemon.reply = lambda _: answer(
-        {"constraint": "skylake", "cpu-freq": CAP, "cpus-per-task": "10", "nodes": "2",
-         "ntasks-per-node": "2", "ntasks": "4"},
-        {"OMP_NUM_THREADS": "10", "SRUN_CPUS_PER_TASK": "10"},
+        {"constraint": "skylake", "cpu-freq": CAP, "cpus-per-task": "10"},
+        {"OMP_NUM_THREADS": "10", "MKL_NUM_THREADS": "5"},
         "advisor: stencil runs on skylake: energy \u221220 % expected; refuse with ADVISOR=off",
+        to="always",
     )  # fmt: skip
     done = hooked.testbed.sbatch("-n1", script=SHOW, user=user, env=hooked.env(user))
     assert done.stderr.splitlines() == [
@@ -150,20 +156,27 @@ def test_a_batch_job_is_rewritten_stamped_and_told(
     ]
     assert hooked.testbed.wait(done.job_id) == "COMPLETED"
     job = hooked.job(done)
-    assert (job["Features"], job["NumNodes"], job["NumTasks"]) == ("skylake", "2", "4")
-    assert (job["CPUs/Task"], job["NtasksPerN:B:S:C"].split(":")[0]) == ("10", "2")
+    assert (job["Features"], job["NumNodes"], job["NumTasks"]) == ("skylake", "1", "1")
+    assert (job["CPUs/Task"], job["NumCPUs"]) == ("10", "10")
     assert job["AdminComment"].split() == [STAMP]
     assert dict(line.split("=", 1) for line in hooked.testbed.output(done.job_id).splitlines()) == {
         "ADVISOR_DECISION": DECISION, "ADVISOR_STAMP": STAMP, "OMP_NUM_THREADS": "10",
-        "SLURM_CPUS_PER_TASK": "10", "SLURM_CPU_FREQ_REQ": CAP, "SLURM_NPROCS": "4",
-        "SLURM_NTASKS": "4", "SRUN_CPUS_PER_TASK": "10",
+        "ADVISOR_SET": "MKL_NUM_THREADS=5 OMP_NUM_THREADS=10 SLURM_CPUS_PER_TASK=10 "
+        f"SLURM_CPU_FREQ_REQ={CAP}",
+        "MKL_NUM_THREADS": "5", "SLURM_CPUS_PER_TASK": "10", "SLURM_CPU_FREQ_REQ": CAP,
+        "SLURM_NPROCS": "1", "SLURM_NTASKS": "1",
     }  # fmt: skip
     assert not daemon.asked("submitted")
 
 
 def test_srun_is_rewritten_and_its_job_named_afterwards(hooked: Hooked, daemon: HookDaemon) -> None:
     daemon.reply = lambda r: (
-        answer({"constraint": "skylake", "cpu-freq": CAP}, {"OMP_NUM_THREADS": "3"}, "advisor: x")
+        answer(
+            {"constraint": "skylake", "cpu-freq": CAP},
+            {"OMP_NUM_THREADS": "3"},
+            "advisor: x",
+            to="always",
+        )
         if r["op"] == "decide"
         else None
     )
@@ -234,7 +247,7 @@ def test_the_stamp_travels_whatever_is_exported(
 
 
 def test_quiet_means_no_line(hooked: Hooked, daemon: HookDaemon) -> None:
-    daemon.reply = lambda _: answer(message="advisor: hello")
+    daemon.reply = lambda _: answer(message="advisor: hello", to="always")
     quiet = hooked.testbed.sbatch("--hold", "--quiet", "--wrap=true", env=hooked.env())
     assert (quiet.returncode, quiet.stderr) == (0, "")
     assert len(daemon.requests) == 1
@@ -253,7 +266,7 @@ def test_an_array_is_one_decision(hooked: Hooked, daemon: HookDaemon) -> None:
 def test_a_heterogeneous_job_is_known_as_one(hooked: Hooked, daemon: HookDaemon, kind: str) -> None:
     def reply(request: dict[str, Any]) -> bytes:
         het = request["het"] or "#SBATCH hetjob" in (request["script"] or "")
-        return answer({} if het else {"nodes": "2"})
+        return answer({} if het else {"constraint": "skylake"})
 
     daemon.reply = reply
     if kind == "command":
@@ -309,37 +322,122 @@ def test_slurmctld_asks_nobody_unless_told_to(
     assert not daemon.requests
 
 
-def test_enforce_rewrites_what_passed_by_the_filter(
+ENFORCED = answer(
+    {"constraint": "milan", "cpu-freq": "1500000-2000000"}, {"OMP_NUM_THREADS": "10"},
+    "advisor: 100 % better", to="always",
+)  # fmt: skip
+
+
+def test_enforce_writes_place_threads_and_cap_and_nothing_else(
     hooked: Hooked, daemon: HookDaemon, past_the_filter: Callable[..., dict[str, str]]
 ) -> None:
     marker(hooked).touch()
-    daemon.reply = lambda _: answer(
-        {"constraint": "milan", "cpu-freq": "1500000-2000000", "cpus-per-task": "10",
-         "nodes": "2", "ntasks-per-node": "2", "ntasks": "4"},
-        {"OMP_NUM_THREADS": "10", "SRUN_CPUS_PER_TASK": "10"},
-        "advisor: 100 % better",
-    )  # fmt: skip
+    daemon.reply = lambda _: ENFORCED
     job = past_the_filter(
-        "-n1", "-c2", "--mem-per-cpu=60", "-t", "90", hold=False, user="nobody",
-        script=SHOW + "srun sh -c 'echo step $SLURM_NTASKS $SLURM_CPUS_PER_TASK'\n",
+        "-n2", "-c2", "--mem=300", "-t", "90", hold=False, user="nobody",
+        env={"OMP_NUM_THREADS": "2", "ADVISOR_ESTIMATED_NODE_TYPES": "refuse"},
+        script=SHOW + "srun sh -c 'echo step $SLURM_NTASKS $OMP_NUM_THREADS $SLURM_CPU_FREQ_REQ'\n",
     )  # fmt: skip
-    assert (job["Features"], job["NumNodes"], job["NumTasks"]) == ("milan", "2", "4")
-    assert (job["NumCPUs"], job["CPUs/Task"], job["MinCPUsNode"]) == ("40", "10", "20")
+    assert (job["Features"], job["NumNodes"], job["NumTasks"]) == ("milan", "1", "2")
+    assert (job["NumCPUs"], job["CPUs/Task"], job["MinCPUsNode"]) == ("4", "2", "2")
     assert job["AdminComment"] == STAMP
     shown = hooked.testbed.output(int(job["JobId"])).splitlines()
-    assert [line for line in shown if "=" not in line] == ["step 4 10"] * 4
+    assert [line for line in shown if "=" not in line] == ["step 2 10 1500000-2000000"] * 2
     assert dict(line.split("=", 1) for line in shown if "=" in line) == {
         "ADVISOR_DECISION": DECISION, "ADVISOR_STAMP": STAMP, "OMP_NUM_THREADS": "10",
-        "SLURM_CPUS_PER_TASK": "10", "SLURM_CPU_FREQ_REQ": "1500000-2000000",
-        "SLURM_NPROCS": "4", "SLURM_NTASKS": "4", "SRUN_CPUS_PER_TASK": "10",
+        "ADVISOR_ESTIMATED_NODE_TYPES": "refuse",
+        "ADVISOR_SET": "OMP_NUM_THREADS=10<2 SLURM_CPU_FREQ_REQ=1500000-2000000",
+        "SLURM_CPUS_PER_TASK": "2", "SLURM_CPU_FREQ_REQ": "1500000-2000000",
+        "SLURM_NPROCS": "2", "SLURM_NTASKS": "2",
     }  # fmt: skip
     [request] = daemon.asked()
     assert (request["hook"], request["uid"], request["stamp"]) == ("job_submit", 65534, "")
     assert request["options"] == {
-        "job-name": Path(request["argv"][0]).name, "cpus-per-task": "2", "ntasks": "1",
-        "mem-per-cpu": "60", "time": "90",
+        "job-name": Path(request["argv"][0]).name, "cpus-per-task": "2", "ntasks": "2",
+        "mem": "300", "time": "90",
+    }  # fmt: skip
+    assert request["env"] == {
+        "OMP_NUM_THREADS": "2", "ADVISOR_ESTIMATED_NODE_TYPES": "refuse", "SLURM_NTASKS": "2",
+        "SLURM_NPROCS": "2", "SLURM_CPUS_PER_TASK": "2",
     }  # fmt: skip
     assert request["script"].startswith("#!/bin/bash\nenv | grep")
+
+
+UNASKED = "job_submit does not ask"
+# What no plan may touch, and whether job_submit can see it; None: binds nothing.
+BINDING = {
+    "-x bdw1": True, "--nodelist=bdw1": True, "--switches=1": True, "--contiguous": True,
+    "--prefer=broadwell": True, "--threads-per-core=1": True, "-B 2:14:1": True, "--tmp=1": True,
+    "--time-min=1": True, "--oversubscribe": True, "--ntasks-per-socket=1": True,
+    "--mem-per-cpu=10": True, "--mincpus=4": True, "--cpu-freq=1200000-1900000:Performance": True,
+    "--hint=nomultithread": True, "--reservation=kept": True, "--gpus-per-task=0": True,
+    "--core-spec=0": False, "--deadline=now+9days": False, "--distribution=plane=2": True,
+    "--overcommit": False, "--spread-job": False, "SRUN_CPUS_PER_TASK=4": True,
+    "SLURM_CPU_FREQ_REQ=1200000-1900000": True, "SLURM_HINT=nomultithread": True,
+    "SLURM_CPU_BIND=map_cpu:0": True, "SLURM_NTASKS=28": True, "SLURM_NO_SUCH=1": False,
+    "SBATCH_REQ_SWITCH=1": True, "SLURM_OVERCOMMIT=": True, "SLURM_EXPORT_ENV=NONE": UNASKED,
+    "SBATCH_EXCLUSIVE=user": None, "SLURM_OVERCOMMIT=0": None, "SLURM_CLUSTER_NAME=x": None,
+    "--comment=x": None, "--requeue": None, "--nice=5": None, "--begin=now+1hour": None,
+    "--array=1-2": None, "--signal=USR1@60": None, "--mem=100": None, "--exclusive": None,
+    "--cpu-freq=1200000-1900000": None, "--constraint=skylake": None, "-c2": None,
+    "--open-mode=append": None, "--no-kill": None, "SLURM_NTASKS_HET_GROUP_1=3": None,
+}  # fmt: skip
+EVERYTHING = answer(
+    {"constraint": "milan", "cpu-freq": "1500000-2000000"}, {"OMP_NUM_THREADS": "10"}
+)
+
+
+@pytest.fixture
+def reservation(hooked: Hooked) -> Iterator[None]:
+    create = "reservation=kept nodes=bdw1 users=root start=now duration=60 flags=ignore_jobs"
+    hooked.testbed.run(["scontrol", "create", *create.split()])
+    yield
+    hooked.testbed.run(["scancel", "--quiet", "--state=PENDING"])
+    hooked.testbed.run(["scontrol", "delete", "reservation=kept"])
+
+
+@pytest.mark.parametrize("hook", ["filter", "enforce"])
+@pytest.mark.usefixtures("reservation")
+def test_what_binds_is_left_alone_by_both_hooks(
+    hooked: Hooked,
+    daemon: HookDaemon,
+    past_the_filter: Callable[..., dict[str, str]],
+    hook: str,
+) -> None:
+    daemon.reply = lambda _: EVERYTHING
+    if hook == "enforce":
+        marker(hooked).touch()
+    wrong = []
+    for what, seen in BINDING.items():
+        name, _, value = what.partition("=")
+        args, env = ((), {name: value}) if name[0] == "S" else (what.split(), {})
+        asked = len(daemon.requests)
+        if hook == "enforce":
+            job = past_the_filter(*args, env=env)
+        else:
+            job = hooked.job(hooked.sbatch(*args, env=env))
+        silent = hook == "enforce" and seen is UNASKED
+        assert len(daemon.requests) == asked + (not silent), what
+        plain = "skylake" if name == "--constraint" else "(null)"
+        kept = seen is not None if hook == "filter" else seen
+        if (job["Features"] == plain) != bool(kept):
+            wrong.append((what, job["Features"]))
+    assert not wrong
+
+
+def test_enforce_takes_a_script_from_standard_input(
+    hooked: Hooked, daemon: HookDaemon, past_the_filter: Callable[..., dict[str, str]]
+) -> None:
+    past_the_filter()
+    marker(hooked).touch()
+    daemon.reply = lambda _: ENFORCED
+    env = {"SLURM_CONF": str(hooked.folder / "own" / "slurm.conf"), **hooked.env()}
+    text = "#!/bin/sh\nsrun true\n"
+    done = hooked.testbed.run(["sbatch", "--hold", "--parsable"], input=text, env=env)
+    job = hooked.testbed.scontrol_job(int(done.stdout))
+    assert (job["AdminComment"], job["Features"]) == (STAMP, "milan")
+    [request] = daemon.asked()
+    assert (request["argv"], request["script_path"], request["script"]) == ([], "", text)
 
 
 def test_enforce_leaves_a_job_its_daemon_has_seen(
@@ -361,6 +459,117 @@ def test_a_forged_stamp_of_no_shape_is_left_out(
 ) -> None:
     for forged in ("advisor:{}\nx", "hello", "advisor:{" + "x" * 2000 + "}"):
         assert "AdminComment" not in past_the_filter(env={"ADVISOR_STAMP": forged})
+
+
+# -- jobs submitted from inside a job -------------------------------------------------------------
+
+LOOK = "env | grep -E '^(ADVISOR|OMP_|SLURM_CPU_FREQ_REQ|SLURM_ADVISOR|SLURM_CPUS_PER_TASK)' | sort"
+PARENT = f"""\
+cat > child.sh <<'END'
+#!/bin/sh
+{LOOK}
+END
+submit() {{ echo "$1 $(sbatch --parsable -Jchild -o "$1" child.sh)"; }}
+export PATH=/usr/bin:/bin
+{LOOK}
+submit plain
+ADVISOR=off submit off
+OMP_NUM_THREADS=5 submit changed
+"""
+
+
+def family(
+    hooked: Hooked, daemon: HookDaemon, submit: Callable[[], int], advised: bytes
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Run a job that submits others, advised and not; return what it and each of them saw set."""
+    seen = []
+    for reply in (advised, answer()):
+
+        def decide(request: dict[str, Any], reply: bytes = reply) -> bytes:
+            return answer() if request["options"].get("job-name") == "child" else reply
+
+        daemon.reply = decide
+        found: dict[str, list[str]] = {"inside": []}
+        for line in hooked.testbed.output(submit()).splitlines():
+            name, _, number = line.partition(" ")
+            if "=" in name:
+                found["inside"].append(line)
+            else:
+                assert hooked.testbed.wait(int(number)) == "COMPLETED"
+                found[name] = (hooked.testbed.home() / name).read_text().splitlines()
+        ours = ("ADVISOR_DECISION=", "ADVISOR_STAMP=", "SLURM_ADVISOR_STAMP=")
+        seen.append({k: [x for x in v if not x.startswith(ours)] for k, v in found.items()})
+    assert [r["options"].get("job-name") for r in daemon.asked()[1:3]] == ["child", "child"]
+    return seen[0], seen[1]
+
+
+@pytest.mark.parametrize(("export", "own"), [("ALL", ""), ("ALL", "28"), ("NONE", "28")])
+def test_a_job_from_inside_an_advised_one_is_as_from_any(
+    hooked: Hooked, daemon: HookDaemon, export: str, own: str
+) -> None:
+    def submit() -> int:
+        env = {**hooked.env(), **({"OMP_NUM_THREADS": own} if own else {})}
+        args = [f"--export={export}", *(["--cpu-freq=1200000-2000000"] if own else [])]
+        done = hooked.testbed.sbatch(*args, script=PARENT, env=env)
+        assert hooked.testbed.wait(done.job_id) == "COMPLETED"
+        return done.job_id
+
+    plan = answer({"cpu-freq": CAP}, {"OMP_NUM_THREADS": "10"})
+    advised, plain = family(hooked, daemon, submit, plan)
+    inside = advised.pop("inside")
+    assert {"OMP_NUM_THREADS=10", f"SLURM_CPU_FREQ_REQ={CAP}"} <= set(inside)
+    assert any("ADVISOR_SET=" in line for line in inside)
+    del plain["inside"]
+    assert advised == plain
+    assert "OMP_NUM_THREADS=5" in advised["changed"]
+    sent = [r["env"] for r in daemon.asked()[1:3]]
+    assert [e.get("SLURM_CPU_FREQ_REQ", "") for e in sent] == ["1200000-2000000" if own else ""] * 2
+    assert [e.get("OMP_NUM_THREADS", "") for e in sent] == [own if export == "ALL" else "", "5"]
+
+
+def test_a_job_from_inside_an_enforced_one_is_as_from_any(
+    hooked: Hooked, daemon: HookDaemon, past_the_filter: Callable[..., dict[str, str]]
+) -> None:
+    marker(hooked).touch()
+    to_filter = f"export SLURM_CONF={hooked.testbed.conf_dir / 'slurm.conf'}\n"
+
+    def submit() -> int:
+        own = f"export XDG_RUNTIME_DIR={hooked.env()['XDG_RUNTIME_DIR']}\n"
+        return int(past_the_filter(hold=False, script=to_filter + own + PARENT)["JobId"])
+
+    plan = answer({"cpu-freq": CAP}, {"OMP_NUM_THREADS": "10"})
+    advised, plain = family(hooked, daemon, submit, plan)
+    assert f"ADVISOR_SET=OMP_NUM_THREADS=10 SLURM_CPU_FREQ_REQ={CAP}" in advised.pop("inside")
+    del plain["inside"]
+    assert advised == plain
+
+
+# -- where the line goes --------------------------------------------------------------------------
+
+
+def at_a_terminal(hooked: Hooked, command: str) -> str:
+    """Run a shell command with a terminal; return all it said."""
+    env = {**hooked.testbed.env(), **hooked.env()}
+    done = subprocess.run(
+        ["script", "-qec", command, "/dev/null"], env=env, cwd=hooked.testbed.home(), text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=60,
+    )  # fmt: skip
+    return done.stdout.replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("to", ["tty", "always", None])
+def test_the_line_goes_where_nobody_parses_it(
+    hooked: Hooked, daemon: HookDaemon, to: str | None
+) -> None:
+    extra = {"to": to} if to else {}
+    daemon.reply = lambda _: answer(message="advisor: hello", **extra)
+    submit = "sbatch --hold --parsable --wrap=true"
+    parsed = hooked.run(["sh", "-c", f'jobid=$({submit} 2>&1); echo "[$jobid]"'])[0]
+    assert bool(re.fullmatch(r"\[\d+\]\n", parsed)) == (to != "always")
+    assert "advisor: hello" in at_a_terminal(hooked, f"{submit} > id")
+    assert (hooked.testbed.home() / "id").read_text().strip().isdecimal()
+    assert "hello" not in at_a_terminal(hooked, f"{submit} 2> id")
+    assert len(daemon.requests) == 3
 
 
 # -- the site's own scripts ------------------------------------------------------------------------
@@ -417,7 +626,7 @@ def with_site(hooked: Hooked, daemon: HookDaemon) -> Iterator[list[str]]:
 def test_a_sites_own_scripts_work_as_before(
     hooked: Hooked, daemon: HookDaemon, with_site: list[str]
 ) -> None:
-    daemon.reply = lambda _: answer({"constraint": "milan"}, message="advisor: hello")
+    daemon.reply = lambda _: answer({"constraint": "milan"}, message="advisor: hello", to="always")
     done = hooked.sbatch("-n1")
     said = done.stderr.splitlines()
     said.remove("advisor: hello")
@@ -486,6 +695,16 @@ def test_the_real_daemon_stamps_what_it_does_not_know(hooked: Hooked) -> None:
 
 
 # -- the command ---------------------------------------------------------------------------------
+
+
+def test_all_options_of_this_slurm_are_known(hooked: Hooked, tmp_path: Path) -> None:
+    found = hooked.run(["sbatch", "--help"])[0] + hooked.run(["srun", "--help"])[0]
+    assert len(found) > 5000
+    assert unknown_options(found + hooked.run(["salloc", "--help"])[0]) == []
+    assert unknown_options(found + "  --new_way=x, -y,--other") == ["--new-way", "--other"]
+    done = hooked.advisor("doctor", "--db", str(tmp_path / "a.db"), "--json", conf=True)
+    said = {c["name"]: c["text"] for c in json.loads(done.stdout)["checks"]}
+    assert said["options"] == "all options of this sbatch, srun and salloc are known"
 
 
 def test_status_says_how_it_is(hooked: Hooked, daemon: HookDaemon) -> None:

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from advisor.schedulers import slurm_table
 from advisor.schedulers.cluster import Cluster, Node, Partition
 from advisor.schedulers.slurm_hook_files import HookSettings, module_files
 from advisor.service.protocol import answer_line
@@ -145,13 +146,13 @@ def refused(home: Path, plan: dict[str, str], **wanted: str) -> str:
 @pytest.mark.parametrize(
     ("plan", "wanted"),
     [
-        ({"nodes": "6"}, {}),
-        ({"nodes": "2", "constraint": "new", "cpus-per-task": "80"}, {"nodes": "1-4"}),
-        ({"cpus-per-task": "14", "ntasks-per-node": "2"}, {"partition": "debug"}),
+        ({}, {"nodes": "6"}),
+        ({"constraint": "new", "cpus-per-task": "80"}, {"nodes": "2-4"}),
+        ({"cpus-per-task": "14"}, {"partition": "debug", "ntasks_per_node": "2"}),
         ({"cpus-per-task": "28"}, {"mem_per_cpu": "100"}),
         ({"constraint": "big"}, {"mem": "3.5G", "partition": "batch,debug"}),
         ({"cpu-freq": "1-2"}, {"constraint": "old&big|(new)"}),
-        ({"ntasks": "56", "nodes": "2"}, {"constraint": "old"}),
+        ({"constraint": "old"}, {"ntasks": "56", "nodes": "2"}),
     ],
 )
 def test_what_the_cluster_has(home: Path, plan: dict[str, str], wanted: dict[str, str]) -> None:
@@ -161,16 +162,16 @@ def test_what_the_cluster_has(home: Path, plan: dict[str, str], wanted: dict[str
 @pytest.mark.parametrize(
     ("plan", "wanted", "why"),
     [
-        ({"nodes": "7"}, {}, "partition batch has no 7 nodes with 1 cores, 0 MB"),
+        ({}, {"nodes": "7"}, "partition batch has no 7 nodes with 1 cores, 0 MB"),
         ({"constraint": "none"}, {}, "and feature none"),
         ({"constraint": "new"}, {"partition": "debug"}, "partition debug has no 1 nodes"),
         ({"constraint": "new"}, {"partition": "batch,debug"}, "partition debug has no"),
-        ({"nodes": "3"}, {"partition": "debug"}, "partition debug has no 3 nodes"),
+        ({}, {"partition": "debug", "nodes": "3"}, "partition debug has no 3 nodes"),
         ({"constraint": "old"}, {"partition": "gone"}, "partition gone is not in the inventory"),
         ({"cpus-per-task": "81"}, {}, "81 cores"),
         ({"cpus-per-task": "29"}, {"constraint": "old"}, "29 cores"),
         ({"cpus-per-task": "20"}, {"ntasks_per_node": "5"}, "100 cores"),
-        ({"ntasks": "57", "nodes": "2"}, {"constraint": "old"}, "29 cores"),
+        ({"constraint": "old"}, {"ntasks": "57", "nodes": "2"}, "29 cores"),
         ({"cpus-per-task": "28"}, {"mem_per_cpu": "1G"}, "28672 MB"),
         ({"constraint": "old"}, {"mem": "5000"}, "5000 MB and feature old"),
     ],
@@ -184,7 +185,99 @@ def test_what_the_cluster_does_not_have(
 def test_nothing_is_known_of_the_cluster(home: Path, tmp_path: Path) -> None:
     for name, data in module_files(HookSettings(Path("/nowhere")), None, {}).items():
         (tmp_path / name).write_bytes(data)
-    assert "there is no inventory" in refused(tmp_path, {"nodes": "1"})
+    assert "there is no inventory" in refused(tmp_path, {"constraint": "old"})
+
+
+UNDERSTOOD = """\
+local json = use("json")
+for line in io.lines() do
+  local case = json.decode(line)
+  local plan = { options = case.plan, env = case.env }
+  print(use("understood").refused(plan, case.options, case.variables, case.program))
+end
+"""
+VALUES_SET = [
+    "1", "", "0", "no", "yes", "unset", "ALL", "ALL,OMP_NUM_THREADS=4", "map_cpu:1,2", "cores",
+    "quiet,mask_cpu:0x1", "block:cyclic", "plane=4", "1200000-1900000", "1-2:Performance", "high",
+]  # fmt: skip
+CHANGED = {"constraint": "node_type", "cpu-freq": "frequency", "cpus-per-task": "cores"}
+PLANS = [({name: "1"}, {}) for name in CHANGED] + [({}, {"OMP_NUM_THREADS": "4"})]
+
+
+def assert_judged_alike(home: Path, cases: list[dict[str, Any]]) -> None:
+    """Judge each case for plans of one axis each: in Lua and in Python."""
+    lines = [json.dumps({**c, "plan": plan, "env": env}) for c in cases for plan, env in PLANS]
+    said = run(home, UNDERSTOOD, "\n".join(lines).encode() + b"\n").decode().splitlines()
+    assert len(said) == len(lines)
+    for case in cases:
+        judged = slurm_table.judge(case["options"], case["variables"], case["program"])
+        for plan, _ in PLANS:
+            axis = CHANGED[next(iter(plan))] if plan else "threads"
+            bound = axis in judged.binds or "all" in judged.binds or judged.not_understood
+            assert (said.pop(0) != "nil") == bool(bound), (case, axis)
+
+
+@pytest.mark.parametrize("program", ["sbatch", "srun", "salloc"])
+def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str) -> None:
+    options = [*slurm_table.OPTIONS, "no-such", "spank:x", "cpu_freq"]
+    more = "SLURM_NEW SBATCH_NEW SRUN_NEW SLURM_JOB_ID OMP_PLACES SLURM_ SLURM ADVISOR"
+    variables = [*slurm_table.VARIABLES, *more.split(), "SLURM_NTASKS_HET_GROUP_0"]
+    cases = [
+        {"program": program, "options": {o: value}, "variables": {}}
+        for o in options for value in VALUES_SET
+    ] + [
+        {"program": program, "options": {}, "variables": {v: value}}
+        for v in variables for value in VALUES_SET
+    ] + [
+        {"program": program, "options": {option: "1"}, "variables": {v: "2"}}
+        for v in variables for option in [slurm_table.SETS.get(v, "mem")]
+    ]  # fmt: skip
+    assert_judged_alike(home, cases)
+
+
+FLAT = """\
+local json = use("json")
+for line in io.lines() do
+  local found, words = json.flat(line), {}
+  for name, value in pairs(found or {}) do
+    words[#words + 1] = json.quote(name) .. ':"' .. value .. '"'
+  end
+  print(found and "{" .. table.concat(words, ",") .. "}" or "null")
+end
+"""
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.dictionaries(
+            st.text("ab-_:,. {}[]", min_size=1, max_size=6),
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.none(),
+            max_size=4,
+        ),
+        min_size=1, max_size=30,
+    ),
+    st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_a_flat_object_is_taken_apart(
+    home: Path, objects: list[dict[str, str | None]], spaces: bool, argv: bool
+) -> None:
+    last = {"argv": ["a]}", '","x":"y', "b"]} if argv else {}
+    separators = (", ", ": ") if spaces else (",", ":")
+    lines = [json.dumps({**o, **last}, separators=separators) for o in objects]
+    said = run(home, FLAT, "\n".join(lines).encode() + b"\n").decode().split("\n")[:-1]
+    assert [json.loads(line) for line in said] == [
+        {name: value or "" for name, value in o.items()} for o in objects
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "{", '{"a"', '{"a":', '{"a":"', '{"a":"b', '{"a":"b"', '{"a":"b",}', '{"a":"b"}}',
+     '{"a":{}}', '{"x":["a"]}', '{"argv":["a"],"x":"b"}', '{"a":"\\"}', '{"a\\n":"b"}', '{,}'],
+)  # fmt: skip
+def test_what_is_no_flat_object_is_not_taken_apart(home: Path, text: str) -> None:
+    assert run(home, FLAT, text.encode() + b"\n") == b"null\n"
 
 
 READ = """\
@@ -195,6 +288,7 @@ local function show(plan, problem, word)
   for _, key in ipairs({ "decision", "stamp", "message" }) do
     words[#words + 1] = json.quote(key) .. ":" .. json.quote(plan[key] or "")
   end
+  words[#words + 1] = '"always":' .. tostring(plan.always)
   for _, key in ipairs({ "options", "env" }) do
     local inner = {}
     for name, value in pairs(plan[key]) do
@@ -215,14 +309,17 @@ ANSWERS = st.fixed_dictionaries(
     {
         "decision": st.text("0123456789abcdef", min_size=15, max_size=17),
         "rewrite": st.dictionaries(
-            st.sampled_from(["nodes", "cpu-freq", "constraint", "ntasks", "uid"]),
+            st.sampled_from(["cpus-per-task", "cpu-freq", "constraint", "nodes", "uid"]),
             st.sampled_from(["1", "12", "0", "1-2", "milan", 'a"b', "", "{}", "\\"]),
             max_size=3,
         ),
         "env": st.dictionaries(
-            st.sampled_from(["OMP_NUM_THREADS", "PATH"]), st.sampled_from(["1", "x"]), max_size=1
+            st.sampled_from(["OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMAXPROCS", "PATH"]),
+            st.sampled_from(["1", "x"]),
+            max_size=1,
         ),
         "message": st.text(st.sampled_from('ab"\\{},:é\\n'), max_size=12),
+        "to": st.sampled_from(["tty", "always", "nobody"]),
         "stamp": st.text(st.sampled_from('ab"\\{},:é\\n'), max_size=12).map(
             lambda t: f"advisor:{{{t}}}"
         ),
@@ -439,7 +536,11 @@ def as_user(
     )  # fmt: skip
 
 
-REQUEST = 'io.write(sys.request("{\\"v\\":1", arg[2], arg[3], "A B_C OMP_NUM_THREADS"))'
+REQUEST = """\
+local line, env = sys.request('{"v":1', arg[2], arg[3], "A B_C LONG", "OMP_ SLURM_")
+assert(line:find(',"env":' .. env .. ',"choices":', 1, true))
+io.write(line)
+"""
 
 
 def asked(home: Path, system: str, folder: Path, *paths: str, **environment: str) -> dict[str, Any]:
@@ -456,13 +557,23 @@ def test_a_request_holds_script_choices_and_variables(
 ) -> None:
     (tmp_path / "job.sh").write_bytes(b'#!/bin/sh\n"\\\t\0\x7f\xff')
     (tmp_path / "choices").write_text("{}")
-    environment = {"A": 'x"\n', "B_C": "y", "SECRET": "z", "OMP_NUM_THREADS": "7" * 5000}
+    environment = {
+        "A": 'x"\n', "B_C": "y", "SECRET": "z", "LONG": "7" * 4097, "OMP_PLACES": "\t" * 300,
+        "FOO_NUM_THREADS": "3", "SLURM_JWT": "key", "SLURM_JWT_": "", "SLURM_SACK_KEY": "key",
+        "OMP": "no", "NUM_THREADS": "no",
+    }  # fmt: skip
     assert asked(home, system, tmp_path, "job.sh", f"{tmp_path}/choices", **environment) == {
         "v": 1,
         "script": '#!/bin/sh\n"\\\t\0\x7f\ufffd',
         "truncated": False,
         "script_path": f"{tmp_path}/job.sh",
-        "env": {"A": 'x"\n', "B_C": "y"},
+        "env": {
+            "A": 'x"\n',
+            "B_C": "y",
+            "OMP_PLACES": "\t" * 256,
+            "FOO_NUM_THREADS": "3",
+            "SLURM_JWT_": "",
+        },
         "choices": "{}",
         "cwd": str(tmp_path),
     }
@@ -502,7 +613,8 @@ def test_both_libraries_ask_the_same(home: Path, script: bytes, value: str) -> N
     if not (home / "native.so").exists():
         pytest.skip("no C compiler here")
     (home / "s").write_bytes(script)
-    environment = {"A": value.encode("utf-8", "replace").decode()}
+    text = value.encode("utf-8", "replace").decode()
+    environment = {"A": text, "OMP_X": text * 9, "SLURM_": text, f"{text.replace('=', '')}_": "1"}
     code = f'local sys = use("%s") {REQUEST}'
     native, portable = (
         as_user(home, code % library, home, "s", "", **environment).stdout

@@ -4,10 +4,12 @@
 -- be, and "garbage" ("error" when the daemon itself says so): then nothing at all is assigned.
 --   plan.decision  16 hex digits        plan.stamp    printable ASCII, or nil
 --   plan.options   option -> value      plan.env      variable -> value
---   plan.message   one line, or nil     plan.changes  whether options has anything
+--   plan.message   one line, or nil     plan.changes  whether options or env have anything
+--   plan.always    whether the message is also for who does not sit at a terminal
 --   plan.program   path, size, mtime, build: the file to look at (see program.lua), or nil
 
 local use = ...
+local config = use("config")
 
 local MAX_STAMP, MAX_MESSAGE = 2000, 500
 local COUNT = "^[1-9]%d?%d?%d?%d?%d?$"
@@ -15,14 +17,17 @@ local OPTIONS = {
   ["constraint"] = "^%w[%w_.%-]*$",
   ["cpu-freq"] = "^%d+%-%d+$",
   ["cpus-per-task"] = COUNT,
-  ["nodes"] = COUNT,
-  ["ntasks"] = COUNT,
-  ["ntasks-per-node"] = COUNT,
 }
 local PROGRAM = {
   path = "^[^%c]+$", size = "^%d+$", mtime = "^%-?%d+$", build = "^[%x:adler ]+$",
 }
-local VARIABLES = { OMP_NUM_THREADS = COUNT, SRUN_CPUS_PER_TASK = COUNT }
+-- Numbers of threads, by whatever name a program takes them.
+local VARIABLES = setmetatable({}, {
+  __index = function(_, name)
+    if type(name) ~= "string" or #name > 64 then return nil end
+    return (name:find("^[A-Z][A-Z0-9_]*_NUM_THREADS$") or config.counts[name]) and COUNT or nil
+  end,
+})
 
 local M = {}
 
@@ -83,13 +88,17 @@ local function read(data)
       if not plan.program[name] then return nil, "the program lacks its " .. name end
     end
   end
-  plan.changes = next(plan.options) ~= nil
+  plan.changes = next(plan.options) ~= nil or next(plan.env) ~= nil
   local low, high = (plan.options["cpu-freq"] or "0-0"):match("(%d+)%-(%d+)")
   if #high > 9 or tonumber(low) > tonumber(high) then return nil, "cpu-freq makes no sense" end
   if data.stamp ~= nil then
     if not M.is_stamp(data.stamp) then return nil, "the stamp is malformed" end
     plan.stamp = data.stamp
   end
+  if data.to ~= nil and data.to ~= "tty" and data.to ~= "always" then
+    return nil, "it does not say whom the message is for"
+  end
+  plan.always = data.to == "always"
   if data.message ~= nil and data.message ~= "" then
     plan.message = line(data.message)
     if not plan.message then return nil, "the message is not one printable line" end
@@ -126,9 +135,9 @@ local function usual(text)
   local rest, program = text:match('^(.*),"program":{([^{}]*)}}$')
   if rest then text, program = rest .. "}", flat(program) end
   if rest and not program then return nil end
-  local decision, rewrite, env, message, stamp = text:match(
+  local decision, rewrite, env, message, to, stamp = text:match(
     '^{"v":1,"decision":"(%x+)","rewrite":{([^{}]*)},"env":{([^{}]*)},"message":"([^"]*)",'
-      .. '"stamp":"(advisor:.*)"}$')
+      .. '"to":"(%l+)","stamp":"(advisor:.*)"}$')
   if not decision then return nil end
   rewrite, env = flat(rewrite), flat(env)
   local stamp, escaped = stamp:gsub('\\"', '"')
@@ -145,8 +154,8 @@ local function usual(text)
     if not whole then return nil end
   end
   return {
-    v = 1, decision = decision, rewrite = rewrite, env = env, message = message, stamp = stamp,
-    program = program,
+    v = 1, decision = decision, rewrite = rewrite, env = env, message = message, to = to,
+    stamp = stamp, program = program,
   }
 end
 

@@ -8,9 +8,8 @@ local config, system = use("config"), use("system")
 
 local KINDS = { sbatch = true, srun = true, salloc = true }
 local OFF = { off = true, ["0"] = true, no = true, ["false"] = true, never = true }
-local VARIABLES = "ADVISOR ADVISOR_MODE ADVISOR_GOAL ADVISOR_MAX_SLOWDOWN ADVISOR_APPLICATION"
-  .. " ADVISOR_WORKLOAD OMP_NUM_THREADS"
 local OURS = { "ADVISOR_STAMP", "ADVISOR_DECISION", "SLURM_ADVISOR_STAMP" }
+local SET = { "ADVISOR_SET", "SLURM_ADVISOR_SET" }
 
 local M = {}
 local pending -- the decision whose job id is still to be told
@@ -25,6 +24,7 @@ local function explicit_options(options)
   return (text:gsub("%c", function(c) return ("\\u%04x"):format(c:byte()) end))
 end
 
+-- The line that asks, and the variables in it as JSON.
 local function request(options, explicit, het, found)
   local root = os.getenv("XDG_CONFIG_HOME") or ""
   if root:sub(1, 1) ~= "/" then root = (os.getenv("HOME") or "/nonexistent") .. "/.config" end
@@ -37,7 +37,8 @@ local function request(options, explicit, het, found)
     head = head .. ',"program":{' .. table.concat(words, ",") .. "}"
   end
   local script = options.type == "sbatch" and (options.argv or {})[1] or ""
-  return system.request(head, script, root .. "/advisor/choices.json", VARIABLES)
+  return system.request(
+    head, script, root .. "/advisor/choices.json", config.names, config.prefixes)
 end
 
 -- The plan, or nil, why there is none, and whether that is worth no line in the log. `found`: the
@@ -46,13 +47,15 @@ local function ask(options, explicit, het, found)
   if system.hung(config.retry) then
     return nil, "the daemon hung a moment ago and is not asked", true
   end
-  local several
+  local several, variables
   local function line() -- made while the daemon wakes up
     explicit = explicit or explicit_options(options)
-    return request(options, explicit, het, found)
+    local text
+    text, variables = request(options, explicit, het, found)
+    return text
   end
   local function meanwhile() -- what the answer needs, while the daemon thinks
-    for _, name in ipairs({ "answer", "limits", "inventory" }) do use(name) end
+    for _, name in ipairs({ "answer", "limits", "inventory", "understood" }) do use(name) end
     several = use("rewrite").is_het(options, explicit)
   end
   local text, word, problem = system.exchange(config.socket, line, config.deadline, false, meanwhile)
@@ -75,9 +78,25 @@ local function ask(options, explicit, het, found)
   if not plan.changes then return plan end
   if several == nil then several = use("rewrite").is_het(options, explicit) end
   if several and not het then return ask(options, explicit, true, found) end -- one component is no base
-  problem = use("limits").refused(plan, plan.wanted, use("inventory"))
+  local json = use("json")
+  local asked, set = json.flat(explicit), json.flat(variables)
+  if not asked or not set then return nil, "what Slurm says the user asked for cannot be read" end
+  problem = use("understood").refused(plan, asked, set, options.type)
+    or use("limits").refused(plan, plan.wanted, use("inventory"))
   if problem then return nil, problem end
   return plan
+end
+
+-- Takes out of the environment what the advisor set for the job that this one is submitted from;
+-- what its user has changed since stays.
+local function forget_what_was_set()
+  for _, mine in ipairs(SET) do
+    local text = os.getenv(mine)
+    if text then
+      use("rewrite").restore(text)
+      system.setenv(mine, nil)
+    end
+  end
 end
 
 function M.pre_submit(options, offset)
@@ -89,12 +108,14 @@ function M.pre_submit(options, offset)
   for _, name in ipairs(OURS) do
     if os.getenv(name) then system.setenv(name, nil) end
   end
+  forget_what_was_set()
   if OFF[(os.getenv("ADVISOR") or ""):lower()] then return end
   local plan, problem, quietly = ask(options, explicit, false)
   if not plan then return use("log")(problem, quietly) end
   use("rewrite").assign(plan, options, plan.wanted.export or "ALL")
   if options.type ~= "sbatch" then pending = plan.decision end
-  if plan.message and not plan.quiet then io.stderr:write(plan.message, "\n") end
+  if not plan.message or plan.quiet then return end
+  if plan.always or system.at_terminal() then io.stderr:write(plan.message, "\n") end
 end
 
 -- Tells the daemon the job's id: of srun and salloc, job_submit sees no environment to stamp by.

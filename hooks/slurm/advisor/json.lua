@@ -2,7 +2,8 @@
 --
 -- quote(text) writes any bytes: control characters escaped, all else as it is (the daemon
 -- replaces what is not UTF-8). decode(text) reads one value strictly and returns it, or nil and
--- what is wrong; null becomes the `null` of this table.
+-- what is wrong; null becomes the `null` of this table. flat(text) takes an object of texts apart
+-- without reading them: nobody pays for a whole decode to look at a few options.
 
 local use = ...
 local M = { null = setmetatable({}, { __tostring = function() return "null" end }) }
@@ -103,6 +104,34 @@ function M.decode(text)
   if not ok then return nil, tostring(result) end
   if at <= #text then return nil, "more after the end" end
   return result
+end
+
+-- The members of an object whose values are texts, still escaped, or plain words (""), up to the
+-- list `argv`, which Slurm puts last; nil for any other object.
+function M.flat(text)
+  local result, at = {}, text:match("^%s*{%s*()")
+  while at do
+    local name, from = text:match('^"([^"\\]*)"%s*:%s*()', at)
+    if not name then return text:find("^}%s*$", at) and next(result) == nil and result or nil end
+    local char, stop = text:sub(from, from), from
+    if char == '"' then
+      repeat
+        stop = text:find('["\\]', stop + 1)
+        local escaped = stop and text:sub(stop, stop) == "\\"
+        if escaped then stop = stop + 1 end
+      until not escaped
+      if not stop then return nil end
+      result[name], stop = text:sub(from + 1, stop - 1), stop + 1
+    elseif char == "[" then
+      return name == "argv" and text:find("%]%s*}%s*$", from) and result or nil
+    else
+      stop = text:match("^[%w.+-]+()", from)
+      if not stop then return nil end
+      result[name] = ""
+    end
+    at = text:match("^%s*,%s*()", stop)
+    if not at then return text:find("^%s*}%s*$", stop) and result or nil end
+  end
 end
 
 return M

@@ -37,7 +37,7 @@ extern const char *luaL_checklstring(lua_State *, int, size_t *);
 extern double luaL_checknumber(lua_State *, int);
 
 enum { LUA_IS_FUNCTION = 6 };
-enum { MAX_ANSWER = 16384, SCRIPT_LIMIT = 131072, CHOICES_LIMIT = 65536, VARIABLE_LIMIT = 4096 };
+enum { MAX_ANSWER = 16384, SCRIPT_LIMIT = 131072, CHOICES_LIMIT = 65536, VARIABLE_LIMIT = 4096, CUT = 256 };
 
 static int fail(lua_State *L, const char *word, const char *text)
 {
@@ -242,7 +242,43 @@ static int quote_file(struct text *t, const char *path, size_t limit)
     return got > limit;
 }
 
-/* request(head, script, choices, variables): see portable.lua. */
+/* Whether the word is among those, or begins like one of them. */
+static int begins_like(const char *name, size_t length, const char *words)
+{
+    for (; *words; words += strspn(words, " ")) {
+        size_t n = strcspn(words, " ");
+        if (n <= length && memcmp(name, words, n) == 0)
+            return 1;
+        words += n;
+    }
+    return 0;
+}
+
+/* Whether a variable is sent although it is not named: see portable.lua. */
+static int is_sent(const char *name, size_t length, const char *prefixes)
+{
+    static const char count[] = "_NUM_THREADS", jwt[] = "SLURM_JWT";
+    size_t end = sizeof count - 1;
+    if (length >= end && memcmp(name + length - end, count, end) == 0)
+        return 1;
+    if ((length == sizeof jwt - 1 && memcmp(name, jwt, length) == 0) ||
+        begins_like(name, length, "SLURM_SACK_"))
+        return 0; /* those are keys */
+    return begins_like(name, length, prefixes);
+}
+
+/* Add a member of an object; `comma` stands before it unless it is the first. */
+static void member(struct text *t, const char **comma, const char *name, size_t length,
+                   const char *value, size_t size)
+{
+    say(t, *comma);
+    quote(t, name, length);
+    say(t, ":");
+    quote(t, value, size);
+    *comma = ",";
+}
+
+/* request(head, script, choices, names, prefixes): see portable.lua. */
 static int request(lua_State *L)
 {
     size_t length;
@@ -250,9 +286,11 @@ static int request(lua_State *L)
     const char *script = luaL_checklstring(L, 2, NULL);
     const char *choices = luaL_checklstring(L, 3, NULL);
     const char *names = luaL_checklstring(L, 4, NULL);
+    const char *prefixes = luaL_checklstring(L, 5, NULL);
     struct text t = {NULL, 0, 0, 0};
     char name[64], cwd[4096], full[8192] = "";
     const char *comma = "";
+    size_t env;
     int more;
 
     if (!getcwd(cwd, sizeof cwd))
@@ -270,7 +308,9 @@ static int request(lua_State *L)
     say(&t, more == 1 ? ",\"truncated\":true" : ",\"truncated\":false");
     say(&t, ",\"script_path\":");
     quote(&t, full, strlen(full));
-    say(&t, ",\"env\":{");
+    say(&t, ",\"env\":");
+    env = t.length;
+    say(&t, "{");
     for (; *names; names += strspn(names, " ")) {
         size_t n = strcspn(names, " ");
         const char *value = NULL;
@@ -282,13 +322,17 @@ static int request(lua_State *L)
         names += n;
         if (!value || strlen(value) > VARIABLE_LIMIT)
             continue;
-        say(&t, comma);
-        quote(&t, name, n);
-        say(&t, ":");
-        quote(&t, value, strlen(value));
-        comma = ",";
+        member(&t, &comma, name, n, value, strlen(value));
     }
-    say(&t, "},\"choices\":");
+    for (char **entry = environ; entry && *entry; entry++) {
+        const char *equals = strchr(*entry, '=');
+        size_t n = equals ? (size_t)(equals - *entry) : 0;
+        if (n && is_sent(*entry, n, prefixes))
+            member(&t, &comma, *entry, n, equals + 1, strnlen(equals + 1, CUT));
+    }
+    say(&t, "}");
+    size_t env_end = t.length;
+    say(&t, ",\"choices\":");
     length = t.length;
     if (quote_file(&t, choices, CHOICES_LIMIT) != 0) {
         t.length = length; /* half a file is no file */
@@ -297,12 +341,15 @@ static int request(lua_State *L)
     say(&t, ",\"cwd\":");
     quote(&t, cwd, strlen(cwd));
     say(&t, "}\n");
-    if (t.short_of)
+    if (t.short_of) {
         lua_pushnil(L);
-    else
+        lua_pushnil(L);
+    } else {
         lua_pushlstring(L, t.data, t.length);
+        lua_pushlstring(L, t.data + env, env_end - env);
+    }
     free(t.data);
-    return 1;
+    return 2;
 }
 
 /* status(path): size, time of change, whether it may be run; nil for what is no regular file. */
@@ -326,6 +373,13 @@ static int set_variable(lua_State *L)
     const char *name = luaL_checklstring(L, 1, NULL);
     const char *value = lua_tolstring(L, 2, NULL);
     lua_pushboolean(L, (value ? setenv(name, value, 1) : unsetenv(name)) == 0);
+    return 1;
+}
+
+/* at_terminal(): whether somebody reads along. */
+static int at_terminal(lua_State *L)
+{
+    lua_pushboolean(L, isatty(2));
     return 1;
 }
 
@@ -390,7 +444,7 @@ int luaopen_advisor(lua_State *L)
 {
     static const struct { const char *name; lua_CFunction f; } all[] = {
         {"request", request}, {"exchange", exchange}, {"setenv", set_variable},
-        {"status", status},
+        {"status", status}, {"at_terminal", at_terminal},
         {"hung", hung}, {"trip", trip}, {"datagram", datagram},
     };
     lua_createtable(L, 0, sizeof all / sizeof *all);

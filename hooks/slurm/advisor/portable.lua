@@ -6,7 +6,7 @@
 
 local use = ...
 local MAX_ANSWER, MAX_PATH, MODE = 16384, 107, 384 -- the mode is 0600
-local SCRIPT_LIMIT, CHOICES_LIMIT, VARIABLE_LIMIT = 131072, 65536, 4096
+local SCRIPT_LIMIT, CHOICES_LIMIT, VARIABLE_LIMIT, CUT = 131072, 65536, 4096, 256
 local EAGAIN = 11
 local pieces = {}
 
@@ -107,10 +107,21 @@ local function read(path, limit)
   return text, more
 end
 
--- The line that asks: `head` is the object as far as it is known already, without its end. Of
--- the script and the choices file come the contents (of a script the first 128 KB; null when it
--- is no regular file), of the variables named in `variables` those that are set.
-function M.request(head, script, choices, variables)
+-- Whether a variable is sent although it is not named: by its beginning or as a number of threads.
+local function sent(name, prefixes)
+  if name:find("_NUM_THREADS$") then return true end
+  for prefix in prefixes:gmatch("%S+") do
+    if name:sub(1, #prefix) == prefix then
+      return name ~= "SLURM_JWT" and name:sub(1, 11) ~= "SLURM_SACK_" -- those are keys
+    end
+  end
+end
+
+-- The line that asks, and the variables in it: `head` is the object as far as it is known already,
+-- without its end. Of the script and the choices file come the contents (of a script the first
+-- 128 KB; null when it is no regular file); of the variables in `names` those that are set, whole,
+-- and of those that begin like one of `prefixes` or end in _NUM_THREADS the first 256 bytes.
+function M.request(head, script, choices, names, prefixes)
   local quote = use("json").quote
   local cwd = posix("unistd").getcwd() or ""
   if #script >= 4000 then script = "" end
@@ -118,17 +129,23 @@ function M.request(head, script, choices, variables)
   local text, more = read(script, SCRIPT_LIMIT)
   local chosen, too_long = read(choices, CHOICES_LIMIT)
   local words = {}
-  for name in variables:gmatch("%S+") do
+  for name in names:gmatch("%S+") do
     local value = os.getenv(name)
     if value and #value <= VARIABLE_LIMIT then
       words[#words + 1] = quote(name) .. ":" .. quote(value)
     end
   end
+  for name, value in pairs(posix("stdlib").getenv()) do
+    if sent(name, prefixes) then
+      words[#words + 1] = quote(name) .. ":" .. quote(value:sub(1, CUT))
+    end
+  end
+  local env = "{" .. table.concat(words, ",") .. "}"
   return table.concat({
     head, ',"script":', text and quote(text) or "null", ',"truncated":', tostring(more or false),
-    ',"script_path":', quote(script), ',"env":{', table.concat(words, ","), '},"choices":',
+    ',"script_path":', quote(script), ',"env":', env, ',"choices":',
     quote(not too_long and chosen or ""), ',"cwd":', quote(cwd), "}\n",
-  })
+  }), env
 end
 
 -- Size, time of change and whether it may be run; nil for what is no regular file.
@@ -138,6 +155,9 @@ function M.status(path)
   if not found or stat.S_ISREG(found.st_mode) == 0 then return nil end
   return found.st_size, found.st_mtime, unistd.access(path, "x") == 0
 end
+
+-- Whether somebody reads along at a terminal.
+function M.at_terminal() return posix("unistd").isatty(2) == 1 end
 
 function M.setenv(name, value) return posix("stdlib").setenv(name, value) ~= nil end
 

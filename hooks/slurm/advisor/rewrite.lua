@@ -3,7 +3,10 @@
 local use = ...
 
 local STAMP, DECISION = "ADVISOR_STAMP", "ADVISOR_DECISION"
-local CARRIED = "SLURM_ADVISOR_STAMP" -- goes with the job whatever --export says
+local SET = "ADVISOR_SET"
+local CARRIED = "SLURM_" -- before a name: goes with the job whatever --export says
+-- Variables by which Slurm's own srun and children of the job see what an option became.
+local SEEN_AS = { ["cpu-freq"] = "SLURM_CPU_FREQ_REQ", ["cpus-per-task"] = "SLURM_CPUS_PER_TASK" }
 
 local M = {}
 
@@ -29,6 +32,35 @@ function M.wanted_by(options, explicit)
   })
 end
 
+local function escape(char) return ("%%%02x"):format(char:byte()) end
+
+-- What the plan sets, as words `NAME=VALUE`, or `NAME=VALUE<BEFORE` where there was a value before:
+-- goes with the job, so that jobs submitted from inside it can be given back what was there.
+function M.what_is_set(plan, before)
+  local words = {}
+  local function add(name, value, was)
+    was = was and was ~= "" and was ~= value and "<" .. was:gsub("[^%w_.,:+-]", escape) or ""
+    words[#words + 1] = name .. "=" .. value .. was
+  end
+  for name, value in pairs(plan.env) do add(name, value, before(name)) end
+  for option, name in pairs(SEEN_AS) do
+    if plan.options[option] then add(name, plan.options[option], before(name, option)) end
+  end
+  table.sort(words)
+  return words[1] and table.concat(words, " ")
+end
+
+-- Takes back what such words say was set; a value that was changed since is somebody's own.
+function M.restore(text)
+  local setenv = use("system").setenv
+  for name, value, more in text:gmatch("([A-Z][A-Z0-9_]*)=([%w.-]+)(%S*)") do
+    if os.getenv(name) == value then
+      local was = more:match("^<(.+)$")
+      setenv(name, was and was:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+    end
+  end
+end
+
 -- Assigns the whole plan; when something fails on the way, what was done is taken back.
 function M.assign(plan, options, export)
   local setenv, undo = use("system").setenv, {}
@@ -45,7 +77,12 @@ function M.assign(plan, options, export)
   end
   local ok, problem = pcall(function()
     variable(DECISION, plan.decision)
-    if plan.stamp then variable(exports_all and STAMP or CARRIED, plan.stamp) end
+    local carried = exports_all and "" or CARRIED
+    if plan.stamp then variable(carried .. STAMP, plan.stamp) end
+    local set = M.what_is_set(plan, function(name, option_)
+      return option_ and plan.wanted[option_] or exports_all and os.getenv(name) or nil
+    end)
+    if set then variable(carried .. SET, set) end
     for name, value in pairs(plan.env) do
       variable(name, value)
       export = export .. "," .. name .. "=" .. value

@@ -5,13 +5,9 @@
 -- its marker beside the socket, and after a daemon that hung not for a while.
 
 local use = ...
-local config, answer = use("config"), use("answer")
+local config, answer, known = use("config"), use("answer"), use("table")
 
 local ADMIN_COMMENT_LIMIT, SCRIPT_LIMIT, VARIABLE_LIMIT = 4000, 131072, 4096
-local VARIABLES = {
-  "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN", "ADVISOR_APPLICATION",
-  "ADVISOR_WORKLOAD", "OMP_NUM_THREADS",
-}
 local OFF = { off = true, ["0"] = true, no = true, ["false"] = true, never = true }
 -- Slurm's "not set" and "infinite" of 16 and 32 bits; a frequency above is a name (low, high).
 local NO_VAL16, NO_VAL, INFINITE, FREQ_NAME = 65534, 4294967294, 4294967295, 2147483648
@@ -37,24 +33,71 @@ local function cpu_freq(low, high)
   return span(low, high)
 end
 
+-- Fields by the option that sets them, where a set one is a text, or a number below its "not set".
+local TEXTS = {
+  account = "account", array = "array_inx", batch = "batch_features", bb = "burst_buffer",
+  clusters = "clusters", constraint = "features", container = "container",
+  ["cpus-per-gpu"] = "cpus_per_tres", dependency = "dependency", exclude = "exc_nodes",
+  extra = "extra", gpus = "tres_per_job", ["gpus-per-socket"] = "tres_per_socket",
+  gres = "tres_per_node", ["job-name"] = "name", licenses = "licenses",
+  ["mem-per-gpu"] = "mem_per_tres", network = "network", nodelist = "req_nodes",
+  partition = "partition", prefer = "prefer", qos = "qos", reservation = "reservation",
+  ["tres-bind"] = "tres_bind", ["tres-per-task"] = "tres_per_task", wckey = "wckey",
+}
+local NUMBERS = {
+  ["cores-per-socket"] = { "cores_per_socket", NO_VAL16 },
+  ["cpus-per-task"] = { "cpus_per_task", NO_VAL16 }, ["delay-boot"] = { "delay_boot", NO_VAL },
+  mem = { "min_mem_per_node", NO_VAL }, ["mem-per-cpu"] = { "min_mem_per_cpu", NO_VAL },
+  ntasks = { "num_tasks", NO_VAL },
+  ["ntasks-per-core"] = { "ntasks_per_core", NO_VAL16 },
+  ["ntasks-per-gpu"] = { "ntasks_per_tres", NO_VAL16 },
+  ["ntasks-per-node"] = { "ntasks_per_node", NO_VAL16 },
+  ["ntasks-per-socket"] = { "ntasks_per_socket", NO_VAL16 },
+  ["sockets-per-node"] = { "sockets_per_node", NO_VAL16 }, switches = { "req_switch", NO_VAL },
+  ["threads-per-core"] = { "threads_per_core", NO_VAL16 },
+  ["time-min"] = { "time_min", NO_VAL }, tmp = { "pn_min_tmp_disk", NO_VAL },
+}
+-- Those where nothing and "not set" are one.
+local FLAGS = { contiguous = "contiguous", immediate = "immediate", reboot = "reboot" }
+
 -- What the job asks for, by long option name.
 local function wanted_by(job)
-  return {
-    account = text(job.account), partition = text(job.partition), qos = text(job.qos),
-    array = text(job.array_inx), constraint = text(job.features), gres = text(job.tres_per_node),
-    gpus = text(job.tres_per_job), nodelist = text(job.req_nodes), ["job-name"] = text(job.name),
+  local wanted = {
     ["cpu-freq"] = cpu_freq(number(job.cpu_freq_min), number(job.cpu_freq_max)),
-    ["cpus-per-task"] = number(job.cpus_per_task, NO_VAL16),
-    ["ntasks-per-node"] = number(job.ntasks_per_node, NO_VAL16),
-    ["ntasks-per-socket"] = number(job.ntasks_per_socket, NO_VAL16),
-    ["sockets-per-node"] = number(job.sockets_per_node, NO_VAL16),
-    ["cores-per-socket"] = number(job.cores_per_socket, NO_VAL16),
-    ntasks = number(job.num_tasks),
     nodes = span(number(job.min_nodes), number(job.max_nodes)),
-    mem = number(job.min_mem_per_node), ["mem-per-cpu"] = number(job.min_mem_per_cpu),
     time = job.time_limit == INFINITE and "UNLIMITED" or number(job.time_limit),
     exclusive = job.shared == 0 and "exclusive" or nil,
+    oversubscribe = job.shared == 1 and "oversubscribe" or nil,
+    hold = job.priority == 0 and "set" or nil,
+    begin = (tonumber(job.begin_time) or 0) > 0 and ("%.0f"):format(job.begin_time) or nil,
   }
+  for name, field in pairs(TEXTS) do wanted[name] = text(job[field]) end
+  for name, field in pairs(NUMBERS) do wanted[name] = number(job[field[1]], field[2]) end
+  for name, field in pairs(FLAGS) do
+    local value = number(job[field], NO_VAL16)
+    wanted[name] = value ~= "0" and value or nil
+  end
+  -- -c and --ntasks-per-node set it too, to what they ask of a node.
+  local per_node = tonumber(wanted["ntasks-per-node"] or 1) * tonumber(wanted["cpus-per-task"] or 1)
+  local least = number(job.pn_min_cpus, NO_VAL16)
+  if least and tonumber(least) > per_node then wanted.mincpus = least end
+  local governor = number(job.cpu_freq_gov)
+  if governor and governor ~= "0" then
+    wanted["cpu-freq"] = (wanted["cpu-freq"] or "") .. ":userspace" -- or another: it is the user's
+  end
+  return wanted
+end
+
+-- The variables of the job that say how it runs: Slurm gives them only by name.
+local function variables_of(job)
+  local found = {}
+  local function look(name)
+    local value = job.environment[name]
+    if type(value) == "string" and #value <= VARIABLE_LIMIT then found[name] = value end
+  end
+  for name in known.asked_by_name:gmatch("%S+") do look(name) end
+  for name in pairs(known.variables) do look(name) end
+  return found
 end
 
 local function object(quote, values)
@@ -63,30 +106,37 @@ local function object(quote, values)
   return "{" .. table.concat(words, ",") .. "}"
 end
 
-local function request(job, wanted, stamp)
+local function request(job, wanted, variables, stamp)
   local quote = use("json").quote
-  local environment, argv = {}, {}
-  for _, name in ipairs(VARIABLES) do
-    local value = job.environment[name]
-    if type(value) == "string" and #value <= VARIABLE_LIMIT then environment[name] = value end
-  end
-  for i = 0, (tonumber(job.argc) or 0) - 1 do argv[#argv + 1] = quote(tostring(job.argv[i] or "")) end
+  local argv, given = {}, job.argv or {} -- none for a script from standard input
+  for i = 0, (tonumber(job.argc) or 0) - 1 do argv[#argv + 1] = quote(tostring(given[i] or "")) end
   return table.concat({
     '{"v":1,"op":"decide","scheduler":"slurm","hook":"job_submit","type":"sbatch","uid":',
     ("%.0f"):format(job.user_id), ',"stamp":', quote(stamp or ""),
     ',"options":', object(quote, wanted), ',"argv":[', table.concat(argv, ","),
     '],"script":', quote(job.script:sub(1, SCRIPT_LIMIT)),
     ',"truncated":', tostring(#job.script > SCRIPT_LIMIT),
-    ',"script_path":', quote(tostring(job.argv[0] or "")), ',"env":', object(quote, environment),
+    ',"script_path":', quote(tostring(given[0] or "")), ',"env":', object(quote, variables),
     ',"choices":"","cwd":', quote(job.work_dir or ""), ',"het":false}\n',
   })
+end
+
+-- Why the plan must not be assigned, or nil.
+local function refused(job, plan, wanted, variables)
+  if plan.options["cpus-per-task"] then return "the cores of a job are not changed in here" end
+  for name in pairs(plan.env) do
+    if job.environment[name] and not variables[name] then return name .. " is the user's own" end
+  end
+  return use("understood").refused(plan, wanted, variables, "sbatch")
+    or use("limits").refused(plan, wanted, use("inventory"))
 end
 
 -- The plan for a job that may have passed by the filter, or nil and why.
 local function ask(job, stamp)
   if os.time() < closed_until then return nil end
-  local wanted = wanted_by(job)
-  local line, word, problem = use("system").exchange(config.socket, request(job, wanted, stamp), config.deadline)
+  local wanted, variables = wanted_by(job), variables_of(job)
+  local line, word, problem = use("system").exchange(
+    config.socket, request(job, wanted, variables, stamp), config.deadline)
   local plan
   if line then plan, problem, word = answer.read(line) end
   if word == "timeout" or word == "garbage" then
@@ -94,65 +144,23 @@ local function ask(job, stamp)
     problem = ("%s (not asked again for %d s)"):format(problem, config.retry)
   end
   if plan and plan.changes then
-    problem = use("limits").refused(plan, wanted, use("inventory"))
+    problem = refused(job, plan, wanted, variables)
     if problem then return nil, problem end
   end
   return plan, problem
 end
 
--- Fields and variables that turn the job into the plan, worked out before any is set. sbatch
--- has derived some of them from others already, so those are made to agree again.
-local function changes(job, plan)
-  local options, fields, variables = plan.options, {}, {}
-  for name, value in pairs(plan.env) do variables[name] = value end
-  local function asked(name, current, none)
-    return tonumber(options[name]) or tonumber(number(current, none))
-  end
-  local nodes = asked("nodes", job.min_nodes)
-  local per_node = asked("ntasks-per-node", job.ntasks_per_node, NO_VAL16)
-  local cpus = asked("cpus-per-task", job.cpus_per_task, NO_VAL16)
-  local tasks = tonumber(options.ntasks)
-  if not tasks and (options.nodes or options["ntasks-per-node"]) and nodes and per_node then
-    tasks = nodes * per_node
-  end
-  fields.features = options.constraint
-  if options.nodes then fields.min_nodes, fields.max_nodes = nodes, nodes end
-  if options["ntasks-per-node"] then
-    fields.ntasks_per_node = per_node
-    variables.SLURM_NTASKS_PER_NODE = options["ntasks-per-node"]
-  end
-  if tasks then
-    fields.num_tasks = tasks
-    variables.SLURM_NTASKS, variables.SLURM_NPROCS = ("%d"):format(tasks), ("%d"):format(tasks)
-  end
-  if options["cpus-per-task"] then
-    fields.cpus_per_task = cpus
-    variables.SLURM_CPUS_PER_TASK = options["cpus-per-task"]
-    variables.SRUN_CPUS_PER_TASK = options["cpus-per-task"]
-    if number(job.pn_min_cpus) then fields.pn_min_cpus = cpus end
-  end
-  if tasks or options["cpus-per-task"] or options.nodes then
-    local count = tasks or tonumber(number(job.num_tasks)) or nodes or 1
-    fields.min_cpus = count * (cpus or 1)
-  end
-  if options["cpu-freq"] then variables.SLURM_CPU_FREQ_REQ = options["cpu-freq"] end
-  return fields, variables
-end
-
+-- Assigns the whole plan. Only the constraint is a field: a cap set there is not applied, but srun
+-- reads its own variable.
 local function assign(job, plan)
-  local fields, variables = changes(job, plan)
-  local before = {}
-  for name in pairs(fields) do before[name] = job[name] end
-  local ok, problem = pcall(function()
-    for name, value in pairs(fields) do job[name] = value end
-  end)
-  if not ok then
-    for name in pairs(fields) do pcall(function() job[name] = before[name] or "" end) end
-    error(problem, 0)
-  end
-  for name, value in pairs(variables) do job.environment[name] = value end
-  job.environment.ADVISOR_DECISION = plan.decision
-  if plan.stamp then job.environment.ADVISOR_STAMP = plan.stamp end
+  local environment = job.environment
+  local set = use("rewrite").what_is_set(plan, function(name) return environment[name] end)
+  if plan.options.constraint then job.features = plan.options.constraint end
+  for name, value in pairs(plan.env) do environment[name] = value end
+  if plan.options["cpu-freq"] then environment.SLURM_CPU_FREQ_REQ = plan.options["cpu-freq"] end
+  if set then environment.ADVISOR_SET = set end
+  environment.ADVISOR_DECISION = plan.decision
+  if plan.stamp then environment.ADVISOR_STAMP = plan.stamp end
 end
 
 -- Whether to ask about this job. With --export=NONE and the like nothing tells whether its user
@@ -190,7 +198,7 @@ function M.job_submit(job)
       assign(job, plan)
       stamp = plan.stamp
       slurm.log_info("%s", ("advisor: uid %.0f: job rewritten, decision %s"):format(job.user_id, plan.decision))
-      if plan.message then slurm.user_msg(plan.message) end
+      if plan.message and plan.always then slurm.user_msg(plan.message) end
     elseif plan then
       stamp = stamp or plan.stamp
     elseif problem then

@@ -1,0 +1,97 @@
+-- Whether all that a job asks for is understood, and binds nothing of what the plan changes.
+--
+-- The daemon has judged it already, by the same table (table.lua, written by `advisor hook
+-- install`); a daemon that has gone mad or is of another release cannot change what it must not.
+
+local use = ...
+local known = use("table")
+
+local M = {}
+
+-- What a part of the plan changes.
+local CHANGES = { constraint = "node_type", ["cpu-freq"] = "frequency", ["cpus-per-task"] = "cores" }
+
+-- Values of options that Slurm lists although nobody set them.
+local NOT_SET = { unset = true, ["(null)"] = true }
+
+local function has(words, name) return words:find(" " .. name .. " ", 1, true) ~= nil end
+
+-- Classes with those that a word of the value brings.
+local function with_value(classes, option, value)
+  for _, rule in ipairs(known.values[option] or {}) do
+    for word in value:lower():gmatch("[^%s,:;=@]+") do
+      for beginning in rule[1]:gmatch("%S+") do
+        if word:sub(1, #beginning) == beginning then classes = classes .. " " .. rule[2] end
+      end
+    end
+  end
+  return classes
+end
+
+-- The classes of an option with this value; nil for one that is in no table.
+local function option_classes(name, value)
+  local classes = known.options[name] or has(known.harmless_options, name) and "harmless"
+  return classes and with_value(classes, name, value) or nil
+end
+
+local function in_family(name)
+  for _, beginning in ipairs(known.families) do
+    if name:sub(1, #beginning) == beginning then return true end
+  end
+  return name:find("_HET_GROUP_%d+$") or name:find("_PACK_GROUP_%d+$")
+end
+
+-- The same of a variable; "" of one that is not read, or read as an option that is judged already.
+local function variable_classes(name, value, options, program)
+  local prefix = name:match("^%u+_") or ""
+  if not has(known.reads[program], prefix) then return "" end
+  local classes, option = known.variables[name], known.sets[name]
+  if not classes then
+    return (has(known.harmless_variables, name) or in_family(name)) and "" or nil
+  end
+  local on = value ~= "" or option == "exclusive"
+  if option and has(known.flags, option) then
+    local word = value:lower()
+    on = word == "" or word == "yes" or (word:find("^[+-]?%d+$") and word:find("[1-9]")) ~= nil
+  end
+  local as_option = options[option or ""] ~= nil
+    and (program == "srun" or prefix == "SLURM_" and has(known.overwritten, option))
+  if not on or as_option then return "" end
+  local step = prefix == "SLURM_" or prefix == "SRUN_"
+  if option == "export" and step and value:upper() ~= "ALL" then return "binds:threads" end
+  return option and with_value(classes, option, value) or classes
+end
+
+-- What the plan changes, by axis.
+local function changed_by(plan)
+  local axes = {}
+  for name in pairs(plan.options) do axes[CHANGES[name] or "all"] = true end
+  if next(plan.env) then axes.threads = true end
+  return axes
+end
+
+-- refused(plan, options, variables, program) says why the plan must not be assigned, or nil.
+-- `options` and `variables` are what the user set, by name.
+function M.refused(plan, options, variables, program)
+  local axes, found = changed_by(plan), {}
+  local function judge(shown, classes)
+    if not classes then found[#found + 1] = shown .. " is not understood" end
+    for word in (classes or ""):gmatch("%S+") do
+      local axis = word == "all" and "all" or word:match("^binds:([%l_]+)")
+      if axis == "all" or axes[axis] then found[#found + 1] = shown .. " binds it" end
+    end
+  end
+  local names = {}
+  for name, value in pairs(options) do names[(name:gsub("_", "-"))] = value end
+  for name, value in pairs(names) do
+    local classes = option_classes(name, value)
+    judge("--" .. name, classes and NOT_SET[value] and "" or classes)
+  end
+  for name, value in pairs(variables) do
+    judge(name, variable_classes(name, value, names, program))
+  end
+  table.sort(found)
+  return found[1]
+end
+
+return M

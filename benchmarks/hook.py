@@ -10,7 +10,11 @@ once, and whether every job arrived. Times of the hooks are taken inside Lua, ar
 What the machine itself adds stands beside it: the filter that does nothing a second time, against
 itself, and, inside Lua, one that does nothing and one that only computes for 1 ms.
 
-    python benchmarks/hook.py [--rounds 300] [--parallel 500] [--lua-posix] [--json]
+    python benchmarks/hook.py [--rounds 300] [--parallel 500] [--lua-posix] [--json] [--conf DIR]
+
+With --conf it submits to a cluster that runs already, by the slurm.conf in that folder: held jobs
+named advisor-bench, whole nodes of the default partition, cancelled again. Nothing of the cluster
+is changed, so its own job_submit.lua is what stamps, and is not timed.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from testbed.daemons import alive, wait_until
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
+from advisor.schedulers.slurm_hook_state import cluster_of
 from advisor.service.protocol import call
 from advisor.store.writer import Writer
 
@@ -64,6 +69,8 @@ return slurm.SUCCESS
 """
 UNIT = ROOT / "config" / "systemd" / "advisor.service"
 SUBMITTERS = 4
+NAME = "advisor-bench"
+POSED = NODE_TYPES["bdw"]
 TIMED = """
 do
   local library = package.loadlib("@POSIX@", "luaopen_posix_time")
@@ -97,18 +104,52 @@ def timed(hook: str, function: str, file: Path) -> str:
     return body + extra.replace("@POSIX@", str(library))
 
 
-def fill(store: Path) -> None:
-    """Write a store that rewrites jobs of the application ``stencil``."""
-    posed = NODE_TYPES["bdw"]
-    node = NodeType(
-        "bdw", feature=posed.feature, partitions=("broadwell",), sockets=posed.sockets,
-        cores=posed.cores, memory_mb=8000, freq_khz=posed.frequencies_khz,
-        default_freq_khz=posed.max_khz, nodes=posed.nodes,
+class Running:
+    """A cluster that runs already, by its slurm.conf: what Bench needs of a Testbed."""
+
+    def __init__(self, conf_dir: Path, folder: Path) -> None:
+        self.conf_dir = folder / "site"
+        self.conf_dir.mkdir()
+        shutil.copy(conf_dir / "slurm.conf", self.conf_dir)
+        cluster = cluster_of(conf_dir)
+        if cluster is None:
+            raise SystemExit(f"no cluster answers by {conf_dir}/slurm.conf")
+        default = next((p.name for p in cluster.partitions if p.default), "")
+        node = next((n for n in cluster.nodes if default in n.partitions), None)
+        if node is None:
+            raise SystemExit("the cluster has no default partition with nodes")
+        alike = [n for n in cluster.nodes if n.features == node.features]
+        self.node = NodeType(
+            "bdw", feature=next(iter(node.features), ""), partitions=(default,),
+            sockets=node.sockets, cores=node.cores, memory_mb=node.memory_mb,
+            freq_khz=POSED.frequencies_khz, default_freq_khz=POSED.max_khz, nodes=len(alike),
+        )  # fmt: skip
+
+    def env(self) -> dict[str, str]:
+        """Return the environment to submit in."""
+        return {**os.environ, "SLURM_CONF": str(self.conf_dir / "slurm.conf")}
+
+    def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command of Slurm."""
+        return subprocess.run(command, env=self.env(), text=True, capture_output=True, check=True)
+
+
+def posed_node() -> NodeType:
+    """Return the node type of the posed cluster that jobs are submitted for."""
+    return NodeType(
+        "bdw", feature=POSED.feature, partitions=("broadwell",), sockets=POSED.sockets,
+        cores=POSED.cores, memory_mb=8000, freq_khz=POSED.frequencies_khz,
+        default_freq_khz=POSED.max_khz, nodes=POSED.nodes,
     )  # fmt: skip
-    options = []
-    for threads in range(4, posed.cores + 1, 4):
+
+
+def fill(store: Path, node: NodeType) -> None:
+    """Write a store that rewrites jobs of the application ``stencil``."""
+    posed, options = POSED, []
+    top = min(node.cores, posed.cores)
+    for threads in sorted({*range(4, top + 1, 4), top, node.cores}):
         for freq in posed.frequencies_khz:
-            t, watts = predict("stencil", "bdw", 1, threads, freq)
+            t, watts = predict("stencil", "bdw", 1, min(threads, posed.cores), freq)
             c = Configuration("bdw", 1, 1, threads, freq)
             options.append(
                 Option(
@@ -131,14 +172,15 @@ def fill(store: Path) -> None:
 class Bench:
     """The cluster, the daemon, and one folder with slurm.conf and filter for each arm."""
 
-    def __init__(self, testbed: Testbed, folder: Path, lua_posix: bool) -> None:
+    def __init__(self, testbed: Testbed | Running, folder: Path, lua_posix: bool) -> None:
         self.testbed = testbed
+        self.node = testbed.node if isinstance(testbed, Running) else posed_node()
         self.folder = folder
         self.filter_us = folder / "filter.us"
         self.submit_us = folder / "submit.us"
         conf = testbed.conf_dir
         for name in NOOP_HOOKS:
-            (conf / name).unlink()
+            (conf / name).unlink(missing_ok=True)
         self._advisor("hook", "install", "--dir", str(conf), "--socket", str(folder / "s"))
         if lua_posix:
             for path in (conf / "advisor").glob("*/native.so"):
@@ -158,6 +200,7 @@ class Bench:
             (place / "slurm.conf").write_text((conf / "slurm.conf").read_text())
             (place / "cli_filter.lua").write_text(text)
             self.confs[name] = place / "slurm.conf"
+        self.times_submit = isinstance(testbed, Testbed)
         submit = timed((conf / "job_submit.lua").read_text(), "slurm_job_submit", self.submit_us)
         later = (conf / "job_submit.lua").stat().st_mtime + 2
         (conf / "job_submit.lua").write_text(submit)
@@ -172,7 +215,8 @@ class Bench:
     def _script(self, application: str) -> Path:
         path = self.folder / f"{application}.sh"
         path.write_text(
-            "#!/bin/bash\n#SBATCH -N 1\n#SBATCH --exclusive\n#SBATCH -p broadwell\n"
+            f"#!/bin/bash\n#SBATCH -J {NAME}\n#SBATCH -N 1\n#SBATCH --exclusive\n"
+            f"#SBATCH -p {self.node.partitions[0]}\n"
             f"module load gcc\ncd $SLURM_SUBMIT_DIR\nsrun ./{application} input.dat > out.txt\n"
         )
         return path
@@ -182,7 +226,9 @@ class Bench:
         text = self.scripts["rewritten"].read_text()
         request = {
             "v": 1, "op": "explain", "scheduler": "slurm", "type": "sbatch", "script": text,
-            "options": {"nodes": "1", "exclusive": "exclusive", "partition": "broadwell"},
+            "options": {
+                "nodes": "1", "exclusive": "exclusive", "partition": self.node.partitions[0],
+            },
             "argv": ["job.sh"],
         }  # fmt: skip
         rewrite = call(self.folder / "s", request)["rewrite"]
@@ -200,7 +246,7 @@ class Bench:
     @contextmanager
     def daemon(self) -> Iterator[None]:
         """Serve meanwhile."""
-        fill(self.folder / "advisor.db")
+        fill(self.folder / "advisor.db", self.node)
         log = self.folder / "serve.log"
         nice = re.search(r"^Nice=(.+)$", UNIT.read_text(), re.MULTILINE)
         command = ["nice", "-n", nice[1] if nice else "0", sys.executable, "-m", "advisor"]
@@ -266,13 +312,13 @@ class Bench:
             for kind, (conf, arm) in kinds.items():
                 self.submit(conf, self.scripts[arm])
                 found[kind].append(float(self.filter_us.read_text()))
-                if conf == "timed":
+                if conf == "timed" and self.times_submit:
                     found[stamping].append(float(self.submit_us.read_text()))
                 for file in (self.filter_us, self.submit_us):
-                    file.unlink()
+                    file.unlink(missing_ok=True)
             if turn % 100 == 99:
                 self.cancel()
-        return found
+        return {kind: values for kind, values in found.items() if values}
 
     def parallel(self, each: int) -> tuple[int, int, float]:
         """Submit from several at once; return jobs known and stamped, and jobs per second."""
@@ -300,7 +346,20 @@ class Bench:
 
     def cancel(self) -> None:
         """Cancel what is held, so that the queue stays short."""
-        self.testbed.run(["scancel", "--quiet", "--state=PENDING"])
+        self.testbed.run(["scancel", "--quiet", "--state=PENDING", f"--name={NAME}"])
+
+
+@contextmanager
+def running(conf: Path | None, folder: Path) -> Iterator[Testbed | Running]:
+    """Start a posed cluster, or take the one whose slurm.conf is in a folder."""
+    if conf is not None:
+        yield Running(conf.resolve(), folder)
+        return
+    with Testbed() as testbed:
+        meter = alive(testbed.directory / "run" / "silicon.pid")
+        if meter:
+            os.kill(meter, signal.SIGSTOP)  # its posed meters take a tenth of a core
+        yield testbed
 
 
 def quantile(values: list[float], q: float) -> float:
@@ -315,22 +374,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--parallel", type=int, default=500, help="jobs of each of 4 submitters")
     parser.add_argument("--lua-posix", action="store_true", help="without the compiled library")
+    parser.add_argument("--conf", type=Path, help="folder of a running cluster's slurm.conf")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="hook-bench-"))
     folder.chmod(0o755)
     try:
-        with Testbed() as testbed:
+        with running(args.conf, folder) as testbed:
             bench = Bench(testbed, folder, args.lua_posix)
-            meter = alive(testbed.directory / "run" / "silicon.pid")
-            if meter:
-                os.kill(meter, signal.SIGSTOP)  # its posed meters take a tenth of a core
             with bench.daemon():
                 bench.ask_by_hand()
                 bench.sequence(10)
                 times = bench.sequence(args.rounds)
                 inside = bench.inside(args.rounds)
                 arrived, stamped, rate = bench.parallel(args.parallel)
+                bench.cancel()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     result = {}

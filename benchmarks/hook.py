@@ -122,7 +122,8 @@ class Running:
         self.node = NodeType(
             "bdw", feature=next(iter(node.features), ""), partitions=(default,),
             sockets=node.sockets, cores=node.cores, memory_mb=node.memory_mb,
-            freq_khz=POSED.frequencies_khz, default_freq_khz=POSED.max_khz, nodes=len(alike),
+            freq_khz=POSED.frequencies_khz, default_freq_khz=POSED.max_khz,
+            nodes=tuple(n.name for n in alike),
         )  # fmt: skip
 
     def env(self) -> dict[str, str]:

@@ -257,7 +257,7 @@ def judge(options: Mapping[str, str], environment: Mapping[str, str], program: s
     is sbatch, srun or salloc.
     """
     names = {k.replace("_", "-"): v for k, v in options.items()}
-    found = []
+    found: list[tuple[str, tuple[str, ...]]] = []
     for name, value in names.items():
         known = OPTIONS.get(name)
         if known is None:
@@ -276,7 +276,7 @@ def _variable(name: str, value: str, options: Mapping[str, str], program: str) -
     if known is None:
         return ("harmless" if name.startswith(FAMILIES) or _COMPONENT.search(name) else UNKNOWN,)
     if option in FLAGS:
-        on = value.lower() in ("", "yes") or _NUMBER.fullmatch(value)
+        on = value.lower() in ("", "yes") or _NUMBER.fullmatch(value) is not None
     else:
         on = bool(value) or option == "exclusive"
     read_as_option = option in options and (
@@ -291,7 +291,7 @@ def _variable(name: str, value: str, options: Mapping[str, str], program: str) -
 
 def judge_launcher_options(options: Sequence[str]) -> Judged:
     """Judge the option words of an srun line: ``--cpu-bind=cores``, ``-n=28``, ``-c4``, ``-lu``."""
-    found = []
+    found: list[tuple[str, tuple[str, ...]]] = []
     for shown, name, value in _launcher_words(options):
         known = OPTIONS.get(name.replace("_", "-"))
         if known is None:

@@ -201,7 +201,9 @@ VALUES_SET = [
     "quiet,mask_cpu:0x1", "block:cyclic", "plane=4", "1200000-1900000", "1-2:Performance", "high",
 ]  # fmt: skip
 CHANGED = {"constraint": "node_type", "cpu-freq": "frequency", "cpus-per-task": "cores"}
-PLANS = [({name: "1"}, {}) for name in CHANGED] + [({}, {"OMP_NUM_THREADS": "4"})]
+PLANS: list[tuple[dict[str, str], dict[str, str]]] = [({name: "1"}, {}) for name in CHANGED] + [
+    ({}, {"OMP_NUM_THREADS": "4"})
+]
 
 
 def assert_judged_alike(home: Path, cases: list[dict[str, Any]]) -> None:

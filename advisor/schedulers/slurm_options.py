@@ -17,6 +17,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
 from advisor.core.script_use import THREAD_VARIABLES, counts_threads
 from advisor.core.units import parse_memory_mb, parse_slurm_time
+from advisor.schedulers import slurm_table
 
 SUBMIT, DIRECTIVE = "sbatch", "#SBATCH"
 _AXIS_OF = {
@@ -113,6 +114,9 @@ def parse_request(
     if options.get("wrap"):
         script, argv = options["wrap"], ()
 
+    environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
+    judged = slurm_table.judge(options, environment, program)
+
     def get(name: str) -> str:
         return options.get(name, "")
 
@@ -138,7 +142,7 @@ def parse_request(
         script_path=str(payload.get("script_path") or ""),
         script_truncated=bool(payload.get("truncated")),
         command=argv,
-        environment={str(k): str(v) for k, v in _mapping(payload.get("env")).items()},
+        environment=environment,
         choices=choices,
         explicit=frozenset(_AXIS_OF[n] for n in options if n in _AXIS_OF),
         nodes=number("nodes"),
@@ -155,6 +159,9 @@ def parse_request(
         environment_exported=_exports_all(get("export")),
         het=bool(payload.get("het")) or bool(isinstance(script, str) and _HET.search(script)),
         array="array" in options,
+        held=judged.held,
+        binds=judged.binds,
+        not_understood=judged.not_understood,
     )
 
 

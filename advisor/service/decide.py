@@ -339,10 +339,7 @@ def _cores_kept(case: _Case, bound: Mapping[str, str]) -> str:
     if case.model.method == "variables":
         return "its model was measured with whole nodes"
     own = threads_kept(replace(request, script=None), NO_USE)
-    return (
-        bound.get("cores") or bound.get("threads") or bound.get("memory") or bound.get("gpus")
-        or use.cores or own
-    )  # fmt: skip
+    return bound.get("cores") or bound.get("threads") or use.cores or own
 
 
 def _node_type_obstacles(case: _Case, own: NodeType) -> dict[str, tuple[str, str]]:

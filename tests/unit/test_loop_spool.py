@@ -84,7 +84,7 @@ def test_runs_are_taken_once_and_the_file_goes(store: Writer) -> None:
         ({"method": "variables", "source": "run"}, ""),
     ],
 )
-def test_how_a_sweep_measured_is_kept(store: Writer, said: dict[str, str], method: str) -> None:
+def test_how_a_sweep_measured_is_kept(store: Writer, said: dict[str, Any], method: str) -> None:
     leave(store, observation(**said))
     take(store)
     (kept,) = store.observations("stencil", "n64")

@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from advisor.core.nodelist import expand
 from advisor.core.units import parse_fraction, parse_freq_khz, parse_memory_mb
+from advisor.core.variables import is_thread_count
 from advisor.policy.problems import did_you_mean
 
 FALSE_WORDS = ("false", "no", "off")
@@ -232,8 +233,8 @@ Word = Annotated[str, Reads(_word, _NAME)]
 
 def _thread_variable(value: object) -> str:
     text = text_of(value, "a variable's name")
-    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,40}_NUM_THREADS", text):
-        hint = "the advisor sets variables like MKL_NUM_THREADS: NAME_NUM_THREADS"
+    if len(text) > 60 or not is_thread_count(text):
+        hint = "the advisor sets variables like MKL_NUM_THREADS"
         refuse(f"{text!r} is not a variable that sets threads", hint=hint)
     return text
 

@@ -115,7 +115,8 @@ def parse_request(
         script, argv = options["wrap"], ()
 
     environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
-    judged = slurm_table.judge(options, environment, program)
+    given = {**dict.fromkeys(_mapping(payload.get("options")), ""), **options}  # null is set, too
+    judged = slurm_table.judge(given, environment, program)
 
     def get(name: str) -> str:
         return options.get(name, "")

@@ -334,6 +334,8 @@ def _cores_kept(case: _Case, bound: Mapping[str, str]) -> str:
     assert case.model is not None
     if case.policy.allocation == "keep":
         return "policy says allocation: keep"
+    if request.hook == "job_submit":
+        return "in the controller a request is never made smaller"
     if not request.memory_per_node_mb:
         return "memory is per core, and fewer cores would mean less of it"
     if case.model.method == "variables":

@@ -26,6 +26,8 @@ class Constraints:
     policy: Policy
     inventory: Inventory
     partition: str
+    landing: tuple[NodeType, ...] = ()
+    """The node types the job may run on as it is written."""
     whole: bool = True
     """The job has its nodes for itself: threads, cap and node type may change inside of the
     allocation. Otherwise only the request may become smaller."""
@@ -117,6 +119,8 @@ def _node_type_obstacle(name: str, x: Constraints) -> str:
     if name in x.obstacles:
         code, detail = x.obstacles[name]
         return f"{code}:{detail}"
+    if not all(_as_much_memory(x.request, own, node_type) for own in x.landing):
+        return "no-room"
     if name != x.baseline.node_type:
         rule = x.policy.axes.node_type
         if not x.whole:
@@ -129,8 +133,6 @@ def _node_type_obstacle(name: str, x: Constraints) -> str:
             return "no-room"
         if not node_type.feature:
             return f"not-in-inventory:a feature of {name}"
-        if not _as_much_memory(x.request, x.inventory.node_types[x.baseline.node_type], node_type):
-            return "no-room"
     return ""
 
 

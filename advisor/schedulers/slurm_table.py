@@ -52,10 +52,9 @@ _OPTIONS = {
     "binds:frequency": "power",
     # The variables come from somewhere else and may hold a number of threads.
     "binds:threads": "export-file get-user-env task-prolog",
-    # Where tasks are bound to cores, in words; lists and masks are in VALUES.
-    "binds:cores": "cpu-bind distribution mem-bind",
-    # A step that uses a part of what its job has.
-    "binds:threads binds:cores": "exact",
+    "binds:cores": "mem-bind",
+    # Tasks bound to cores, maybe to one each, and a step that uses a part of what its job has.
+    "binds:threads binds:cores": "cpu-bind distribution exact",
     "held": "begin dependency hold",
     "all": """
         cluster cluster-constraint clusters container container-id core-spec cores-per-socket

@@ -317,6 +317,7 @@ def _constraints(case: _Case) -> Constraints:
         policy,
         case.snapshot.inventory,
         case.partition,
+        landing=tuple(case.node_types),
         whole=case.whole,
         threads_kept=threads,
         freq_kept=bound.get("frequency") or use.frequency,

@@ -418,8 +418,15 @@ def test_several_partitions_of_several_node_types_are_left_alone(store: Writer) 
 
 def test_in_a_mixed_partition_the_node_type_is_pinned(store: Writer) -> None:
     policy(store, node_type_change="allow")
-    decision = ask(store, "-N1 --exclusive -p mixed")
+    decision = ask(store, "-N1 --exclusive -p mixed --mem=2G")
     assert decision.rewrite["constraint"] == "broadwell"
+
+
+def test_a_job_is_never_bound_to_nodes_where_it_would_have_less_memory(store: Writer) -> None:
+    policy(store, node_type_change="allow")
+    decision = ask(store, "-N1 --exclusive -p mixed")  # it might land on skylake, with more
+    assert not decision.rewrite and not decision.environment
+    assert "no-room" in codes(decision)
 
 
 def test_where_the_policy_keeps_node_types_a_mixed_partition_is_left_alone(store: Writer) -> None:

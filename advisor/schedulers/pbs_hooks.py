@@ -17,7 +17,7 @@ from pathlib import Path
 from advisor import __version__
 from advisor.errors import AdvisorError, InputError, SchedulerError
 from advisor.paths import share
-from advisor.schedulers import pbs_control
+from advisor.schedulers import pbs_control, pbs_table
 from advisor.schedulers.pbs_inventory import HookInventory
 from advisor.schedulers.plan import SOCKET_LIMIT, Plan
 
@@ -29,6 +29,11 @@ RESOURCES = {
     "energy_nodes": ("long", "m"),
 }
 """The resources the hooks need: type and flags. r: users cannot set it, m: nodes are told it."""
+VARIABLES = (
+    "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN",
+    "ADVISOR_ESTIMATED_NODE_TYPES", "ADVISOR_APPLICATION", "ADVISOR_WORKLOAD",
+)  # fmt: skip
+"""The variables that the hook sends to the daemon."""
 _EVENTS = {
     QUEUEJOB: "queuejob",
     EXECJOB: "execjob_begin,execjob_prologue,execjob_epilogue,execjob_end,execjob_abort,"
@@ -146,7 +151,7 @@ def plan_install(folder: Path, settings: HookSettings, inventory: HookInventory 
             for source in _SOURCES.values()
         },
         f"{QUEUEJOB}.json": json.dumps(queuejob_config(settings, inventory), indent=1) + "\n",
-        f"{EXECJOB}.json": json.dumps({"version": __version__}) + "\n",
+        f"{EXECJOB}.json": json.dumps(execjob_config(inventory)) + "\n",
         "install.qmgr": "\n".join(commands) + "\n",
         "made.json": json.dumps(sorted(made)) + "\n",
     }
@@ -159,7 +164,10 @@ def plan_install(folder: Path, settings: HookSettings, inventory: HookInventory 
 
 
 def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> dict[str, object]:
-    """Return the queuejob hook's configuration; without an inventory no job is made larger."""
+    """Return the queuejob hook's configuration: what it asks, sends, and knows of PBS.
+
+    Without an inventory no job is sent to another kind of nodes.
+    """
     return {
         "version": __version__,
         "socket": str(settings.socket),
@@ -167,7 +175,17 @@ def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> 
         "retry_s": settings.retry_s,
         "host_resources": list(inventory.host_resources) if inventory else [],
         "inventory": inventory.text() if inventory else "",
+        "variables": list(VARIABLES),
+        "resources": sorted(pbs_table.RESOURCES),
+        "harmless": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if not axes),
+        "attributes": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if axes),
+        "away": list(inventory.away) if inventory else [],
     }
+
+
+def execjob_config(inventory: HookInventory | None) -> dict[str, object]:
+    """Return the execution hook's configuration."""
+    return {"version": __version__, "parted": list(inventory.parted) if inventory else []}
 
 
 def plan_remove(folder: Path) -> Plan:
@@ -250,8 +268,8 @@ def _notes(inventory: HookInventory | None) -> list[str]:
     notes = []
     if inventory is None:
         notes.append(
-            "PBS does not tell what nodes there are, so no job is made larger or moved: run this "
-            "again once it does"
+            "PBS does not tell what nodes there are, so no job is sent to another kind of them: "
+            "run this again once it does"
         )
     elif inventory.unscheduled:
         names = ", ".join(inventory.unscheduled)

@@ -345,12 +345,13 @@ def difference(old, new, settings):
         single = len(olds) == 1 and (before[0] == "1" or "=" in before[0])
         for was, now in zip(before + [""] * len(after), after):
             name, _, value = now.partition("=")
-            fewer = single and name == "ncpus" and value.isdigit() and was.startswith("ncpus=")
-            if was == now or (name == THREADS and was.split("=")[0] in ("", name)):
+            number = int(value) if value.isdigit() else 0
+            fewer = single and name == "ncpus" and was.startswith("ncpus=")
+            if was == now or (number and name == THREADS and was.split("=")[0] in ("", name)):
                 continue
             if not was and name in settings["host_resources"]:
                 added[name] = value
-            elif not (fewer and 0 < int(value) <= amount(was.split("=")[1])):
+            elif not (fewer and 0 < number <= amount(was.split("=")[1])):
                 raise Unchanged(f"the advisor does not write {now} for {was or 'nothing'}")
     return added
 

@@ -145,6 +145,8 @@ def _binds(job: Asked) -> dict[str, str]:
     elif job.mpiprocs > 1 and "ompthreads" not in job.resources:
         # PBS gives each rank as many threads as the chunk has cores: what it means is not known
         binds["threads"] = "mpiprocs without ompthreads"
+    if job.nodes is None and job.threads_per_rank * job.mpiprocs != job.ncpus:
+        binds["all"] = "the placement of chunks that do not use all of their cores"
     if job.form != "select":
         binds["node_type"] = "a request without select"
     if job.place.group:

@@ -282,7 +282,8 @@ def test_what_is_written_asks_for_what_was_chosen(
     except ValueError:
         return
     after = {k: v for k, v in {**options, **rewrite}.items() if v}
-    assert configuration_of(request(after), BDW) == new
+    if job.nodes is not None:  # else it depends on what is idle
+        assert configuration_of(request(after), BDW) == new
     assert set(rewrite) <= {"select", "cpu_freq_mhz"}
     kept = rewrite.get("select", options["select"]).replace(
         f"ompthreads={new_threads}", f"ompthreads={threads}"

@@ -24,6 +24,7 @@ from advisor.core.request import JobRequest
 from advisor.core.script import main_command
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices
+from advisor.schedulers.pbs_fold import fold
 from advisor.schedulers.pbs_qsub import (
     decode_arguments,
     environment_options,
@@ -33,17 +34,15 @@ from advisor.schedulers.pbs_qsub import (
     split_words,
     written,
 )
-from advisor.schedulers.pbs_select import Asked, asked, edited
-from advisor.schedulers.pbs_table import attributes_of, bound, resources_of
+from advisor.schedulers.pbs_select import Asked, asked, edited, shape_of
+from advisor.schedulers.pbs_table import FREQ, attributes_of, bound, resources_of
 
 __all__ = [
-    "DIRECTIVE", "SUBMIT", "environment_options", "parse_request", "read_arguments",
-    "read_directives", "render", "written",
+    "DIRECTIVE", "FREQ", "SUBMIT", "environment_options", "fold", "parse_request",
+    "read_arguments", "read_directives", "render", "written",
 ]  # fmt: skip
 
 SUBMIT, DIRECTIVE = "qsub", "#PBS"
-FREQ = "cpu_freq_mhz"
-"""The resource of a frequency cap, which the execution hook applies."""
 MAX_CLIENT = 65536
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")
 _AXES = {
@@ -118,23 +117,6 @@ def parse_request(
     found = bound({**resources_of(options), **job.resources}, attributes, hosts)
     binds = {**found.axes, **_binds(job)}
     return replace(request, binds=binds, not_understood=found.unknown, held=found.held)
-
-
-def shape_of(options: Mapping[str, str], hosts: Sequence[str]) -> dict[str, Any]:
-    """Return what a job's resources say of its size, as JobRequest names it. Raises ValueError."""
-    job = asked(options, hosts)
-    ranks = job.count * job.mpiprocs
-    return {
-        "nodes": job.nodes,
-        "ntasks": ranks,
-        "ntasks_per_node": None if job.nodes is None else -(-ranks // job.nodes),
-        "cpus_per_task": job.threads_per_rank,
-        "constraint": ":".join(f"{name}={value}" for name, value in job.selectors().items()),
-        "node_list": job.host,
-        "memory_per_node_mb": job.memory_mb * job.count / (job.nodes or job.count),
-        "exclusive": job.place.sharing in ("excl", "exclhost"),
-        "het": job.several,
-    }
 
 
 def _binds(job: Asked) -> dict[str, str]:

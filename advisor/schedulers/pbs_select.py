@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 CHUNK_RESOURCES = frozenset(
     {"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "arch", "host", "vnode", "ngpus",
@@ -243,3 +244,20 @@ def parse_size_mb(text: str) -> float:
     if not match:
         raise ValueError(f"not an amount of memory: {text!r}")
     return float(match[1]) * _FACTOR[match[2]] * (8 if match[3] == "w" else 1)
+
+
+def shape_of(options: Mapping[str, str], hosts: Collection[str]) -> dict[str, Any]:
+    """Return what a job's resources say of its size, as JobRequest names it. Raises ValueError."""
+    job = asked(options, hosts)
+    ranks = job.count * job.mpiprocs
+    return {
+        "nodes": job.nodes,
+        "ntasks": ranks,
+        "ntasks_per_node": None if job.nodes is None else -(-ranks // job.nodes),
+        "cpus_per_task": job.threads_per_rank,
+        "constraint": ":".join(f"{name}={value}" for name, value in job.selectors().items()),
+        "node_list": job.host,
+        "memory_per_node_mb": job.memory_mb * job.count / (job.nodes or job.count),
+        "exclusive": job.place.sharing in ("excl", "exclhost"),
+        "het": job.several,
+    }

@@ -16,6 +16,8 @@ from advisor.schedulers.pbs_qsub import ATTRIBUTES as OPTIONS
 from advisor.schedulers.pbs_qsub import split_quoted
 from advisor.schedulers.pbs_select import is_amount
 
+FREQ = "cpu_freq_mhz"
+"""The resource of a frequency cap, which the execution hook applies."""
 FREE: tuple[str, ...] = ()
 NODES = ("node_type",)
 SIZE = ("node_type", "cores")
@@ -28,7 +30,7 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
     # read by the advisor itself, or its own
     **dict.fromkeys(
         ("select", "place", "nodes", "ncpus", "mpiprocs", "ompthreads", "mem", "walltime", "nodect",
-         "cpu_freq_mhz", "advisor_stamp", "energy_j", "energy_nodes"),
+         FREQ, "advisor_stamp", "energy_j", "energy_nodes"),
         FREE,
     ),
     # what the scheduler or the site's accounting looks at

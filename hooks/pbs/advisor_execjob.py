@@ -216,8 +216,8 @@ def given_here(job, settings):
     host = pbs.get_local_nodename().split(".")[0]
     total, names = 0, set()
     chunks = re.findall(r"\(([^)]*)\)", str(job.exec_vnode or ""))
-    hosts = str(getattr(job, "exec_host", None) or "").split("+")
-    hosts = [h.split("/")[0].split(":")[0].split(".")[0] for h in hosts]
+    text = str(getattr(job, "exec_host", None) or "")
+    hosts = [h.split("/")[0].split(".")[0] for h in text.split("+")] if text else []
     for at, chunk in enumerate(chunks):
         for part in chunk.split("+"):
             name, _, resources = part.partition(":")

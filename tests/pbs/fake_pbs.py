@@ -99,7 +99,8 @@ def install(root: Path, *, nodes: dict[str, dict[str, Any]] | None = None) -> Pa
 # -- qsub ----------------------------------------------------------------------------------------
 
 
-def qsub(pbs: Complex, argv: list[str]) -> int:
+def submission(argv: list[str]) -> tuple[dict[str, Any], str, dict[str, str]]:
+    """Return a job as its queuejob hook sees it, its script, and qsub's options by letter."""
     try:
         given, rest = getopt.getopt(argv, QSUB_OPTIONS)
     except getopt.GetoptError as error:
@@ -144,14 +145,19 @@ def qsub(pbs: Complex, argv: list[str]) -> int:
         "Resource_List": resources,
         "Variable_List": variables,
     }  # fmt: skip
-    user = pwd.getpwuid(os.getuid()).pw_name
     job.update(attributes(options))
+    return job, text, options
+
+
+def qsub(pbs: Complex, argv: list[str]) -> int:
+    job, text, options = submission(argv)
+    resources, user = job["Resource_List"], pwd.getpwuid(os.getuid()).pw_name
     with pbs.locked() as state:
         say_no("qsub", lambda: admission.check_given(state, resources, user=True))
         hooks = [h for h in state["hooks"].values() if h["event"] == ["queuejob"] and on(h)]
-        types = {n: TYPES[r["type"]] for n, r in state["resources"].items()}
+        known = types(state)
     for hook in hooks:
-        event = {"event": "QUEUEJOB", "resources": types, "job": {"id": "", **job}}
+        event = {"event": "QUEUEJOB", "resources": known, "job": {"id": "", **job}}
         outcome = run_hook(pbs, hook, event)
         if outcome["answer"] != ["accept", ""]:
             raise Refusal(f"qsub: {(outcome['answer'] or ['', 'hook failed'])[1]}")
@@ -244,6 +250,11 @@ def attributes(options: dict[str, str]) -> dict[str, Any]:
     return found
 
 
+def types(state: dict[str, Any]) -> dict[str, str]:
+    """Return the types of the site's own resources, as hooks see them."""
+    return {n: TYPES[r["type"]] for n, r in state["resources"].items()}
+
+
 def say_no(program: str, ask: Callable[[], Any]) -> Any:
     try:
         return ask()
@@ -279,6 +290,7 @@ def mom(pbs: Complex, argv: list[str]) -> int:
     exec_event: dict[str, Any] = {
         "id": job_id,
         "exec_vnode": job["exec_vnode"],
+        "exec_host": job["exec_host"],
         "Resource_List": {
             k: v for k, v in wants.items() if k in ("ncpus", "place", "cpu_freq_mhz")
         },
@@ -508,6 +520,11 @@ def pbsnodes(pbs: Complex, argv: list[str]) -> int:
     getopt.getopt(argv, "avF:")
     with pbs.locked() as state:
         pass
+    return say({"timestamp": int(time.time()), "pbs_version": "23.06.06", **nodes_of(state)})
+
+
+def nodes_of(state: dict[str, Any]) -> dict[str, Any]:
+    """Return what pbsnodes says of all vnodes."""
     running = [j["exec_vnode"] for j in state["jobs"].values() if j["job_state"] == "R"]
     busy = {n for n in state["nodes"] if any(f"({n}:" in vnodes for vnodes in running)}
     nodes = {
@@ -523,7 +540,7 @@ def pbsnodes(pbs: Complex, argv: list[str]) -> int:
         }
         for name, has in state["nodes"].items()
     }  # fmt: skip
-    return say({"timestamp": int(time.time()), "pbs_version": "23.06.06", "nodes": nodes})
+    return {"nodes": nodes}
 
 
 def qdel(pbs: Complex, argv: list[str]) -> int:
@@ -560,10 +577,11 @@ def qmgr(pbs: Complex, argv: list[str]) -> int:
     return code
 
 
-def manage(pbs: Complex, state: dict[str, Any], line: str) -> None:
+def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) -> None:
     if not line or line.startswith("#"):
         return
-    pbs.log(f"qmgr {line}")
+    if log:
+        pbs.log(f"qmgr {line}")
     verb, kind, *rest = line.split(None, 2)
     words = rest[0] if rest else ""
     name, _, tail = words.partition(" ")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import __version__
+from advisor.core import variables
 from advisor.errors import AdvisorError, InputError, SchedulerError
 from advisor.paths import share
 from advisor.schedulers import pbs_control, pbs_table
@@ -29,11 +30,6 @@ RESOURCES = {
     "energy_nodes": ("long", "m"),
 }
 """The resources the hooks need: type and flags. r: users cannot set it, m: nodes are told it."""
-VARIABLES = (
-    "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN",
-    "ADVISOR_ESTIMATED_NODE_TYPES", "ADVISOR_APPLICATION", "ADVISOR_WORKLOAD",
-)  # fmt: skip
-"""The variables that the hook sends to the daemon."""
 _EVENTS = {
     QUEUEJOB: "queuejob",
     EXECJOB: "execjob_begin,execjob_prologue,execjob_epilogue,execjob_end,execjob_abort,"
@@ -175,7 +171,7 @@ def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> 
         "retry_s": settings.retry_s,
         "host_resources": list(inventory.host_resources) if inventory else [],
         "inventory": inventory.text() if inventory else "",
-        "variables": list(VARIABLES),
+        "variables": [*variables.SETTINGS, *variables.THREADS],
         "resources": sorted(pbs_table.RESOURCES),
         "harmless": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if not axes),
         "attributes": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if axes),
@@ -310,6 +306,8 @@ def plan_client(folder: Path) -> Plan:
     real = _real_qsub(path)
     text = share("hooks/pbs/qsub.py").read_text(encoding="utf-8")
     text = re.sub(r'^QSUB = ""$', f"QSUB = {str(real)!r}", text, count=1, flags=re.MULTILINE)
+    passed = f"PASSED = {variables.SETTINGS!r}"
+    text = re.sub(r"^PASSED = \(.*?^\)", passed, text, count=1, flags=re.MULTILINE | re.DOTALL)
 
     def step() -> None:
         partial = folder / ".qsub.new"

@@ -50,6 +50,13 @@ def _resources() -> Iterator[Check]:
     else:
         yield Check("resources", "ok", f"{', '.join(RESOURCES)} are there")
     inventory = state.inventory_now()
+    strange = state.strange_resources(inventory)
+    if strange:
+        yield Check(
+            "resources", "ok",
+            f"jobs that ask for {', '.join(strange)} are left alone: the advisor does not know "
+            "what they mean",
+        )  # fmt: skip
     if inventory is not None and inventory.unscheduled:
         yield Check(
             "scheduler", "warn",
@@ -73,6 +80,9 @@ def check_hooks() -> tuple[str | None, list[Check]]:
             checks.append(
                 Check("hook", "warn", f"what the hook knows of the complex: {known}", _INSTALL)
             )
+        old = state.check_table(settings)
+        if old:
+            checks.append(Check("hook", "warn", old, _INSTALL))
         breaker = state.breaker(settings)
         if breaker != "closed":
             checks.append(Check("hook", "warn", breaker, "look at the daemon"))

@@ -114,7 +114,8 @@ def _queue(name: str, data: Mapping[str, Any], server: str) -> Queue:
     for key, value in data.items():
         if _COUNTING.fullmatch(key):
             limited |= set(_texts(value))
-    leads_to = str(data.get("route_destinations") or "").split(",")
+    # the server leads to its default queue
+    leads_to = str(data.get("route_destinations") or data.get("default_queue") or "").split(",")
     return Queue(
         name,
         enabled=pbs_control.truthy(data.get("enabled", True)),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.errors import SchedulerError
-from advisor.schedulers import pbs_control
+from advisor.schedulers import pbs_control, pbs_table
 from advisor.schedulers.pbs_hooks import EXECJOB, QUEUEJOB, RESOURCES, Installed, read_hook
 from advisor.schedulers.pbs_inventory import HookInventory, read_hook_inventory
 
@@ -72,10 +72,32 @@ def check_inventory(settings: Mapping[str, object]) -> str:
         return "none"
     known, now = str(settings.get("inventory") or ""), inventory_now()
     if not known:
-        return "empty, so no job is made larger or moved (run: advisor hook install)"
+        return "empty, so no job is sent to other nodes (run: advisor hook install)"
     if now is None:
         return "not compared: PBS does not answer"
-    return "current" if known == now.text() else "old (run: advisor hook install)"
+    same = known == now.text() and settings.get("away") == list(now.away)
+    return "current" if same else "old (run: advisor hook install)"
+
+
+def check_table(settings: Mapping[str, object]) -> str:
+    """Compare the hook's list of resources with this release's, "" when they are the same."""
+    known = settings.get("resources")
+    if isinstance(known, list) and set(known) == set(pbs_table.RESOURCES):
+        return ""
+    return "the hook knows other resources than this release (run: advisor hook install)"
+
+
+def strange_resources(inventory: HookInventory | None) -> list[str]:
+    """Return the site's own resources that leave a job alone which asks for them.
+
+    Raises SchedulerError.
+    """
+    kinds = inventory.host_resources if inventory is not None else ()
+    own = pbs_control.custom_resources()
+    text = ("string", "string_array", "boolean")
+    return pbs_table.strange(
+        own, {n for n, (kind, _) in own.items() if n in kinds and kind in text}
+    )
 
 
 def breaker(settings: Mapping[str, object]) -> str:

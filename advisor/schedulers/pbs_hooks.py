@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import __version__
+from advisor.core import variables
 from advisor.errors import AdvisorError, InputError, SchedulerError
 from advisor.paths import share
-from advisor.schedulers import pbs_control
+from advisor.schedulers import pbs_control, pbs_table
 from advisor.schedulers.pbs_inventory import HookInventory
 from advisor.schedulers.plan import SOCKET_LIMIT, Plan
 
@@ -146,7 +147,7 @@ def plan_install(folder: Path, settings: HookSettings, inventory: HookInventory 
             for source in _SOURCES.values()
         },
         f"{QUEUEJOB}.json": json.dumps(queuejob_config(settings, inventory), indent=1) + "\n",
-        f"{EXECJOB}.json": json.dumps({"version": __version__}) + "\n",
+        f"{EXECJOB}.json": json.dumps(execjob_config(inventory)) + "\n",
         "install.qmgr": "\n".join(commands) + "\n",
         "made.json": json.dumps(sorted(made)) + "\n",
     }
@@ -159,7 +160,10 @@ def plan_install(folder: Path, settings: HookSettings, inventory: HookInventory 
 
 
 def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> dict[str, object]:
-    """Return the queuejob hook's configuration; without an inventory no job is made larger."""
+    """Return the queuejob hook's configuration: what it asks, sends, and knows of PBS.
+
+    Without an inventory no job is sent to another kind of nodes.
+    """
     return {
         "version": __version__,
         "socket": str(settings.socket),
@@ -167,7 +171,17 @@ def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> 
         "retry_s": settings.retry_s,
         "host_resources": list(inventory.host_resources) if inventory else [],
         "inventory": inventory.text() if inventory else "",
+        "variables": [*variables.SETTINGS, *variables.THREADS],
+        "resources": sorted(pbs_table.RESOURCES),
+        "harmless": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if not axes),
+        "attributes": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if axes),
+        "away": list(inventory.away) if inventory else [],
     }
+
+
+def execjob_config(inventory: HookInventory | None) -> dict[str, object]:
+    """Return the execution hook's configuration."""
+    return {"version": __version__, "parted": list(inventory.parted) if inventory else []}
 
 
 def plan_remove(folder: Path) -> Plan:
@@ -250,8 +264,8 @@ def _notes(inventory: HookInventory | None) -> list[str]:
     notes = []
     if inventory is None:
         notes.append(
-            "PBS does not tell what nodes there are, so no job is made larger or moved: run this "
-            "again once it does"
+            "PBS does not tell what nodes there are, so no job is sent to another kind of them: "
+            "run this again once it does"
         )
     elif inventory.unscheduled:
         names = ", ".join(inventory.unscheduled)
@@ -292,6 +306,8 @@ def plan_client(folder: Path) -> Plan:
     real = _real_qsub(path)
     text = share("hooks/pbs/qsub.py").read_text(encoding="utf-8")
     text = re.sub(r'^QSUB = ""$', f"QSUB = {str(real)!r}", text, count=1, flags=re.MULTILINE)
+    passed = f"PASSED = {variables.SETTINGS!r}"
+    text = re.sub(r"^PASSED = \(.*?^\)", passed, text, count=1, flags=re.MULTILINE | re.DOTALL)
 
     def step() -> None:
         partial = folder / ".qsub.new"

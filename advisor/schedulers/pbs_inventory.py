@@ -40,13 +40,16 @@ class HookInventory:
 
     ``queues`` maps each queue to classes of equal hosts: how many, and what each has (amounts as
     numbers, sizes in bytes). ``unscheduled`` are text resources of hosts that the scheduler does
-    not look at.
+    not look at. ``away``: queues whose routes lead to another server. ``parted``: hosts made of
+    several vnodes, or of one of another name.
     """
 
     default: str
     queues: Mapping[str, Sequence[Mapping[str, Any]]]
     host_resources: tuple[str, ...]
     unscheduled: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
+    parted: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return it as the hook reads it."""
@@ -87,7 +90,34 @@ def hook_inventory(
             {"nodes": count, "resources": json.loads(kind)}
             for kind, count in sorted(classes.items())
         ]
-    return HookInventory(str(server.get("default_queue") or ""), found, tuple(own), ignored)
+    return HookInventory(
+        str(server.get("default_queue") or ""), found, tuple(own), ignored,
+        _leading_away(queues, str(server.get("name") or "")), _parted(nodes),
+    )  # fmt: skip
+
+
+def _leading_away(queues: Mapping[str, Any], server: str) -> tuple[str, ...]:
+    """Return the queues from which a job may be routed to another server."""
+    leads: dict[str, set[str]] = {}
+    for name, queue in queues.items():
+        routes = str(queue.get("route_destinations") or "") if isinstance(queue, dict) else ""
+        leads[name] = {d.strip().removesuffix(f"@{server}") for d in routes.split(",") if d.strip()}
+    away = {name for name, to in leads.items() if any("@" in d for d in to)}
+    for _ in leads:  # routes to such a queue
+        away |= {name for name, to in leads.items() if to & away}
+    return tuple(sorted(away))
+
+
+def _parted(nodes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the hosts of which a vnode is not the whole, by what PBS calls it."""
+    vnodes: dict[str, list[str]] = {}
+    listed = nodes.get("nodes")
+    for vnode, attributes in (listed if isinstance(listed, dict) else {}).items():
+        has = attributes.get("resources_available") if isinstance(attributes, dict) else None
+        if isinstance(has, dict) and str(has.get("ncpus") or 0) != "0":
+            host = str(has.get("host") or vnode).partition("[")[0].partition(".")[0]
+            vnodes.setdefault(host, []).append(vnode.partition(".")[0])
+    return tuple(sorted(host for host, names in vnodes.items() if names != [host]))
 
 
 def _limits(host: Host, ignored: Sequence[str]) -> dict[str, int | str]:

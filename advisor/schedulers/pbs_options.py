@@ -13,6 +13,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from advisor.core.asked import default_freq
@@ -23,6 +24,7 @@ from advisor.core.request import JobRequest
 from advisor.core.script import main_command
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices
+from advisor.schedulers.pbs_fold import fold
 from advisor.schedulers.pbs_qsub import (
     decode_arguments,
     environment_options,
@@ -32,16 +34,15 @@ from advisor.schedulers.pbs_qsub import (
     split_words,
     written,
 )
-from advisor.schedulers.pbs_select import Asked, Place, asked
+from advisor.schedulers.pbs_select import Asked, asked, edited, shape_of
+from advisor.schedulers.pbs_table import FREQ, attributes_of, bound, resources_of
 
 __all__ = [
-    "DIRECTIVE", "SUBMIT", "environment_options", "parse_request", "read_arguments",
-    "read_directives", "render", "written",
+    "DIRECTIVE", "FREQ", "SUBMIT", "environment_options", "fold", "parse_request",
+    "read_arguments", "read_directives", "render", "written",
 ]  # fmt: skip
 
 SUBMIT, DIRECTIVE = "qsub", "#PBS"
-FREQ = "cpu_freq_mhz"
-"""The resource of a frequency cap, which the execution hook applies."""
 MAX_CLIENT = 65536
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")
 _AXES = {
@@ -73,16 +74,20 @@ def parse_request(
     if payload.get("executable"):
         arguments = decode_arguments(str(payload.get("argument_list") or ""))
         command, script, path = (str(payload["executable"]), *arguments), None, ""
-    hosts = [str(name) for name in _sequence(payload.get("host_resources"))]
-    job = asked(options, hosts)
-    ranks = job.count * job.mpiprocs
-    environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
+    hosts = _kinds(payload)
+    environment = {
+        str(k): str(v)
+        for k, v in _mapping(payload.get("env")).items()
+        if k != "OMP_NUM_THREADS"  # which PBS sets for each job, whatever a variable says
+    }
     kind = "batch"
     if "interactive" in options:
         kind = "allocate"
     elif payload.get("executable"):
         kind = "run"
-    return JobRequest(
+    given = _mapping(payload.get("attributes"))
+    attributes = attributes_of(options) | {str(k): str(v) for k, v in given.items()}
+    request = JobRequest(
         scheduler="pbs",
         hook=str(payload.get("hook") or ""),
         user=user,
@@ -99,23 +104,55 @@ def parse_request(
         fingerprint=str(client.get("fingerprint") or "")[:64],
         program=_program(client),
         options=options,
-        host_resources=tuple(hosts),
+        host_resources=tuple(hosts or ()),
         environment=environment,
         choices=choices,
-        explicit=_explicit(explicit, hosts),
-        nodes=job.nodes,
-        ntasks=ranks,
-        ntasks_per_node=None if job.nodes is None else -(-ranks // job.nodes),
-        cpus_per_task=job.threads_per_rank,
-        constraint=":".join(f"{name}={value}" for name, value in job.selectors().items()),
-        node_list=job.host,
+        explicit=_explicit(explicit, hosts or ()),
         freq_khz=_freq_khz(options.get(FREQ, "")),
         time_limit_s=_time(options.get("walltime", "")),
-        memory_per_node_mb=job.memory_mb * job.count / (job.nodes or job.count),
-        exclusive=job.place.sharing in ("excl", "exclhost"),
-        het=job.several,
         array="array" in options,
+        **shape_of(options, hosts or ()),
     )
+    job = asked(options, hosts or ())
+    found = bound({**resources_of(options), **job.resources}, attributes, hosts)
+    binds = {**found.axes, **_binds(job)}
+    return replace(request, binds=binds, not_understood=found.unknown, held=found.held)
+
+
+def _binds(job: Asked) -> dict[str, str]:
+    """Return what of the request itself binds an axis, whatever the site's limits are."""
+    binds: dict[str, str] = {}
+    if job.form == "nodes":
+        binds = {"threads": "-l nodes"}
+    elif job.mpiprocs > 1 and "ompthreads" not in job.resources:
+        # PBS gives each rank as many threads as the chunk has cores: what it means is not known
+        binds["threads"] = "mpiprocs without ompthreads"
+    if job.nodes is None and job.threads_per_rank * job.mpiprocs != job.ncpus:
+        binds["all"] = "the placement of chunks that do not use all of their cores"
+    if job.form != "select":
+        binds["node_type"] = "a request without select"
+    if job.place.group:
+        binds["node_type"] = job.place.group
+    for name, value in job.selectors().items():
+        binds["node_type"] = f"{name}={value}"
+    if job.host or job.devices:
+        binds["node_type"] = f"host={job.host}" if job.host else "an accelerator"
+    if job.form != "select":
+        binds["cores"] = "a request without select"
+    elif job.count > 1 or job.mpiprocs > 1:
+        binds["cores"] = "more than one chunk or rank"
+    elif "mem" not in job.resources:
+        binds["cores"] = "no memory in the chunk"
+    elif job.place.sharing:
+        binds["cores"] = f"place={job.place}"
+    return binds
+
+
+def _kinds(payload: Mapping[str, object]) -> list[str] | None:
+    """Return the site's own resources of a host, None where the hook does not tell."""
+    if "host_resources" not in payload:
+        return None
+    return [str(name) for name in _sequence(payload["host_resources"])]
 
 
 def _explicit(options: Mapping[str, str], hosts: Sequence[str]) -> frozenset[str]:
@@ -166,65 +203,55 @@ def render(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return (resources to write, variables to set) that turn the request into ``chosen``.
 
-    Only what differs is written; "" takes a resource out. A job that fills its nodes keeps them
-    for itself (``excl``). No variable is needed: PBS sets OMP_NUM_THREADS from the chunk. Raises
-    ValueError where chunks that share nodes leave no way to write it.
+    Only what differs is written: ``ompthreads`` and the node type's resource into the chunk, whose
+    other words stay letter for letter, and the cap. PBS makes OMP_NUM_THREADS of ompthreads
+    itself. A job that shares its nodes gets a smaller ``ncpus`` instead. A job without select gets
+    ompthreads as a resource of its own, and PBS makes its chunk as ever. Raises ValueError for what
+    cannot be written so.
     """
     job = asked(request.options, request.host_resources)
-    moves = chosen.node_type != baseline.node_type or pin_node_type
-    shape = (baseline.nodes, baseline.ranks_per_node, baseline.threads_per_node)
-    reshaped = shape != (chosen.nodes, chosen.ranks_per_node, chosen.threads_per_node)
-    rewrite: dict[str, str] = {}
-    freq = request.freq_khz or default_freq(node_type)
-    if node_type.freq_khz and chosen.freq_khz != freq:
-        rewrite[FREQ] = str(chosen.freq_khz // 1000)
-    if not (rewrite or moves or reshaped):
-        return {}, {}
-    fills = baseline.threads_per_node >= node_type.cores and not job.place.sharing
-    if not (moves or reshaped or fills):
-        return rewrite, {}
-    resources = dict(job.resources)
-    count = job.count
-    place = job.place
-    if reshaped:
-        count, resources, place = _reshaped(job, baseline, chosen)
-    if moves:
+    if (baseline.nodes, baseline.ranks_per_node) != (chosen.nodes, chosen.ranks_per_node):
+        raise ValueError("its nodes and ranks are not the advisor's to change")
+    if whole and not (request.exclusive or job.fills(node_type.cores)):
+        raise ValueError("others may come to its nodes, wherever PBS puts its chunks")
+    chunk: dict[str, str] = {}
+    if chosen.threads_per_node != baseline.threads_per_node:
+        _may(request, "threads")
+        if not whole:
+            _may(request, "cores")
+            if chosen.threads_per_node > job.ncpus:
+                raise ValueError("a job that shares its nodes is not made larger")
+            chunk["ncpus"] = str(chosen.threads_per_node)
+        elif chosen.threads_per_rank * job.mpiprocs > job.ncpus:
+            raise ValueError(f"its chunks have {job.ncpus} cores each")
+        if whole and variables != THREAD_VARIABLES:
+            raise ValueError(f"PBS sets OMP_NUM_THREADS, not {', '.join(variables)}")
+        if whole or "ompthreads" in job.resources:
+            chunk["ompthreads"] = str(chosen.threads_per_rank)
+    if chosen.node_type != baseline.node_type or pin_node_type:
+        _may(request, "node_type")
         name, _, value = node_type.feature.partition("=")
-        resources[name] = value or "True"
-    if fills:
-        place = Place(place.arrangement, "excl", place.group)
-    new = Asked(count, resources, place)
-    if moves or reshaped or job.moved or not request.options.get("select"):
-        rewrite["select"] = new.select()
-    if str(place) != request.options.get("place", ""):
-        rewrite["place"] = str(place) or "free"
-    rewrite.update(dict.fromkeys(job.moved, ""))
+        if name in job.resources:
+            raise ValueError(f"{name}={job.resources[name]} is yours")
+        chunk[name] = value or "True"
+    rewrite: dict[str, str] = {}
+    if node_type.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
+        _may(request, "frequency")
+        if not whole:
+            raise ValueError("its nodes may be shared, so no cap is written")
+        rewrite[FREQ] = str(chosen.freq_khz // 1000)
+    if chunk and job.form == "select":
+        rewrite["select"] = edited(request.options["select"], chunk)
+    else:  # threads alone: the rest is bound
+        rewrite.update(chunk)
     return rewrite, {}
 
 
-def _reshaped(
-    job: Asked, old: Configuration, new: Configuration
-) -> tuple[int, dict[str, str], Place]:
-    """Return count, resources and placement of the chunks for another shape."""
-    per_node, odd = divmod(job.count, old.nodes)
-    if odd or (per_node > 1 and (old.nodes > 1 or new.nodes != old.nodes)):
-        raise ValueError("its chunks share nodes, so their cores are kept")
-    ranks, odd_ranks = divmod(new.ranks_per_node, per_node)
-    cores, odd_cores = divmod(new.threads_per_node, per_node)
-    if odd_ranks or odd_cores:
-        raise ValueError(
-            f"its {per_node} chunks on a node cannot share {new.threads_per_node} cores"
-        )
-    resources = {**job.resources, "ncpus": str(cores)}
-    if ranks > 1 or "mpiprocs" in resources:
-        resources["mpiprocs"] = str(ranks)
-    other_threads = new.threads_per_rank != old.threads_per_rank
-    if "ompthreads" in resources or (ranks > 1 and other_threads):
-        resources["ompthreads"] = str(new.threads_per_rank)
-    place = job.place
-    if place.arrangement in ("", "free", "pack") and (new.nodes > 1 or per_node > 1):
-        place = Place("scatter" if per_node == 1 else "pack", place.sharing, place.group)
-    return new.nodes * per_node, resources, place
+def _may(request: JobRequest, axis: str) -> None:
+    """Raise ValueError where something binds an axis."""
+    found = request.binds.get(axis) or request.binds.get("all")
+    if found:
+        raise ValueError(f"{axis} is kept: {found} binds it")
 
 
 def _freq_khz(text: str) -> int | None:

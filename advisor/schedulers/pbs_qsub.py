@@ -62,14 +62,14 @@ def split_words(words: Iterable[str]) -> tuple[dict[str, str], list[str]]:
 def read_resources(text: str) -> dict[str, str]:
     """Return the resources of one ``-l``: ``select=2:ncpus=4,walltime=1:00:00``."""
     found = {}
-    for part in _split_quoted(text):
+    for part in split_quoted(text):
         name, equals, value = part.strip().partition("=")
         if name:
             found[name] = value.strip("\"'") if equals else ""
     return found
 
 
-def _split_quoted(text: str) -> list[str]:
+def split_quoted(text: str) -> list[str]:
     """Split at commas outside quotes."""
     parts, quote = [""], ""
     for character in text:

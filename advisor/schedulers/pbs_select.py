@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 CHUNK_RESOURCES = frozenset(
     {"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "arch", "host", "vnode", "ngpus",
@@ -53,17 +54,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Equal chunks, their placement, and the job-wide resources they were made of.
+    """Equal chunks and their placement, and how they were asked for.
 
-    ``resources`` are one chunk's, in the order written; ``moved`` names what a job without
-    select asked for directly: it goes when a select is written. ``several`` tells of chunks of
-    different kinds, which are not understood.
+    ``resources`` are one chunk's, in the order written. ``form``: ``select``, ``nodes``, or
+    ``plain`` for resources of the whole job, which PBS makes one chunk of. ``several`` tells of
+    chunks of different kinds, which are not understood.
     """
 
     count: int = 1
     resources: Mapping[str, str] = field(default_factory=dict)
     place: Place = Place()
-    moved: tuple[str, ...] = ()
+    form: str = "select"
     several: bool = False
 
     @property
@@ -117,16 +118,19 @@ class Asked:
             and not is_amount(value)
         }
 
+    def fills(self, cores: int) -> bool:
+        """Tell whether the job has all cores of each of its nodes, which have ``cores`` each.
+
+        Only what holds wherever PBS puts the chunks counts.
+        """
+        packed = self.count if self.nodes == 1 else 1
+        return self.ncpus * packed >= cores
+
     def _number(self, name: str) -> int:
         text = self.resources.get(name, "")
         if text and not text.isdecimal():
             raise ValueError(f"{name}={text} is not a number")
         return int(text or 0)
-
-    def select(self) -> str:
-        """Return the chunks as ``select`` is written."""
-        words = [f"{name}={value}" for name, value in self.resources.items()]
-        return ":".join([str(self.count), *words])
 
 
 def is_amount(value: str) -> bool:
@@ -159,13 +163,30 @@ def asked(options: Mapping[str, str], host_resources: Collection[str] = ()) -> A
         chunk = {**found.resources, **resources}
         if "mem" in resources and found.count > 1:
             chunk["mem"] = f"{round(parse_size_mb(resources['mem']) / found.count)}mb"
-        return replace(found, resources=chunk, moved=("nodes", *direct))
+        return replace(found, resources=chunk, form="nodes")
     resources.setdefault("ncpus", "1")
-    return Asked(1, resources, place if str(place) else Place("pack"), tuple(direct))
+    return Asked(1, resources, place if str(place) else Place("pack"), form="plain")
+
+
+def edited(select: str, changes: Mapping[str, str]) -> str:
+    """Return a select with some resources of each chunk set: letter for letter, but for these."""
+    parts = []
+    for part in select.split("+"):
+        words = part.split(":")
+        for name, value in changes.items():
+            at = next((i for i, w in enumerate(words) if w.partition("=")[0].strip() == name), None)
+            if at is None:
+                words.append(f"{name}={value}")
+            else:
+                words[at] = f"{name}={value}"
+        parts.append(":".join(words))
+    return "+".join(parts)
 
 
 def _chunks(text: str) -> Asked:
     """Read a select: the same chunk written twice is one chunk two times."""
+    if set(text) & set("\"'()"):
+        raise ValueError(f"select={text} is not understood")
     kinds: list[tuple[int, dict[str, str]]] = []
     for part in text.split("+"):
         words = part.strip().split(":")
@@ -223,3 +244,20 @@ def parse_size_mb(text: str) -> float:
     if not match:
         raise ValueError(f"not an amount of memory: {text!r}")
     return float(match[1]) * _FACTOR[match[2]] * (8 if match[3] == "w" else 1)
+
+
+def shape_of(options: Mapping[str, str], hosts: Collection[str]) -> dict[str, Any]:
+    """Return what a job's resources say of its size, as JobRequest names it. Raises ValueError."""
+    job = asked(options, hosts)
+    ranks = job.count * job.mpiprocs
+    return {
+        "nodes": job.nodes,
+        "ntasks": ranks,
+        "ntasks_per_node": None if job.nodes is None else -(-ranks // job.nodes),
+        "cpus_per_task": job.threads_per_rank,
+        "constraint": ":".join(f"{name}={value}" for name, value in job.selectors().items()),
+        "node_list": job.host,
+        "memory_per_node_mb": job.memory_mb * job.count / (job.nodes or job.count),
+        "exclusive": job.place.sharing in ("excl", "exclhost"),
+        "het": job.several,
+    }

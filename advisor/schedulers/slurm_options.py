@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.core.asked import default_freq
+from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
@@ -173,6 +174,11 @@ def parse_cpu_freq(text: str) -> int | None:
     """
     last = text.split(":")[0].split("-")[-1].strip()
     return int(last) if last.isdecimal() else None
+
+
+def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
+    """Return the request as it is: what Slurm adds to it, it adds before the filter."""
+    return request
 
 
 def render(

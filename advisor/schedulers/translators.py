@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Protocol, cast
 
+from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
@@ -45,6 +46,12 @@ class Translator(Protocol):
         self, payload: Mapping[str, object], *, user: str, uid: int, choices: Mapping[str, object]
     ) -> JobRequest:
         """Return the request a hook sent. Raises ValueError for what makes no sense."""
+
+    def fold(self, request: JobRequest, availability: Availability | None) -> JobRequest:
+        """Return the request as the scheduler will complete it, what its limits bind bound.
+
+        Called before anything is decided; ``availability`` is None where nothing is known.
+        """
 
     def render(
         self,

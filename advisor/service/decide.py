@@ -87,6 +87,7 @@ def decide(
     ``chance`` draws the holdout, uniform in [0, 1). The decision's ``rewrite`` is empty unless
     everything is known, allowed and confirmed.
     """
+    request = translator(request.scheduler).fold(request, snapshot.availability)
     case = _Case(request, snapshot)
     try:
         _understand(case)

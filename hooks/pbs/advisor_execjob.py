@@ -25,6 +25,7 @@ DEFAULTS = {
     "sys_root": "/sys",
     "boot_id": "/proc/sys/kernel/random/boot_id",
     "max_power_w": 500.0,
+    "parted": [],
 }
 FREQ, ENERGY, NODES = "cpu_freq_mhz", "energy_j", "energy_nodes"
 ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
@@ -194,7 +195,7 @@ def job_cpus(job, settings):
         for path in glob.glob(os.path.join(cpu_root(settings), "cpu[0-9]*"))
     )
     place = str(job.Resource_List["place"] or "").split(":")
-    given, several = given_here(job)
+    given, several = given_here(job, settings)
     alone = "exclhost" in place or ("excl" in place and not several)
     if alone or given >= cores(everyone, settings):
         return everyone, True, ""
@@ -207,17 +208,25 @@ def job_cpus(job, settings):
     return None, False, "other jobs may share this node, and it has no cpuset of its own"
 
 
-def given_here(job):
-    """Return (CPUs PBS gave the job on this node, whether the node is several vnodes)."""
+def given_here(job, settings):
+    """Return (CPUs PBS gave the job on this node, whether a vnode may be a part of the node).
+
+    exec_host names the host of each chunk; the vnodes of the chunk may have any name.
+    """
     host = pbs.get_local_nodename().split(".")[0]
-    total, several = 0, False
-    for part in re.split(r"[()+]+", str(job.exec_vnode or "")):
-        name, _, resources = part.partition(":")
-        number = re.search(r"(?:^|:)ncpus=(\d+)", resources)
-        if number and name.split("[")[0].split(".")[0] == host:
-            total += int(number.group(1))
-            several = several or "[" in name
-    return total, several
+    total, names = 0, set()
+    chunks = re.findall(r"\(([^)]*)\)", str(job.exec_vnode or ""))
+    text = str(getattr(job, "exec_host", None) or "")
+    hosts = [h.split("/")[0].split(".")[0] for h in text.split("+")] if text else []
+    for at, chunk in enumerate(chunks):
+        for part in chunk.split("+"):
+            name, _, resources = part.partition(":")
+            number = re.search(r"(?:^|:)ncpus=(\d+)", resources)
+            own = name.split("[")[0].split(".")[0]
+            if number and (hosts[at] if len(hosts) == len(chunks) else own) == host:
+                total += int(number.group(1))
+                names.add(name.split(".")[0])
+    return total, host in settings["parted"] or bool(names - {host})
 
 
 def cores(cpus, settings):

@@ -18,19 +18,27 @@ DEFAULTS = {
     "breaker": "",
     "host_resources": [],
     "inventory": "",
+    "variables": [],
+    "resources": [],
+    "harmless": [],
+    "attributes": [],
+    "away": [],
 }
 OFF = ("off", "0", "no", "false", "never")
 VARIABLES = (
     "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN", "ADVISOR_APPLICATION",
-    "ADVISOR_WORKLOAD", "OMP_NUM_THREADS",
+    "ADVISOR_WORKLOAD",
 )  # fmt: skip
 CLIENT, DECISION = "ADVISOR_QSUB", "ADVISOR_DECISION"
-STAMP, FREQ = "advisor_stamp", "cpu_freq_mhz"
-CHUNK = (
-    "nodes", "ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "arch", "host", "vnode", "ngpus",
-    "naccelerators", "accelerator", "accelerator_model", "accelerator_memory", "hbmem",
-)  # fmt: skip
-MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_SOCKET = 65536, 65536, 2000, 107
+STAMP, FREQ, THREADS = "advisor_stamp", "cpu_freq_mhz", "ompthreads"
+MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_SOCKET, MAX_ATTRIBUTE = 65536, 65536, 2000, 107, 200
+
+
+FORMS = {
+    "select": r"[^\s\"'()]+\Z",
+    THREADS: r"[1-9]\d{0,5}\Z",
+    FREQ: r"[1-9]\d{1,5}\Z",
+}
 
 
 class Unchanged(Exception):  # noqa: N818
@@ -51,6 +59,8 @@ def main(event):
     if job.interactive or str(variables.get("ADVISOR") or "").lower() in OFF:
         return
     settings = read_settings()
+    if queue_of(job) in settings["away"]:
+        return  # it goes to another server, which may not know the advisor's resources
     breaker = breaker_path(settings)
     if is_open(breaker, settings["retry_s"]):
         pbs.logmsg(pbs.EVENT_DEBUG, "advisor: the daemon hung a moment ago and is not asked")
@@ -62,9 +72,8 @@ def main(event):
     except Hung as problem:
         trip(breaker)
         raise Unchanged(f"{problem} (not asked again for {settings['retry_s']} s)") from None
-    resources = job.Resource_List
-    changes = check(plan, job, resources, settings)
-    assign(job, resources, variables, plan, changes)
+    changes = check(plan, job, settings)
+    assign(job, variables, plan, changes)
 
 
 # -- settings and the circuit breaker ----------------------------------------------------------
@@ -135,15 +144,9 @@ def request(event, job, variables, settings):
     """Return the line that asks about a job."""
     import json
 
-    resources = job.Resource_List
-    options = {}
-    for name in resources.keys():  # noqa: SIM118
-        value = resources[name]
-        if value is not None and name != STAMP:
-            options[name] = str(value)
-    queue = job.queue
+    options = {n: str(v) for n, v in given(job.Resource_List).items() if n != STAMP}
     for name, value in (
-        ("queue", getattr(queue, "name", queue)),
+        ("queue", queue_of(job)),
         ("account", job.Account_Name),
         ("job-name", job.Job_Name),
         ("project", job.project),
@@ -151,6 +154,7 @@ def request(event, job, variables, settings):
     ):
         if value:
             options[name] = str(value)
+    names = settings["variables"] or VARIABLES
     client = str(variables.get(CLIENT) or "")
     data = {
         "v": 1,
@@ -160,15 +164,42 @@ def request(event, job, variables, settings):
         "type": "qsub",
         "user": str(event.requestor),
         "options": options,
+        "attributes": attributes(job, settings["harmless"]),
         "host_resources": list(settings["host_resources"]),
         "submit_arguments": text_of(job.Submit_arguments),
         "executable": text_of(job.executable),
         "argument_list": text_of(job.argument_list),
         "client": client if len(client) <= MAX_TEXT else "",
-        "env": {n: text_of(variables.get(n)) for n in VARIABLES if variables.get(n) is not None},
+        "env": {n: text_of(variables.get(n)) for n in names if variables.get(n) is not None},
         "cwd": text_of(variables.get("PBS_O_WORKDIR")),
     }
     return json.dumps(data).encode("ascii") + b"\n"
+
+
+def queue_of(job):
+    """Return the name of the queue a job is submitted to, "" for the server's default."""
+    return str(getattr(job.queue, "name", job.queue) or "")
+
+
+def given(resources):
+    """Return what a job asks for. PBS raises AttributeError for a resource the site has not."""
+    found = {}
+    for name in resources.keys():  # noqa: SIM118
+        value = getattr(resources, name, None)
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def attributes(job, known):
+    """Return the attributes that are set on a job, but for these."""
+    found = {}
+    for name in getattr(job, "attributes", ()):
+        if not name.startswith("_") and name not in known:
+            value = getattr(job, name, None)
+            if value is not None and str(value) not in ("", "0", "False"):
+                found[name] = str(value)[:MAX_ATTRIBUTE]
+    return found
 
 
 def text_of(value):
@@ -245,17 +276,11 @@ def read_answer(text):
         raise Hung("the daemon's answer has no stamp")
     if not re.match(r"advisor:\{[ -&(-~]*\}\Z", stamp):
         raise Hung("the daemon's stamp is malformed")
-    forms = {
-        "select": r"[1-9]\d{0,5}(:\w+=[\w.@+-]+)+\Z",
-        "place": r"(free|pack|scatter|vscatter|excl|shared|exclhost|group=[\w.]+|:)+\Z",
-        FREQ: r"[1-9]\d{1,5}\Z",
-    }
     for name, value in rewrite.items():
+        form = FORMS.get(name, r"[A-Za-z][\w.@+-]*\Z")
         if not isinstance(value, str) or len(value) > 4000:
             raise Hung(f"resource {name!r} has a value that makes no sense")
-        if value == "" and name not in forms:
-            continue  # to be taken out
-        if name not in forms or not re.match(forms[name], value, re.ASCII):
+        if not re.match(r"\w+\Z", name, re.ASCII) or not re.match(form, value, re.ASCII):
             raise Hung(f"resource {name!r} is not one the advisor writes so")
     return {"decision": decision, "stamp": stamp, "rewrite": rewrite}
 
@@ -263,95 +288,101 @@ def read_answer(text):
 # -- is it possible, and then doing it ---------------------------------------------------------
 
 
-def check(plan, job, resources, settings):
-    """Return the resources to write as PBS's objects, None for one to take out.
+def check(plan, job, settings):
+    """Return the resources to write as PBS's objects.
 
-    Raises Unchanged for a resource PBS does not know, one that is not the job's to take out, and
-    a select that no nodes could ever run.
+    Raises Unchanged for a job that is not understood whole, a resource PBS does not know or that
+    is not the advisor's to write, and a select that does more than the advisor may.
     """
+    resources = job.Resource_List
+    asked = given(resources)
     changes = {}
+    if plan["rewrite"]:
+        refuse_strange(job, asked, settings)
     for name, value in sorted(plan["rewrite"].items()):
         if not hasattr(resources, name):
             raise Unchanged(f"there is no resource {name} (run: advisor hook install)")
-        if value == "":
-            if name not in CHUNK and name not in settings["host_resources"]:
-                raise Unchanged(f"resource {name} is not the advisor's to take out")
-            if resources[name] is not None:
-                changes[name] = None
-        elif name == "select":
-            refuse_impossible(value, plan["rewrite"].get("place"), job, resources, settings)
+        if name == "select":
+            added = difference(str(asked.get(name, "")), value, settings)
+            refuse_impossible(added, value, job, settings)
             changes[name] = pbs.select(value)
-        elif name == "place":
-            group = value.partition("group=")[2].split(":")[0]
-            if group and "group=" + group not in str(resources["place"]).split(":"):
-                raise Unchanged("the advisor does not group nodes")
-            changes[name] = pbs.place(value)
-        else:
+        elif name == FREQ or (name == THREADS and not {"select", "nodes", THREADS} & set(asked)):
             changes[name] = int(value)
+        else:
+            raise Unchanged(f"resource {name} is not the advisor's to write here")
     if not hasattr(resources, STAMP):
         raise Unchanged(f"there is no resource {STAMP} (run: advisor hook install)")
     changes[STAMP] = plan["stamp"]
     return changes
 
 
-def chunk_of(text):
-    """Return (count, resources) of a select of one kind of chunk, None for another."""
-    if "+" in text:
-        return None
-    words = text.split(":")
-    count = int(words.pop(0)) if words[0].isdecimal() else 1
-    return count, dict(word.split("=", 1) for word in words if "=" in word)
+def refuse_strange(job, asked, settings):
+    """Raise Unchanged for what the installed list does not know."""
+    known = set(settings["resources"]) | set(settings["host_resources"])
+    names = [n for n in asked if n != "select"]
+    for part in str(asked.get("select", "")).split("+"):
+        names += [word.split("=")[0].strip() for word in part.split(":") if "=" in word]
+    strange = [n for n in names if n not in known]
+    strange += attributes(job, set(settings["harmless"]) | set(settings["attributes"]))
+    if strange:
+        raise Unchanged("the hook does not know " + ", ".join(strange))
 
 
-def present(resources):
-    """Return (count, resources) of what the job asks for now, None where that is not plain."""
-    import re
+def difference(old, new, settings):
+    """Return what a select adds to each chunk of the job's own: a kind of node at most.
 
-    if resources["select"] is not None:
-        found = chunk_of(str(resources["select"]))
-        if found is None:
-            return None
-        count, chunk = found
-    else:
-        count, chunk = 1, {n: str(resources[n]) for n in CHUNK if resources[n] is not None}
-        if "nodes" in chunk:
-            plain = re.match(r"(\d+)(?::ppn=(\d+))?\Z", chunk.pop("nodes"))
-            if not plain:
-                return None
-            count, chunk["ncpus"] = int(plain.group(1)), plain.group(2) or "1"
-    chunk.setdefault("ncpus", "1")
-    for name in ("ncpus", "mem"):
-        if name in chunk:
-            chunk[name] = amount(chunk[name])
-    return count, chunk
+    All other words must be the same, letter for letter, but for ompthreads and, of a single
+    chunk, fewer ncpus. Raises Unchanged.
+    """
+    added = {}
+    olds, news = old.split("+"), new.split("+")
+    if not old or len(olds) != len(news):
+        raise Unchanged("the advisor does not make chunks")
+    for before, after in zip(olds, news):
+        before, after = before.split(":"), after.split(":")
+        if len(after) < len(before):
+            raise Unchanged("the advisor takes nothing out of a chunk")
+        single = len(olds) == 1 and (before[0] == "1" or "=" in before[0])
+        for was, now in zip(before + [""] * len(after), after):
+            name, _, value = now.partition("=")
+            number = int(value) if value.isdigit() else 0
+            fewer = single and name == "ncpus" and was.startswith("ncpus=")
+            if was == now or (number and name == THREADS and was.split("=")[0] in ("", name)):
+                continue
+            if not was and name in settings["host_resources"]:
+                added[name] = value
+            elif not (fewer and 0 < number <= amount(was.split("=")[1])):
+                raise Unchanged(f"the advisor does not write {now} for {was or 'nothing'}")
+    return added
 
 
-def refuse_impossible(select, place, job, resources, settings):
-    """Raise Unchanged unless the site's nodes, or the job's own request, vouch for a select."""
+def refuse_impossible(added, select, job, settings):
+    """Raise Unchanged unless the queue has nodes of the kind for all chunks of a select."""
     import json
 
-    count, chunk = chunk_of(select)
-    now, spread = present(resources), "scatter" in (place or "")
-    if now is not None and count <= now[0] and within(chunk, now[1]):
-        if count == 1 or not spread or "scatter" in str(resources["place"]):
-            return  # no more than the job asked for itself
-        if resources["nodes"] is not None:
-            return  # which PBS scatters anyway
+    if not added:
+        return
     if not settings["inventory"]:
         raise Unchanged("there is no inventory (run: advisor hook install)")
     inventory = json.loads(settings["inventory"])
-    queue = job.queue
-    queue = str(getattr(queue, "name", queue) or inventory["default"]).split("@")[0]
+    queue = (queue_of(job) or inventory["default"]).split("@")[0]
     classes = inventory["queues"].get(queue)
     if classes is None:
         raise Unchanged(f"queue {queue} is not in the inventory")
-    fit = 0
-    for kind in classes:
-        if within(chunk, kind["resources"]):
-            each = kind["resources"]["ncpus"] // amount(chunk.get("ncpus", "1"))
-            fit += kind["nodes"] * (1 if spread else max(1, int(each)))
-    if fit < count:
-        raise Unchanged(f"queue {queue} has no nodes for select={select}")
+    spread = "scatter" in str(getattr(job.Resource_List, "place", None) or "")
+    for part in select.split("+"):
+        words = part.split(":")
+        count = int(words.pop(0)) if words[0].isdigit() else 1
+        chunk = dict(word.split("=", 1) for word in words)
+        chunk.update(added)
+        chunk.setdefault("ncpus", "1")
+        fit = 0
+        for kind in classes:
+            if within(chunk, kind["resources"]):
+                each = kind["resources"]["ncpus"] // max(1, amount(chunk["ncpus"]))
+                fit += kind["nodes"] * (1 if spread else max(1, int(each)))
+        if fit < count:
+            raise Unchanged(f"queue {queue} has no nodes for select={select}")
 
 
 def within(chunk, limits):
@@ -379,12 +410,12 @@ def amount(text):
     return float(text) * factor
 
 
-def assign(job, resources, variables, plan, changes):
+def assign(job, variables, plan, changes):
     """Write the whole plan; when something fails on the way, what was done is taken back."""
-    done = []
+    resources, done = job.Resource_List, []
     try:
-        for name in sorted(changes, key=lambda n: changes[n] is not None):  # what goes, goes first
-            done.append((name, resources[name]))
+        for name in sorted(changes):
+            done.append((name, getattr(resources, name, None)))
             write(resources, name, changes[name])
         before = dict(variables)
         done.append((None, before))
@@ -408,9 +439,10 @@ def assign(job, resources, variables, plan, changes):
 
 
 def write(resources, name, value):
-    """Set a resource, or take it out."""
+    """Set a resource, or take out again what was not there before."""
     if value is None:
-        delattr(resources, name)
+        if getattr(resources, name, None) is not None:
+            delattr(resources, name)
     else:
         resources[name] = value
 

@@ -1,9 +1,10 @@
 """A PBS made of files: qsub, qstat, qdel, pbsnodes and qmgr in a folder for PATH.
 
 Answers have the shapes recorded from OpenPBS 23.06.06, its faults included (of several ids,
-qstat's JSON has the first alone; the last -v counts; a resource in use is not deleted). Jobs
-really run, as processes, one at a time on each node; hooks that were imported run in fresh
-interpreters, server hooks at qsub, execution hooks around the job, on a posed /sys.
+qstat's JSON has the first alone; the last -v counts; a resource in use is not deleted). What a
+request becomes after its hooks, and where it would run, is admission.py's. Jobs really run, as
+processes; hooks that were imported run in fresh interpreters, server hooks at qsub, execution
+hooks around the job, on a posed /sys.
 
     python fake_pbs.py ROOT PROGRAM ARGUMENTS...
 """
@@ -22,19 +23,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import admission
 
 HERE = Path(__file__).resolve().parent
 QSUB_OPTIONS = "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:q:r:R:S:u:v:VW:XzP:"
 PROGRAMS = ("qsub", "qstat", "qdel", "pbsnodes", "qmgr")
 EVENTS = ("execjob_begin", "execjob_prologue", "execjob_epilogue", "execjob_end")
-BUILT_IN = {
-    "select", "place", "ncpus", "nodes", "mem", "vmem", "mpiprocs", "ompthreads", "walltime",
-    "arch", "host", "vnode", "ngpus", "nodect",
-}  # fmt: skip
+TYPES = {"long": "int", "string": "str", "size": "size", "boolean": "str", "float": "str"}
 
 
 class Refusal(Exception):
@@ -82,7 +82,7 @@ def install(root: Path, *, nodes: dict[str, dict[str, Any]] | None = None) -> Pa
         "next": 1,
         "jobs": {},
         "nodes": nodes or {"n1": {"ncpus": 28, "mem": "65536000kb", "node_type": "bdw"}},
-        "busy": {},
+        "given": {},
         "queues": {
             "workq": {"queue_type": "Execution", "enabled": "True", "started": "True"},
         },
@@ -99,7 +99,8 @@ def install(root: Path, *, nodes: dict[str, dict[str, Any]] | None = None) -> Pa
 # -- qsub ----------------------------------------------------------------------------------------
 
 
-def qsub(pbs: Complex, argv: list[str]) -> int:
+def submission(argv: list[str]) -> tuple[dict[str, Any], str, dict[str, str]]:
+    """Return a job as its queuejob hook sees it, its script, and qsub's options by letter."""
     try:
         given, rest = getopt.getopt(argv, QSUB_OPTIONS)
     except getopt.GetoptError as error:
@@ -144,36 +145,52 @@ def qsub(pbs: Complex, argv: list[str]) -> int:
         "Resource_List": resources,
         "Variable_List": variables,
     }  # fmt: skip
+    job.update(attributes(options))
+    return job, text, options
+
+
+def qsub(pbs: Complex, argv: list[str]) -> int:
+    job, text, options = submission(argv)
+    resources, user = job["Resource_List"], pwd.getpwuid(os.getuid()).pw_name
     with pbs.locked() as state:
-        check_resources(state, resources)
+        say_no("qsub", lambda: admission.check_given(state, resources, user=True))
         hooks = [h for h in state["hooks"].values() if h["event"] == ["queuejob"] and on(h)]
+        known = types(state)
     for hook in hooks:
-        outcome = run_hook(pbs, hook, {"event": "QUEUEJOB", "job": {"id": "", **job}}, server=True)
+        event = {"event": "QUEUEJOB", "resources": known, "job": {"id": "", **job}}
+        outcome = run_hook(pbs, hook, event)
         if outcome["answer"] != ["accept", ""]:
             raise Refusal(f"qsub: {(outcome['answer'] or ['', 'hook failed'])[1]}")
         job["Resource_List"], job["Variable_List"] = outcome["resources"], outcome["variables"]
+    held = {"Hold_Types": "H", "Execution_Time": "W"}
     with pbs.locked() as state:
+        given_list = job["Resource_List"]
+        say_no("qsub", lambda: admission.check_given(state, given_list, user=False))
         job_id = f"{state['next']}{'[]' if options.get('J') else ''}.pbs1"
         state["next"] += 1
         queue = job["queue"] or state["server"]["default_queue"]
-        if queue not in state["queues"]:
-            raise Refusal("qsub: Unknown queue")
-        attributes = {
+        waits = next((held[n] for n in held if job.get(n)), "Q")
+        move = admission.submit if waits == "Q" else admission.arrive
+        queue = say_no("qsub", lambda: move(state, queue, given_list, user))
+        wants, select = admission.complete(state, state["queues"][queue], given_list)
+        state["given"][job_id] = given_list
+        attributes_ = {
             "Job_Name": job["Job_Name"],
-            "Job_Owner": f"{pwd.getpwuid(os.getuid()).pw_name}@pbs1",
-            "job_state": "Q",
+            "Job_Owner": f"{user}@pbs1",
+            "job_state": waits,
             "queue": queue,
             "server": "pbs1",
             "ctime": now(),
-            "Resource_List": finish_resources(job["Resource_List"]),
+            "Resource_List": shown(wants),
+            "schedselect": select,
             "substate": 10,
             "Variable_List": job["Variable_List"],
             "Submit_arguments": " ".join(argv),
             "project": job["project"] or "_pbs_project_default",
         }
         if job["Account_Name"]:
-            attributes["Account_Name"] = job["Account_Name"]
-        state["jobs"][job_id] = attributes
+            attributes_["Account_Name"] = job["Account_Name"]
+        state["jobs"][job_id] = attributes_
     script = pbs.root / "spool" / f"{job_id}.SC"
     script.write_text(text)
     with (pbs.root / "spool" / f"{job_id}.OU").open("w") as output:
@@ -217,38 +234,37 @@ def jsdl(word: str) -> str:
     return f"<jsdl-hpcpa:Argument>{word}</jsdl-hpcpa:Argument>"
 
 
-def check_resources(state: dict[str, Any], resources: dict[str, str]) -> None:
-    chunk = resources.get("select", "").split(":")[1:]
-    for name in [*resources, *(w.partition("=")[0] for w in chunk)]:
-        if name not in BUILT_IN and name not in state["resources"]:
-            raise Refusal(f"qsub: Unknown resource: {name}")
-        if "r" in state["resources"].get(name, {}).get("flag", ""):
-            raise Refusal(
-                f"qsub: Cannot set attribute, read only or insufficient permission {name}"
-            )
-    if "select" in resources and {"ncpus", "nodes", "mem"} & set(resources):
-        raise Refusal("qsub: Cannot be used with select or place: ncpus")
+def attributes(options: dict[str, str]) -> dict[str, Any]:
+    """Return the attributes that qsub sets whatever is said, and those that were."""
+    found: dict[str, Any] = {
+        "Checkpoint": "u", "Join_Path": options.get("j", "n"), "Keep_Files": "n",
+        "Mail_Points": "a", "Priority": options.get("p", "0"), "Rerunable": options.get("r", "1"),
+    }  # fmt: skip
+    if "h" in options:
+        found["Hold_Types"] = "u"
+    if "a" in options:
+        found["Execution_Time"] = options["a"]
+    for word in filter(None, options.get("W", "").split(",")):
+        name, _, value = word.partition("=")
+        found[name] = value
+    return found
 
 
-def finish_resources(wants: dict[str, str]) -> dict[str, Any]:
-    """Do as the server does: make a select where there is none, add up the chunks."""
-    found: dict[str, Any] = dict(wants)
-    if "select" not in found:
-        nodes = re.match(r"(\d+)(?::ppn=(\d+))?", found.get("nodes", ""))
-        if nodes:
-            each = nodes[2] or "1"
-            found["select"] = f"{nodes[1]}:ncpus={each}:mpiprocs={each}"
-            found.setdefault("place", "scatter")
-        else:
-            found["select"] = f"1:ncpus={found.get('ncpus', '1')}"
-            found.setdefault("place", "pack")
-    found.setdefault("place", "free")
-    count, *words = found["select"].split(":")
-    chunk = dict(w.split("=", 1) for w in words)
-    found["ncpus"] = int(count) * int(chunk.get("ncpus", "1"))
-    if "mpiprocs" in chunk:
-        found["mpiprocs"] = int(count) * int(chunk["mpiprocs"])
-    found["nodect"] = int(count)
+def types(state: dict[str, Any]) -> dict[str, str]:
+    """Return the types of the site's own resources, as hooks see them."""
+    return {n: TYPES[r["type"]] for n, r in state["resources"].items()}
+
+
+def say_no(program: str, ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except admission.RefusedError as error:
+        raise Refusal(f"{program}: {error}") from None
+
+
+def shown(wants: dict[str, Any]) -> dict[str, Any]:
+    """Return resources as qstat shows them."""
+    found = dict(sorted(wants.items()))
     if "walltime" in found and ":" not in str(found["walltime"]):
         seconds = int(found["walltime"])
         found["walltime"] = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -274,6 +290,7 @@ def mom(pbs: Complex, argv: list[str]) -> int:
     exec_event: dict[str, Any] = {
         "id": job_id,
         "exec_vnode": job["exec_vnode"],
+        "exec_host": job["exec_host"],
         "Resource_List": {
             k: v for k, v in wants.items() if k in ("ncpus", "place", "cpu_freq_mhz")
         },
@@ -299,43 +316,55 @@ def mom(pbs: Complex, argv: list[str]) -> int:
 
 
 def wait_for_nodes(pbs: Complex, job_id: str) -> None:
-    """Take nodes that nobody has, and that are of the kind asked for."""
+    """Take nodes where the scheduler would run the job."""
+    scheduled = looked_at(pbs)
     while True:
         with pbs.locked() as state:
-            job = state["jobs"][job_id]
-            if job["job_state"] != "Q":
+            job = state["jobs"].get(job_id)
+            if job is None or job["job_state"] not in ("Q", "H", "W"):
                 return
-            count, *words = job["Resource_List"]["select"].split(":")
-            chunk = dict(w.split("=", 1) for w in words)
-            fitting = [
-                n
-                for n, has in state["nodes"].items()
-                if has["ncpus"] >= int(chunk.get("ncpus", 1))
-                and all(has.get(k) == chunk[k] for k in chunk if k in state["resources"])
-            ]
-            if len(fitting) < int(count):
-                job["comment"] = "Can Never Run: Not enough total nodes available"
-            free = [n for n in fitting if n not in state["busy"]][: int(count)]
-            if len(free) == int(count):
-                for node in free:
-                    state["busy"][node] = job_id
-                ncpus = chunk.get("ncpus", "1")
-                job["job_state"], job["substate"], job["stime"] = "R", 42, now()
-                job["exec_host"] = "+".join(f"{n}/0*{ncpus}" for n in free)
-                job["exec_vnode"] = "+".join(f"({n}:ncpus={ncpus})" for n in free)
-                job["comment"] = f"Job run at {now()} on {job['exec_vnode']}"
-                return
+            queue = state["queues"][job["queue"]]
+            runs = queue["queue_type"] == "Execution" and queue.get("started") == "True"
+            if job["job_state"] == "Q" and runs:
+                where = admission.start(state, job, scheduled)
+                if isinstance(where, str):
+                    job["comment"] = where
+                else:
+                    job["job_state"], job["substate"], job["stime"] = "R", 42, now()
+                    job["exec_host"] = "+".join(
+                        f"{admission.host_of(state, n)}/{i}*{c.get('ncpus', 1)}"
+                        for i, (n, c) in enumerate(where)
+                    )
+                    job["exec_vnode"] = "+".join(f"({n}:{taken(state, c)})" for n, c in where)
+                    job["comment"] = f"Job run at {now()} on {job['exec_vnode']}"
+                    return
         time.sleep(0.02)
+
+
+def taken(state: dict[str, Any], chunk: dict[str, str]) -> str:
+    """Return what a chunk takes of its vnode, as exec_vnode says it."""
+    counted = [n for n in chunk if "n" in admission.flags(state, n) and n != "mpiprocs"]
+    return ":".join(f"{n}={chunk[n]}" for n in counted)
+
+
+def looked_at(pbs: Complex) -> frozenset[str]:
+    """Return what sched_config's line names: a resource that it lacks is not looked at."""
+    path = pbs.root / "home" / "sched_priv" / "sched_config"
+    text = path.read_text() if path.exists() else 'resources: "ncpus, mem, arch, host, vnode"'
+    found = re.search(r"^resources:\s*\"([^\"]*)\"", text, re.MULTILINE)
+    return frozenset(re.split(r"[,\s]+", found[1])) if found else frozenset()
 
 
 def run_script(pbs: Complex, job_id: str, job: dict[str, Any], output: str) -> int:
     """Run a job's script as its process, within its walltime; return its exit status."""
     wants = job["Resource_List"]
-    chunk = dict(w.split("=", 1) for w in wants["select"].split(":")[1:])
-    threads = chunk.get("ompthreads", chunk.get("ncpus", "1"))
+    kinds = admission.chunks(job["schedselect"])
+    first = kinds[0][1]
+    threads = first.get("ompthreads", first.get("ncpus", "1"))
     nodefile = pbs.root / "spool" / f"{job_id}.nodes"
     hosts = [part.partition("/")[0] for part in job["exec_host"].split("+")]
-    nodefile.write_text("".join(f"{h}\n" * int(chunk.get("mpiprocs", 1)) for h in hosts))
+    ranks = [int(chunk.get("mpiprocs", 1)) for count, chunk in kinds for _ in range(count)]
+    nodefile.write_text("".join(f"{h}\n" * n for h, n in zip(hosts, ranks, strict=True)))
     home = os.environ.get("HOME", "/")
     environment = {
         "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "SHELL": "/bin/sh",
@@ -344,8 +373,8 @@ def run_script(pbs: Complex, job_id: str, job: dict[str, Any], output: str) -> i
         "PBS_ENVIRONMENT": "PBS_BATCH", "NCPUS": threads, "OMP_NUM_THREADS": threads,
     }  # fmt: skip
     script = pbs.root / "spool" / f"{job_id}.SC"
-    first = script.read_text(errors="replace").partition("\n")[0]
-    shell = shlex.split(first[2:]) if first.startswith("#!") else ["/bin/sh"]
+    line = script.read_text(errors="replace").partition("\n")[0]
+    shell = shlex.split(line[2:]) if line.startswith("#!") else ["/bin/sh"]
     target = Path(output) if output else pbs.root / "spool" / f"{job_id}.out"
     limit = None
     if ":" in str(wants.get("walltime", "")):
@@ -384,8 +413,6 @@ def burn(pbs: Complex, seconds: float, ncpus: int) -> None:
 
 def end(state: dict[str, Any], job_id: str, code: int, used: dict[str, Any]) -> None:
     job = state["jobs"][job_id]
-    for node in [n for n, who in state["busy"].items() if who == job_id]:
-        del state["busy"][node]
     if job["job_state"] == "F":
         return
     job.update(job_state="F", Exit_status=code, obittime=now(), history_timestamp=int(time.time()))
@@ -402,9 +429,7 @@ def end(state: dict[str, Any], job_id: str, code: int, used: dict[str, Any]) -> 
         del state["jobs"][job_id]
 
 
-def run_hook(
-    pbs: Complex, hook: dict[str, Any], event: dict[str, Any], *, server: bool = False
-) -> dict[str, Any]:
+def run_hook(pbs: Complex, hook: dict[str, Any], event: dict[str, Any]) -> dict[str, Any]:
     """Run a hook as PBS does, in an interpreter of its own."""
     environment = {"PATH": "/usr/bin:/bin"}
     if hook.get("config"):
@@ -495,10 +520,17 @@ def pbsnodes(pbs: Complex, argv: list[str]) -> int:
     getopt.getopt(argv, "avF:")
     with pbs.locked() as state:
         pass
+    return say({"timestamp": int(time.time()), "pbs_version": "23.06.06", **nodes_of(state)})
+
+
+def nodes_of(state: dict[str, Any]) -> dict[str, Any]:
+    """Return what pbsnodes says of all vnodes."""
+    running = [j["exec_vnode"] for j in state["jobs"].values() if j["job_state"] == "R"]
+    busy = {n for n in state["nodes"] if any(f"({n}:" in vnodes for vnodes in running)}
     nodes = {
         name: {
             "Mom": name, "Port": 15002, "pbs_version": "23.06.06", "ntype": "PBS",
-            "state": "job-exclusive" if name in state["busy"] else "free", "pcpus": 2,
+            "state": "job-exclusive" if name in busy else "free", "pcpus": 2,
             **({"queue": has["queue"]} if "queue" in has else {}),
             "resources_available": {
                 "arch": "linux", "host": name, "vnode": name,
@@ -508,7 +540,7 @@ def pbsnodes(pbs: Complex, argv: list[str]) -> int:
         }
         for name, has in state["nodes"].items()
     }  # fmt: skip
-    return say({"timestamp": int(time.time()), "pbs_version": "23.06.06", "nodes": nodes})
+    return {"nodes": nodes}
 
 
 def qdel(pbs: Complex, argv: list[str]) -> int:
@@ -545,10 +577,11 @@ def qmgr(pbs: Complex, argv: list[str]) -> int:
     return code
 
 
-def manage(pbs: Complex, state: dict[str, Any], line: str) -> None:
+def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) -> None:
     if not line or line.startswith("#"):
         return
-    pbs.log(f"qmgr {line}")
+    if log:
+        pbs.log(f"qmgr {line}")
     verb, kind, *rest = line.split(None, 2)
     words = rest[0] if rest else ""
     name, _, tail = words.partition(" ")
@@ -606,11 +639,35 @@ def manage(pbs: Complex, state: dict[str, Any], line: str) -> None:
         if name not in hooks:
             raise hook_failed(name, "hook not found")
         print(hooks[name].get("config" if form == "application/x-config" else "code", ""), end="")
-    elif verb == "set" and kind == "server":
-        key, _, value = words.partition("=")
-        state["server"][key.strip()] = value.strip()
+    elif kind in ("server", "queue") and verb in ("set", "unset", "create", "delete"):
+        manage_attributes(state, verb, kind, words)
     else:
         raise Refusal(f"qmgr: Syntax error - cannot locate attribute\n{line}")
+
+
+def manage_attributes(state: dict[str, Any], verb: str, kind: str, words: str) -> None:
+    """Change a queue or the server: ``set queue q resources_max.ncpus = 4``."""
+    name, _, rest = words.partition(" ") if kind == "queue" else ("", "", words)
+    if verb == "delete":
+        del state["queues"][name]
+        return
+    if verb == "create":
+        state["queues"][name] = {"queue_type": "", "enabled": "False", "started": "False"}
+    elif kind == "queue" and name not in state["queues"]:
+        raise failed(name, "Unknown queue", 15018)
+    owner = state["queues"][name] if kind == "queue" else state["server"]
+    for part in filter(None, [rest] if '"' in rest or verb != "create" else rest.split(",")):
+        key, _, value = (p.strip() for p in part.partition("="))
+        value = value.strip('"')
+        key, _, resource = key.partition(".")
+        if key in ("enabled", "started", "acl_user_enable", "queue_type"):
+            value = value.capitalize()
+        if verb == "unset":
+            (owner.get(key, {}).pop if resource else owner.pop)(resource or key, None)
+        elif resource:
+            owner.setdefault(key, {})[resource] = value
+        else:
+            owner[key] = value
 
 
 def set_hook(hook: dict[str, Any], text: str) -> None:

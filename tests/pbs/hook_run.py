@@ -23,6 +23,10 @@ def main() -> None:
         pbs.LOG.clear()
         pbs.CONF.update(given.get("conf", {}))
         pbs.NODE = given.get("node", "node1")
+        for name, kind in given.get("resources", {}).items():
+            pbs.RESOURCES.setdefault(
+                name, pbs.size if kind == "size" else {"int": int}.get(kind, str)
+            )
         parameters: Dict[str, Any] = {}
         if "job" in given:
             parameters["job"] = pbs.Job(given["job"])

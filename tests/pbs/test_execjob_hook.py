@@ -28,12 +28,13 @@ def state(tmp_path: Path) -> Path:
 
 def event(
     kind: str, job: str = "7.pbs1", *, mhz: int | None = 1900, place: str = "scatter:excl",
-    ncpus: int = 4, vnode: str = "node1",
+    ncpus: int = 4, vnode: str = "node1", host: str = "",
 ) -> dict[str, Any]:  # fmt: skip
     return {
         "event": kind,
         "job": {
             "id": job,
+            **({"exec_host": f"{host}.cluster:15002/0*4+node2/0*64"} if host else {}),
             "exec_vnode": f"({vnode}:ncpus={ncpus}:mem=1gb)+(node2:ncpus=64)",
             "Resource_List": {
                 "ncpus": ncpus, "place": place, **({"cpu_freq_mhz": mhz} if mhz else {}),
@@ -257,6 +258,9 @@ def test_all_cores_of_a_node_are_the_whole_node(tmp_path: Path, state: Path) -> 
     # a node of several vnodes: a vnode for itself is not the node for itself
     mom(event("EXECJOB_BEGIN", place="excl", ncpus=2, vnode="node1[0]"))
     assert node.caps() == [HIGH] * 8
+    for vnode in ("node1[0]", "socket0"):  # whatever PBS calls it
+        mom(event("EXECJOB_BEGIN", place="excl", ncpus=2, vnode=vnode, host="node1"))
+        assert node.caps() == [HIGH] * 8
     mom(event("EXECJOB_BEGIN", place="exclhost", ncpus=2, vnode="node1[0]"))
     assert node.caps() == [1_900_000] * 8
 

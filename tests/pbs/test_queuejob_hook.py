@@ -30,13 +30,11 @@ from hooked import (
     run_hook,
 )
 
+from advisor.schedulers.pbs_hooks import HookSettings, queuejob_config
+
 HOOK = "advisor_queuejob.py"
 WHOLE = {"select": "1:ncpus=28:mpiprocs=1:node_type=bdw", "place": "excl", "walltime": "1:00:00"}
-REWRITE = {
-    "select": "1:ncpus=20:mpiprocs=1:node_type=bdw",
-    "place": "excl",
-    "cpu_freq_mhz": "1900",
-}
+REWRITE = {"select": WHOLE["select"] + ":ompthreads=20", "cpu_freq_mhz": "1900"}
 Behaviour = Callable[[socket.socket, bytes], None]
 
 
@@ -47,7 +45,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(path: Path, tmp_path: Path) -> dict[str, object]:
-    return {"socket": str(path), "breaker": str(tmp_path / "breaker"), "deadline_s": 0.25}
+    installed = queuejob_config(HookSettings(path, deadline_s=0.25), None)
+    return {**installed, "breaker": str(tmp_path / "breaker"), "host_resources": ["node_type"]}
 
 
 def untouched(outcome: Outcome, event: Mapping[str, Any]) -> bool:
@@ -66,7 +65,7 @@ def test_a_plan_is_written_whole(tmp_path: Path, path: Path, settings: dict[str,
     with daemon(path, answering(plan(REWRITE))):
         [done] = run_hook(HOOK, [job(WHOLE)], settings, folder=tmp_path)
     assert done["answer"] == ["accept", ""]
-    assert done["resources"] == {**WHOLE, **REWRITE, "advisor_stamp": STAMP}
+    assert done["resources"] == {**WHOLE, **REWRITE, "advisor_stamp": STAMP}, done["log"]
     assert done["variables"]["ADVISOR_DECISION"] == DECISION
     assert done["log"] == [f"advisor: job.sh: job rewritten, decision {DECISION}"]
 
@@ -82,37 +81,71 @@ def test_a_decision_to_change_nothing_is_stamped_too(
 
 
 @pytest.mark.parametrize(
-    ("resources", "rewrite", "after"),
+    ("resources", "rewrite"),
     [
-        (
-            {"ncpus": 4, "mem": "8gb"},
-            {"select": "1:ncpus=2:mem=8gb", "place": "pack:excl", "ncpus": "", "mem": ""},
-            {"select": "1:ncpus=2:mem=8gb", "place": "pack:excl"},
-        ),
-        (
-            {"nodes": "2:ppn=14"},
-            {"select": "2:ncpus=10:mpiprocs=14", "place": "scatter:excl", "nodes": ""},
-            {"select": "2:ncpus=10:mpiprocs=14", "place": "scatter:excl"},
-        ),
-        ({}, {"cpu_freq_mhz": "1200"}, {"cpu_freq_mhz": "1200"}),
-        (
-            {},
-            {"select": "1:ncpus=1", "place": "pack:excl", "cpu_freq_mhz": "1200"},
-            {"select": "1:ncpus=1", "place": "pack:excl", "cpu_freq_mhz": "1200"},
-        ),
+        ({"ncpus": 28, "mem": "8gb"}, {"ompthreads": "20", "cpu_freq_mhz": "1200"}),
+        ({}, {"ompthreads": "1"}),
+        ({"nodes": "2:ppn=14"}, {"cpu_freq_mhz": "1200"}),
+        ({}, {"cpu_freq_mhz": "1200"}),
     ],
 )
-def test_older_forms_give_way_to_a_select(
+def test_older_forms_stay_as_they_are(
     tmp_path: Path,
     path: Path,
     settings: dict[str, object],
     resources: dict[str, str | int],
     rewrite: dict[str, str],
-    after: dict[str, str],
 ) -> None:
+    """A site need not have every resource of a host: reading one it has not raises."""
     with daemon(path, answering(plan(rewrite))):
         [done] = run_hook(HOOK, [job(resources)], settings, folder=tmp_path)
-    assert done["resources"] == {**after, "advisor_stamp": STAMP}, done["log"]
+    given = {k: str(v) for k, v in resources.items()}
+    assert done["resources"] == {**given, **rewrite, "advisor_stamp": STAMP}, done["log"]
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("1:ncpus=28", "1:ncpus=28:ompthreads=20"),
+        ("ncpus=28:ompthreads=28", "ncpus=28:ompthreads=20"),
+        ("2:ncpus=4:mem=1gb+2:ncpus=4:mem=1gb", "2:ncpus=4:mem=1gb:ompthreads=2+2:ncpus=4:mem=1gb"),
+        ("1:ncpus=14:mem=4gb", "1:ncpus=10:mem=4gb"),
+        ("ncpus=14:mem=4gb:ompthreads=14", "ncpus=10:mem=4gb:ompthreads=10"),
+    ],
+)
+def test_what_may_be_written_into_a_chunk(
+    tmp_path: Path, path: Path, settings: dict[str, object], was: str, now: str
+) -> None:
+    with daemon(path, answering(plan({"select": now}))):
+        [done] = run_hook(HOOK, [job({"select": was})], settings, folder=tmp_path)
+    assert done["resources"]["select"] == now, done["log"]
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (job({"select": "1:ncpus=28:bigmem=True"}), "does not know bigmem"),
+        (job({"select": "1:ncpus=28", "energy_j": 3}, sched_hint="x"), "does not know sched_hint"),
+    ],
+)
+def test_what_is_not_in_the_installed_list_is_not_rewritten(
+    tmp_path: Path, path: Path, settings: dict[str, object], event: dict[str, Any], said: str
+) -> None:
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
+        [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
+    assert untouched(done, event)
+    assert said in done["log"][0]
+
+
+def test_a_route_to_another_server_is_left_alone(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    """That server may not know the stamp's resource, and would refuse the job."""
+    event = job(WHOLE, queue="far")
+    with daemon(path, answering(plan(REWRITE))) as asked:
+        [done] = run_hook(HOOK, [event], {**settings, "away": ["far"]}, folder=tmp_path)
+    assert asked == []
+    assert untouched(done, event)
 
 
 def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) -> None:
@@ -120,6 +153,7 @@ def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) 
         WHOLE,
         {"ADVISOR_GOAL": "power", "SECRET": "x", "ADVISOR_QSUB": "packed", "ADVISOR_STAMP": "y"},
         queue="workq", Account_Name="climate", project="p1", array_indices_submitted="1-4",
+        Hold_Types="u", depend="afterok:1.pbs1", Priority="0", Mail_Points="a",
     )  # fmt: skip
     with daemon(path, answering(plan())) as asked:
         [done] = run_hook(
@@ -133,6 +167,7 @@ def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) 
             **WHOLE, "queue": "workq", "account": "climate", "job-name": "job.sh",
             "project": "p1", "array": "1-4",
         },
+        "attributes": {"Hold_Types": "u", "depend": "afterok:1.pbs1"},
         "submit_arguments": "<jsdl-hpcpa:Argument>job.sh</jsdl-hpcpa:Argument>",
         "client": "packed", "env": {"ADVISOR_GOAL": "power"}, "cwd": "/home/alice",
     }  # fmt: skip
@@ -197,10 +232,10 @@ def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> N
         (answering(plan(REWRITE, stamp=None)), "no stamp"),
         (answering(plan(REWRITE, stamp="advisor:{" + "x" * 2000 + "}")), "no stamp"),
         (answering(plan({"select": 4})), "makes no sense"),  # type: ignore[dict-item]
-        (answering(plan({"select": "1:ncpus=4;rm"})), "not one the advisor writes"),
-        (answering(plan({"select": "0:ncpus=4"})), "not one the advisor writes"),
+        (answering(plan({"select": "1:ncpus=4 rm"})), "not one the advisor writes"),
+        (answering(plan({"select": "1:ncpus=4:file='x'"})), "not one the advisor writes"),
         (answering(plan({"select": ""})), "not one the advisor writes"),
-        (answering(plan({"place": "everywhere"})), "not one the advisor writes"),
+        (answering(plan({"place; x": "free"})), "not one the advisor writes"),
         (answering(plan({"cpu_freq_mhz": "-1"})), "not one the advisor writes"),
         (answering(plan({"cpu_freq_mhz": "19e3"})), "not one the advisor writes"),
         (answering(plan({"walltime": "1:00"})), "not one the advisor writes"),
@@ -226,15 +261,20 @@ def test_a_daemon_that_misbehaves_is_asked_once(
     [
         (lambda connection, _: None, "hung up"),
         (answering(b'{"v":1,"error":"no such user\\n\\u001b[2J"}\n'), "no such user"),
-        (answering(plan({"bigmem": ""})), "not the advisor's to take out"),
-        (answering(plan({"walltime": ""})), "not the advisor's to take out"),
-        (answering(plan({"nosuch": ""})), "there is no resource nosuch"),
-        (answering(plan({"select": "1:ncpus=64"})), "there is no inventory"),
-        (answering(plan({"select": "2:ncpus=28"})), "there is no inventory"),
-        (answering(plan({"select": "1:ncpus=28:node_type=skl"})), "there is no inventory"),
-        (answering(plan({"select": "1:ncpus=28:nosuch=1"})), "there is no inventory"),
-        (answering(plan({"place": "scatter:group=rack"})), "does not group"),
-        (answering(plan({"place": "excl:excl:"})), "bad place"),
+        (answering(plan({"bigmem": "x"})), "not the advisor's to write"),
+        (answering(plan({"node_type": "x"})), "not the advisor's to write"),
+        (answering(plan({"walltime": "x"})), "not the advisor's to write"),
+        (answering(plan({"place": "excl"})), "not the advisor's to write"),
+        (answering(plan({"ompthreads": "4"})), "not the advisor's to write"),
+        (answering(plan({"nosuch": "x"})), "there is no resource nosuch"),
+        (answering(plan({"select": "1:ncpus=64:mpiprocs=1:node_type=bdw"})), "does not write"),
+        (answering(plan({"select": "2:ncpus=28:mpiprocs=1:node_type=bdw"})), "does not write"),
+        (answering(plan({"select": "1:ncpus=28:mpiprocs=2:node_type=bdw"})), "does not write"),
+        (answering(plan({"select": "1:ncpus=28:mpiprocs=1:node_type=skl"})), "does not write"),
+        (answering(plan({"select": "1:ncpus=28:node_type=bdw"})), "takes nothing out"),
+        (answering(plan({"select": WHOLE["select"] + ":nosuch=1"})), "does not write"),
+        (answering(plan({"select": WHOLE["select"] + "+1:ncpus=1"})), "does not make chunks"),
+        (answering(plan({"select": WHOLE["select"] + ":ompthreads="})), "does not write"),
     ],
 )
 def test_a_plan_that_cannot_be_is_not_begun(
@@ -262,29 +302,29 @@ INVENTORY = {
 
 
 @pytest.mark.parametrize(
-    ("select", "place", "possible"),
+    ("select", "place", "kind", "possible"),
     [
-        ("2:ncpus=28:node_type=bdw", "scatter", True),
-        ("3:ncpus=28:node_type=bdw", "scatter", False),
-        ("3:ncpus=14:node_type=bdw", "free", True),
-        ("5:ncpus=14:node_type=bdw", "free", False),
-        ("1:ncpus=64:node_type=skl", "excl", True),
-        ("1:ncpus=65:node_type=skl", "excl", False),
-        ("1:ncpus=28:mem=128gb:node_type=bdw", "excl", False),
-        ("1:ncpus=28:mem=128gb", "excl", True),
-        ("1:ncpus=28:node_type=rome", "excl", False),
-        ("1:ncpus=28:ngpus=1", "excl", False),
+        ("2:ncpus=28", "scatter", "bdw", True),
+        ("3:ncpus=28", "scatter", "bdw", False),
+        ("3:ncpus=14", "free", "bdw", True),
+        ("5:ncpus=14", "free", "bdw", False),
+        ("1:ncpus=64", "excl", "skl", True),
+        ("1:ncpus=65", "excl", "skl", False),
+        ("1:ncpus=28:mem=128gb", "excl", "bdw", False),
+        ("1:ncpus=28:mem=128gb", "excl", "skl", True),
+        ("1:ncpus=28", "excl", "rome", False),
     ],
 )
 def test_the_inventory_says_what_can_run(
-    tmp_path: Path, path: Path, settings: dict[str, object], select: str, place: str, possible: bool
-) -> None:
-    event = job({"select": "1:ncpus=1", "place": "free"})
+    tmp_path: Path, path: Path, settings: dict[str, object], select: str, place: str, kind: str,
+    possible: bool,
+) -> None:  # fmt: skip
+    event = job({"select": select, "place": place})
     settings["inventory"] = json.dumps(INVENTORY)
-    with daemon(path, answering(plan({"select": select, "place": place}))):
+    with daemon(path, answering(plan({"select": f"{select}:node_type={kind}"}))):
         [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
     if possible:
-        assert done["resources"]["select"] == select, done["log"]
+        assert done["resources"]["select"] == f"{select}:node_type={kind}", done["log"]
     else:
         assert untouched(done, event)
         assert "has no nodes for" in done["log"][0]
@@ -295,7 +335,7 @@ def test_an_unknown_queue_is_left_alone(
 ) -> None:
     event = job({"select": "1:ncpus=1"}, queue="gpuq")
     settings["inventory"] = json.dumps(INVENTORY)
-    with daemon(path, answering(plan({"select": "1:ncpus=28"}))):
+    with daemon(path, answering(plan({"select": "1:ncpus=1:node_type=bdw"}))):
         [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
     assert untouched(done, event)
     assert "queue gpuq is not in the inventory" in done["log"][0]
@@ -327,11 +367,11 @@ def test_a_write_that_fails_takes_the_others_back(
     text = (HOOKS / HOOK).read_text()
     assert "variables[DECISION] = plan" in text
     hook.write_text(text.replace("variables[DECISION] = plan", "variables['PBS_O_X'] = plan"))
-    rewrite = {"select": "1:ncpus=2:mem=1gb", "place": "pack:excl", "ncpus": "", "mem": ""}
+    rewrite = {"ompthreads": "2", "cpu_freq_mhz": "1900"}
     with daemon(path, answering(plan(rewrite))):
         [done] = run_hook(str(hook), [event], settings, folder=tmp_path)
     assert untouched(done, event)
-    assert len(done["written"]) == 10
+    assert len(done["written"]) == 6
     assert "readonly" in done["log"][-1]
 
 
@@ -354,11 +394,16 @@ def test_settings_that_are_gone(tmp_path: Path) -> None:
 def test_without_settings_the_server_s_environment_names_the_socket(
     tmp_path: Path, path: Path
 ) -> None:
-    with daemon(path, answering(plan(REWRITE))):
+    with daemon(path, answering(plan())):
         [done] = run_hook(
             HOOK, [job(WHOLE)], folder=tmp_path, environment={"ADVISOR_SOCKET": str(path)}
         )
-    assert done["resources"]["cpu_freq_mhz"] == "1900"
+    assert done["resources"]["advisor_stamp"] == STAMP
+    with daemon(tmp_path / "t", answering(plan(REWRITE))):
+        [done] = run_hook(
+            HOOK, [job(WHOLE)], folder=tmp_path, environment={"ADVISOR_SOCKET": f"{tmp_path}/t"}
+        )
+    assert "does not know" in done["log"][0]  # what there is to know is installed with it
 
 
 def test_a_breaker_file_of_somebody_else_is_not_believed(

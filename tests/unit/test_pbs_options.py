@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.asked import configuration_of
+from advisor.core.asked import configuration_of, fills_nodes
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.request import JobRequest
+from advisor.core.script_use import NO_USE
 from advisor.schedulers.pbs_options import parse_request, read_client, render
 from advisor.schedulers.pbs_qsub import (
     decode_arguments,
@@ -50,7 +51,8 @@ def write(
     job = request(options)
     base = configuration_of(job, BDW)
     new = Configuration("bdw", nodes, ranks, threads, freq)
-    rewrite, environment = render(base, new, BDW, job, pin_node_type=pin)
+    whole = job.exclusive or fills_nodes(job, BDW, NO_USE)
+    rewrite, environment = render(base, new, BDW, job, pin_node_type=pin, whole=whole)
     assert environment == {}
     return rewrite
 
@@ -106,7 +108,7 @@ def test_the_other_words_of_a_job() -> None:
             "walltime": "01:30:00", "cpu_freq_mhz": "1900", "queue": "workq@pbs1",
             "account": "climate", "job-name": "run", "array": "1-4",
         },
-        env={"ADVISOR_GOAL": "power"}, cwd="/home/alice",
+        env={"ADVISOR_GOAL": "power", "OMP_NUM_THREADS": "3"}, cwd="/home/alice",
         submit_arguments="<jsdl-hpcpa:Argument>-A</jsdl-hpcpa:Argument>"
         "<jsdl-hpcpa:Argument>climate</jsdl-hpcpa:Argument>"
         "<jsdl-hpcpa:Argument>a&amp;b.sh</jsdl-hpcpa:Argument>",
@@ -167,60 +169,44 @@ def test_chunks_of_several_kinds_are_left_alone() -> None:
     [
         # nothing changes
         ({"select": "1:ncpus=28"}, (1, 1, 28), {}),
-        # only the cap: a job that fills its nodes keeps them for itself
+        # the cap, where the job has its nodes for itself
+        ({"select": "1:ncpus=28"}, (1, 1, 28, 1_900_000), {"cpu_freq_mhz": "1900"}),
+        ({"ncpus": "28"}, (1, 1, 28, 1_900_000), {"cpu_freq_mhz": "1900"}),
+        ({"nodes": "2:ppn=28"}, (2, 28, 28, 1_900_000), {"cpu_freq_mhz": "1900"}),
         (
-            {"select": "1:ncpus=28"},
-            (1, 1, 28, 1_900_000),
-            {"cpu_freq_mhz": "1900", "place": "excl"},
-        ),
-        (
-            {"select": "2:ncpus=28", "place": "scatter"},
-            (2, 1, 28, 1_900_000),
-            {"cpu_freq_mhz": "1900", "place": "scatter:excl"},
-        ),
-        ({"select": "1:ncpus=4"}, (1, 1, 4, 1_900_000), {"cpu_freq_mhz": "1900"}),
-        ({"ncpus": "4"}, (1, 1, 4, 1_900_000), {"cpu_freq_mhz": "1900"}),
-        (
-            {"select": "1:ncpus=28", "place": "excl"},
-            (1, 1, 28, 1_900_000),
+            {"select": "1:ncpus=4", "place": "excl"},
+            (1, 1, 4, 1_900_000),
             {"cpu_freq_mhz": "1900"},
         ),
-        # fewer cores
+        # threads, inside the same cores
+        ({"select": "1:ncpus=28"}, (1, 1, 20), {"select": "1:ncpus=28:ompthreads=20"}),
         (
-            {"select": "1:ncpus=28:node_type=bdw:mem=4gb"},
+            {"select": "1:ncpus=28:node_type=bdw:mem=4gb", "place": "exclhost"},
             (1, 1, 20),
-            {"select": "1:ncpus=20:node_type=bdw:mem=4gb", "place": "excl"},
+            {"select": "1:ncpus=28:node_type=bdw:mem=4gb:ompthreads=20"},
         ),
         (
-            {"select": "2:ncpus=28:mpiprocs=2:ompthreads=14"},
+            {"select": "2:ompthreads=14:ncpus=28:mpiprocs=2", "place": "scatter"},
             (2, 2, 20),
-            {"select": "2:ncpus=20:mpiprocs=2:ompthreads=10", "place": "scatter:excl"},
-        ),
-        ({"select": "4:ncpus=7"}, (1, 4, 20), {"select": "4:ncpus=5", "place": "pack:excl"}),
-        (
-            {"ncpus": "28", "mem": "4gb"},
-            (1, 1, 20),
-            {"select": "1:ncpus=20:mem=4gb", "place": "pack:excl", "ncpus": "", "mem": ""},
+            {"select": "2:ompthreads=10:ncpus=28:mpiprocs=2"},
         ),
         (
-            {"nodes": "2:ppn=28"},
-            (2, 28, 28, 1_900_000),
+            {"select": "1:ncpus=28+ncpus=28", "place": "scatter"},
+            (2, 1, 20, 1_900_000),
             {
-                "cpu_freq_mhz": "1900", "select": "2:ncpus=28:mpiprocs=28",
-                "place": "scatter:excl", "nodes": "",
+                "select": "1:ncpus=28:ompthreads=20+ncpus=28:ompthreads=20",
+                "cpu_freq_mhz": "1900",
             },
         ),
-        ({}, (1, 1, 4), {"select": "1:ncpus=4", "place": "pack"}),
-        # another number of nodes, or of ranks
+        ({"select": "4:ncpus=7", "place": "pack"}, (1, 4, 20),
+         {"select": "4:ncpus=7:ompthreads=5"}),
+        ({"ncpus": "28", "mem": "4gb"}, (1, 1, 20), {"ompthreads": "20"}),
+        # a job that shares its node becomes smaller
+        ({"select": "1:ncpus=14:mem=4gb"}, (1, 1, 10), {"select": "1:ncpus=10:mem=4gb"}),
         (
-            {"select": "2:ncpus=28:mpiprocs=28"},
-            (1, 28, 28),
-            {"select": "1:ncpus=28:mpiprocs=28", "place": "excl"},
-        ),
-        (
-            {"select": "1:ncpus=28:mpiprocs=1"},
-            (1, 4, 28),
-            {"select": "1:ncpus=28:mpiprocs=4:ompthreads=7", "place": "excl"},
+            {"select": "ncpus=14:mem=4gb:ompthreads=14"},
+            (1, 1, 10),
+            {"select": "ncpus=10:mem=4gb:ompthreads=10"},
         ),
     ],
 )  # fmt: skip
@@ -230,20 +216,46 @@ def test_choices_are_written_back(
     assert write(options, *new) == rewrite
 
 
-def test_chunks_that_share_nodes_have_no_other_number_of_nodes() -> None:
-    with pytest.raises(ValueError, match="share nodes"):
-        write({"select": "8:ncpus=7"}, 1, 8, 28)
-    with pytest.raises(ValueError, match="cannot share"):
-        write({"select": "4:ncpus=7"}, 1, 4, 18)
+@pytest.mark.parametrize(
+    ("options", "new", "why"),
+    [
+        ({"select": "1:ncpus=4"}, (1, 1, 4, 1_900_000), "nodes may be shared"),
+        ({"ncpus": "4"}, (1, 1, 4, 1_900_000), "nodes may be shared"),
+        ({"select": "4:ncpus=7"}, (1, 4, 28, 1_900_000), "wherever PBS puts its chunks"),
+        ({"select": "1:ncpus=14"}, (1, 1, 10), "no memory in the chunk"),
+        ({"ncpus": "14", "mem": "4gb"}, (1, 1, 10), "without select"),
+        ({"select": "2:ncpus=7:mem=4gb", "place": "pack"}, (1, 2, 10), "more than one chunk"),
+        ({"select": "1:ncpus=14:mem=4gb", "place": "shared"}, (1, 1, 10), "place=shared"),
+        ({"select": "1:ncpus=14:mem=4gb"}, (1, 1, 20), "not made larger"),
+        ({"select": "1:ncpus=4", "place": "excl"}, (1, 1, 8), "4 cores each"),
+        ({"nodes": "1:ppn=28"}, (1, 28, 56), "-l nodes binds it"),
+        ({"select": "1:ncpus=28:mpiprocs=4"}, (1, 4, 20), "mpiprocs without ompthreads"),
+        ({"select": "1:ncpus=28"}, (1, 2, 28), "not the advisor's to change"),
+        ({"select": "1:ncpus=28", "cput": "1:00:00"}, (1, 1, 20), "cput=1:00:00 binds it"),
+        ({"select": "1:ncpus=28:eoe=low"}, (1, 1, 28, 1_900_000), "eoe=low binds it"),
+        ({"select": "1:ncpus=28", "mppwidth": "4"}, (1, 1, 20), "mppwidth=4 binds it"),
+    ],
+)
+def test_what_cannot_be_written_says_why(
+    options: dict[str, str], new: tuple[int, ...], why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        write(options, *new)
 
 
 def test_a_node_type_is_pinned_by_its_resource() -> None:
     assert write({"select": "1:ncpus=28"}, 1, 1, 28, pin=True) == {
-        "select": "1:ncpus=28:node_type=bdw", "place": "excl",
+        "select": "1:ncpus=28:node_type=bdw",
     }  # fmt: skip
-    assert write({"ncpus": "2"}, 1, 1, 2, pin=True) == {
-        "select": "1:ncpus=2:node_type=bdw", "place": "pack", "ncpus": "",
-    }  # fmt: skip
+    for options in (
+        {"ncpus": "2"}, {"nodes": "1"}, {"select": "1:ncpus=28:node_type=skl"},
+        {"select": "1:ncpus=28:ngpus=1"}, {"select": "1:ncpus=28", "place": "group=rack"},
+        {"select": "1:ncpus=28:vnode=n1"},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="node_type is kept"):
+            write(
+                options, 1, 1, int(options.get("ncpus", 28 if "select" in options else 1)), pin=True
+            )
 
 
 @given(
@@ -254,8 +266,10 @@ def test_a_node_type_is_pinned_by_its_resource() -> None:
 def test_what_is_written_asks_for_what_was_chosen(
     count: int, ranks: int, threads: int, place: str, new_threads: int, freq: int
 ) -> None:
-    """Reading a rewritten job back gives the configuration it was rewritten to."""
-    options = {"select": f"{count}:ncpus={ranks * threads}:mpiprocs={ranks}", "place": place}
+    """Reading a rewritten job back gives the configuration it was rewritten to, and all else
+    as it was written."""
+    chunk = f"ncpus={ranks * threads}:mpiprocs={ranks}:ompthreads={threads}"
+    options = {"select": f"{count}:{chunk}", "place": place}
     job = request(options)
     base = configuration_of(job, BDW)
     per_node = base.ranks_per_node * new_threads
@@ -263,11 +277,57 @@ def test_what_is_written_asks_for_what_was_chosen(
         return
     new = Configuration("bdw", base.nodes, base.ranks_per_node, per_node, freq)
     try:
-        rewrite, _ = render(base, new, BDW, job, pin_node_type=False)
+        whole = job.exclusive or fills_nodes(job, BDW, NO_USE)
+        rewrite, _ = render(base, new, BDW, job, pin_node_type=False, whole=whole)
     except ValueError:
         return
     after = {k: v for k, v in {**options, **rewrite}.items() if v}
-    assert configuration_of(request(after), BDW) == new
+    if job.nodes is not None:  # else it depends on what is idle
+        assert configuration_of(request(after), BDW) == new
+    assert set(rewrite) <= {"select", "cpu_freq_mhz"}
+    kept = rewrite.get("select", options["select"]).replace(
+        f"ompthreads={new_threads}", f"ompthreads={threads}"
+    )
+    assert kept == options["select"]
+
+
+# -- the closed world ----------------------------------------------------------------------------
+
+
+def test_what_is_not_in_the_table_is_named() -> None:
+    options = {"select": "1:ncpus=4:scratch=10gb", "matlab": "1", "walltime": "1:00"}
+    assert request(options).not_understood == ("matlab", "scratch")
+    known = request({"select": "1:ncpus=4:kind=a:rack=r1"}, host_resources=["kind"])
+    assert known.not_understood == ("rack",)
+    assert known.binds["node_type"]
+    assert request({}, attributes={"sched_hint": "x", "Priority": "3"}).not_understood == (
+        "sched_hint",
+    )
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"attributes": {"depend": "afterok:1.pbs1"}},
+        {"attributes": {"Hold_Types": "u"}},
+        {"attributes": {"Execution_Time": "1798761540"}},
+        {"options": {"hold": ""}},
+        {"options": {"after": "2359"}},
+        {"options": {"additional": "umask=22,depend=afterok:1"}},
+    ],
+)
+def test_a_job_that_starts_later_is_held(payload: dict[str, Any]) -> None:
+    options = {"select": "1:ncpus=4", **payload.pop("options", {})}
+    job = request(options, **payload)
+    assert job.held
+    assert job.not_understood == ()
+
+
+def test_attributes_of_w() -> None:
+    job = request({"additional": "stagein=a@h:b,c@h:d,tolerate_node_failures=all,nosuch=1"})
+    assert job.not_understood == ("nosuch",)
+    assert job.binds["all"] == "tolerate_node_failures"
+    assert not request({}, attributes={"Hold_Types": "n"}).held
 
 
 # -- qsub's words ------------------------------------------------------------------------------

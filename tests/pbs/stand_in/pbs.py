@@ -99,9 +99,10 @@ class duration(int):
 RESOURCES: Dict[str, Any] = {
     "select": select, "place": place, "ncpus": int, "nodes": str, "nodect": int, "mem": size,
     "vmem": size, "mpiprocs": int, "ompthreads": int, "walltime": duration, "arch": str,
-    "host": str, "vnode": str, "ngpus": int, "node_type": str, "cput": duration,
+    "host": str, "vnode": str, "node_type": str, "cput": duration,
     "naccelerators": int, "accelerator": str, "accelerator_model": str, "hbmem": size,
-    "accelerator_memory": size, "software": str, "bigmem": str,
+    "accelerator_memory": size, "software": str, "bigmem": str, "aoe": str, "eoe": str,
+    "min_walltime": duration, "max_walltime": duration,
     "advisor_stamp": str, "cpu_freq_mhz": int, "energy_j": int, "energy_nodes": int,
 }  # fmt: skip
 
@@ -122,9 +123,12 @@ class Resources:
     def keys(self) -> List[str]:
         return [n for n in RESOURCES if self._values.get(n) is not None]
 
+    def __str__(self) -> str:
+        return ",".join(f"{name}={self._values[name]}" for name in self.keys())
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in RESOURCES:
-            raise AttributeError(name)
+            raise AttributeError(f"'pbs_resource' object has no attribute '{name}'")
         return self._values.get(name)
 
     def __getitem__(self, name: str) -> Any:
@@ -164,6 +168,10 @@ class Job:
     """A job; only what the real module lets a hook write is writable."""
 
     _names = (
+        "Checkpoint", "Join_Path", "Keep_Files", "Mail_Points", "Priority", "Rerunable",
+        "Hold_Types", "Execution_Time", "depend", "stagein", "stageout", "umask", "group_list",
+        "sandbox", "block", "create_resv_from_job", "tolerate_node_failures", "sched_hint",
+        "estimated", "exec_host", "_connect_server",
         "id", "Job_Name", "Account_Name", "project", "queue", "interactive", "executable",
         "argument_list", "Submit_arguments", "array_indices_submitted", "Resource_List",
         "resources_used", "Variable_List", "exec_vnode", "exec_host2", "euser", "run_count",
@@ -172,11 +180,16 @@ class Job:
     def __init__(self, data: Dict[str, Any]) -> None:
         values: Dict[str, Any] = dict.fromkeys(self._names)
         values.update(data)
+        values["estimated"] = ""  # an empty one, as the real module has it
         values["Resource_List"] = Resources(data.get("Resource_List", {}))
         values["resources_used"] = Resources(data.get("resources_used", {}))
         values["Variable_List"] = Variables(data.get("Variable_List", {}))
         object.__setattr__(self, "_values", values)
         object.__setattr__(self, "_ms", data.get("ms", True))
+
+    @property
+    def attributes(self) -> List[str]:
+        return list(self._names)
 
     def in_ms_mom(self) -> bool:
         return bool(self._ms)

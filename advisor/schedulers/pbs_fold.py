@@ -1,0 +1,154 @@
+"""What a PBS server will make of a request after the hook: defaults, limits and routes.
+
+PBS applies ``resources_default``, ``default_chunk`` and a default ``place`` only once the hook is
+through, checks ``resources_min`` and ``resources_max`` then, and tries a routing queue's
+destinations with what the hook left. So what a job leaves open is not free: here it is folded in
+before anything is written. Standard library only: the daemon uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from advisor.core.availability import Availability, Queue
+from advisor.core.request import JobRequest
+from advisor.schedulers.pbs_select import asked, edited, shape_of
+from advisor.schedulers.pbs_table import FREE, FREQ, NODES, RESOURCES, SIZE
+
+_DEEPEST = 8
+"""PBS follows no longer chain of routes sensibly."""
+
+
+def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
+    """Return the request as the server will complete it; what the site's limits bind is bound.
+
+    Without knowledge of the queues, whatever a default or limit could touch is kept.
+    """
+    queues = availability.queues if availability is not None else {}
+    server = queues.get("", Queue(""))
+    name = request.partition or next(iter(server.destinations), "")
+    reached = _reached(name, queues)
+    if reached is None:
+        why = f"queue {name or 'of the server'} leads where nothing is known of limits"
+        chunk = asked(request.options, request.host_resources).resources
+        axes = ["node_type", "cores"]
+        if "ompthreads" not in chunk:
+            axes.append("threads")
+        if name in queues:  # a route to another server, which may not know the cap's resource
+            axes.append("frequency")
+        return _with(request, dict.fromkeys(axes, why))
+    ends = [queue for queue in reached if not queue.destinations]
+    try:
+        completed = [_completed(request, queue, server) for queue in ends]
+        shapes = [shape_of(options, request.host_resources) for options in completed]
+    except ValueError as error:
+        return _with(request, {"all": f"a default of the queue ({error})"})
+    if any(shape != shapes[0] for shape in shapes[1:]):
+        return _with(request, {"all": f"the routes of queue {name}, whose defaults differ,"})
+    binds = _limits(request, [*reached, server])
+    if len(ends) > 1:
+        binds.setdefault("node_type", f"the route of queue {name}")
+    if len(reached) > 1 and any("ncpus" in {**q.least, **q.most} for q in reached):
+        binds.setdefault("cores", f"the route of queue {name}")
+    threads = asked(completed[0], request.host_resources)
+    own = asked(request.options, request.host_resources)
+    if "ompthreads" in threads.resources and "ompthreads" not in own.resources:
+        binds["threads"] = "the queue's default of ompthreads"
+    elif threads.mpiprocs > 1 and "ompthreads" not in threads.resources:
+        binds.setdefault("threads", "mpiprocs without ompthreads")
+    if threads.count > 1 or threads.mpiprocs > 1 or threads.place.sharing:
+        binds.setdefault("cores", "the queue's defaults")
+    return _with(replace(request, **shapes[0]), binds)
+
+
+def _with(request: JobRequest, binds: Mapping[str, str]) -> JobRequest:
+    return replace(request, binds={**binds, **request.binds})
+
+
+def _reached(name: str, queues: Mapping[str, Queue], depth: int = _DEEPEST) -> list[Queue] | None:
+    """Return a queue and all that its routes lead to, None where one of them is not known."""
+    queue = queues.get(name.partition("@")[0]) if name else None
+    if queue is None or not depth or ("@" in name and "@" not in queue.name):
+        return None
+    found = [queue]
+    for destination in queue.destinations:
+        further = _reached(destination, queues, depth - 1)
+        if further is None:
+            return None
+        found += further
+    return found
+
+
+def _completed(request: JobRequest, queue: Queue, server: Queue) -> dict[str, str]:
+    """Return the options with the defaults of a queue, then of the server, where left open.
+
+    A maximum is a default, too: PBS gives it to a job that asks for none.
+    """
+    options = dict(request.options)
+    defaults = _merged(queue.default, server.default)
+    if not options.get("select") and not options.get("nodes"):
+        if defaults.get("select"):
+            options["select"] = defaults["select"]
+        else:  # PBS makes a chunk of these, and packs it whatever a default says
+            for name, value in _merged(defaults, queue.most, server.most).items():
+                if name in request.host_resources or name in _CHUNKED:
+                    options.setdefault(name, value)
+    if options.get("select") and defaults.get("place"):
+        options["place"] = options.get("place") or defaults["place"]
+    chunk = asked(options, request.host_resources)
+    more = _merged(queue.default_chunk, server.default_chunk)
+    missing = {n: v for n, v in more.items() if n not in chunk.resources and n != "nchunk"}
+    if missing and options.get("select"):
+        options["select"] = edited(options["select"], missing)
+    elif missing and not options.get("nodes"):
+        options = {**missing, **options}
+    return options
+
+
+_CHUNKED = frozenset(
+    {"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "arch", "host", "vnode", "hbmem",
+     "naccelerators", "accelerator", "accelerator_model", "accelerator_memory", "software", "aoe",
+     "eoe"}
+)  # fmt: skip
+"""Built-in resources that PBS moves into the chunk it makes for a job without select."""
+
+
+def _merged(*maps: Mapping[str, str]) -> dict[str, str]:
+    """Return all entries; of the same name the first counts."""
+    found: dict[str, str] = {}
+    for each in maps:
+        found = {**each, **found}
+    return found
+
+
+def _limits(request: JobRequest, queues: Sequence[Queue]) -> dict[str, str]:
+    """Return the axes that a default or limit of a queue binds, with what binds them."""
+    binds: dict[str, str] = {}
+    for queue in queues:
+        where = f"of queue {queue.name}" if queue.name else "of the server"
+        checked: Iterable[tuple[str, Iterable[str]]] = (
+            ("default", queue.default),
+            ("default chunk", queue.default_chunk),
+            ("minimum", queue.least),
+            ("maximum", queue.most),
+            ("limit", queue.limited),
+        )
+        for kind, names in checked:
+            for name in names:
+                for axis in _touched(name, kind, request.host_resources):
+                    binds.setdefault(axis, f"the {kind} of {name} {where}")
+    return binds
+
+
+def _touched(name: str, kind: str, own: Sequence[str]) -> Sequence[str]:
+    """Return the axes whose rewriting a default or limit of a resource would meet."""
+    if name == FREQ:
+        return ("frequency",)
+    if name == "ompthreads":
+        return ("threads",)
+    if name == "ncpus":
+        return ("cores",) if kind in ("minimum", "limit") else FREE
+    if name in own or RESOURCES.get(name) in (NODES, SIZE):
+        return NODES
+    return FREE

@@ -1,0 +1,157 @@
+"""What the advisor knows of PBS: every resource and job attribute, and what each of them binds.
+
+A closed world: a job that asks for something which is not in these tables is left alone. Each
+entry names the axes that must be kept where it is set: ``frequency``, ``threads``, ``node_type``,
+``cores`` (the request must not become smaller), ``all`` (it changes what a core or a task is). An
+entry with none is harmless, or one that the advisor reads itself. Standard library only: the
+daemon uses it, and the installation writes the names into the queuejob hook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from advisor.schedulers.pbs_qsub import ATTRIBUTES as OPTIONS
+from advisor.schedulers.pbs_qsub import split_quoted
+from advisor.schedulers.pbs_select import is_amount
+
+FREQ = "cpu_freq_mhz"
+"""The resource of a frequency cap, which the execution hook applies."""
+FREE: tuple[str, ...] = ()
+NODES = ("node_type",)
+SIZE = ("node_type", "cores")
+SPEED = ("frequency",)
+WORK = ("frequency", "threads", "node_type", "cores")
+"""A limit on work done: whatever is slower, or has other threads, meets it sooner."""
+ALL = ("all",)
+
+RESOURCES: Mapping[str, tuple[str, ...]] = {
+    # read by the advisor itself, or its own
+    **dict.fromkeys(
+        ("select", "place", "nodes", "ncpus", "mpiprocs", "ompthreads", "mem", "walltime", "nodect",
+         FREQ, "advisor_stamp", "energy_j", "energy_nodes"),
+        FREE,
+    ),
+    # what the scheduler or the site's accounting looks at
+    **dict.fromkeys(("file", "nice", "site", "preempt_targets", "energy", "cpupercent"), FREE),
+    # what picks nodes
+    **dict.fromkeys(("arch", "host", "vnode", "vntype", "software", "aoe", "nodemask"), NODES),
+    # devices, and memory beyond plain mem
+    **dict.fromkeys(
+        ("ngpus", "naccelerators", "accelerator", "accelerator_model", "accelerator_memory",
+         "accelerator_group", "hbmem", "vmem", "pmem", "pvmem", "nchunk"),
+        SIZE,
+    ),
+    # other ways to set a frequency or a power limit
+    **dict.fromkeys(("pstate", "pgov", "eoe", "pcap_node", "pcap_accelerator"), SPEED),
+    # limits on what a job computes
+    **dict.fromkeys(("cput", "pcput", "min_walltime", "max_walltime", "soft_walltime"), WORK),
+    # older machines' own ways to say what a core or a task is
+    **dict.fromkeys(
+        ("hpm", "ssinodes", "pe_mask", "mppwidth", "mppdepth", "mppnppn", "mppmem", "mppnodes",
+         "mpparch", "mpphost", "mpplabels", "mpp_nppcu", "neednodes", "procs", "gpus", "mics"),
+        ALL,
+    ),
+}  # fmt: skip
+"""Built-in resources, those of the advisor's own hooks, and names in use everywhere."""
+
+HELD = ("held",)
+ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("Account_Name", "Checkpoint", "Error_Path", "Output_Path", "Join_Path", "Keep_Files",
+         "Mail_Points", "Mail_Users", "Job_Name", "Priority", "Rerunable", "Remove_Files",
+         "Shell_Path_List", "User_List", "group_list", "umask", "project", "block", "sandbox",
+         "stagein", "stageout", "pwd", "run_count", "interactive", "array", "comment",
+         "array_indices_submitted", "max_run_subjobs", "release_nodes_on_stageout",
+         "job_kill_delay", "no_stdio_sockets", "forward_x11_cookie", "forward_x11_port", "gui",
+         "cred", "security", "Variable_List", "Resource_List", "Submit_arguments", "Submit_Host",
+         "executable", "argument_list", "queue", "topjob_ineligible", "credential_id",
+         "credential_validity"),
+        FREE,
+    ),
+    # it starts when nobody knows yet
+    **dict.fromkeys(("Execution_Time", "Hold_Types", "depend"), HELD),
+    # its nodes are reserved as it starts
+    "create_resv_from_job": SIZE,
+    # it is given more nodes than it asks for
+    "tolerate_node_failures": ALL,
+}  # fmt: skip
+"""Attributes that a submission can set, by PBS's name: options of qsub, and those of ``-W``."""
+
+_OF_OPTION = {
+    "after": "Execution_Time", "account": "Account_Name", "checkpoint": "Checkpoint",
+    "error": "Error_Path", "output": "Output_Path", "join": "Join_Path", "keep": "Keep_Files",
+    "mail": "Mail_Points", "mail-users": "Mail_Users", "job-name": "Job_Name",
+    "priority": "Priority", "rerunable": "Rerunable", "remove": "Remove_Files",
+    "shell": "Shell_Path_List", "users": "User_List", "project": "project", "hold": "Hold_Types",
+    "array": "array_indices_submitted", "interactive": "interactive", "queue": "queue",
+    "variables": "Variable_List", "forward-x11": "forward_x11_cookie",
+}  # fmt: skip
+"""qsub's options that are attributes, by our names; the others concern qsub alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a job asks for beyond its size binds: axes with what binds them, and what is unknown."""
+
+    axes: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    held: bool = False
+
+
+def bound(
+    resources: Mapping[str, str], attributes: Mapping[str, str], kinds: Collection[str] | None
+) -> Bound:
+    """Look up a job's resources (its own and its chunk's) and attributes.
+
+    ``kinds`` names the site's own resources of a host: a text of these picks nodes, an amount has
+    a meaning that nobody told. None where they are not known; then each text picks nodes.
+    """
+    axes: dict[str, str] = {}
+    unknown = []
+    held = False
+    for name, value in resources.items():
+        found = RESOURCES.get(name)
+        if found is None and not is_amount(value) and (kinds is None or name in kinds):
+            found = NODES
+        if found is None:
+            unknown.append(name)
+        for axis in found or ():
+            axes.setdefault(axis, f"{name}={value}")
+    for name, value in attributes.items():
+        found = ATTRIBUTES.get(name)
+        if found is None:
+            unknown.append(name)
+        elif found is HELD:
+            held = held or not (name == "Hold_Types" and value == "n")
+        else:
+            for axis in found:
+                axes.setdefault(axis, name)
+    return Bound(axes, tuple(unknown), held)
+
+
+def attributes_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes that qsub's options set, ``-W`` included, by PBS's names."""
+    found = {_OF_OPTION[n]: value or "u" for n, value in options.items() if n in _OF_OPTION}
+    name = ""
+    for part in split_quoted(options.get("additional", "")):
+        word, equals, value = part.strip().partition("=")
+        if equals and ":" not in word and "@" not in word:
+            name = word
+            found[name] = value
+        elif name:  # one of several values: stagein=a@h:b,c@h:d
+            found[name] += "," + part
+        elif word:
+            found[word] = ""
+    return found
+
+
+def resources_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Return what of a job's options are resources."""
+    return {name: value for name, value in options.items() if name not in OPTIONS}
+
+
+def strange(custom: Iterable[str], kinds: Collection[str]) -> list[str]:
+    """Return which of a server's own resources leave a job alone that asks for them."""
+    return sorted(n for n in custom if n not in RESOURCES and n not in kinds)

@@ -1,0 +1,214 @@
+"""Requests to submit twice, without and with the advisor, and the sites they are submitted to.
+
+Used on the PBS made of files by test_differential.py, on a real server by real_server.py.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+KIND = "node_type"
+PLAIN = "#!/bin/bash\n./stencil\n"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One submission: qsub's words, the script, and the site by name."""
+
+    words: tuple[str, ...]
+    site: str = "plain"
+    script: str = PLAIN
+    running: tuple[tuple[str, ...], ...] = field(default=())
+    """Jobs that run already, by their qsub words."""
+
+    def __str__(self) -> str:
+        told = " ".join(self.words) or "nothing asked"
+        return f"{self.site}: {told}" + (" (another script)" if self.script != PLAIN else "")
+
+
+def queue(name: str, **attributes: str) -> list[str]:
+    """Return qmgr's lines that make an execution queue."""
+    lines = [f"create queue {name} queue_type=execution"]
+    lines += [f"set queue {name} {k.replace('__', '.')} = {v}" for k, v in attributes.items()]
+    return [*lines, f"set queue {name} enabled = true", f"set queue {name} started = true"]
+
+
+def route(name: str, *destinations: str) -> list[str]:
+    """Return qmgr's lines that make a routing queue."""
+    return [
+        f"create queue {name} queue_type=route",
+        f'set queue {name} route_destinations = "{",".join(destinations)}"',
+        f"set queue {name} enabled = true", f"set queue {name} started = true",
+    ]  # fmt: skip
+
+
+_SMALL, _LARGE = (
+    queue("small", resources_max__ncpus="16"),
+    queue("large", resources_min__ncpus="17"),
+)
+SITES: dict[str, list[str]] = {
+    "plain": [],
+    "default-excl": queue("q", resources_default__place="scatter:excl"),
+    "default-mem": queue("q", resources_default__mem="8gb", resources_default__walltime="3600"),
+    "default-chunk": queue("q", default_chunk__mem="2gb", default_chunk__ncpus="4"),
+    "default-threads": queue("q", default_chunk__ompthreads="4"),
+    "default-ranks": queue("q", default_chunk__mpiprocs="4"),
+    "default-kind": queue("q", default_chunk__node_type="bdw"),
+    "default-kind-of-job": queue("q", resources_default__node_type="bdw"),
+    "minimum": queue("q", resources_min__ncpus="24"),
+    "minimum-threads": queue("q", resources_min__ompthreads="24"),
+    "maximum": queue("q", resources_max__ncpus="28", resources_max__mem="32gb"),
+    "maximum-cap": queue("q", resources_min__cpu_freq_mhz="2000"),
+    "route": [*_SMALL, *_LARGE, *route("q", "small", "large")],
+    "route-strict": [*_LARGE, *route("q", "large")],
+    "route-kinds": [
+        *queue("small", default_chunk__node_type="bdw"), *route("q", "small"),
+    ],
+    "route-acl": [
+        *queue("small", acl_user_enable="true", acl_users="bob"), *queue("large"),
+        *route("q", "small", "large"),
+    ],
+    "route-nowhere": [
+        *queue("small", acl_user_enable="true", acl_users="bob"), *route("q", "small"),
+    ],
+    "acl": queue("q", acl_user_enable="true", acl_users="bob"),
+}  # fmt: skip
+
+WHOLE = ("-l", "select=1:ncpus=28", "-l", "place=excl")
+_S = "-l select="
+FIXED: list[Shape] = [
+    # whole nodes: what the advisor is for
+    *(
+        Shape(tuple(words.split()))
+        for words in (
+            f"{_S}1:ncpus=28 -l place=excl", f"{_S}1:ncpus=28 -l place=exclhost",
+            f"{_S}1:ncpus=28 -l place=pack:excl", f"{_S}1:ncpus=28", f"{_S}ncpus=28",
+            f"{_S}1:ncpus=28:mem=10gb -l place=excl", f"{_S}1:ncpus=28:ompthreads=28 -l place=excl",
+            f"{_S}1:ncpus=28:ompthreads=20 -l place=excl", f"{_S}1:ncpus=28:node_type=bdw",
+            f"{_S}1:ncpus=28:node_type=bdw:mem=10gb -l place=excl",
+            f"{_S}1:ncpus=28:mpiprocs=1:ompthreads=28 -l place=scatter:excl",
+            f"{_S}1:ncpus=28 -l place=excl -l walltime=00:10:00",
+            f"{_S}1:ncpus=28 -l place=excl -A climate -N run -p 10 -r n -m n -j oe",
+            f"{_S}1:ncpus=28 -l place=excl -J 1-2", "-l ncpus=28", "-l ncpus=28,mem=4gb",
+            "-l nodes=1:ppn=28", "-l nodes=1:ppn=28#excl", f"{_S}2:ncpus=28 -l place=scatter:excl",
+            f"{_S}2:ncpus=28:mpiprocs=28 -l place=scatter:excl",
+            f"{_S}1:ncpus=28+1:ncpus=28 -l place=scatter:excl",
+            f"{_S}4:ncpus=7 -l place=pack:excl",
+            f"{_S}1:ncpus=28 -l place=excl -v OMP_NUM_THREADS=4",
+            f"-q fat {_S}1:ncpus=64 -l place=excl", f"-q fat {_S}1:ncpus=64",
+            f"-q fat {_S}1:ncpus=32:mem=10gb", f"-q fat {_S}1:ncpus=32:mem=10gb -l place=pack:excl",
+            f"-q mixed {_S}1:ncpus=28 -l place=excl", f"-q mixed {_S}1:ncpus=28",
+            f"-q mixed {_S}1:ncpus=28:node_type=bdw -l place=excl",
+            f"-q mixed {_S}1:ncpus=64:node_type=skl -l place=excl",
+            f"-q mixed {_S}1:ncpus=28:mem=10gb:ompthreads=28 -l place=scatter:excl",
+            f"-q mixed {_S}1:ncpus=14:mem=4gb", f"-q mixed {_S}2:ncpus=28 -l place=scatter:excl",
+            f"{_S}1:ncpus=28:ompthreads=14 -l place=excl -l cpu_freq_mhz=1900",
+        )
+    ),
+    # parts of nodes, several kinds, and what makes no sense
+    *(
+        Shape(tuple(words.split()))
+        for words in (
+            "", "-l walltime=60", "-l mem=1gb", "-l ncpus=4", "-l nodes=2", "-l nodes=2:ppn=4",
+            "-l nodes=1:ppn=2:cpp=4", "-l nodes=n1:ppn=4", "-l nodes=2 -l ncpus=8",
+            f"{_S}1:ncpus=14:mem=4gb", f"{_S}1:ncpus=14", f"{_S}2:ncpus=14 -l place=free",
+            f"{_S}4:ncpus=7", f"{_S}1:ncpus=14:mem=4gb -l place=shared", f"{_S}3",
+            f"{_S}1:ncpus=4:host=n1", f"{_S}1:ncpus=28:vnode=n2 -l place=excl",
+            f"{_S}1:ncpus=4+2:ncpus=28:mpiprocs=28", f"{_S}1:ncpus=64",
+            f"{_S}1:ncpus=28:bigmem=True -l place=excl", f"{_S}1:ncpus=8:scratch=10gb",
+            f"{_S}1:ncpus=28 -l place=excl -l matlab=1", f"{_S}1:ncpus=28 -l place=group=rack",
+            f"{_S}1:ncpus=65", f"{_S}3:ncpus=28:node_type=bdw -l place=scatter",
+            f"{_S}1:ncpus=4:nosuch=1", f"{_S}1:ncpus=4 -l ncpus=4",
+            f"{_S}1:ncpus=28:node_type=rome",
+            f"{_S}2:ncpus=1:mem=100gb -l place=pack", f"{_S}2:ncpus=1:mem=40gb -l place=pack",
+            f"{_S}2:ncpus=28:mem=40gb -l place=pack:excl",
+            f"{_S}1:ncpus=28 -l place=excl -h", f"{_S}1:ncpus=28 -l place=excl -l cput=01:00:00",
+            f"{_S}1:ncpus=28:mpiprocs=4 -l place=excl", "-q nosuch",
+        )
+    ),
+    # what the site adds, limits and routes
+    *(
+        Shape(("-q", "q", *words.split()), site)
+        for site in SITES if site != "plain"
+        for words in (f"{_S}1:ncpus=28:mem=10gb -l place=excl", f"{_S}1:ncpus=14:mem=4gb",
+                      f"{_S}2:ncpus=28", "-l ncpus=28")
+    ),
+    # a default queue that routes, a busy site
+    Shape(WHOLE, "route"),
+    *(
+        Shape(tuple(words.split()), running=(("-l", "select=2:ncpus=28:node_type=bdw"),))
+        for words in (f"{_S}1:ncpus=28 -l place=excl", f"{_S}1:ncpus=14:mem=4gb",
+                      f"{_S}1:ncpus=28:node_type=bdw -l place=excl")
+    ),
+    # scripts
+    *(
+        Shape(WHOLE, script=f"#!/bin/bash\n{lines}")
+        for lines in (
+            "export OMP_NUM_THREADS=14\n./stencil\n", "./stencil\n./stencil\n",
+            "for i in 1 2; do ./stencil; done\n", "./stencil &\nwait\n",
+            "qsub next.sh\n./stencil\n",
+            "mpirun -np $NCPUS ./stencil\n", "./other\n", "#ADVISOR off\n./stencil\n",
+            "export OMP_NUM_THREADS=$NCPUS\n./stencil\n", "#PBS -l walltime=60\n./stencil\n",
+        )
+    ),
+]  # fmt: skip
+
+
+def drawn(count: int, seed: int) -> list[Shape]:
+    """Return shapes put together at random, the same for the same seed."""
+    luck = random.Random(seed)
+    return [_draw(luck) for _ in range(count)]
+
+
+def _draw(luck: random.Random) -> Shape:
+    site = luck.choice([*SITES, *["plain"] * 8])
+    words = ["-q", "q"] if site != "plain" else luck.choice(([], [], [], ["-q", "mixed"]))
+    words = list(words)
+    form = luck.choices(("select", "ncpus", "nodes", "none"), (12, 3, 2, 1))[0]
+    if form == "select":
+        chunks = [_chunk(luck)] * luck.choice((1, 1, 1, 2)) if luck.random() < 0.9 else [
+            _chunk(luck), _chunk(luck)
+        ]  # fmt: skip
+        words += ["-l", "select=" + "+".join(chunks)]
+        if luck.random() < 0.7:
+            place = luck.choice(("free", "pack", "scatter", "vscatter"))
+            sharing = luck.choice(("", ":excl", ":excl", ":shared", ":exclhost"))
+            words += ["-l", f"place={luck.choice((place + sharing, 'excl', place))}"]
+    elif form == "ncpus":
+        words += ["-l", f"ncpus={luck.choice((1, 4, 14, 28, 28, 64))}"]
+        if luck.random() < 0.5:
+            words += ["-l", f"mem={luck.choice((1, 8, 40))}gb"]
+        if luck.random() < 0.2:
+            words += ["-l", f"ompthreads={luck.choice((1, 4, 14))}"]
+    elif form == "nodes":
+        ppn = luck.choice(("", ":ppn=14", ":ppn=28", ":ppn=2:cpp=14"))
+        words += ["-l", f"nodes={luck.choice((1, 2))}{ppn}{luck.choice(('', '#excl', '#shared'))}"]
+    for option, share in (
+        ("-l walltime=3600", 0.3), ("-h", 0.05), ("-J 1-3", 0.05), ("-N name", 0.2),
+        ("-A climate", 0.1), ("-W umask=22", 0.1), ("-l matlab=1", 0.05), ("-r n", 0.1),
+        ("-l cpu_freq_mhz=1900", 0.05), ("-v OMP_NUM_THREADS=7", 0.1), ("-V", 0.1),
+        ("-l cput=3600", 0.05), ("-v ADVISOR=off", 0.03),
+    ):  # fmt: skip
+        if luck.random() < share:
+            words += option.split()
+    script = luck.choice((PLAIN, PLAIN, PLAIN, "#!/bin/bash\nmpirun ./stencil\n"))
+    busy = (("-l", f"select={luck.choice((1, 2))}:ncpus=28:node_type=bdw"),)
+    return Shape(tuple(words), site, script, busy if luck.random() < 0.3 else ())
+
+
+def _chunk(luck: random.Random) -> str:
+    words = [luck.choice(("1", "1", "1", "2", "4"))]
+    ncpus = luck.choice((4, 14, 28, 28, 28, 64))
+    parts = [f"ncpus={ncpus}"]
+    if luck.random() < 0.4:
+        parts.append(f"mem={luck.choice((1, 4, 10, 40))}gb")
+    if luck.random() < 0.3:
+        ranks = luck.choice((1, 2, 4, ncpus))
+        parts.append(f"mpiprocs={ranks}")
+        if luck.random() < 0.6:
+            parts.append(f"ompthreads={max(1, ncpus // ranks)}")
+    if luck.random() < 0.25:
+        parts.append(luck.choice(("node_type=bdw", "node_type=skl", "bigmem=False", "arch=linux")))
+    luck.shuffle(parts)
+    return ":".join([*words, *parts])

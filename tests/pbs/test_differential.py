@@ -1,0 +1,343 @@
+"""Every request is submitted twice, without and with the advisor: nothing else may differ.
+
+The server's part is the stand-in's, the hook is the installed one in its own interpreter, and the
+answers are decided from a real store, knowing the site as the daemon's watch reads it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import admission
+import fake_pbs
+import pytest
+from hooked import HOOKS, daemon, run_hook
+from shapes import FIXED, SITES, Shape, drawn
+
+from advisor.core.availability import Availability
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
+from advisor.core.inventory import NodeType
+from advisor.core.option import Option
+from advisor.schedulers.node_state import rooms, sized
+from advisor.schedulers.pbs_availability import reading_of
+from advisor.schedulers.pbs_hooks import HookSettings, queuejob_config
+from advisor.schedulers.pbs_inventory import hook_inventory
+from advisor.schedulers.pbs_options import parse_request
+from advisor.service.answered import Answered
+from advisor.service.decide import decide
+from advisor.service.snapshot import Snapshot, Source
+from advisor.store.writer import Writer
+
+_BDW = {"ncpus": 28, "mem": "64gb", "node_type": "bdw", "arch": "linux"}
+_SKL = {"ncpus": 64, "mem": "256gb", "node_type": "skl", "arch": "linux"}
+NODES: dict[str, dict[str, Any]] = {
+    "n1": _BDW, "n2": _BDW, "k1": {**_SKL, "queue": "fat"},
+    "m1": {**_BDW, "queue": "mixed"}, "k2": {**_SKL, "queue": "mixed"},
+}  # fmt: skip
+RESOURCES = {
+    "node_type": ("string", "h"), "bigmem": ("boolean", "h"), "scratch": ("size", "nh"),
+    "matlab": ("long", "q"), "advisor_stamp": ("string", "rm"), "cpu_freq_mhz": ("long", "m"),
+    "energy_j": ("long", "m"), "energy_nodes": ("long", "m"),
+}  # fmt: skip
+SCHEDULED = frozenset("ncpus mem arch host vnode node_type bigmem scratch".split())  # noqa: SIM905
+EXPECTED = re.compile("job rewritten|the daemon says")
+ON = ("enabled", "started")
+STEPS = (1_200_000, 1_900_000, 2_200_000)
+BDW = NodeType(
+    "bdw", feature="node_type=bdw", partitions=("workq", "q", "small", "large", "mixed"),
+    sockets=2, cores=28, memory_mb=65536, freq_khz=STEPS, default_freq_khz=2_200_000,
+    nodes=("n1", "n2", "m1"), default_partition="workq", partition_nodes=(("mixed", 1),),
+)  # fmt: skip
+SKL = replace(
+    BDW, name="skl", feature="node_type=skl", cores=64, memory_mb=262144, nodes=("k1", "k2"),
+    partitions=("fat", "mixed"), partition_nodes=(("fat", 1), ("mixed", 1)), weight=10,
+)  # fmt: skip
+
+
+def option(kind: NodeType, nodes: int, ranks: int, threads: int, freq: int) -> Option:
+    """A memory-bound application: fewer threads and a lower cap always pay."""
+    time_s = 100 * (20 / min(threads, 20)) * (2.2e6 / freq) ** 0.1 / nodes
+    energy = nodes * time_s * (90 + threads * (1.5 + 3 * (freq / 2.2e6) ** 3))
+    c = Configuration(kind.name, nodes, ranks, threads, freq)
+    return Option(
+        c, time_s, time_s * 0.995, time_s * 1.005, energy, energy * 0.995, energy * 1.005,
+        measured=True, confirmed=True, in_zone=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snapshot]:
+    with stored(tmp_path_factory.mktemp("store") / "advisor.db") as found:
+        yield found
+
+
+@contextmanager
+def stored(path: Path) -> Iterator[Snapshot]:
+    """Make a store that knows the node types, a policy and a model of each; load it."""
+    with Writer(path) as writer:
+        writer.save_node_types([BDW, SKL], source="test")
+        base = {
+            "mode": "apply", "goal": "min_energy", "max_slowdown": 0.2, "min_saving": 0.01,
+            "holdout": 0.0, "axes": {"threads": "cap", "node_type": "fill"},
+        }  # fmt: skip
+        writer.apply_config(
+            "policy", path="p.yaml", text="p", compiled={"base": base, "rules": []}, by="test"
+        )
+        for kind in (BDW, SKL):
+            # as a grid that was imported: measured neither with whole nodes nor with parts
+            options = [
+                option(kind, nodes, ranks, threads, freq)
+                for nodes in (1, 2)
+                for ranks in (1, 2, 4, 28)
+                for threads in range(ranks, kind.cores + 1)
+                if not threads % ranks
+                for freq in STEPS
+            ]
+            writer.save_model(
+                "stencil", "default", kind.name, name="bspline", n_train=12, options=options,
+                scope="all", owner="", energy_quality="measured", stats={},
+            )  # fmt: skip
+        source = Source(path)
+        source.refresh()
+        yield source.snapshot
+        source.close()
+
+
+@dataclass
+class Outcome:
+    """What became of one submission: what the user sees and what the job gets."""
+
+    said: str
+    queue: str = ""
+    wants: dict[str, Any] | None = None
+    select: str = ""
+    place: list[tuple[str, dict[str, str]]] | str = ""
+
+    def compared(self, other: Outcome) -> list[str]:
+        """Return how the outcome with the advisor differs from this one, beyond what it may."""
+        found = []
+        if self.said != other.said:
+            found.append(f"qsub said {self.said!r}, then {other.said!r}")
+        if self.queue != other.queue:
+            found.append(f"queue {self.queue}, then {other.queue}")
+        mine, theirs = self.wants or {}, other.wants or {}
+        for name in sorted({*mine, *theirs} - {"advisor_stamp", "cpu_freq_mhz", "ompthreads"}):
+            was, now = mine.get(name), theirs.get(name)
+            if name in ("select", "ncpus"):
+                continue  # below, with the chunks
+            if was != now:
+                found.append(f"{name} {was}, then {now}")
+        if len(self.chunks()) != len(other.chunks()):
+            found.append(f"select {self.select}, then {other.select}")
+        for before, after in zip(self.chunks(), other.chunks(), strict=False):
+            found += self._chunk(before, after)
+        reasons = [p if isinstance(p, str) else "" for p in (self.place, other.place)]
+        if reasons[0] != reasons[1]:
+            found.append(f"started: {reasons[0] or 'at once'}, then {reasons[1] or 'at once'}")
+        return found
+
+    def _chunk(
+        self, before: tuple[int, dict[str, str]], after: tuple[int, dict[str, str]]
+    ) -> list[str]:
+        (count, was), (count_then, now) = before, after
+        found = [] if count == count_then else [f"{count} chunks, then {count_then}"]
+        place = str((self.wants or {}).get("place"))
+        for name in {*was, *now} - {"ompthreads"}:
+            if was.get(name) == now.get(name):
+                continue
+            if name == "node_type" and name not in was and "excl" in place:
+                continue
+            shrinks = count == 1 and "mem" in was and "excl" not in place and "mpiprocs" not in was
+            if name == "ncpus" and shrinks and int(now[name]) < int(was[name]):
+                continue
+            found.append(f"{name} of a chunk {was.get(name)}, then {now.get(name)}")
+        return found
+
+    def chunks(self) -> list[tuple[int, dict[str, str]]]:
+        """Return the chunks the scheduler looks at."""
+        return admission.chunks(self.select)
+
+
+def state_of(site: str) -> dict[str, Any]:
+    """Return the server of a site of shapes.py, as PBS makes it and qmgr changes it."""
+    state: dict[str, Any] = {
+        "nodes": {n: dict(has) for n, has in NODES.items()}, "jobs": {}, "given": {}, "hooks": {},
+        "queues": {}, "resources": {n: {"type": t, "flag": f} for n, (t, f) in RESOURCES.items()},
+        "server": {
+            "default_queue": "workq", "resources_default": {"ncpus": "1"},
+            "default_chunk": {"ncpus": "1"}, "scheduling": "True",
+        },
+    }  # fmt: skip
+    nobody = fake_pbs.Complex(Path("/nonexistent"))
+    made = [f"create queue {q} queue_type=execution" for q in ("workq", "fat", "mixed")]
+    made += [f"set queue {q} {a} = true" for q in ("workq", "fat", "mixed") for a in ON]
+    for line in [*made, *SITES[site]]:
+        fake_pbs.manage(nobody, state, line, log=False)
+    return state
+
+
+def put(state: dict[str, Any], given: dict[str, str], queue: str) -> Outcome:
+    """Submit what the hooks left to a server; a job that can start has its nodes."""
+    try:
+        admission.check_given(state, given, user=False)
+        name = admission.submit(state, queue or "workq", given, "alice")
+        wants, select = admission.complete(state, state["queues"][name], given)
+    except admission.RefusedError as error:
+        return Outcome(str(error))
+    job: dict[str, Any] = {
+        "job_state": "Q", "queue": name, "Resource_List": wants, "schedselect": select,
+    }  # fmt: skip
+    place = admission.start(state, job, SCHEDULED)
+    if isinstance(place, list):
+        job["job_state"] = "R"
+        job["exec_vnode"] = "+".join(f"({n}:{fake_pbs.taken(state, c)})" for n, c in place)
+    state["jobs"][f"{len(state['jobs']) + 1}.pbs1"] = job
+    return Outcome("", name, wants, select, place)
+
+
+def availability(state: dict[str, Any], snapshot: Snapshot) -> Availability:
+    """Return what the daemon's watch would know of a server."""
+    reading = reading_of("pbs1", state["server"], fake_pbs.nodes_of(state), state["queues"])
+    inventory = snapshot.inventory
+    return Availability(
+        "pbs", rooms(inventory, reading.nodes), sized(inventory, reading.partitions), reading.queues
+    )
+
+
+def client(script: str) -> str:
+    """Return what the login node's part sends along of a script."""
+    spec = importlib.util.spec_from_file_location("qsub_client", HOOKS / "qsub.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    lines = script.splitlines()
+    return str(module.client(script.encode(), module.directives(lines, "#PBS"), lines))
+
+
+@contextmanager
+def answering(path: Path, snapshot: Snapshot, decisions: list[Decision]) -> Iterator[None]:
+    """Answer a hook at a socket, from a snapshot."""
+
+    def behave(connection: socket.socket, line: bytes) -> None:
+        request = json.loads(line)
+        try:
+            job = parse_request(request, user="alice", uid=1000, choices={})
+        except ValueError as error:
+            connection.sendall(json.dumps({"v": 1, "error": str(error)}).encode() + b"\n")
+            return
+        decision = decide(job, snapshot, chance=lambda: 1.0)
+        decisions.append(decision)
+        connection.sendall(Answered(decision, request, 1000, False).line(decision.id, "now"))
+
+    with daemon(path, behave):
+        yield
+
+
+def differences(
+    shapes: list[Shape], snapshot: Snapshot, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[dict[str, list[str]], Counter[str]]:
+    """Submit all shapes twice; return what differs by shape, and how many were advised and why
+    others were not."""
+    found: dict[str, list[str]] = {}
+    told: Counter[str] = Counter()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(folder)
+    groups: dict[tuple[str, Any], list[Shape]] = {}
+    for shape in shapes:
+        groups.setdefault((shape.site, shape.running), []).append(shape)
+    for number, ((site, running), group) in enumerate(groups.items()):
+        state = state_of(site)
+        for words in running:
+            job, _, _ = fake_pbs.submission([*words, str(folder / "job.sh")])
+            put(state, job["Resource_List"], "")
+        before = json.dumps(state)
+        submitted = []
+        for shape in group:
+            (folder / "job.sh").write_text(shape.script)
+            job, text, _ = fake_pbs.submission([*shape.words, "job.sh"])
+            job["Variable_List"]["ADVISOR_QSUB"] = client(text)
+            submitted.append((shape, job))
+        inventory = hook_inventory(state["server"], fake_pbs.nodes_of(state), state["queues"])
+        settings = queuejob_config(HookSettings(folder / f"s{number}", deadline_s=5.0), inventory)
+        settings["breaker"] = str(folder / "breaker")
+        known = replace(snapshot, availability=availability(state, snapshot))
+        decisions: list[Decision] = []
+        events = [{"event": "QUEUEJOB", "user": "alice", "job": {"id": "", **job},
+                   "resources": fake_pbs.types(state)} for _, job in submitted]  # fmt: skip
+        events = [e for e, (_, job) in zip(events, submitted, strict=True) if knows(state, job)]
+        submitted = [(s, job) for s, job in submitted if knows(state, job)]
+        with answering(folder / f"s{number}", known, decisions):
+            outcomes = run_hook("advisor_queuejob.py", events, settings, folder=folder)
+        for (shape, job), outcome in zip(submitted, outcomes, strict=True):
+            assert outcome["answer"] == ["accept", ""], outcome
+            off = put(json.loads(before), job["Resource_List"], job["queue"])
+            on = put(json.loads(before), outcome["resources"], job["queue"])
+            wrong = off.compared(on)
+            wrong += [line for line in outcome["log"] if not EXPECTED.search(line)]
+            if wrong:
+                found[f"{shape} [{outcome['resources']}]"] = wrong
+            changed = {k for k in outcome["written"] if k != "advisor_stamp"}
+            told["advised" if changed else "left"] += 1
+        for decision in decisions:
+            told[decision.reasons[-1].code] += 1
+    return found, told
+
+
+def knows(state: dict[str, Any], job: dict[str, Any]) -> bool:
+    """Tell whether the server passes a request to its hooks at all."""
+    try:
+        admission.check_given(state, job["Resource_List"], user=True)
+    except admission.RefusedError:
+        return False
+    return True
+
+
+def test_fixed_shapes(snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(FIXED) >= 100
+    found, told = differences(FIXED, snapshot, tmp_path, monkeypatch)
+    assert found == {}, told
+    assert told["advised"] >= 40, told
+
+
+def test_drawn_shapes(snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, told = differences(drawn(300, seed=12), snapshot, tmp_path, monkeypatch)
+    assert found == {}, told
+    assert told["advised"] >= 40, told
+
+
+@pytest.mark.parametrize(
+    ("site", "given", "rewritten", "sees"),
+    [
+        ("plain", {"select": "2:ncpus=28:mem=40gb"}, {"place": "pack"}, "place free, then pack"),
+        ("plain", {"select": "1:ncpus=28"}, {"place": "excl"}, "place free, then excl"),
+        ("plain", {"ncpus": "4", "mem": "1gb"}, {"select": "1:ncpus=4", "ncpus": "", "mem": ""},
+         "mem 1gb, then None"),
+        ("minimum", {"select": "1:ncpus=28"}, {"select": "1:ncpus=20"}, "violates queue"),
+        ("route-strict", {"select": "1:ncpus=28"}, {"select": "1:ncpus=14"}, "all possible"),
+        ("route", {"select": "1:ncpus=28"}, {"select": "1:ncpus=14"}, "queue large, then small"),
+        ("default-kind", {"select": "1:ncpus=28"}, {"select": "1:ncpus=28:node_type=skl"},
+         "then Can Never Run"),
+        ("plain", {"select": "1:ncpus=28:mem=2gb", "place": "excl"},
+         {"select": "1:ncpus=20:mem=2gb"}, "ncpus of a chunk 28, then 20"),
+        ("plain", {"select": "1:ncpus=28"}, {"advisor_stampp": "x"}, "Unknown resource"),
+    ],
+)  # fmt: skip
+def test_what_harmed_jobs_before_is_seen(
+    site: str, given: dict[str, str], rewritten: dict[str, str], sees: str
+) -> None:
+    state = state_of(site)
+    queue = "" if site == "plain" else "q"
+    after = {k: v for k, v in {**given, **rewritten}.items() if v}
+    before = json.dumps(state)
+    found = put(json.loads(before), given, queue).compared(put(json.loads(before), after, queue))
+    assert any(sees in line for line in found), found

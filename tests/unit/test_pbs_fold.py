@@ -1,0 +1,139 @@
+"""What a PBS server adds after the hook is folded in before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from advisor.core.availability import Availability, Queue
+from advisor.core.request import JobRequest
+from advisor.schedulers.pbs_fold import fold
+from advisor.schedulers.pbs_options import parse_request
+
+SERVER = Queue(
+    "", default={"ncpus": "1"}, default_chunk={"ncpus": "1"}, destinations=("workq",)
+)  # fmt: skip
+"""As PBS makes it: these two defaults are always there."""
+
+
+def request(options: Mapping[str, str], **payload: Any) -> JobRequest:
+    given = {"options": dict(options), "host_resources": ["node_type"], **payload}
+    return parse_request(given, user="alice", uid=1000, choices={})
+
+
+def site(*queues: Queue, server: Queue = SERVER) -> Availability:
+    return Availability(queues={q.name: q for q in (server, *queues)})
+
+
+def binds(options: Mapping[str, str], *queues: Queue, server: Queue = SERVER) -> set[str]:
+    return set(fold(request(options), site(*queues, server=server)).binds)
+
+
+ONE = {"select": "1:ncpus=28:mem=4gb"}
+
+
+def test_a_plain_site_binds_nothing() -> None:
+    assert binds(ONE, Queue("workq")) == set()
+    assert fold(request(ONE), site(Queue("workq"))) == request(ONE)
+
+
+@pytest.mark.parametrize("availability", [None, Availability(), site(), site(Queue("other"))])
+def test_what_is_not_known_is_kept(availability: Availability | None) -> None:
+    assert set(fold(request(ONE), availability).binds) == {"node_type", "cores", "threads"}
+    own = request({"select": "1:ncpus=28:mem=4gb:ompthreads=28"})
+    assert set(fold(own, availability).binds) == {"node_type", "cores"}
+
+
+@pytest.mark.parametrize(
+    ("queue", "bound"),
+    [
+        (Queue("workq", default={"place": "excl"}), {"cores"}),
+        (Queue("workq", default={"node_type": "bdw"}), {"node_type"}),
+        (Queue("workq", default_chunk={"node_type": "bdw"}), {"node_type"}),
+        (Queue("workq", default_chunk={"ngpus": "1"}), {"node_type"}),
+        (Queue("workq", default_chunk={"ompthreads": "4"}), {"threads"}),
+        (Queue("workq", default_chunk={"mpiprocs": "4"}), {"threads", "cores"}),
+        (Queue("workq", default={"mem": "2gb"}), set()),
+        (Queue("workq", least={"ncpus": "4"}), {"cores"}),
+        (Queue("workq", most={"ncpus": "64"}), set()),
+        (Queue("workq", least={"ompthreads": "2"}), {"threads"}),
+        (Queue("workq", most={"cpu_freq_mhz": "2000"}), {"frequency"}),
+        (Queue("workq", limited=frozenset({"ncpus"})), {"cores"}),
+        (Queue("workq", default={"place": "nonsense"}), {"all"}),
+    ],
+)
+def test_defaults_and_limits(queue: Queue, bound: set[str]) -> None:
+    assert binds(ONE, queue) == bound
+    named = Queue("q", **{n: getattr(queue, n) for n in queue.__slots__ if n != "name"})
+    assert binds({**ONE, "queue": "q"}, Queue("workq"), named) == bound
+    assert binds(ONE, Queue("workq"), named) == set()
+    server = Queue("", **{
+        n: getattr(queue, n) for n in queue.__slots__ if n not in ("name", "destinations")
+    }, destinations=("workq",))  # fmt: skip
+    assert binds(ONE, Queue("workq"), server=server) == bound
+
+
+def test_a_default_place_makes_a_job_exclusive_or_spreads_it() -> None:
+    two = {"select": "2:ncpus=4"}
+    assert fold(request(two), site(Queue("workq"))).nodes is None
+    known = fold(request(two), site(Queue("workq", default={"place": "scatter:excl"})))
+    assert (known.nodes, known.ntasks_per_node, known.exclusive) == (2, 1, True)
+    own = {**two, "place": "pack"}
+    kept = fold(request(own), site(Queue("workq", default={"place": "scatter:excl"})))
+    assert (kept.nodes, kept.exclusive) == (1, False)
+    # PBS packs the chunk it makes for a job without select, whatever the default
+    plain = fold(request({"ncpus": "4"}), site(Queue("workq", default={"place": "excl"})))
+    assert not plain.exclusive
+    assert not fold(
+        request({"nodes": "1:ppn=4"}), site(Queue("workq", default={"place": "excl"}))
+    ).exclusive
+
+
+def test_defaults_complete_the_chunk() -> None:
+    known = fold(request({"select": "2"}), site(Queue("workq", default_chunk={"ncpus": "14"})))
+    assert (known.ntasks, known.cpus_per_task) == (2, 14)
+    kind = fold(request(ONE), site(Queue("workq", default_chunk={"node_type": "bdw"})))
+    assert kind.constraint == "node_type=bdw"
+    assert kind.options == ONE
+    plain = site(Queue("workq", default={"ncpus": "8", "node_type": "skl"}))
+    shape = fold(request({}), plain)
+    assert (shape.cpus_per_task, shape.constraint) == (8, "node_type=skl")
+    # with a select, a default of the whole job picks no nodes
+    assert fold(request(ONE), plain).constraint == ""
+
+
+SMALL = Queue("small", most={"ncpus": "4"})
+LARGE = Queue("large", least={"ncpus": "8"})
+
+
+def test_routes() -> None:
+    route = Queue("route", destinations=("small", "large"))
+    assert binds({**ONE, "queue": "route"}, route, SMALL, LARGE) == {"node_type", "cores"}
+    only = Queue("route", destinations=("large",))
+    assert binds({**ONE, "queue": "route"}, only, LARGE) == {"cores"}
+    further = Queue("first", destinations=("route",))
+    assert binds({**ONE, "queue": "first"}, further, route, SMALL, LARGE) == {"node_type", "cores"}
+    default = Queue("", destinations=("route",))
+    assert binds(ONE, route, SMALL, LARGE, server=default) == {"node_type", "cores"}
+
+
+def test_routes_whose_defaults_differ_change_nothing() -> None:
+    route = Queue("route", destinations=("a", "b"))
+    alone = Queue("b", default={"place": "excl"})
+    assert "all" in binds({**ONE, "queue": "route"}, route, Queue("a"), alone)
+
+
+@pytest.mark.parametrize("destination", ["far@elsewhere", "gone", "route"])
+def test_routes_that_lead_away_or_nowhere(destination: str) -> None:
+    route = Queue("route", destinations=("a", destination))
+    found = binds({**ONE, "queue": "route"}, route, Queue("a"))
+    assert found == {"node_type", "cores", "threads", "frequency"}
+
+
+def test_what_the_job_binds_itself_keeps_its_name() -> None:
+    job = request({"select": "1:ncpus=4:node_type=bdw"})
+    folded = fold(job, site(Queue("workq", default_chunk={"node_type": "skl"})))
+    assert folded.binds["node_type"] == "node_type=bdw"
+    assert folded.constraint == "node_type=bdw"

@@ -26,6 +26,7 @@ max_slowdown: 10%
 min_saving: 3%
 confidence: 90%
 holdout: 0%
+message: always
 """
 
 

@@ -43,7 +43,7 @@ class Answered:
                 "to": "always" if decision.policy.message == "always" else "tty",
                 "stamp": make_stamp(decision),
             }
-            if decision.program:
+            if decision.program and decision.changed:
                 answer["program"] = dict(decision.program)
             self._line = answer_line(answer)
         line = self._line.replace(decision.id.encode(), identity.encode())

@@ -287,8 +287,7 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
     if policy.mode == "observe":
         raise _stop(case, "mode-observe")
     if not choice.pinned:
-        against = reason_against(case.request, case.recognised, case.model)
-        if against is not None:
+        if against := reason_against(case.request, case.recognised, case.model):
             case.reasons.append(against)
             raise _StopError
         estimate = case.model.energy_quality == "estimated" and policy.estimated_energy != "apply"
@@ -432,9 +431,7 @@ def _finish(case: _Case) -> Decision:
         baseline_time_s=baseline.time_s if baseline else None,
         baseline_energy_j=baseline.energy_j if baseline else None,
         request=request,
-        program=to_look_at(request, case.recognised, case.model)
-        if case.rewrite or case.environment
-        else {},
+        program=to_look_at(request, case.recognised, case.model),
     )
 
 

@@ -49,6 +49,9 @@ def from_store(
     store: Path, payload: Mapping[str, object], *, user: str, uid: int
 ) -> dict[str, object]:
     """Decide from a store, without a daemon. Raises StoreError and InputError."""
+    from dataclasses import replace
+
+    from advisor.core.program import checked
     from advisor.core.settings import parse_choices
     from advisor.schedulers.translators import translator
     from advisor.store.reader import Reader
@@ -59,6 +62,7 @@ def from_store(
         request = parse(payload, user=user, uid=uid, choices=choices)
     except ValueError as error:
         raise InputError(f"{payload['script_path']}: {error}") from None
+    request = replace(request, program=request.program or checked(payload.get("program")))
     with Reader(store) as reader:
         return decide_alone(request, reader).to_dict()
 

@@ -59,7 +59,17 @@ def payload_of(
         "env": _own_environment(),
         "choices": _choices(name if user is not None else None),
         "uid": uid,
+        "cwd": str(Path.cwd()),
+        "program": {} if user is not None else _program(script, moved="chdir" in given),
     }
+
+
+def _program(script: str, *, moved: bool) -> dict[str, object]:
+    """Return the facts of the file a script runs, as the caller's own submission would see it."""
+    from advisor.core.program import find, where
+    from advisor.core.script import main_command
+
+    return find(where(main_command(script), script, moved=moved), Path.cwd())
 
 
 def scheduler_of(path: Path) -> str:

@@ -171,3 +171,17 @@ def test_the_choices_file_is_plain_json_of_version_1(advisor: Run) -> None:
     }
     advisor("choose", "--estimated-node-types", "refuse")
     assert json.loads(path.read_text())["estimated_node_types"] == "refuse"
+
+
+def test_a_program_built_again_since_is_told(
+    script: Path, store_path: Path, advisor: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(script.parent)
+    (script.parent / "stencil").write_text("new")
+    old = {"path": f"{script.parent}/stencil", "size": 3, "mtime": 1, "build": "aa" * 20}
+    with Writer(store_path) as store:
+        for m in list(store.models()):
+            store.add_program(m.id, old)
+    told = advisor("explain", script, "--json").json()
+    assert "program-rebuilt" in told["reasons"] and not told["environment"]
+    assert "was built again" in " ".join(told["explanation"])

@@ -77,7 +77,7 @@ class Cluster:
         shutil.copy(HERE / "programs" / "mpirun", binaries / "mpirun")
         (binaries / "mpirun").chmod(0o755)
         self.work.mkdir(mode=0o755)
-        (self.work / "nodes").write_text("bdw[1-2]\n")
+        (self.work / "nodes").write_text("bdw2\n")
         for command in (
             ["add", "qos", "small"],
             ["modify", "qos", "small", "set", "MaxTRESPerJob=cpu=28"],

@@ -52,6 +52,7 @@ class AdvisedSite:
             "ADVISOR_CONFIG_DIR": str(self.config),
             "ADVISOR_SOCKET": str(self.socket),
             "XDG_STATE_HOME": str(self.folder / "state"),
+            "XDG_RUNTIME_DIR": str(self.folder),
             "XDG_CONFIG_HOME": str(self.folder / "xdg"),
         }
 

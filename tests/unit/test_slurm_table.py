@@ -30,8 +30,11 @@ from advisor.schedulers.slurm_table import Judged, judge, judge_launcher_options
         ({"threads_per_core": "1"}, {"all": "--threads-per-core"}),
         ({"oversubscribe": "oversubscribe"}, {"all": "--oversubscribe"}),
         ({"exclusive": "user", "time": "10", "job-name": "x", "mem": "0"}, {"memory": "--mem"}),
-        ({"cpu-bind": "cores"}, {"cores": "--cpu-bind"}),
-        ({"cpu-bind": "verbose,map_cpu:0,1"}, {"cores": "--cpu-bind", "all": "--cpu-bind"}),
+        ({"cpu-bind": "cores"}, {"threads": "--cpu-bind", "cores": "--cpu-bind"}),
+        (
+            {"cpu-bind": "verbose,map_cpu:0,1"},
+            {"threads": "--cpu-bind", "cores": "--cpu-bind", "all": "--cpu-bind"},
+        ),
         ({"export": "ALL,OMP_NUM_THREADS=4"}, {"threads": "--export"}),
         ({"export": "NONE"}, {}),
         ({"reservation": "unset"}, {}),

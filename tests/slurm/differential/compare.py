@@ -293,8 +293,7 @@ def _compare_jobs(verdict: Verdict, off: Record, on: Record) -> None:
     elif whole_nodes(off):
         _equal(verdict, "CPUs", off["NumCPUs"], on["NumCPUs"])
     less, more = (_megabytes(_tres(r.get("TRES", "")).get("mem", "0")) for r in (off, on))
-    anywhere = len(types[0]) > 1 or (off["Features"] == "(null)" and types[0] != types[1])
-    if (more < less and not anywhere) or (more > less and types[0] == types[1]):
+    if more < less or (more > less and types[0] == types[1]):
         verdict.differs("memory, MB", less, more)
 
 

@@ -141,7 +141,8 @@ class Trial:
         (folder / "job.sh").chmod(0o755)
         for path in (folder, *folder.iterdir()):
             shutil.chown(path, account.pw_uid, account.pw_gid)
-        asked = side == "on" and not self.blank and not shape.blocking
+        left_out = self.blank or shape.blocking or ":" in shape.options
+        asked = side == "on" and not left_out
         tried = Tried(shape, side, folder, stamped=asked)
         command, text = command_of(shape)
         process = subprocess.Popen(

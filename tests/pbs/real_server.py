@@ -26,7 +26,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
 
-import test_differential as posed  # noqa: E402
+import test_pbs_differential as posed  # noqa: E402
 from shapes import FIXED, SITES, Shape, drawn  # noqa: E402
 
 from advisor.core.availability import Availability  # noqa: E402

@@ -312,12 +312,12 @@ def amount(value: object) -> float:
     text = str(value).strip().lower()
     if ":" in text:
         return sum(float(p) * 60**i for i, p in enumerate(reversed(text.split(":"))))
-    factor = 8 if text.endswith("w") else 1
+    factor: float = 8 if text.endswith("w") else 1
     text = text.rstrip("bw")
     if text[-1:] in ("k", "m", "g", "t"):
-        factor *= 1024 ** ("kmgt".index(text[-1]) + 1)
+        factor *= 1024.0 ** ("kmgt".index(text[-1]) + 1)
         text = text[:-1]
-    return float(text) * factor
+    return float(float(text) * factor)
 
 
 def shown_size(value: float) -> str:

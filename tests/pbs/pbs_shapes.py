@@ -1,6 +1,6 @@
 """Requests to submit twice, without and with the advisor, and the sites they are submitted to.
 
-Used on the PBS made of files by test_differential.py, on a real server by real_server.py.
+Used on the PBS made of files by test_pbs_differential.py, on a real server by real_server.py.
 """
 
 from __future__ import annotations

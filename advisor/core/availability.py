@@ -27,7 +27,8 @@ _NOTHING = ("", "")
 class Queue:
     """A PBS queue (or, named "", the server) as far as it bears on what may be written.
 
-    Resources by name, values as PBS shows them. ``destinations``: of a routing queue, in order.
+    Resources by name, values as PBS shows them. ``destinations``: of a routing queue, in
+    order; of the server, its default queue.
     """
 
     name: str

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from advisor.schedulers.base import LEFT_OUT, PlannedRun, SweepJob, slowdown_bound
 from advisor.schedulers.pbs_options import FREQ
 from advisor.schedulers.pbs_qsub import ATTRIBUTES, written
-from advisor.schedulers.pbs_select import CHUNK_RESOURCES, asked
+from advisor.schedulers.pbs_select import CHUNK_RESOURCES, asked, edited
 
 START_S = 60.0
 """Time of a run's start and end that is allowed for in its walltime."""
@@ -59,18 +58,22 @@ def qsub_words(job: SweepJob, run: PlannedRun, attempt: int) -> list[str]:
 def _inside(job: SweepJob, threads: int) -> dict[str, str]:
     """Return the chunks as the job has them, on the run's node type, for so many threads a rank."""
     theirs = asked(job.options)
-    chunk = dict(theirs.resources)
+    changes = {"ompthreads": str(threads)} if threads else {}
     name, equals, value = job.node_type.feature.partition("=")
     if equals:
-        chunk[name] = value
-    if threads:
-        chunk["ompthreads"] = str(threads)
+        changes[name] = value
+    chunk = {**theirs.resources, **changes}
     if chunk == theirs.resources:
         return {}
-    select = replace(theirs, resources=chunk).select()
+    if theirs.form == "select":
+        return {"select": edited(job.options["select"], changes)}
     place = str(theirs.place)
-    written_so = {"select": select, **({"place": place} if place else {})}
-    return {**dict.fromkeys(theirs.moved, ""), **written_so}
+    taken = [n for n in job.options if n in CHUNK_RESOURCES or n == "nodes"]
+    return {
+        **dict.fromkeys(taken, ""),
+        "select": ":".join([str(theirs.count), *(f"{k}={v}" for k, v in chunk.items())]),
+        **({"place": place} if place else {}),
+    }
 
 
 def _smaller(job: SweepJob, run: PlannedRun) -> dict[str, str]:

@@ -311,11 +311,11 @@ def amount(value: object) -> float:
     """Return a number, a size in bytes, or a time in seconds."""
     text = str(value).strip().lower()
     if ":" in text:
-        return sum(float(p) * 60**i for i, p in enumerate(reversed(text.split(":"))))
-    factor = 8 if text.endswith("w") else 1
+        return sum(float(p) * 60.0**i for i, p in enumerate(reversed(text.split(":"))))
+    factor: float = 8 if text.endswith("w") else 1
     text = text.rstrip("bw")
     if text[-1:] in ("k", "m", "g", "t"):
-        factor *= 1024 ** ("kmgt".index(text[-1]) + 1)
+        factor *= 1024.0 ** ("kmgt".index(text[-1]) + 1)
         text = text[:-1]
     return float(text) * factor
 

@@ -1,4 +1,4 @@
-"""The requests of shapes.py on a real PBS server, each without and with the advisor's hook.
+"""The requests of pbs_shapes.py on a real PBS server, each without and with the advisor's hook.
 
     python tests/pbs/real_server.py [--every K] [--drawn N]
 
@@ -27,7 +27,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
 
 import test_pbs_differential as posed  # noqa: E402
-from shapes import FIXED, SITES, Shape, drawn  # noqa: E402
+from hooked import HOOKS  # noqa: E402
+from pbs_shapes import FIXED, SITES, Shape, drawn  # noqa: E402
 
 from advisor.core.availability import Availability  # noqa: E402
 from advisor.core.decision import Decision  # noqa: E402
@@ -80,7 +81,8 @@ def submit(shape: Shape, folder: Path) -> tuple[posed.Outcome, int | None]:
     )  # fmt: skip
     if done.returncode:
         return posed.Outcome(done.stderr.strip().removeprefix("qsub: ")), None
-    job_id, end, job = done.stdout.strip(), time.monotonic() + WAIT_S, {}
+    job_id, end = done.stdout.strip(), time.monotonic() + WAIT_S
+    job: dict[str, Any] = {}
     while time.monotonic() < end:
         shown = subprocess.run(
             ["qstat", "-x", "-f", "-F", "json", job_id], capture_output=True, text=True, check=False
@@ -125,7 +127,7 @@ def main() -> int:
                 qmgr(f"set node {node} queue = {queue}")
     qmgr(f"create hook {HOOK} event=queuejob")
     qmgr(f"set hook {HOOK} alarm = 10")
-    hook = posed.HOOKS / "advisor_queuejob.py"
+    hook = HOOKS / "advisor_queuejob.py"
     qmgr(f"import hook {HOOK} application/x-python default {hook}")
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder)

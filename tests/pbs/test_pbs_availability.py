@@ -30,7 +30,9 @@ def test_as_a_real_server_says_it() -> None:
     (node,) = found.nodes
     assert (node.idle, node.usable, node.until) == (True, True, math.inf)
     assert node.partitions == ("workq",) and "node_type=broadwell" in node.features
-    assert found.queues[""] == Queue("", default={"ncpus": "1"}, default_chunk={"ncpus": "1"})
+    assert found.queues[""] == Queue(
+        "", default={"ncpus": "1"}, default_chunk={"ncpus": "1"}, destinations=("workq",)
+    )
     assert found.queues["workq"] == Queue("workq")
     place = found.partitions["workq"]
     assert place.up and not place.whole_nodes and not place.memory_per_cpu

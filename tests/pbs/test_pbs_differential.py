@@ -21,7 +21,7 @@ import admission
 import fake_pbs
 import pytest
 from hooked import HOOKS, daemon, run_hook
-from shapes import FIXED, SITES, Shape, drawn
+from pbs_shapes import FIXED, SITES, Shape, drawn
 
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
@@ -169,7 +169,7 @@ class Outcome:
 
 
 def state_of(site: str) -> dict[str, Any]:
-    """Return the server of a site of shapes.py, as PBS makes it and qmgr changes it."""
+    """Return the server of a site of pbs_shapes.py, as PBS makes it and qmgr changes it."""
     state: dict[str, Any] = {
         "nodes": {n: dict(has) for n, has in NODES.items()}, "jobs": {}, "given": {}, "hooks": {},
         "queues": {}, "resources": {n: {"type": t, "flag": f} for n, (t, f) in RESOURCES.items()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
@@ -148,17 +149,29 @@ def threads_kept(
     request: JobRequest, use: ScriptUse, variables: tuple[str, ...] = THREAD_VARIABLES
 ) -> str:
     """Return why the variables that set a program's threads are not set, "" if they may be."""
-    if use.threads:
-        return use.threads
+    if kept := bound(request, "threads") or use.threads:
+        return kept
     for name in variables:
         if request.environment.get(name):
             return f"your environment sets {name}"
-    bound = binds_to_cores(request.environment)
-    if bound:
-        return f"your environment sets {bound}"
+    if pinned := binds_to_cores(request.environment):
+        return f"your environment sets {pinned}"
     if not request.environment_exported:
         return "the job's environment is not exported"
     return ""
+
+
+def bound(request: JobRequest, *axes: str) -> str:
+    """Return what binds one of these axes whatever the policy says, "" if nothing does."""
+    return next((f"{request.binds[a]} binds it" for a in axes if a in request.binds), "")
+
+
+def cores_kept(request: JobRequest, use: ScriptUse) -> str:
+    """Return why a request that shares its nodes cannot become smaller, "" if it can."""
+    if not request.memory_per_node_mb:
+        return "memory is per core, and fewer cores would mean less of it"
+    own = threads_kept(replace(request, script=None), NO_USE)
+    return bound(request, "cores", "gpus") or use.cores or own
 
 
 def fills_nodes(request: JobRequest, node_type: NodeType, use: ScriptUse) -> bool:

@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 
 from advisor.core.asked import (
     UnclearError,
+    bound,
     configuration_of,
+    cores_kept,
     fills_nodes,
     partition_of,
     partitions_of,
@@ -34,6 +36,7 @@ from advisor.core.settings import Pin, Settings, apply_settings, stated, with_ch
 from advisor.schedulers.translators import translator
 from advisor.service.choice import Choice, choose
 from advisor.service.message import effect_line
+from advisor.service.place import node_type_obstacles
 from advisor.service.same_program import reason_against, to_look_at
 from advisor.service.snapshot import Snapshot
 from advisor.store.records import StoredModel
@@ -185,7 +188,7 @@ def _locate_baseline(case: _Case) -> None:
     request, snapshot = case.request, case.snapshot
     models = case.models = _models(case)
     if not models:
-        raise _no_model(case)
+        raise _to_train(case, _stop(case, NO_MODEL, f"{case.application}/{case.workload}"))
     types = case.node_types
     if not types:
         asked = request.constraint or request.node_list or case.partition or "no partition"
@@ -221,7 +224,8 @@ def _locate_baseline(case: _Case) -> None:
         raise _stop(case, "no-baseline", error) from None
     case.whole = request.exclusive or fills_nodes(request, node_type, case.use)
     if case.whole and model.method == "request":
-        raise _stop(case, "measured-otherwise", f"{case.application} on {node_type.name}")
+        stop = _stop(case, "measured-otherwise", f"{case.application} on {node_type.name}")
+        raise _to_train(case, stop)
     a = case.asked
     row, exact = snapshot.baseline(
         model, a.nodes, a.ranks_per_node, a.threads_per_node, a.freq_khz, not request.freq_khz
@@ -253,9 +257,9 @@ def _models(case: _Case) -> dict[str, StoredModel]:
     return found
 
 
-def _no_model(case: _Case) -> _StopError:
+def _to_train(case: _Case, stop: _StopError) -> _StopError:
+    """Say how what is missing comes to be measured."""
     request, training = case.request, case.policy.training
-    stop = _stop(case, NO_MODEL, f"{case.application}/{case.workload}")
     if (case.application, case.workload) in case.snapshot.training:
         case.reasons.append(reason("training-running"))
     elif case.policy.mode != "observe" and (request.script is not None or request.script_path):
@@ -303,10 +307,8 @@ def _constraints(case: _Case) -> Constraints:
     """Return all that bounds the choice: what the user, the script and the cluster bind."""
     assert case.reference is not None and case.model is not None
     assert case.recognised is not None
-    request, policy, use, own = case.request, case.policy, case.use, case.node_types[0]
-    bound = {axis: f"{what} binds it" for axis, what in request.binds.items()}
-    threads = bound.get("threads") or threads_kept(request, use, case.recognised.threads_from)
-    node_type = bound.get("node_type") or bound.get("nodes") or use.node_type
+    request, policy, use = case.request, case.policy, case.use
+    node_type = bound(request, "node_type", "nodes") or use.node_type
     if not request.exclusive:
         node_type = node_type or "the job fills its nodes by its own count of cores"
     if len(case.node_types) > 1 and (policy.axes.node_type == "keep" or node_type):
@@ -319,57 +321,36 @@ def _constraints(case: _Case) -> Constraints:
         case.partition,
         landing=tuple(case.node_types),
         whole=case.whole,
-        threads_kept=threads,
-        freq_kept=bound.get("frequency") or use.frequency,
+        threads_kept=threads_kept(request, use, case.recognised.threads_from),
+        freq_kept=bound(request, "frequency") or use.frequency,
         node_type_kept=node_type,
-        cores_kept="" if case.whole else _cores_kept(case, bound),
-        obstacles=_node_type_obstacles(case, own),
+        cores_kept="" if case.whole else _cores_kept(case),
+        obstacles=node_type_obstacles(
+            request,
+            policy,
+            case.snapshot,
+            case.models,
+            case.node_types,
+            case.partition,
+            case.reference.nodes,
+        )
+        if case.whole
+        else {},
         freq_cap_khz=request.freq_khz or 0,
         use=use,
     )
 
 
-def _cores_kept(case: _Case, bound: Mapping[str, str]) -> str:
+def _cores_kept(case: _Case) -> str:
     """Return why a request that shares its nodes does not become smaller."""
-    request, use = case.request, case.use
     assert case.model is not None
     if case.policy.allocation == "keep":
         return "policy says allocation: keep"
-    if request.hook == "job_submit":
+    if case.request.hook == "job_submit":
         return "in the controller a request is never made smaller"
-    if not request.memory_per_node_mb:
-        return "memory is per core, and fewer cores would mean less of it"
     if case.model.method == "variables":
         return "its model was measured with whole nodes"
-    own = threads_kept(replace(request, script=None), NO_USE)
-    return bound.get("cores") or bound.get("threads") or use.cores or own
-
-
-def _node_type_obstacles(case: _Case, own: NodeType) -> dict[str, tuple[str, str]]:
-    """Return what keeps the job off each node type it would have to be bound to."""
-    request, policy, snapshot = case.request, case.policy, case.snapshot
-    assert case.reference is not None
-    if not case.whole or policy.axes.node_type == "keep":
-        return {}
-    nodes = case.reference.nodes
-    found: dict[str, tuple[str, str]] = {}
-    for name in case.models:
-        other = snapshot.inventory.node_types.get(name)
-        if other is None or (other is own and len(case.node_types) == 1):
-            continue
-        if request.held:
-            obstacle = ("node-type-later", "the job is held and may be altered before it starts")
-        elif snapshot.availability is not None:
-            obstacle = snapshot.availability.node_type_obstacle(
-                request, own, other, case.partition, nodes, policy.node_type_change
-            )
-        elif policy.node_type_change == "no-later":
-            obstacle = ("node-type-later", "which nodes are idle is not known")
-        else:
-            continue
-        if obstacle[0]:
-            found[name] = obstacle
-    return found
+    return cores_kept(case.request, case.use)
 
 
 def _render(case: _Case, chosen: Configuration, constraints: Constraints) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 from advisor.core import program
 from advisor.core.asked import (
     UnclearError,
+    bound,
     configuration_of,
+    cores_kept,
     fills_nodes,
     partition_of,
     possible_node_types,
@@ -26,7 +28,7 @@ from advisor.core.observation import Method
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
 from advisor.core.request import JobRequest
 from advisor.core.script import Command, advisor_lines
-from advisor.core.script_use import NO_USE, THREAD_VARIABLES, ScriptUse
+from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import stated
 from advisor.errors import InputError, UsageError
 from advisor.schedulers.translators import Translator, translator
@@ -182,7 +184,7 @@ def understand(
     launcher = found.command.launcher if found.command else ""
     if not launcher and text is not None and _SRUN.search(text):
         launcher = "srun"  # called in a way that reading alone does not follow
-    freq_kept = use.frequency or _bound(request, "frequency")
+    freq_kept = use.frequency or bound(request, "frequency")
     if not whole:
         freq_kept = "the job shares its nodes"
     launcher_options = found.command.launcher_options if found.command else ()
@@ -199,9 +201,9 @@ def understand(
         command=command,
         options=options,
         launcher=launcher,
-        threads_kept=_threads_kept(request, use, found.threads_from)
+        threads_kept=threads_kept(request, use, found.threads_from)
         if whole
-        else _cores_kept(request, use),
+        else cores_kept(request, use),
         freq_kept=freq_kept,
         partition=partition,
         method="variables" if whole else "request",
@@ -292,25 +294,6 @@ def _partition(request: JobRequest, node_type: NodeType, inventory: Inventory) -
     if asked in node_type.partitions or not node_type.partitions:
         return asked
     return node_type.partitions[0]
-
-
-def _bound(request: JobRequest, *axes: str) -> str:
-    """Return what of a job binds one of the axes, in words; "" where nothing does."""
-    what = next((request.binds[axis] for axis in axes if axis in request.binds), "")
-    return f"{what} binds it" if what else ""
-
-
-def _threads_kept(request: JobRequest, use: ScriptUse, variables: tuple[str, ...]) -> str:
-    """Return why the variables that set the threads of a whole node's job are not set."""
-    return _bound(request, "threads") or threads_kept(request, use, variables)
-
-
-def _cores_kept(request: JobRequest, use: ScriptUse) -> str:
-    """Return why the request of a job that shares its nodes does not become smaller."""
-    if not request.memory_per_node_mb:
-        return "memory is per core, and fewer cores would mean less of it"
-    own = threads_kept(replace(request, script=None), NO_USE)
-    return _bound(request, "cores", "threads", "memory", "gpus") or use.cores or own
 
 
 def _baseline(

@@ -40,14 +40,6 @@ _AXIS_OF = {
 }
 _HET = re.compile(r"^#SBATCH\s+(het|pack)job\b", re.MULTILINE)
 _KINDS = {"sbatch": "batch", "srun": "run", "salloc": "allocate"}
-SHORT = {
-    "A": "account", "a": "array", "c": "cpus-per-task", "C": "constraint", "J": "job-name",
-    "n": "ntasks", "N": "nodes", "p": "partition", "q": "qos", "t": "time", "w": "nodelist",
-    "G": "gpus", "D": "chdir", "o": "output", "e": "error", "d": "dependency", "L": "licenses",
-    "M": "clusters", "x": "exclude", "m": "distribution", "k": "no-kill", "H": "hold",
-    "W": "wait", "i": "input", "b": "begin", "S": "core-spec", "B": "extra-node-info",
-    "s": "oversubscribe", "Q": "quiet", "v": "verbose", "I": "immediate", "O": "overcommit",
-}  # fmt: skip
 _NO_VALUE = frozenset(
     {"exclusive", "oversubscribe", "hold", "requeue", "no-requeue", "overcommit", "parsable",
      "quiet", "verbose", "wait", "contiguous", "no-kill", "immediate", "spread-job",
@@ -80,7 +72,7 @@ def read_arguments(words: Iterable[str]) -> dict[str, str]:
                 value = queue.pop(0)
             options[name] = value
         elif word.startswith("-") and len(word) > 1:
-            name, value = SHORT.get(word[1], word[1]), word[2:].removeprefix("=")
+            name, value = slurm_table.SHORT.get(word[1], word[1]), word[2:].removeprefix("=")
             if not value and name not in _NO_VALUE and queue:
                 value = queue.pop(0)
             options[name] = value

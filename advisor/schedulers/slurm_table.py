@@ -16,7 +16,7 @@ nothing of it binds what would change. Classes, one or several words each:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _OPTIONS = {
@@ -288,36 +288,6 @@ def _variable(name: str, value: str, options: Mapping[str, str], program: str) -
     return classes_of(option or "", value, known)
 
 
-def judge_launcher_options(options: Sequence[str]) -> Judged:
-    """Judge the option words of an srun line: ``--cpu-bind=cores``, ``-n=28``, ``-c4``, ``-lu``."""
-    found: list[tuple[str, tuple[str, ...]]] = []
-    for shown, name, value in _launcher_words(options):
-        known = OPTIONS.get(name.replace("_", "-"))
-        if known is None:
-            found.append((shown, (UNKNOWN,)))
-        elif name == "export" and value.upper() != "ALL":
-            found.append((shown, ("binds:threads",)))  # they do not reach the program
-        else:
-            found.append((shown, classes_of(name, value, LAUNCHER.get(name, known))))
-    return _gather(found)
-
-
-def _launcher_words(words: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Give each option of a launcher line: as typed, its long name, its value."""
-    for word in words:
-        if word.startswith("--"):
-            name, _, value = word[2:].partition("=")
-            yield f"--{name}", name, value
-        elif word.startswith("-"):
-            letters = word[1:]
-            while letters:
-                letter, letters = letters[0], letters[1:]
-                value = "" if letter in _LETTERS else letters.removeprefix("=")
-                yield f"-{letter}", SHORT.get(letter, letter), value
-                if letter not in _LETTERS:
-                    break
-
-
 def _gather(found: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:
     binds: dict[str, str] = {}
     unknown, held = [], False
@@ -333,7 +303,7 @@ def _gather(found: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:
 
 
 SHORT = {
-    "A": "account", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task",
+    "A": "account", "a": "array", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task",
     "C": "constraint", "d": "dependency", "D": "chdir", "e": "error", "E": "preserve-env",
     "F": "nodefile", "G": "gpus", "h": "help", "H": "hold", "i": "input", "I": "immediate",
     "J": "job-name", "k": "no-kill", "K": "kill-on-bad-exit", "l": "label", "L": "licenses",
@@ -343,6 +313,4 @@ SHORT = {
     "v": "verbose", "V": "version", "w": "nodelist", "W": "wait", "x": "exclude",
     "X": "disable-status", "Z": "no-allocate",
 }  # fmt: skip
-"""srun's short options."""
-_LETTERS = frozenset("EhHlOQsuvVXZ")
-"""Those without a value, which may stand in one word: ``-lu``."""
+"""Short options of sbatch, srun and salloc."""

@@ -11,7 +11,7 @@ from advisor.core import variables
 from advisor.paths import share
 from advisor.schedulers import slurm_table
 from advisor.schedulers.slurm_hook_files import HookSettings, module_files
-from advisor.schedulers.slurm_table import Judged, judge, judge_launcher_options
+from advisor.schedulers.slurm_table import Judged, judge
 
 
 @pytest.mark.parametrize(
@@ -88,33 +88,6 @@ def test_what_is_in_no_table_is_named() -> None:
 )  # fmt: skip
 def test_who_starts_later(options: dict[str, str], held: bool) -> None:
     assert judge(options, {}, "sbatch").held is held
-
-
-@pytest.mark.parametrize(
-    ("words", "binds"),
-    [
-        ("--cpu-bind=cores -n=28 -c4 --mpi=pmix -lu", {"cores": "--cpu-bind"}),
-        ("-N1 -n 28 --label", {}),
-        ("-lO", {"all": "-O"}),
-        ("-r1", {"all": "-r"}),
-        ("--exclusive", {"threads": "--exclusive", "cores": "--exclusive"}),
-        ("--exact", {"threads": "--exact", "cores": "--exact"}),
-        ("-t 10", {"all": "-t"}),
-        ("-w=n1", {"all": "-w"}),
-        ("--export=NONE", {"threads": "--export"}),
-        ("--export=ALL", {}),
-        ("--cpu-freq=high", {"frequency": "--cpu-freq"}),
-        ("--het-group=0", {"all": "--het-group"}),
-        ("--multi-prog", {"all": "--multi-prog"}),
-    ],
-)
-def test_a_launcher_line(words: str, binds: dict[str, str]) -> None:
-    assert judge_launcher_options(words.split()) == Judged(binds)
-
-
-def test_a_launcher_line_with_something_unknown() -> None:
-    judged = judge_launcher_options(["--ntasks-per", "-y", "-n4"])
-    assert judged.not_understood == ("--ntasks-per", "-y")
 
 
 def test_classes_are_those_the_page_names() -> None:

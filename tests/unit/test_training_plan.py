@@ -215,17 +215,17 @@ def test_a_job_that_the_advisor_leaves_alone_is_not_trained(
     usual = slurm_options.parse_request
 
     def bound(*args: Any, **more: Any) -> JobRequest:
-        return replace(usual(*args, **more), binds={"all": "--hint=nomultithread"})
+        return replace(usual(*args, **more), binds={"all": "--licenses=cfd"})
 
     monkeypatch.setattr(slurm_options, "parse_request", bound)
-    with pytest.raises(InputError, match=r"leaves jobs with --hint=nomultithread alone"):
+    with pytest.raises(InputError, match=r"leaves jobs with --licenses=cfd alone"):
         subject(tmp_path, "#SBATCH --exclusive\nsrun ./cfd")
 
 
 def test_the_allocation_is_the_jobs_own_with_what_binds(tmp_path: Path) -> None:
     text = (
         "#SBATCH --exclusive -n 4 -c 7 -x b4 --reservation=r --mem=3G --gres=nvme:1 -t 10\n"
-        "#SBATCH -o out --mail-type=ALL -d singleton --comment=mine --hint=nomultithread -J x\n"
+        "#SBATCH -o out --mail-type=ALL -d singleton --comment=mine --licenses=cfd -J x\n"
         "srun ./cfd"
     )
     found = subject(tmp_path, text)
@@ -236,7 +236,7 @@ def test_the_allocation_is_the_jobs_own_with_what_binds(tmp_path: Path) -> None:
     )  # fmt: skip
     words = Slurm()._options(job, list(runs))
     for kept in ("--exclusive", "--ntasks=4", "--cpus-per-task=7", "--exclude=b4", "--mem=3G",
-                 "--reservation=r", "--gres=nvme:1", "--hint=nomultithread",
+                 "--reservation=r", "--gres=nvme:1", "--licenses=cfd",
                  "--constraint=broadwell", "--time=2"):  # fmt: skip
         assert kept in words
     assert not any(w.startswith(("--mail", "--dependency", "--comment", "--nodes")) for w in words)

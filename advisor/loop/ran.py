@@ -39,6 +39,8 @@ class Ran:
     energy_j: float | None
     energy_note: str = ""
     step_failed: bool = False
+    threads_per_rank: int = 0
+    """What the request sets, 0 where it sets none: Slurm's does not."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
@@ -77,6 +79,7 @@ def ran(job: JobRecord, inventory: Inventory) -> Ran:
         energy_j,
         note,
         any(s.state and s.state.split()[0] != "COMPLETED" for s in numbered),
+        main.threads_per_rank if main is not None else 0,
     )
 
 
@@ -145,6 +148,8 @@ def differs(expected: Mapping[str, object], seen: Ran, inventory: Inventory) -> 
         return f"it ran {seen.ranks_per_node} ranks a node, not {wanted.ranks_per_node}"
     if 0 < seen.threads_per_node < wanted.threads_per_node:
         return f"it had {seen.threads_per_node} cores a node, not {wanted.threads_per_node}"
+    if seen.threads_per_rank and seen.threads_per_rank != wanted.threads_per_rank:
+        return f"its ranks had {seen.threads_per_rank} threads, not {wanted.threads_per_rank}"
     cap = seen.freq_khz or _default_freq(inventory.node_types.get(seen.node_type))
     if wanted.freq_khz and cap and cap != wanted.freq_khz:
         return f"its cap was {format_freq(cap)}, not {format_freq(wanted.freq_khz)}"

@@ -33,6 +33,8 @@ class StepRecord:
     freq_observed_khz: int | None = None
     cpus: int = 0
     """CPUs of all its nodes together, 0 when the accounting does not tell."""
+    threads_per_rank: int = 0
+    """Threads that the request sets for each rank, 0 where it sets none."""
 
     @property
     def numbered(self) -> bool:

@@ -134,6 +134,8 @@ def record_of(job_id: str, a: Mapping[str, Any]) -> JobRecord | None:
         submit_line=f"qsub {a['Submit_arguments']}" if a.get("Submit_arguments") else "",
         whole_nodes="excl" in wants.get("place", "") or None,
         freq_requested_khz=_number(wants.get("cpu_freq_mhz")) * 1000 or None,
+        time_limit_s=_seconds(wants.get("walltime", "")),
+        restarts=max(0, _number(a.get("run_count")) - 1),
     )
     if not (record.finished and hosts and seconds is not None):
         return record
@@ -155,13 +157,14 @@ def _with_step(record: JobRecord, wants: Mapping[str, str], used: Mapping[str, s
     try:
         chunks = asked(wants)
         tasks, cpus = chunks.count * chunks.mpiprocs, chunks.count * chunks.ncpus
+        threads = chunks.threads_per_rank
         if chunks.several:
-            tasks = cpus = 0
+            tasks = cpus = threads = 0
     except ValueError:
-        tasks = cpus = 0
+        tasks = cpus = threads = 0
     step = StepRecord(
         "0", record.name, record.state, record.elapsed_s, nodes, tasks, energy_j,
-        record.freq_requested_khz, held, cpus,
+        record.freq_requested_khz, held, cpus, threads,
     )  # fmt: skip
     return replace(record, energy_j=energy_j, freq_observed_khz=held, steps=(step,))
 

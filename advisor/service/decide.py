@@ -263,7 +263,8 @@ def _to_train(case: _Case, stop: _StopError) -> _StopError:
     if (case.application, case.workload) in case.snapshot.training:
         case.reasons.append(reason("training-running"))
     elif case.policy.mode != "observe" and (request.script is not None or request.script_path):
-        whole = request.script is not None and not request.script_truncated
+        lies_there = request.script_truncated or request.fingerprint
+        whole = request.script is not None and not lies_there
         if training.mode == "ask":
             path = request.script_path or "SCRIPT"
             case.reasons.append(reason("training-ask", shlex.quote(path)))

@@ -119,10 +119,13 @@ class Spool:
         if os.geteuid() not in (0, uid):
             log.warning("event=no-training reason=not-root user=%s", decision.user)
             return
+        # What was not sent whole, or came through qsub's client with its options in front, is read
+        # by the user's own process, where it lies.
+        lies_there = job_request.script_truncated or job_request.fingerprint
+        script = None if lies_there else job_request.script
         job: dict[str, object] = {
             "scheduler": decision.scheduler,
-            # What was not sent whole is read by the user's own process, where it lies.
-            "script": None if job_request.script_truncated else job_request.script,
+            "script": script,
             "path": job_request.script_path,
             "arguments": list(job_request.command[1:]),
             "options": _sweep_options(decision.scheduler, request.get("options")),

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.errors import SchedulerError
-from advisor.loop.ran import ran
+from advisor.loop.ran import differs, ran
 from advisor.schedulers.grouping import Claim, group
 from advisor.schedulers.pbs_inventory import cluster_of, hook_inventory, read_hosts
 from advisor.schedulers.pbs_records import parse_text, record_of, short_id
@@ -59,6 +60,21 @@ def test_a_job_of_whole_nodes() -> None:
     other = record_of("18.pbs1", JOBS["18.pbs1"])
     assert other is not None
     assert other.whole_nodes is None
+
+
+def test_what_qalter_changed_shows() -> None:
+    """qalter passes no hook: only the record tells that another request ran."""
+    attributes = JOBS["7.pbs1"]
+    select = "1:ncpus=4:mpiprocs=1:ompthreads=2"
+    wants = {**attributes["Resource_List"], "select": select, "walltime": "00:10:00"}
+    record = record_of("7.pbs1", {**attributes, "Resource_List": wants, "run_count": 3})
+    assert record is not None
+    assert (record.restarts, record.time_limit_s) == (2, 600)
+    node_type = NodeType("t", cores=4, nodes=("pbs1",))
+    seen = ran(record, Inventory.of([node_type]))
+    decided = Configuration("t", 1, 1, 3, 0).to_dict()
+    assert differs(decided, seen, Inventory()) == "its ranks had 2 threads, not 3"
+    assert differs(Configuration("t", 1, 1, 2, 0).to_dict(), seen, Inventory()) == ""
 
 
 def test_stamps_are_found() -> None:

@@ -82,6 +82,9 @@ _SUBCOMMANDS = {
     "exec": None,
     "eval": None,
 }
+_NAMES_OTHERS = frozenset(
+    {"which", "type", "echo", "printf", "hash", "whereis", "module", "ml", "test", "[", "[["}
+)
 _SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
 SUBMITS = frozenset({"sbatch", "qsub", "salloc", "bsub", "msub", "qresub", "scrontab", "strigger"})
 _SYSTEM_FILE = re.compile(
@@ -95,6 +98,8 @@ def is_light(words: Sequence[str]) -> bool:
     """Tell whether a command uses no cores worth speaking of, and cannot start one that does."""
     folder, _, name = words[0].rpartition("/")
     rest = words[1:]
+    if name not in _NAMES_OTHERS and any(w.rsplit("/", 1)[-1] in LAUNCHERS for w in rest):
+        return False  # time -o FILE srun ...
     if folder and folder not in _SYSTEM_FOLDERS:
         return False
     if name == "trap":

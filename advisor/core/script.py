@@ -52,6 +52,8 @@ class Reading:
     """All but the light ones (cd, echo, cp ...), which use no cores worth speaking of."""
     threads: Threads
     shell: Shell
+    unresolved: tuple[str, ...] = ()
+    """Commands that a variable names whose value is not known: ``$RUN``."""
 
 
 def advisor_lines(script: str) -> dict[str, str]:
@@ -101,11 +103,16 @@ def _parse(script: str, arguments: tuple[str, ...]) -> Reading:
     variables = {str(i): value for i, value in enumerate(arguments, 1)}
     variables["@"] = variables["*"] = " ".join(arguments)
     found = []
+    unresolved: list[str] = []
     for place in shell.commands:
-        command = _command(list(place.words), variables, shell.functions)
+        values = dict(variables) if place.conditional else variables
+        command = _command(list(place.words), values, shell.functions, unresolved)
         if command is not None:
             found.append(replace(command, place=place))
-    return Reading(tuple(found), _threads(shell, found), shell)
+        if place.conditional:  # nobody knows whether it is assigned
+            for name in [n for n in values if values[n] != variables.get(n)]:
+                variables[name] = f"${name}"
+    return Reading(tuple(found), _threads(shell, found), shell, tuple(unresolved))
 
 
 def main_command(script: str, arguments: Sequence[str] = ()) -> Command | None:
@@ -151,7 +158,10 @@ def _threads(shell: Shell, found: Sequence[Command]) -> Threads:
 
 
 def _command(
-    words: list[str], variables: dict[str, str], functions: frozenset[str] = frozenset()
+    words: list[str],
+    variables: dict[str, str],
+    functions: frozenset[str] = frozenset(),
+    unresolved: list[str] | None = None,
 ) -> Command | None:
     environment: dict[str, str] = {}
     if words and words[0] in ("export", "declare", "readonly", "local", "typeset"):
@@ -160,7 +170,8 @@ def _command(
         return None
     while words and _assign(words[0], variables, environment):
         words = words[1:]
-    words = [_expand(word, variables) for word in words]
+    first = _expand(words[0], variables).split() if words else []  # as the shell splits it
+    words = [*first, *(_expand(word, variables) for word in words[1:])]
     wrappers: list[str] = []
     words = _unwrap(words, environment, wrappers)
     if not words:
@@ -178,6 +189,8 @@ def _command(
     elif name in functions or is_light(words):
         return None
     if not name or name.startswith(("-", "$", "`")):
+        if unresolved is not None:
+            unresolved.append(word)
         return None
     if INTERPRETERS.match(name):
         rest = [w for w in words[1:] if not w.startswith("-")]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from advisor.core.launchers import SUBMITS, option_keeps
+from advisor.core.launchers import LAUNCHERS, SUBMITS, option_keeps
 from advisor.core.script import Command, command_of, read
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS",)
@@ -38,7 +38,23 @@ _FOLLOWS = re.compile(
 )
 _NTASKS = re.compile(r"\$\{?(SLURM_NTASKS|SLURM_NPROCS)\}?")
 _NNODES = re.compile(r"\$\{?(SLURM_NNODES|SLURM_JOB_NUM_NODES)\}?")
-_SHELLS = frozenset({"bash", "sh", "dash", "ksh", "csh", "tcsh", "zsh", "xargs", "parallel"})
+_ANYTHING = frozenset(
+    """
+    bash sh dash ksh csh tcsh zsh xargs parallel make gmake ninja cmake ctest snakemake nextflow ssh
+    pdsh clush screen tmux expect watch flock su sudo
+    """.split()  # noqa: SIM905
+)
+"""Programs that run others, which nobody sees."""
+_SHEBANG = re.compile(r"#!\s*(?:/\S*/env\s+(?:-\S+\s+)*)?(?:/\S*/)?(\S+)")
+_SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh"})
+_THREAD_OPTION = re.compile(
+    r"--?(?:n?t(?:omp|mpi|hreads?)?|n?threads?(?:[-_]?num)?|num[-_]?(?:threads?|procs|cpus?)|"
+    r"omp[-_]?(?:num[-_]?)?threads?|n?cpus?|n?cores?|np|j|jobs|p|procs|workers|cpus[-_]per\S*)"
+    r"(?:=.*|\d+)?",
+    re.IGNORECASE,
+)
+"""Arguments that many programs take their threads from; some refuse to run where
+OMP_NUM_THREADS says another number."""
 _SCRIPT = re.compile(r".*\.(sh|bash|csh|tcsh|ksh|zsh|cmd|job|slurm|sbatch|pbs)$")
 
 
@@ -88,8 +104,14 @@ def use_of_script(
     submits = next((w for c in shell.commands for w in c.words if _base(w) in SUBMITS), "")
     if submits:
         return ScriptUse(("nested-submit", _base(submits)))
+    written_in = _SHEBANG.match(script)
+    if written_in and written_in[1] not in _SHELLS:
+        return ScriptUse(("script-not-understood", f"it is written in {written_in[1]}"))
     if shell.problem:
         return ScriptUse(("script-not-understood", shell.problem))
+    if reading.unresolved:
+        detail = f"nobody knows what {reading.unresolved[0]} runs"
+        return ScriptUse(("script-not-understood", detail))
     if not commands:
         return ScriptUse()
     main = next((c for c in commands if c.launcher), commands[-1])
@@ -124,11 +146,15 @@ def use_of_command(
 
 
 def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -> ScriptUse:
-    if ({main.executable, *map(_base, main.wrappers)} & _SHELLS) or (
+    if ({main.executable, *map(_base, main.wrappers)} & _ANYTHING) or (
         _SCRIPT.fullmatch(main.executable) and not named
     ):
         detail = f"its program {main.executable} is a script that may run anything"
         return ScriptUse(("script-not-understood", detail))
+    inner = next((w for w in main.arguments if w == ":" or _base(w) in LAUNCHERS), "")
+    if inner:
+        what = "several programs at once" if inner == ":" else f"{inner} inside a program"
+        return ScriptUse(("script-not-understood", f"it runs {what}"))
     kept = {"threads": "", "frequency": "", "node_type": ""}
     for option in main.launcher_options:
         axis = option_keeps(main.launcher, option)
@@ -151,6 +177,9 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     counted = counts_threads(text, variables)
     if not threads and counted:
         threads = f"the script uses {counted} itself"
+    option = next((a for a in main.arguments if _THREAD_OPTION.fullmatch(a)), "")
+    if not threads and option:
+        threads = f"{main.executable} {option} may set them"
     node_type = kept["node_type"] or ("it binds threads to a list of cores" if pinned else "")
     if not node_type and (counting := _found(_COUNTS_CORES, text)):
         node_type = f"the script uses {counting}"

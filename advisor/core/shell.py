@@ -7,7 +7,7 @@ nobody builds on half an understanding; the commands found until then are still 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MAX_DEPTH = 12
 """Command substitutions inside one another that are followed."""
@@ -47,6 +47,8 @@ class ShellCommand:
     substituted: bool = False
     """Inside ``$(...)``, backquotes or ``<(...)``."""
     background: bool = False
+    conditional: bool = False
+    """It may not run at all: in ``if`` or ``case``, in a loop, behind ``&&`` or ``||``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class _Reader:
     here: list[tuple[str, bool]] = field(default_factory=list)
     body: bool = False
     """The next compound command is a function's body."""
+    chained: bool = False
+    """``&&`` or ``||`` stands before in the same list."""
 
     def read(self) -> None:
         source, end = self.source, len(self.source)
@@ -265,7 +269,7 @@ class _Reader:
         self.texts += inner.texts
         self.functions |= inner.functions
         self.commands += [
-            ShellCommand(c.words, loop or c.loop, function or c.function, True, c.background)
+            replace(c, loop=loop or c.loop, function=function or c.function, substituted=True)
             for c in inner.commands
         ]
 
@@ -350,10 +354,8 @@ class _Reader:
                 self.head = "pattern"
             if operator == "&":
                 for i in range(self.first, len(self.commands)):
-                    c = self.commands[i]
-                    self.commands[i] = ShellCommand(
-                        c.words, c.loop, c.function, c.substituted, True
-                    )
+                    self.commands[i] = replace(self.commands[i], background=True)
+            self.chained = operator in ("&&", "||") or (self.chained and operator == "|")
             if operator in ("\n", ";", "&", ";;", ";&", ";;&"):
                 self.first = len(self.commands)
 
@@ -391,7 +393,13 @@ class _Reader:
         """Keep the simple command that has ended."""
         if self.words:
             self.commands.append(
-                ShellCommand(tuple(self.words), self._inside("loop"), self._in_function())
+                ShellCommand(
+                    tuple(self.words),
+                    self._inside("loop"),
+                    self._in_function(),
+                    conditional=self.chained
+                    or any(f.kind in ("if", "case", "loop") for f in self.frames),
+                )
             )
             self.words = []
 

@@ -253,6 +253,13 @@ SEVERAL = {
     "cat <<EOF\n$(srun ./x)\nEOF\nsrun ./stencil": "script-not-understood",
     "ls | xargs -n1 ./stencil\nsrun ./stencil": "several-steps",
     "trap './save' USR1\nsrun ./stencil": "several-steps",
+    "$RUN ./prepare\nsrun ./stencil": "script-not-understood",
+    "R='srun -n1'\n$R ./prepare\nsrun ./stencil": "several-steps",
+    "/usr/bin/time -o t srun ./prepare\nsrun ./stencil": "several-steps",
+    "perf stat srun ./stencil": "script-not-understood",
+    "mpirun -n 2 ./stencil : -n 2 ./other": "script-not-understood",
+    "make run": "script-not-understood",
+    "if [ -f x ]; then E=./a; else E=./b; fi\n$E": "script-not-understood",
 }
 
 
@@ -267,9 +274,24 @@ def test_a_script_that_is_not_understood_whole_is_left_alone(
     assert codes(decision) & set(SEVERAL.values()) == {code}
 
 
+@pytest.mark.parametrize("interpreter", ["/usr/bin/env python3", "/bin/csh", "/usr/bin/perl -w"])
+def test_scripts_of_other_languages_are_left_alone(store: Writer, interpreter: str) -> None:
+    decision = ask(store, script=f"#!{interpreter}\nsrun ./stencil\n")
+    assert not decision.rewrite and not decision.environment
+    assert codes(decision) & {"script-not-understood", "unrecognised"}
+
+
+@pytest.mark.parametrize("argument", ["-ntomp 28", "--threads=28", "-t28", "-j 4", "--num-cpus 2"])
+def test_arguments_that_may_set_threads_keep_them(store: Writer, argument: str) -> None:
+    decision = ask(store, script=f"#!/bin/bash\nsrun ./stencil {argument}\n")
+    assert set(decision.rewrite) == {"cpu-freq"} and not decision.environment
+    assert "threads-own" in codes(decision)
+
+
 @pytest.mark.parametrize(
     "script",
     [
+        "R='srun --mpi=pmi2'; $R ./stencil --size 28",
         "module load gcc\ncd $SLURM_SUBMIT_DIR\ntime srun ./stencil > out.txt 2>&1\necho done",
         "set -euo pipefail\nif [ ! -d out ]; then mkdir out; fi\nsrun ./stencil | tee log",
         "trap 'echo late; scontrol show job 1' USR1\nsrun --label -u ./stencil || exit 1",

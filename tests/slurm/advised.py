@@ -33,8 +33,9 @@ message: always
 class AdvisedSite:
     """The advisor on a testbed, in a folder of its own; commands run as root, the admin."""
 
-    def __init__(self, testbed: Testbed, policy: str = POLICY) -> None:
+    def __init__(self, testbed: Testbed, policy: str = POLICY, *, watch_s: float = 0) -> None:
         self.testbed = testbed
+        self.watch_s = watch_s
         self.folder = Path(tempfile.mkdtemp(prefix="advised-", dir="/tmp"))
         self.folder.chmod(0o755)
         self.store = self.folder / "advisor.db"
@@ -70,7 +71,16 @@ class AdvisedSite:
         """Start `advisor serve` and wait until it answers."""
         with (self.folder / "serve.log").open("ab") as log:
             self.daemon = subprocess.Popen(
-                [sys.executable, "-m", "advisor", "serve", "--refresh", "0.1", "--watch", "0.5"],
+                [
+                    sys.executable,
+                    "-m",
+                    "advisor",
+                    "serve",
+                    "--refresh",
+                    "0.1",
+                    "--watch",
+                    f"{self.watch_s:g}",
+                ],
                 env=self.environment(),
                 stderr=log,
             )
@@ -79,7 +89,8 @@ class AdvisedSite:
             if time.monotonic() > end or self.daemon.poll() is not None:
                 raise RuntimeError((self.folder / "serve.log").read_text())
             time.sleep(0.05)
-        self.watched()
+        if self.watch_s:
+            self.watched()
 
     def watched(self) -> dict[str, Any]:
         """Wait until the daemon has read the cluster's state afresh; return its status of that."""
@@ -142,7 +153,8 @@ class AdvisedSite:
         while True:
             status = call(self.socket, {"op": "status"})
             if (status["newest_model"], status["policy_version"]) == wanted:
-                self.watched()
+                if self.watch_s:
+                    self.watched()
                 return
             if time.monotonic() > end:
                 raise AssertionError((self.folder / "serve.log").read_text())
@@ -162,9 +174,11 @@ class AdvisedSite:
 
 
 @contextmanager
-def advised_site(testbed: Testbed, policy: str = POLICY) -> Iterator[AdvisedSite]:
+def advised_site(
+    testbed: Testbed, policy: str = POLICY, *, watch_s: float = 0
+) -> Iterator[AdvisedSite]:
     """Set a site up on the shared cluster; afterwards nothing is left of it."""
-    site = AdvisedSite(testbed, policy)
+    site = AdvisedSite(testbed, policy, watch_s=watch_s)
     try:
         site.set_up()
         yield site

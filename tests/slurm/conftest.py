@@ -20,13 +20,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test which uses the cluster with `slurm`; one process runs them all."""
+    """Mark every test which uses the cluster with `slurm`; one process runs them all.
+
+    They take longest, so they come first, while the other process runs the rest.
+    """
     for item in items:
         if "testbed" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slurm)
             item.add_marker(pytest.mark.xdist_group("slurm"))
             # A whole cluster on two busy cores: once more before it counts, and said as a rerun.
             item.add_marker(pytest.mark.flaky(reruns=1))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +50,10 @@ def clean_testbed(testbed: Testbed) -> Iterator[Testbed]:
 
 
 @pytest.fixture(scope="module")
-def site(testbed: Testbed) -> Iterator[AdvisedSite]:
-    """A site that runs the advisor, for the tests of one module."""
-    with advised_site(testbed) as advised:
+def site(testbed: Testbed, request: pytest.FixtureRequest) -> Iterator[AdvisedSite]:
+    """A site that runs the advisor, for the tests of one module.
+
+    Its daemon watches the cluster every WATCH_S seconds of the module, if that is set.
+    """
+    with advised_site(testbed, watch_s=getattr(request.module, "WATCH_S", 0)) as advised:
         yield advised

@@ -28,6 +28,9 @@ SKL = NODE_TYPES["skl"]
 Read = Callable[[], Availability]
 
 
+WATCH_S = 0.5
+
+
 @pytest.fixture
 def cluster(clean_testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Testbed]:
     """The shared cluster, which this process's own commands ask; put back as it was."""

@@ -27,7 +27,7 @@ STREAM = {"size_kb": 64000, "stride_b": 8, "dtype_b": 8, "access": "P"}
 
 @pytest.fixture(scope="module")
 def site(testbed: Testbed) -> Iterator[AdvisedSite]:
-    with advised_site(testbed, POLICY.replace("min_energy", "balanced")) as advised:
+    with advised_site(testbed, POLICY.replace("min_energy", "balanced"), watch_s=0.5) as advised:
         yield advised
 
 

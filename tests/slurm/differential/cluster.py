@@ -247,7 +247,7 @@ def write_grid(path: Path, node_type: NodeType) -> None:
 def cluster() -> Iterator[Cluster]:
     """Start the whole: testbed, advisor, program, limits; nothing is left of it afterwards."""
     with Testbed(users=USERS, more_configuration=PARTITIONS) as testbed:
-        site = AdvisedSite(testbed, POLICY)
+        site = AdvisedSite(testbed, POLICY, watch_s=1)
         try:
             site.set_up()
             made = Cluster(testbed, site)

@@ -51,6 +51,7 @@ def run_job(args: argparse.Namespace) -> int:
         "exit_code": measured.exit_code,
         "configuration": configuration.to_dict(),
         "rewrite": dict(decision.rewrite),
+        "environment": dict(decision.environment),
         "reasons": [r.code for r in decision.reasons],
         "time_s": measured.time_s,
         "energy_j": measured.energy_j,

@@ -21,7 +21,7 @@ from advisor.views.explain import from_daemon, from_store
 from advisor.views.options import in_words
 from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.request import payload_of, scheduler_of
-from advisor.views.script import diff, directives, rewritten
+from advisor.views.script import diff, lines_of, rewritten
 
 Kind = Literal["pin", "goal", "off", "none"]
 Scope = Literal["workload", "application", "all"]
@@ -161,7 +161,7 @@ def for_script(
     old = _lines(script)
     return Outlook(
         _sentence(record),
-        tuple(directives(rewrite, scheduler)),
+        lines_of(rewrite, environment, scheduler),
         environment,
         tuple(old),
         tuple(rewritten(old, rewrite, scheduler, environment)),
@@ -196,7 +196,7 @@ def for_sample(
     scheduler = decision.scheduler
     return Outlook(
         promise(decision),
-        tuple(directives(decision.rewrite, scheduler)),
+        lines_of(decision.rewrite, decision.environment, scheduler),
         dict(decision.environment),
         why=tuple(_reasons(decision.reasons)),
     )

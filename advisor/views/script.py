@@ -67,6 +67,14 @@ def directives(rewrite: Mapping[str, str], scheduler: str = "slurm") -> list[str
     return [" ".join((language.DIRECTIVE, *words)) for words in language.written(rewrite)]
 
 
+def lines_of(
+    rewrite: Mapping[str, str], environment: Mapping[str, str], scheduler: str = "slurm"
+) -> tuple[str, ...]:
+    """Return options and variables as the lines they would be in a script."""
+    exports = [f"export {name}={value}" for name, value in environment.items()]
+    return (*directives(rewrite, scheduler), *exports)
+
+
 def diff(old: Sequence[str], new: Sequence[str], name: str, new_name: str) -> list[str]:
     """Return the difference of two versions of a script in unified form."""
     return list(difflib.unified_diff(old, new, name, new_name, lineterm="", n=1))

@@ -53,7 +53,7 @@ def test_a_pinned_point_holds_from_the_next_submission_on(
         await at.press("slash")
         await at.write("cg-solver.sh")
         assert "sbatch cg-solver.sh would get" in at.text
-        assert f"+#SBATCH --cpus-per-task={point.threads_per_rank}" in at.text
+        assert f"+export OMP_NUM_THREADS={point.threads_per_rank}" in at.text
         assert f"+#SBATCH --cpu-freq=1200000-{point.freq_khz}" in at.text
         assert not desk.choices.exists()  # looking changes nothing
         await at.press("escape", "s")
@@ -176,8 +176,8 @@ def test_the_lines_go_to_the_clipboard(desk: Desk, play: Play) -> None:
         await at.press("y")
         assert "Copied 2 lines" in at.notices
         assert at.app.clipboard == (
-            f"#SBATCH --cpus-per-task={point.threads_per_rank}\n"
             f"#SBATCH --cpu-freq=1200000-{point.freq_khz}\n"
+            f"export OMP_NUM_THREADS={point.threads_per_rank}\n"
         )
         await at.press("down", "down", "y")
         assert "no lines to copy" in at.notices
@@ -198,14 +198,14 @@ def test_the_script_is_written_after_a_question_and_taken_back(
         assert "Name a job script first" in at.notices
         await at.write("cg-solver.sh")
         await at.press("escape", "w")
-        assert "Write this into" in at.text and "+#SBATCH --cpus-per-task" in at.text
+        assert "Write this into" in at.text and "+export OMP_NUM_THREADS" in at.text
         await at.press("n")
         assert script.read_bytes() == old
         await at.press("w", "y")
         assert "Written: cg-solver.sh" in at.notices
         text = script.read_text()
-        assert f"#SBATCH --cpus-per-task={point.threads_per_rank}\n" in text
-        assert "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\n" in text
+        assert f"#SBATCH --cpu-freq=1200000-{point.freq_khz}\n" in text
+        assert f"export OMP_NUM_THREADS={point.threads_per_rank}\n" in text
         assert text.endswith("srun ./cg-solver n=4e6\n")
         assert script.stat().st_mode & 0o777 == 0o750
         backup = script.with_name("cg-solver.sh.before-advisor")

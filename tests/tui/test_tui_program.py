@@ -56,7 +56,7 @@ def test_a_point_is_pinned_by_typing(kind: str, at_home: dict[str, str], tmp_pat
         screen.key("Right")
         terminal.until(screen, lambda t: "[●]" in t)
         screen.type("c")
-        terminal.until(screen, lambda t: "#SBATCH --cpus-per-task=" in t)
+        terminal.until(screen, lambda t: "export OMP_NUM_THREADS=" in t)
         screen.type("s")
         terminal.until(screen, lambda t: "[⚑]" in t)
         screen.resize(160, 50)

@@ -222,9 +222,6 @@ undo   (u) takes the last change back
             parts += ["\n", painted_diff(outlook.diff(script.name))]
         elif outlook.lines:
             parts += ["\n", *(Content.styled(f"{line}\n", "$success") for line in outlook.lines)]
-        if outlook.variables and script is None:
-            told = " ".join(f"{k}={v}" for k, v in outlook.variables.items())
-            parts += [f"and in the job {told}\n"]
         parts += ["\nwhy\n", *(f"  - {text}\n" for text in outlook.why)]
         if self.advisor.daemon.startswith("no daemon"):
             parts += ["\nNo daemon answers now: until it does, jobs go through unchanged."]

@@ -24,6 +24,7 @@ goal: min_energy
 max_slowdown: 8%
 min_saving: 3%
 holdout: 10%
+node_type_change: allow
 rules:
   - match: {partition: debug}
     mode: off
@@ -38,6 +39,7 @@ COMPILED: dict[str, object] = {
         "max_slowdown": 0.08,
         "min_saving": 0.03,
         "holdout": 0.1,
+        "node_type_change": "allow",
     },
     "rules": [
         {"match": {"partition": ["debug"]}, "set": {"mode": "off"}},
@@ -52,6 +54,7 @@ SCRIPT = """\
 #SBATCH --job-name={name}
 #SBATCH --nodes=1
 #SBATCH --exclusive
+#SBATCH --mem=64G
 {more}#SBATCH --time=02:00:00
 
 srun ./{name} {arguments}

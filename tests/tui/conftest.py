@@ -46,8 +46,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     found = Site(folder / "advisor.db", folder / "s")
     demo.build(found.store, USER)
     daemon = subprocess.Popen(
-        [sys.executable, "-m", "advisor", "serve", "--watch", "0", "--db", str(found.store), "--socket",
-         str(found.socket), "--refresh", "0.1"],
+        [sys.executable, "-m", "advisor", "serve", "--watch", "0", "--db", str(found.store),
+         "--socket", str(found.socket), "--refresh", "0.1"],
         stderr=subprocess.PIPE,
     )  # fmt: skip
     try:

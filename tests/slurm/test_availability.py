@@ -32,19 +32,20 @@ WATCH_S = 0.5
 
 
 @pytest.fixture
-def cluster(clean_testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Testbed]:
+def cluster(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Testbed]:
     """The shared cluster, which this process's own commands ask; put back as it was."""
-    for name, value in clean_testbed.env().items():
+    for name, value in testbed.env().items():
         if name in ("SLURM_CONF", "PATH"):
             monkeypatch.setenv(name, value)
     monkeypatch.setenv("SLURM_TIME_FORMAT", "%s")
-    yield clean_testbed
-    run = clean_testbed.run
+    yield testbed
+    run = testbed.run
     for line in run(["scontrol", "-o", "show", "reservation"]).stdout.splitlines():
         if line.startswith("ReservationName="):
             run(["scontrol", "delete", line.split()[0]])
     run(["scontrol", "update", f"NodeName={','.join(SKL.nodes)}", "State=UNDRAIN"], check=False)
     run(["scontrol", "delete", "PartitionName=own"], check=False)
+    testbed.empty()
 
 
 @pytest.fixture

@@ -237,12 +237,16 @@ class Testbed(Client):
         partial.replace(target)
 
     def reset(self) -> None:
-        """Cancel every job, wait until all nodes are idle, and make the hooks do nothing again."""
-        for state in ("PENDING", "RUNNING"):  # of several --state, scancel heeds the last
-            self.run(["scancel", "--quiet", f"--state={state}"])
+        """Cancel every job, make the hooks do nothing again, and wait until all nodes are idle."""
         if self.lua_hooks:
             for name in NOOP_HOOKS:
                 self.install_hook(name, None)
+        self.empty()
+
+    def empty(self) -> None:
+        """Cancel every job and wait until all nodes are idle; installed hooks stay."""
+        for state in ("PENDING", "RUNNING"):  # of several --state, scancel heeds the last
+            self.run(["scancel", "--quiet", f"--state={state}"])
         wait_until(self._all_idle, 30.0, "all nodes idle")
 
 

@@ -86,6 +86,8 @@ _NAMES_OTHERS = frozenset(
     {"which", "type", "echo", "printf", "hash", "whereis", "module", "ml", "test", "[", "[["}
 )
 _SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
+NO_PROGRAMS = frozenset({"source", ".", "trap", *_SUBCOMMANDS})
+"""Commands that are never a job's program, though they may start one."""
 SUBMITS = frozenset({"sbatch", "qsub", "salloc", "bsub", "msub", "qresub", "scrontab", "strigger"})
 _SYSTEM_FILE = re.compile(
     r"/(etc|usr|opt|lib|sw|apps|software|cvmfs|cm|bgfs|nopt)/\S*|\S*/(bin/)?(activate|setvars\.sh|"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from advisor.core.launchers import LAUNCHERS, is_light, split_options
+from advisor.core.launchers import LAUNCHERS, NO_PROGRAMS, is_light, split_options
 from advisor.core.shell import Shell, ShellCommand, read_shell
 
 _CPU_OPTIONS = ("-c", "--cpus-per-task", "--cpus-per-proc", "-d")
@@ -118,7 +118,8 @@ def _parse(script: str, arguments: tuple[str, ...]) -> Reading:
 def main_command(script: str, arguments: Sequence[str] = ()) -> Command | None:
     """Return the command that names the application: first with a launcher, else the last."""
     found = commands(script, tuple(arguments))
-    return next((c for c in found if c.launcher), found[-1] if found else None)
+    programs = [c for c in found if c.executable not in NO_PROGRAMS]
+    return next((c for c in found if c.launcher), programs[-1] if programs else None)
 
 
 def command_of(argv: Sequence[str]) -> Command | None:

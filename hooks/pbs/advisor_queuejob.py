@@ -469,4 +469,8 @@ except Unchanged as why:
     log(why)
 except BaseException as why:  # whatever it is, the alarm's KeyboardInterrupt too
     log(repr(why))
+try:  # what the client sent is for the daemon alone: everybody can see a job's variables
+    hook_event.job.Variable_List.pop(CLIENT, None)
+except BaseException as why:
+    log(repr(why))
 hook_event.accept()

@@ -32,6 +32,8 @@ PASSED = (
 OFF = ("off", "0", "no", "false", "never")
 FLAGS, VALUED = "fhIVXz", "aAcCejJklmMNopPqrRSuvW"
 MAX_SCRIPT, MAX_EXCERPT, MAX_CHOICES, MAX_VALUE = 1 << 20, 4000, 4000, 6000
+MAX_OUTLINE = 40000
+SECRET = re.compile(r"^((?:export\s+)?[A-Za-z_]\w*)=(?:'[^']*'|\"[^\"$`]*\"|[^\s;&|$`'\"]*)$")
 ASSIGNMENT = re.compile(r"(?:export|declare|readonly|local)?\s*([A-Za-z_]\w*)=")
 VARIABLE = re.compile(r"\$\{?(\w+)")
 HERE = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
@@ -229,8 +231,10 @@ def client(text, options, lines):
         head += ["#PBS -l " + value for value in read_options(given)[0].get("all l", [])]
     data = {"v": 1, "fingerprint": hashlib.sha256(text).hexdigest()[:16], "script": ""}
     if text:  # whole where there is room: of a part nobody knows what else the script does
-        data["script"] = "\n".join([*head, *lines])
-        data["whole"] = True
+        script = outline(lines)
+        data["whole"] = script is not None
+        told = "\n".join([*head, *(excerpt(lines) if script is None else script)])
+        data["script"] = told if data["whole"] else told[:MAX_EXCERPT]
         data["programs"] = programs(excerpt(lines), lines)
     choices = choices_text()
     if choices:
@@ -350,6 +354,32 @@ def excerpt(lines):
     """Return the script's lines that tell what it runs: the advisor's own, those with a launcher
     and the last commands, those that set threads, and the assignments these need."""
     texts = dict(logical(lines))
+    return own_lines(lines) + [texts[n] for n in sorted(telling(texts))]
+
+
+def outline(lines):
+    """Return all that a script does, None where that is too long or not to be told.
+
+    Comments and here-documents are left out, and so are the values of variables that do not tell:
+    they may be secrets, and a job's variables can be seen.
+    """
+    text = "\n".join(lines)
+    if len(text) > MAX_OUTLINE or ("<<" in text and ("$(" in text or "`" in text)):
+        return None
+    texts = dict(logical(lines))
+    kept = telling(texts)
+    return own_lines(lines) + [
+        line if n in kept else SECRET.sub(r"\1=_", line) for n, line in sorted(texts.items())
+    ]
+
+
+def own_lines(lines):
+    """Return the advisor's own lines."""
+    return [line[:1000] for line in lines if line.startswith("#ADVISOR")]
+
+
+def telling(texts):
+    """Return the numbers of the lines that tell what a script runs."""
     kept = {n for n, line in texts.items() if "_NUM_THREADS" in line}
     kept.update([n for n, line in texts.items() if LAUNCH.search(line)][:5])
     pieces = {n: re.split("[;&|()]+", line) for n, line in texts.items()}
@@ -365,8 +395,7 @@ def excerpt(lines):
             new = set(assigned.get(name, ())) - kept
             kept |= new
             todo += new
-    own = [line[:1000] for line in lines if line.startswith("#ADVISOR")]
-    return own + [texts[n] for n in sorted(kept)]
+    return kept
 
 
 def is_command(text):

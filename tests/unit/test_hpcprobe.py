@@ -59,7 +59,7 @@ def test_an_experiment_is_a_job_script_and_its_axes(tmp_path: Path) -> None:
         assert line in lines
     assert lines[-1] == (
         "srun $HOME/bin/stencil ${OMP_NUM_THREADS} 5 200000 of "
-        "$((OMP_NUM_THREADS * ${SLURM_NTASKS:-1}))"
+        "$((${OMP_NUM_THREADS:-22} * ${SLURM_NTASKS:-1}))"
     )
     assert (
         subprocess.run(["bash", "-n"], input=found.script, text=True, check=False).returncode == 0

@@ -99,7 +99,7 @@ def policy(writer: Writer, **settings: Any) -> None:
     )  # fmt: skip
 
 
-def ask(writer: Writer, arguments: str = "-N1 --exclusive", user: str = "ada",
+def ask(writer: Writer, arguments: str = "-N1 --exclusive --mem=2G", user: str = "ada",
         path: Path | None = None, **payload: Any) -> Decision:  # fmt: skip
     script = payload.pop("script", SCRIPT)
     options = read_directives(script) | read_arguments(arguments.split())

@@ -22,11 +22,12 @@ def answer(
     message: str = "",
     **other: object,
 ) -> bytes:
-    """Return an answer line of protocol version 1; ``other`` keys replace or add."""
+    """Return an answer line of protocol version 1; ``other`` keys replace or add; None: left out."""
     data = {
         "v": 1, "decision": DECISION, "rewrite": rewrite or {}, "env": env or {},
         "message": message, "stamp": STAMP, **other,
     }  # fmt: skip
+    data = {k: v for k, v in data.items() if v is not None}
     return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
 

@@ -10,7 +10,7 @@ import pytest
 from advised import AdvisedSite
 from advisor_tui.app import AdvisorApp
 from advisor_tui.desk import Desk
-from test_end_to_end import khz, write_grid
+from test_end_to_end import khz, programs, write_grid
 from testbed import NODE_TYPES
 
 BDW = NODE_TYPES["bdw"]
@@ -64,7 +64,7 @@ def test_a_point_pinned_in_the_tui_is_what_runs(
 
     for name, value in site.environment().items():
         monkeypatch.setenv(name, value)
-    point = pin(Desk.here(), 2)
+    point = pin(Desk.here(), 3)
     choices = json.loads((site.folder / "xdg" / "advisor" / "choices.json").read_text())
     pinned = choices["workloads"][f"simapp/{workload}"]["pin"]
     assert pinned == {k: v for k, v in point.items() if k != "threads_per_rank"}
@@ -75,7 +75,9 @@ def test_a_point_pinned_in_the_tui_is_what_runs(
     site.testbed.wait(job.job_id)
     step = next(r for r in site.testbed.sacct(job.job_id) if r["JobID"].endswith(".0"))
     assert step["State"] == "COMPLETED"
-    assert int(step["NCPUS"]) == point["threads_per_node"]
+    assert int(step["NCPUS"]) == BDW.cores  # the allocation stays
+    (printed,) = programs(site, job.job_id)
+    assert printed["threads_per_node"] == str(point["threads_per_node"])
     assert point["freq_khz"] == BDW.max_khz or khz(step["ReqCPUFreqMax"]) == point["freq_khz"]
     site.advisor("collect")
     told = site.json("why", job.job_id)

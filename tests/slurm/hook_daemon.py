@@ -22,7 +22,7 @@ def answer(
     message: str = "",
     **other: object,
 ) -> bytes:
-    """Return an answer line of protocol version 1; ``other`` keys replace or add; None: left out."""
+    """Return an answer line of protocol version 1; ``other`` keys replace, add or (None) remove."""
     data = {
         "v": 1, "decision": DECISION, "rewrite": rewrite or {}, "env": env or {},
         "message": message, "stamp": STAMP, **other,

@@ -31,7 +31,7 @@ def pin(desk: Desk, steps: int) -> dict[str, Any]:
                 await pilot.pause()
 
             await settle()
-            for key in ("enter", *["right"] * steps):
+            for key in ("enter", *["left"] * steps):
                 await pilot.press(key)
                 await settle()
             page: Any = app.screen

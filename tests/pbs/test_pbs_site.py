@@ -354,7 +354,7 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
         assert outcome["confirmed"] is True, json.dumps(outcome)
         sweeps = [j for j in site.state()["jobs"].values() if j["Job_Name"].startswith("adv-")]
         assert len(sweeps) == len(outcome["runs"]) >= 7
-        assert {j["Resource_List"]["place"] for j in sweeps} == {"scatter:excl"}
+        assert {j["Resource_List"]["place"] for j in sweeps} == {"free"}  # the job's own
         assert all("advisor_stamp" not in j["Resource_List"] for j in sweeps)
         assert all("energy_j" in j["resources_used"] for j in sweeps)
         with Reader(store_path) as reader:

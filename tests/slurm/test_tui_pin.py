@@ -58,7 +58,12 @@ def test_a_point_pinned_in_the_tui_is_what_runs(
     site.advisor("fit", "simapp", "--workload", workload)
     site.settle()
     script = site.script(
-        "stencil.sh", f"srun simapp {workload}", "-N 1", "--exclusive", "-p broadwell"
+        "stencil.sh",
+        f"srun simapp {workload}",
+        "-N 1",
+        "--exclusive",
+        "-p broadwell",
+        f"-o {site.folder}/%j.out",
     )
     before = site.json("explain", script)
 

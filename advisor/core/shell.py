@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-MAX_DEPTH = 12
+MAX_DEPTH = 3
 """Command substitutions inside one another that are followed."""
+
+MAX_PROBLEMS = 20
+"""A script with more is not read to its end: the daemon has other jobs to answer."""
 
 _BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
 _USUAL = re.compile(
@@ -30,7 +33,7 @@ _LOOP_HEAD = re.compile(r"\(\((?:[^()]|\([^()]*\))*\)\)")
 _BRACED = re.compile(r"\$\{[^{}`\"']*\}")
 _NAME = re.compile(r"\$(?:\w+|[?#@*!$-])")
 _IN_DOUBLE = re.compile(r"[^\"\\$`]+")
-_TEST = re.compile(r"\[\[\s(?:[^\]]|\](?!\]))*\]\]")
+_TEST = re.compile(r"\[\[\s(?:[^\]\n]|\](?!\]))*\]\]")
 _SKIPPED = frozenset({"then", "do", "else", "elif", "!", "time"})
 _CLOSING = {"fi": "if", "done": "loop", "}": "{", "esac": "case"}
 
@@ -427,13 +430,16 @@ class _Reader:
 def read_shell(script: str) -> Shell:
     """Return the commands of a script; never raises."""
     reader = _Reader(script)
-    problem = ""
+    problem, problems = "", 0
     while True:
         try:
             reader.read()
             break
         except _NotFollowedError as error:
             problem = problem or str(error)
+            problems += 1
+            if problems == MAX_PROBLEMS:
+                break
             reader.skip_line()
     return Shell(
         tuple(reader.commands), frozenset(reader.functions), "\n".join(reader.texts), problem

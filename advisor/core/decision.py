@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from advisor.core.configuration import Configuration
 from advisor.core.policy import Policy
@@ -11,8 +12,7 @@ from advisor.core.reasons import Reason
 from advisor.core.request import JobRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """A predicted change against the baseline: fractions, with its 90 % interval."""
 
     change: float
@@ -43,8 +43,7 @@ def effects(time: Effect, energy: Effect) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(NamedTuple):
     """An option as it was weighed: absolute values and changes against the baseline."""
 
     configuration: Configuration

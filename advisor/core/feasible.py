@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from advisor.core.asked import UnclearError, configuration_of
 from advisor.core.configuration import Configuration
@@ -15,6 +16,13 @@ from advisor.core.policy import AxisRule, Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.request import JobRequest
 from advisor.core.script_use import NO_USE, ScriptUse
+
+Shape = tuple[int, int, int]
+"""Nodes, ranks per node, threads per node."""
+
+_SHAPE: Callable[[Row], Shape] = itemgetter(slice(3))
+_FREQUENCY: Callable[[Row], int] = itemgetter(3)
+_TIME_HI: Callable[[Row], float] = itemgetter(6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +98,24 @@ def feasible_rows(
     if why:
         return [], Counter({why: len(rows)})
     kind = x.inventory.node_types[node_type]
-    limit = x.request.time_limit_s or math.inf
-    top = max((row[3] for row in rows), default=0)
-    shapes = {row[:3]: row for row in rows}
-    ruled_out = {s: _shape_obstacle(r.configuration(node_type), x, kind) for s, r in shapes.items()}
-    frequencies = {f: _frequency_obstacle(f, x, kind, top) for f in {row[3] for row in rows}}
+    top = max(map(_FREQUENCY, rows), default=0)
+    ruled_out = _shape_obstacles(set(map(_SHAPE, rows)), x, kind)
+    frequencies = {f: _frequency_obstacle(f, x, kind, top) for f in set(map(_FREQUENCY, rows))}
+    kept, dropped = list(rows), Counter[str]()
     if any(ruled_out.values()) or any(frequencies.values()):
-        kept: list[Row] = []
-        dropped: Counter[str] = Counter()
+        kept = []
         for row in rows:
             why = ruled_out[row[:3]] or frequencies[row[3]]
             if why:
                 dropped[why] += 1
             else:
                 kept.append(row)
-    else:
-        kept, dropped = list(rows), Counter()
-    in_time = [row for row in kept if row.time_hi_s <= limit]
-    if len(in_time) < len(kept):
+    limit = x.request.time_limit_s
+    if limit and max(map(_TIME_HI, kept), default=0.0) > limit:
+        in_time = [row for row in kept if row.time_hi_s <= limit]
         dropped["time-limit"] += len(kept) - len(in_time)
-    return in_time, dropped
+        kept = in_time
+    return kept, dropped
 
 
 def _node_type_obstacle(name: str, x: Constraints) -> str:
@@ -148,28 +154,39 @@ def _as_much_memory(request: JobRequest, own: NodeType, other: NodeType) -> bool
     return bool(request.memory_per_cpu_mb) or other.memory_mb >= own.memory_mb
 
 
-def _shape_obstacle(new: Configuration, x: Constraints, node_type: NodeType) -> str:
-    """Return what rules out the nodes, ranks and threads of an option, "" if nothing does."""
+def _shape_obstacles(
+    shapes: Iterable[Shape], x: Constraints, node_type: NodeType
+) -> dict[Shape, str]:
+    """Return what rules out each (nodes, ranks per node, threads per node), "" if nothing does."""
     try:
         natural = x.natural(node_type)
     except UnclearError as error:
-        return f"axis-bound:node type is kept: it cannot be told {error}"
-    if (new.nodes, new.ranks_per_node) != (natural.nodes, natural.ranks_per_node):
-        return "allocation-kept"
-    if new.nodes * new.ranks_per_node != x.baseline.nodes * x.baseline.ranks_per_node:
-        return "allocation-kept"
-    if new.threads_per_node != natural.threads_per_node:
-        if new.threads_per_node > natural.threads_per_node:
-            return "threads-own:more of them than the job has anyway are never set"
-        rule, explicit = x.policy.axes.threads, "threads" in x.request.explicit
-        if not _may_change(rule, explicit, lower=True):
-            return _who("threads", rule)
-        why = x.threads_kept if x.whole else x.cores_kept
-        if why:
-            return f"threads-own:{why}" if x.whole else f"cores-kept:{why}"
-        if new.threads_per_node % new.ranks_per_node:
-            return "no-room"
-    return "" if _fits(new, x, node_type) else "no-room"
+        why = f"axis-bound:node type is kept: it cannot be told {error}"
+        return dict.fromkeys(shapes, why)
+    fixed, cores = (natural.nodes, natural.ranks_per_node), natural.threads_per_node
+    if math.prod(fixed) != x.baseline.nodes * x.baseline.ranks_per_node:
+        return dict.fromkeys(shapes, "allocation-kept")
+    room = _most_threads(natural.nodes, x, node_type)
+    found = {}
+    for shape in shapes:
+        threads = shape[2]
+        why = "" if shape[:2] == fixed else "allocation-kept"
+        if not why and threads != cores:
+            why = _threads_obstacle(threads, natural, x)
+        found[shape] = why or ("no-room" if threads > room else "")
+    return found
+
+
+def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> str:
+    if threads > natural.threads_per_node:
+        return "threads-own:more of them than the job has anyway are never set"
+    rule, explicit = x.policy.axes.threads, "threads" in x.request.explicit
+    if not _may_change(rule, explicit, lower=True):
+        return _who("threads", rule)
+    why = x.threads_kept if x.whole else x.cores_kept
+    if why:
+        return f"threads-own:{why}" if x.whole else f"cores-kept:{why}"
+    return "no-room" if threads % natural.ranks_per_node else ""
 
 
 def _frequency_obstacle(freq: int, x: Constraints, node_type: NodeType, top: int) -> str:
@@ -208,16 +225,14 @@ def _who(axis: str, rule: AxisRule) -> str:
     return f"axis-keep:{axis}" if rule == "keep" else f"user-set:{axis}"
 
 
-def _fits(new: Configuration, x: Constraints, node_type: NodeType) -> bool:
-    if new.threads_per_node > node_type.cores * node_type.threads_per_core:
-        return False
+def _most_threads(nodes: int, x: Constraints, node_type: NodeType) -> float:
+    """Return how many threads a node may have at most, by its cores and memory; 0 for no room."""
     available = node_type.nodes_in(x.partition) if x.partition else len(node_type.nodes)
-    if new.nodes > available:
-        return False
-    memory = x.request.memory_per_node_mb or 0.0
-    if x.request.memory_per_cpu_mb:
-        memory = max(memory, x.request.memory_per_cpu_mb * new.threads_per_node)
-    return not node_type.memory_mb or memory <= node_type.memory_mb
+    request, memory = x.request, node_type.memory_mb or math.inf
+    if nodes > available or (request.memory_per_node_mb or 0.0) > memory:
+        return 0
+    most = float(node_type.cores * node_type.threads_per_core)
+    return min(most, memory / request.memory_per_cpu_mb) if request.memory_per_cpu_mb else most
 
 
 def explain(dropped: Counter[str]) -> list[Reason]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from advisor.core.launchers import LAUNCHERS, NO_PROGRAMS, is_light, split_options
@@ -106,9 +106,9 @@ def _parse(script: str, arguments: tuple[str, ...]) -> Reading:
     unresolved: list[str] = []
     for place in shell.commands:
         values = dict(variables) if place.conditional else variables
-        command = _command(list(place.words), values, shell.functions, unresolved)
+        command = _command(list(place.words), values, shell.functions, unresolved, place)
         if command is not None:
-            found.append(replace(command, place=place))
+            found.append(command)
         if place.conditional:  # nobody knows whether it is assigned
             for name in [n for n in values if values[n] != variables.get(n)]:
                 variables[name] = f"${name}"
@@ -163,6 +163,7 @@ def _command(
     variables: dict[str, str],
     functions: frozenset[str] = frozenset(),
     unresolved: list[str] | None = None,
+    place: ShellCommand = NOWHERE,
 ) -> Command | None:
     environment: dict[str, str] = {}
     if words and words[0] in ("export", "declare", "readonly", "local", "typeset"):
@@ -200,7 +201,7 @@ def _command(
             wrappers += words[:start]
             words, word, name = words[start:], rest[0], rest[0].rsplit("/", 1)[-1]
     return Command(
-        launcher, tuple(options), name, tuple(words[1:]), environment, word, tuple(wrappers)
+        launcher, tuple(options), name, tuple(words[1:]), environment, word, tuple(wrappers), place
     )
 
 

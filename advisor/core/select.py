@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
+from typing import NamedTuple
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative, Effect
@@ -47,8 +48,7 @@ Candidate = tuple[str, Row]
 """A node type and one of its rows."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Weighed:
+class Weighed(NamedTuple):
     """A candidate against the baseline: log ratios with standard errors, and its score."""
 
     node_type: str
@@ -101,15 +101,9 @@ def weigh(candidate: Candidate, baseline: Row, goal: Goal) -> Weighed:
     node_type, row = candidate
     t, e = row.log_time - baseline.log_time, row.log_energy - baseline.log_energy
     w = WEIGHTS[goal]
-    return Weighed(
-        node_type,
-        row,
-        t,
-        math.hypot(row.time_sigma, baseline.time_sigma),
-        e,
-        math.hypot(row.energy_sigma, baseline.energy_sigma),
-        w * e + (1 - w) * t,
-    )
+    t_sigma = math.hypot(row.time_sigma, baseline.time_sigma)
+    e_sigma = math.hypot(row.energy_sigma, baseline.energy_sigma)
+    return Weighed(node_type, row, t, t_sigma, e, e_sigma, w * e + (1 - w) * t)
 
 
 def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Selection:
@@ -127,15 +121,11 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
         return Selection(None, (), (reason("energy-unknown"),))
     z = one_sided(policy.confidence)
     slow_bound, saving_bound = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
-    t_limit, e_limit = baseline.log_time + slow_bound, baseline.log_energy + saving_bound
+    t_limit = baseline.log_time + slow_bound
     # Most candidates are too slow by their mean alone: look at the others only.
     fast = [c for c in candidates if c[1].log_time <= t_limit and c[1].energy_j == c[1].energy_j]
-    spread = baseline.time_sigma
-    within = [
-        weigh(c, baseline, policy.goal)
-        for c in fast
-        if c[1].log_time + z * math.hypot(c[1].time_sigma, spread) <= t_limit
-    ]
+    weighed = [weigh(c, baseline, policy.goal) for c in fast]
+    within = [x for x in weighed if x.t + z * x.t_sigma <= slow_bound]
     within.sort(key=lambda x: x.score)
     saving = [x for x in within if x.e + z * x.e_sigma <= saving_bound]
     passed = [x for x in saving if x.row.usable and x.score < 0]
@@ -151,8 +141,7 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
         reasons.append(reason("chosen", f"energy {energy}, time {time}"))
         reasons += [reason("confirmed")] * best.row.confirmed + tie
         return Selection(best, tuple(shown), tuple(reasons))
-    open_ = [c for c in fast if not c[1].usable and c[1].log_energy <= e_limit]
-    unconfirmed = [x for x in (weigh(c, baseline, policy.goal) for c in open_) if x.score < 0]
+    unconfirmed = [x for x in weighed if not x.row.usable and x.e <= saving_bound and x.score < 0]
     if unconfirmed:
         reasons.append(reason("unconfirmed", len(unconfirmed)))
     if not within:
@@ -178,9 +167,11 @@ def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Rea
     z, w = one_sided(policy.confidence), WEIGHTS[policy.goal]
 
     def equal(x: Weighed, best: Weighed) -> bool:
+        if x.score <= best.score + TIE:
+            return True
         e = math.hypot(x.row.energy_sigma, best.row.energy_sigma)
         t = math.hypot(x.row.time_sigma, best.row.time_sigma)
-        return x.score <= best.score + max(TIE, z * math.hypot(w * e, (1 - w) * t))
+        return x.score <= best.score + z * math.hypot(w * e, (1 - w) * t)
 
     measured = [x for x in passed if x.row.confirmed]
     if best.row.estimated:
@@ -231,7 +222,7 @@ def find_row(
     """
     point = (nodes, ranks, threads, freq_khz)
     for r in rows:
-        if r[:4] == point:
+        if r[3] == freq_khz and r[:4] == point:
             return r, True
     same = [r for r in rows if r.nodes == nodes and r.ranks_per_node == ranks]
     chosen_threads = _nearest(sorted({r.threads_per_node for r in same}), threads)

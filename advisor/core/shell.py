@@ -100,7 +100,10 @@ class _Reader:
     def read(self) -> None:
         source, end = self.source, len(self.source)
         while self.at < end:
-            if (match := _USUAL.match(source, self.at)) and match[1] != "[[":
+            if source[self.at] == "\n":
+                self.at += 1
+                self._operator("\n")
+            elif (match := _USUAL.match(source, self.at)) and match[1] != "[[":
                 self.at = match.end()
                 self._take_word(match[1], bare=True)
             elif match := _BLANK.match(source, self.at) or self._comment():
@@ -336,7 +339,7 @@ class _Reader:
             self._close("case")
 
     def _operator(self, operator: str) -> None:
-        if operator == "\n":
+        if operator == "\n" and self.here:
             self._here_documents()
         if self.head == "pattern":
             if operator == ")":
@@ -394,17 +397,18 @@ class _Reader:
 
     def _end(self) -> None:
         """Keep the simple command that has ended."""
-        if self.words:
-            self.commands.append(
-                ShellCommand(
-                    tuple(self.words),
-                    self._inside("loop"),
-                    self._in_function(),
-                    conditional=self.chained
-                    or any(f.kind in ("if", "case", "loop") for f in self.frames),
-                )
-            )
-            self.words = []
+        if not self.words:
+            return
+        loop = function = False
+        conditional = self.chained
+        for frame in self.frames:
+            loop = loop or frame.kind == "loop"
+            function = function or frame.function
+            conditional = conditional or frame.kind in ("if", "case", "loop")
+        self.commands.append(
+            ShellCommand(tuple(self.words), loop, function, conditional=conditional)
+        )
+        self.words = []
 
     def _here_documents(self) -> None:
         for delimiter, quoted in self.here:

@@ -19,7 +19,7 @@ from typing import Any
 from advisor.core.asked import default_freq
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
-from advisor.core.program import sent
+from advisor.core.program import checked, sent
 from advisor.core.request import JobRequest
 from advisor.core.script import main_command
 from advisor.core.script_use import THREAD_VARIABLES
@@ -70,7 +70,8 @@ def parse_request(
         script = client.get("script")
         explicit = {**read_directives(str(script or "")), **typed}
         choices = choices or parse_choices(str(client.get("choices") or ""))[0]
-    path = path or script_of(rest, str(payload.get("cwd") or ""))
+    cwd = str(payload.get("cwd") or "")
+    path = path or script_of(rest, cwd)
     if payload.get("executable"):
         arguments = decode_arguments(str(payload.get("argument_list") or ""))
         command, script, path = (str(payload["executable"]), *arguments), None, ""
@@ -102,7 +103,8 @@ def parse_request(
         command=command,
         submit_line=" ".join(words),
         fingerprint=str(client.get("fingerprint") or "")[:64],
-        program=_program(client),
+        cwd=cwd,
+        program=_program(client) or checked(payload.get("program"), cwd),
         options=options,
         host_resources=tuple(hosts or ()),
         environment=environment,

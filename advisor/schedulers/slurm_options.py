@@ -15,6 +15,7 @@ from advisor.core.asked import default_freq
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.program import checked
 from advisor.core.request import JobRequest
 from advisor.core.script_use import THREAD_VARIABLES, counts_threads
 from advisor.core.units import parse_memory_mb, parse_slurm_time
@@ -107,6 +108,7 @@ def parse_request(
     if options.get("wrap"):
         script, argv = options["wrap"], ()
 
+    cwd = str(payload.get("cwd") or "")
     environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
     given = {**dict.fromkeys(_mapping(payload.get("options")), ""), **options}  # null is set, too
     judged = slurm_table.judge(given, environment, program)
@@ -135,6 +137,8 @@ def parse_request(
         options=options,
         script_path=str(payload.get("script_path") or ""),
         script_truncated=bool(payload.get("truncated")),
+        cwd=cwd,
+        program=checked(payload.get("program"), cwd),
         command=argv,
         environment=environment,
         choices=choices,

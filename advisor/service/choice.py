@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 from advisor.core.decision import Alternative
 from advisor.core.feasible import Constraints, explain, feasible_rows
@@ -66,8 +67,9 @@ def _choose(
             continue
         rows, why = feasible_rows(other.node_type, snapshot.rows(other), constraints)
         dropped.update(why)
-        point = baseline[:4] if other is model else None
-        others += [(other.node_type, r) for r in rows if r[:4] != point]
+        if other is model and baseline in rows:
+            rows.remove(baseline)
+        others += zip(repeat(other.node_type), rows, strict=False)
     reasons = explain(dropped)
     if refused and constraints.policy.axes.node_type != "keep":
         reasons.append(reason("estimates-refused", ", ".join(refused), "estimated_node_types"))

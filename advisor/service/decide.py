@@ -110,7 +110,8 @@ def _understand(case: _Case) -> None:
     """Work out what runs and which settings hold."""
     request, snapshot = case.request, case.snapshot
     lines = advisor_lines(request.script) if request.script else {}
-    case.settings = with_choices(stated(request.environment, lines), request.choices, "", "")
+    own = stated(request.environment, lines)
+    case.settings = with_choices(own, request.choices, "", "")
     case.policy = snapshot.policy.base
     if case.settings.off:
         raise _stop(case, "opted-out", case.settings.off)
@@ -130,9 +131,7 @@ def _understand(case: _Case) -> None:
     )
     case.reasons += case.recognised.how
     case.workload = case.recognised.workload
-    case.settings = with_choices(
-        stated(request.environment, lines), request.choices, case.application, case.workload
-    )
+    case.settings = with_choices(own, request.choices, case.application, case.workload)
     case.reasons += case.settings.notes
     case.partition = partition_of(request, snapshot.inventory)
     node_types = case.node_types = possible_node_types(

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from advisor import __version__
 from advisor.core.decision import Decision
-from advisor.core.program import checked
 from advisor.core.reasons import reason
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
@@ -230,8 +229,6 @@ class Handlers:
         except ValueError as error:
             empty = JobRequest(scheduler, str(payload["hook"]), user, uid)
             return unchanged(empty, snapshot, reason("bad-request", error)), False
-        cwd = str(request.get("cwd") or "")
-        job = replace(job, cwd=cwd, program=job.program or checked(request.get("program"), cwd))
         if self.source.error and not self.source.loaded:
             return unchanged(job, snapshot, reason("store-unreadable")), False
         decision = decide(job, snapshot, chance=chance)

@@ -175,7 +175,7 @@ def test_a_jobs_run_is_marked_with_how_it_got_its_threads(
 ) -> None:  # fmt: skip
     d = decision(1, model(store).id)
     assert d.chosen is not None
-    to = replace(d.chosen, configuration=replace(TO, threads_per_node=threads))
+    to = d.chosen._replace(configuration=replace(TO, threads_per_node=threads))
     stamp = decided(store, replace(d, chosen=to, rewrite=rewrite, environment=variables))
     finished = job(11, stamp, cpus=cpus)
     run(store, replace(finished, cpus=28, whole_nodes=True))
@@ -540,7 +540,7 @@ def test_a_choice_on_another_node_type_is_that_models_promise(store: Writer) -> 
     )  # fmt: skip
     d = decision(1, base.id)
     assert d.chosen is not None
-    d = replace(d, chosen=replace(d.chosen, configuration=there), rewrite={"constraint": "skylake"})
+    d = replace(d, chosen=d.chosen._replace(configuration=there), rewrite={"constraint": "skylake"})
     record = replace(job(1, decided(store, d), time_s=900.0, freq=None), node_list="skl1")
     run(store, record)
     assert (state(store, base), state(store, other)) == ("fitted", "suspended")

@@ -30,16 +30,20 @@ NATIVE = "native.so"
 """The system calls cli_filter needs, compiled here; without it lua-posix is used."""
 
 _BUNDLED = ("config", "system", "filter")
-_LATER = (
-    "answer", "inventory", "json", "limits", "program", "rewrite", "table", "understood",
-)  # fmt: skip
-"""What an answer needs: in a second file, loaded while the daemon thinks."""
+_LATER = {
+    "answer.luac": ("answer", "rewrite"),
+    "change.luac": ("inventory", "json", "limits", "program", "table", "understood"),
+}
+"""What every answer needs, and what an answer that changes the job needs besides: in files of
+their own, loaded while the daemon thinks."""
 _LOADER = """\
 local loaded = { home = home }
 local function use(name)
   if loaded[name] == nil then
-    local later = not parts[name] and loadfile(home .. "/answer.luac")
-    for other, part in pairs(later and later() or {}) do parts[other] = part end
+    for _, file in ipairs({ "answer.luac", "change.luac" }) do
+      local later = not parts[name] and loadfile(home .. "/" .. file)
+      for other, part in pairs(later and later() or {}) do parts[other] = part end
+    end
     local part = parts[name] or assert(loadfile(home .. "/" .. name .. ".lua"))
     loaded[name] = part(use)
   end
@@ -97,9 +101,10 @@ def module_files(
     parts = _BUNDLED if native is not None else (*_BUNDLED, "portable")
     head = "local home, main = ...\n"
     bundle = _compiled(f"{head}{_parts(files, parts)}{_LOADER}")
-    later = _compiled(f"{_parts(files, _LATER)}return parts\n")
-    if bundle is not None and later is not None:
-        files[BUNDLE], files["answer.luac"] = bundle, later
+    later = {name: _compiled(f"{_parts(files, of)}return parts\n") for name, of in _LATER.items()}
+    if bundle is not None:
+        files[BUNDLE] = bundle
+        files.update({name: code for name, code in later.items() if code is not None})
     return files
 
 
@@ -201,8 +206,8 @@ def table_text() -> str:
 
 
 def _lua_map(values: Mapping[str, str]) -> str:
-    inner = ", ".join(f"[{_lua_text(k)}] = {_lua_text(v)}" for k, v in sorted(values.items()))
-    return f"{{ {inner} }}"
+    """Write a map as one text, ``;key=value;``: tables take Lua far longer to load."""
+    return _lua_text("".join(f";{k}={v}" for k, v in sorted(values.items())) + ";")
 
 
 def _lua_set(names: Iterable[str]) -> str:

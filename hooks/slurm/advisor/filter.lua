@@ -47,16 +47,17 @@ local function ask(options, explicit, het, found)
   if system.hung(config.retry) then
     return nil, "the daemon hung a moment ago and is not asked", true
   end
-  local several, variables
+  local variables
   local function line() -- made while the daemon wakes up
     explicit = explicit or explicit_options(options)
     local text
     text, variables = request(options, explicit, het, found)
     return text
   end
-  local function meanwhile() -- what the answer needs, while the daemon thinks
-    for _, name in ipairs({ "answer", "limits", "inventory", "understood" }) do use(name) end
-    several = use("rewrite").is_het(options, explicit)
+  local needed = { "answer", "rewrite", "json", "understood", "limits", "inventory" }
+  local function meanwhile() -- loads what the answer needs, while the daemon thinks
+    use(table.remove(needed, 1))
+    return needed[1] ~= nil
   end
   local text, word, problem = system.exchange(config.socket, line, config.deadline, false, meanwhile)
   local plan
@@ -76,8 +77,7 @@ local function ask(options, explicit, het, found)
   plan.wanted = use("rewrite").wanted_by(options, explicit)
   plan.quiet = explicit:find('"quiet":', 1, true)
   if not plan.changes then return plan end
-  if several == nil then several = use("rewrite").is_het(options, explicit) end
-  if several and not het then return ask(options, explicit, true, found) end -- one component is no base
+  if not het and use("rewrite").is_het(options, explicit) then return ask(options, explicit, true, found) end -- one component is no base
   local json = use("json")
   local asked, set = json.flat(explicit), json.flat(variables)
   if not asked or not set then return nil, "what Slurm says the user asked for cannot be read" end

@@ -31,6 +31,7 @@ extern int lua_toboolean(lua_State *, int);
 extern int lua_type(lua_State *, int);
 extern void lua_pushvalue(lua_State *, int);
 extern void lua_replace(lua_State *, int);
+extern void lua_settop(lua_State *, int);
 extern int lua_pcall(lua_State *, int, int, int);
 extern const char *lua_tolstring(lua_State *, int, size_t *);
 extern const char *luaL_checklstring(lua_State *, int, size_t *);
@@ -135,9 +136,11 @@ static int exchange(lua_State *L)
         else if (!ready(fd, POLLOUT, finish))
             word = "timeout";
     }
-    if (!word && lua_type(L, 5) == LUA_IS_FUNCTION) {
+    for (int more = !word && lua_type(L, 5) == LUA_IS_FUNCTION; more;) {
+        struct pollfd there = {.fd = fd, .events = POLLIN};
         lua_pushvalue(L, 5);
-        lua_pcall(L, 0, 0, 0);
+        more = !lua_pcall(L, 0, 1, 0) && lua_toboolean(L, -1) && poll(&there, 1, 0) == 0;
+        lua_settop(L, 5);
     }
     while (!word && !no_answer && !end) {
         if (got == sizeof answer) {

@@ -49,8 +49,8 @@ local M = {}
 --
 -- The kernel keeps the deadline: a quarter of it for connecting, a quarter for sending, half for
 -- the answer, each one call. The daemon writes its line at once, so a piece of one is garbage,
--- and dripping bytes gain it nothing. `meanwhile` is called while the daemon thinks; what goes
--- wrong in it is lost.
+-- and dripping bytes gain it nothing. `meanwhile` is called while the daemon thinks, and again as
+-- long as it returns true (native.c: until the answer is there); what goes wrong in it is lost.
 function M.exchange(path, line, deadline_s, no_answer, meanwhile)
   local socket, signal = posix("sys.socket"), posix("signal")
   if #path > MAX_PATH then return nil, "absent", "the socket's path is too long" end
@@ -77,7 +77,8 @@ function M.exchange(path, line, deadline_s, no_answer, meanwhile)
       return nil, (done or code == EAGAIN) and "timeout" or "closed", tostring(problem)
     end
     if no_answer then return "" end
-    if meanwhile then pcall(meanwhile) end
+    local ok, more = true, meanwhile ~= nil
+    while ok and more do ok, more = pcall(meanwhile) end
     local answer
     answer, problem, code = socket.recv(fd, MAX_ANSWER)
     if not answer and code == EAGAIN then return nil, "timeout", "no answer in time" end

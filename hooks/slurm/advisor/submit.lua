@@ -96,7 +96,7 @@ local function variables_of(job)
     if type(value) == "string" and #value <= VARIABLE_LIMIT then found[name] = value end
   end
   for name in known.asked_by_name:gmatch("%S+") do look(name) end
-  for name in pairs(known.variables) do look(name) end
+  for name in known.variables:gmatch(";([^;=]+)=") do look(name) end
   return found
 end
 

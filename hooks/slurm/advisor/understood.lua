@@ -16,6 +16,12 @@ local NOT_SET = { unset = true, ["(null)"] = true }
 
 local function has(words, name) return words:find(" " .. name .. " ", 1, true) ~= nil end
 
+-- The value of a key in a map of table.lua, the text ";key=value;key=value;".
+local function value_of(map, key)
+  local _, stop = map:find(";" .. key .. "=", 1, true)
+  return stop and map:match("^[^;]*", stop + 1)
+end
+
 -- Classes with those that a word of the value brings.
 local function with_value(classes, option, value)
   for _, rule in ipairs(known.values[option] or {}) do
@@ -30,7 +36,7 @@ end
 
 -- The classes of an option with this value; nil for one that is in no table.
 local function option_classes(name, value)
-  local classes = known.options[name] or has(known.harmless_options, name) and "harmless"
+  local classes = value_of(known.options, name) or has(known.harmless_options, name) and "harmless"
   return classes and with_value(classes, name, value) or nil
 end
 
@@ -45,7 +51,7 @@ end
 local function variable_classes(name, value, options, program)
   local prefix = name:match("^%u+_") or ""
   if not has(known.reads[program], prefix) then return "" end
-  local classes, option = known.variables[name], known.sets[name]
+  local classes, option = value_of(known.variables, name), value_of(known.sets, name)
   if not classes then
     return (has(known.harmless_variables, name) or in_family(name)) and "" or nil
   end

@@ -125,7 +125,7 @@ def measure(path: Path, models: int, requests: int) -> dict[str, float]:
     """Time loading and deciding inside this process."""
     import gc
 
-    from advisor.schedulers.slurm_options import parse_request
+    from advisor.schedulers.slurm.translator import parse_request
     from advisor.service.decide import decide
     from advisor.service.handlers import Handlers
     from advisor.service.peer import Peer

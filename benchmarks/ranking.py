@@ -35,7 +35,7 @@ from advisor.ranking.rank import Method, rank
 from advisor.ranking.streams import Characterisation
 from advisor.ranking.suite import like, member
 from advisor.ranking.twin import compile_twice
-from advisor.schedulers.local import local_node_type
+from advisor.schedulers.local.scheduler import local_node_type
 from advisor.store.profiles import StoredProfile, latest_bench, save_profiles
 from advisor.store.rankings import characterisations
 from advisor.store.reader import Reader

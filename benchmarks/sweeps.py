@@ -28,7 +28,7 @@ from advisor.core.request import JobRequest
 from advisor.models.design import DESIGNS
 from advisor.models.sequential import SEQUENTIAL, first_runs
 from advisor.schedulers.base import Role, RunResult, SweepJob, SweepStatus
-from advisor.schedulers.local import Local
+from advisor.schedulers.local.scheduler import Local
 from advisor.store.writer import Writer
 from advisor.training import state as states
 from advisor.training.outcome import Outcome

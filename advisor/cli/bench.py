@@ -139,7 +139,7 @@ def _places(
     args: argparse.Namespace, inventory: Inventory | None
 ) -> list[tuple[str, NodeType | None]]:
     """Return the node types to measure; None as node type means this machine."""
-    from advisor.schedulers.local import NODE_TYPE
+    from advisor.schedulers.local.scheduler import NODE_TYPE
 
     names: list[str] = args.node_type or []
     if args.here and len(names) > 1:
@@ -172,7 +172,7 @@ def _measure(
         from advisor.cli.bench_here import measure_here
 
         return measure_here(order, lambda *at: board.show(name, *at))
-    from advisor.schedulers.slurm_interactive import on_a_node
+    from advisor.schedulers.slurm.interactive import on_a_node
 
     argv = [sys.executable, "-m", "advisor", "bench", "--emit", json.dumps(order)]
     command = on_a_node(node, argv, limit_s=order["budget_s"] + _EXTRA_S, name="advisor-bench")
@@ -196,7 +196,7 @@ def _emit(order: dict[str, Any]) -> int:
 def _store(args: argparse.Namespace, name: str, found: dict[str, Any]) -> str:
     """Store a node type's profiles; return what became of them."""
     from advisor.ranking.machine import differences
-    from advisor.schedulers.local import NODE_TYPE, local_node_type
+    from advisor.schedulers.local.scheduler import NODE_TYPE, local_node_type
     from advisor.store.profiles import Bench, StoredProfile, latest_bench, save_profiles
     from advisor.store.writer import Writer
     from advisor.training.subject import current_user

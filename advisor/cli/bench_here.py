@@ -18,7 +18,7 @@ def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None])
     ``order``: size (quick, full, none), budget_s, wanted (name and streams each), meter.
     """
     from advisor.meters.choose import best_meter
-    from advisor.schedulers.local import local_node_type
+    from advisor.schedulers.local.scheduler import local_node_type
 
     node = local_node_type()
     threads = node.cores

@@ -75,7 +75,7 @@ def _characterise(args: argparse.Namespace) -> int:
     from advisor.ranking.characterise import DEFAULT_L1, cache_bytes, characterisation, join
     from advisor.ranking.characterise_runs import Command, busy_note, input_file, timed_run
     from advisor.ranking.files import write_phases
-    from advisor.schedulers.local import local_node_type
+    from advisor.schedulers.local.scheduler import local_node_type
     from advisor.training.known import load_known
     from advisor.training.subject import understand
 
@@ -169,7 +169,7 @@ def _store(args: argparse.Namespace, found: Characterisation) -> tuple[bool, str
 
     from advisor import paths
     from advisor.errors import AdvisorError, StoreError
-    from advisor.schedulers.local import local_node_type
+    from advisor.schedulers.local.scheduler import local_node_type
     from advisor.training.known import load_known
     from advisor.training.sink import open_sink
     from advisor.training.subject import current_user

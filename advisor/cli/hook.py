@@ -103,7 +103,7 @@ class _Slurm:
     """The hooks in the folder of slurm.conf."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        from advisor.schedulers.slurm_hooks import find_folder
+        from advisor.schedulers.slurm.hooks import find_folder
 
         conf = os.environ.get("SLURM_CONF", "")
         self._args = args
@@ -111,9 +111,9 @@ class _Slurm:
 
     def plan(self) -> Plan:
         """Plan install or remove."""
-        from advisor.schedulers.slurm_hook_files import HookSettings
-        from advisor.schedulers.slurm_hook_state import cluster_of
-        from advisor.schedulers.slurm_hooks import plan_install, plan_remove
+        from advisor.schedulers.slurm.hook_files import HookSettings
+        from advisor.schedulers.slurm.hook_state import cluster_of
+        from advisor.schedulers.slurm.hooks import plan_install, plan_remove
 
         args = self._args
         if args.action == "remove":
@@ -125,8 +125,8 @@ class _Slurm:
 
     def status(self) -> tuple[dict[str, object], list[str]]:
         """Return what is installed, for programs and for people."""
-        from advisor.schedulers import slurm_hook_state as state
-        from advisor.schedulers.slurm_hooks import read_hooks
+        from advisor.schedulers.slurm import hook_state as state
+        from advisor.schedulers.slurm.hooks import read_hooks
 
         hooks = read_hooks(self.folder)
         modules = state.modules_folder(self.folder, hooks)
@@ -159,8 +159,8 @@ class _Pbs:
 
     def plan(self) -> Plan:
         """Plan install or remove."""
-        from advisor.schedulers import pbs_hooks as hooks
-        from advisor.schedulers.pbs_hook_state import inventory_now
+        from advisor.schedulers.pbs import hooks
+        from advisor.schedulers.pbs.hook_state import inventory_now
 
         args = self._args
         if args.login is not None:
@@ -175,8 +175,8 @@ class _Pbs:
 
     def status(self) -> tuple[dict[str, object], list[str]]:
         """Return what is installed, for programs and for people."""
-        from advisor.schedulers import pbs_hook_state as state
-        from advisor.schedulers.pbs_hooks import client_state
+        from advisor.schedulers.pbs import hook_state as state
+        from advisor.schedulers.pbs.hooks import client_state
 
         if self._args.login is not None:
             path = self.folder / "qsub"

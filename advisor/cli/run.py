@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.errors import UsageError
     from advisor.meters.choose import best_meter
     from advisor.meters.process import exit_text, usable_cpus
-    from advisor.schedulers.local import local_node_type
+    from advisor.schedulers.local.scheduler import local_node_type
     from advisor.training.known import load_known
     from advisor.training.subject import understand
 
@@ -114,7 +114,7 @@ def _cap(text: str | None) -> int:
     """Return the cap to set in kHz, 0 for none. Raises an error when it cannot be set."""
     from advisor.core.units import parse_freq_khz
     from advisor.errors import InputError, UsageError
-    from advisor.schedulers.cpufreq import Cpufreq
+    from advisor.schedulers.local.cpufreq import Cpufreq
 
     if not text:
         return 0
@@ -144,7 +144,7 @@ def _once(
     from pathlib import Path
 
     from advisor.meters.process import measure
-    from advisor.schedulers.cpufreq import Cpufreq
+    from advisor.schedulers.local.cpufreq import Cpufreq
 
     threads = configuration.threads_per_node
     with (

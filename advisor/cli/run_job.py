@@ -92,7 +92,7 @@ def _snapshot(db: str | None) -> Snapshot:
 
 
 def _this_machine(snapshot: Snapshot) -> NodeType:
-    from advisor.schedulers.local import local_node_type
+    from advisor.schedulers.local.scheduler import local_node_type
 
     machine = local_node_type()
     return snapshot.inventory.node_types.get(machine.name, machine)
@@ -122,8 +122,8 @@ def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
 
 def _measure(script: Path, configuration: Configuration, meter: Any, *, quiet: bool) -> Measured:
     from advisor.meters.process import measure
-    from advisor.schedulers.cpufreq import Cpufreq
-    from advisor.schedulers.local import interpreter, job_environment, write_launcher
+    from advisor.schedulers.local.cpufreq import Cpufreq
+    from advisor.schedulers.local.scheduler import interpreter, job_environment, write_launcher
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-run-")))

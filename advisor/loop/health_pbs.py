@@ -7,9 +7,9 @@ from typing import Any
 
 from advisor.errors import SchedulerError
 from advisor.loop.health import Check
-from advisor.schedulers import pbs_control
-from advisor.schedulers import pbs_hook_state as state
-from advisor.schedulers.pbs_hooks import EXECJOB, QUEUEJOB, RESOURCES, Installed
+from advisor.schedulers.pbs import control as pbs_control
+from advisor.schedulers.pbs import hook_state as state
+from advisor.schedulers.pbs.hooks import EXECJOB, QUEUEJOB, RESOURCES, Installed
 
 _INSTALL = "advisor hook install --scheduler pbs"
 _DOES = {QUEUEJOB: "jobs go through as they are", EXECJOB: "nothing is capped nor metered"}

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from advisor.errors import AdvisorError, SchedulerError
 from advisor.loop.health import Check
-from advisor.schedulers import slurm_hook_state as state
 from advisor.schedulers.command import run_command
-from advisor.schedulers.slurm_hooks import KEYS, HookFile, find_folder, read_hooks
-from advisor.schedulers.slurm_inventory import read_cluster
-from advisor.schedulers.slurm_table import OPTIONS
+from advisor.schedulers.slurm import hook_state as state
+from advisor.schedulers.slurm.hooks import KEYS, HookFile, find_folder, read_hooks
+from advisor.schedulers.slurm.inventory import read_cluster
+from advisor.schedulers.slurm.table import OPTIONS
 
 _DOES = {"cli_filter.lua": "rewritten", "job_submit.lua": "stamped"}
 

@@ -13,9 +13,9 @@ from advisor.schedulers.base import Scheduler
 
 GROUP = "advisor.schedulers"
 _BUILT_IN = {
-    "slurm": "advisor.schedulers.slurm:Slurm",
-    "pbs": "advisor.schedulers.pbs:Pbs",
-    "local": "advisor.schedulers.local:Local",
+    "slurm": "advisor.schedulers.slurm.scheduler:Slurm",
+    "pbs": "advisor.schedulers.pbs.scheduler:Pbs",
+    "local": "advisor.schedulers.local.scheduler:Local",
 }
 """What a checkout that is not installed offers too."""
 
@@ -43,7 +43,7 @@ def default_name() -> str:
 
 def installed_name() -> str:
     """Return ``pbs`` where its commands are and Slurm's are not, else ``slurm``: up or down."""
-    from advisor.schedulers.pbs_control import program
+    from advisor.schedulers.pbs.control import program
 
     if shutil.which("scontrol") is None:
         with suppress(SchedulerError):

@@ -17,7 +17,8 @@ from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.errors import InputError
-from advisor.schedulers import pbs_options, slurm_options
+from advisor.schedulers.pbs import translator as pbs_options
+from advisor.schedulers.slurm import translator as slurm_options
 
 GROUP = "advisor.translators"
 

@@ -26,8 +26,9 @@ from typing import IO, TypeVar
 from advisor.core.availability import Availability, Limits
 from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError, SchedulerError
-from advisor.schedulers import pbs_availability, slurm_availability
 from advisor.schedulers.node_state import Reading, rooms, sized
+from advisor.schedulers.pbs import availability as pbs_availability
+from advisor.schedulers.slurm import availability as slurm_availability
 from advisor.service.handover import pack, pack_limits
 from advisor.store.reader import Reader
 

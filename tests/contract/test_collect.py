@@ -17,7 +17,7 @@ from advisor.core.option import Option
 from advisor.core.policy import Policy
 from advisor.core.reasons import reason
 from advisor.core.stamp import make_stamp
-from advisor.schedulers.sacct import FIELDS
+from advisor.schedulers.slurm.accounting import FIELDS
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 

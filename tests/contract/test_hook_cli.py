@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from advisor.schedulers.slurm_hooks import read_hooks
+from advisor.schedulers.slurm.hooks import read_hooks
 
 HOOKS = ("cli_filter.lua", "job_submit.lua")
 BOTH = "ClusterName=x\nCliFilterPlugins=lua\nJobSubmitPlugins=throttle,lua\n"

@@ -11,7 +11,7 @@ import pytest
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
-from advisor.schedulers.local import local_node_type
+from advisor.schedulers.local.scheduler import local_node_type
 from advisor.store.writer import Writer
 
 Run = Callable[..., Any]

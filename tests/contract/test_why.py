@@ -21,7 +21,7 @@ from advisor.core.stamp import make_stamp
 from advisor.loop.match import Match
 from advisor.loop.outcomes import make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
-from advisor.schedulers.sacct import FIELDS
+from advisor.schedulers.slurm.accounting import FIELDS
 from advisor.store.writer import Writer
 
 Run = Callable[..., Any]

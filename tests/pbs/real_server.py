@@ -35,8 +35,8 @@ from advisor.core.decision import Decision  # noqa: E402
 from advisor.errors import SchedulerError  # noqa: E402
 from advisor.schedulers import pbs_availability  # noqa: E402
 from advisor.schedulers.node_state import rooms, sized  # noqa: E402
-from advisor.schedulers.pbs_hooks import HookSettings, queuejob_config  # noqa: E402
-from advisor.schedulers.pbs_inventory import read_hook_inventory  # noqa: E402
+from advisor.schedulers.pbs.hooks import HookSettings, queuejob_config  # noqa: E402
+from advisor.schedulers.pbs.inventory import read_hook_inventory  # noqa: E402
 
 HOOK = "advisor_differential"
 NO_SERVER = 77

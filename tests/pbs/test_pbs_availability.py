@@ -14,8 +14,8 @@ import pytest
 from advisor.core.availability import Queue, Room
 from advisor.core.inventory import Inventory, NodeType
 from advisor.errors import SchedulerError
-from advisor.schedulers import pbs_availability as pbs
 from advisor.schedulers.node_state import rooms
+from advisor.schedulers.pbs import availability as pbs
 
 RECORDED = Path(__file__).parent / "recorded"
 

@@ -29,10 +29,10 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
 from advisor.schedulers.node_state import rooms, sized
-from advisor.schedulers.pbs_availability import reading_of
-from advisor.schedulers.pbs_hooks import HookSettings, queuejob_config
-from advisor.schedulers.pbs_inventory import hook_inventory
-from advisor.schedulers.pbs_options import parse_request
+from advisor.schedulers.pbs.availability import reading_of
+from advisor.schedulers.pbs.hooks import HookSettings, queuejob_config
+from advisor.schedulers.pbs.inventory import hook_inventory
+from advisor.schedulers.pbs.translator import parse_request
 from advisor.service.answered import Answered
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, Source

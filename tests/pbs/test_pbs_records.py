@@ -16,8 +16,8 @@ from advisor.core.inventory import Inventory, NodeType
 from advisor.errors import SchedulerError
 from advisor.loop.ran import differs, ran
 from advisor.schedulers.grouping import Claim, group
-from advisor.schedulers.pbs_inventory import cluster_of, hook_inventory, read_hosts
-from advisor.schedulers.pbs_records import parse_text, record_of, short_id
+from advisor.schedulers.pbs.accounting import parse_text, record_of, short_id
+from advisor.schedulers.pbs.inventory import cluster_of, hook_inventory, read_hosts
 
 RECORDED = Path(__file__).parent / "recorded"
 

@@ -18,7 +18,7 @@ import pytest
 from hooked import ROOT
 from posed_sys import PosedSys
 
-from advisor.schedulers import pbs as backend
+from advisor.schedulers.pbs import scheduler as backend
 from advisor.service.protocol import call
 from advisor.store.reader import Reader
 

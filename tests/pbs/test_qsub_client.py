@@ -26,7 +26,7 @@ from advisor.core import program
 from advisor.core.launchers import LAUNCHERS, NO_PROGRAMS, is_light
 from advisor.core.recognise import recognise
 from advisor.core.script import advisor_lines, threads_of
-from advisor.schedulers.pbs_options import parse_request, read_client
+from advisor.schedulers.pbs.translator import parse_request, read_client
 
 CLIENT = HOOKS / "qsub.py"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable

@@ -30,7 +30,7 @@ from hooked import (
     run_hook,
 )
 
-from advisor.schedulers.pbs_hooks import HookSettings, queuejob_config
+from advisor.schedulers.pbs.hooks import HookSettings, queuejob_config
 
 HOOK = "advisor_queuejob.py"
 WHOLE = {"select": "1:ncpus=28:mpiprocs=1:node_type=bdw", "place": "excl", "walltime": "1:00:00"}

@@ -19,7 +19,7 @@ from advisor.core.inventory import Inventory
 from advisor.core.policy import NodeTypeChange
 from advisor.core.request import JobRequest
 from advisor.schedulers.grouping import group
-from advisor.schedulers.slurm_inventory import read_cluster
+from advisor.schedulers.slurm.inventory import read_cluster
 from advisor.service.handover import unpack, unpack_limits
 from advisor.service.watcher import Watcher
 from advisor.store.writer import Writer

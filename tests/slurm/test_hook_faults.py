@@ -21,7 +21,7 @@ from testbed.daemons import wait_until
 
 from advisor.core.stamp import read_stamp
 from advisor.paths import share
-from advisor.schedulers.slurm_hooks import read_hooks
+from advisor.schedulers.slurm.hooks import read_hooks
 from advisor.service.protocol import call
 
 ROOT = share("config").parent

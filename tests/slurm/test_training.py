@@ -23,9 +23,9 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
 from advisor.paths import share
-from advisor.schedulers import sacct
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
-from advisor.schedulers.slurm import Slurm
+from advisor.schedulers.slurm import accounting as sacct
+from advisor.schedulers.slurm.scheduler import Slurm
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 

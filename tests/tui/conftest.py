@@ -173,7 +173,7 @@ def decide(site: Site) -> Callable[..., dict[str, Any]]:
     """Ask the daemon what a submission gets, as the filter does."""
 
     def ask(script: Path, choices: Path) -> dict[str, Any]:
-        from advisor.schedulers.slurm_options import read_directives
+        from advisor.schedulers.slurm.translator import read_directives
 
         text = script.read_text()
         return call(

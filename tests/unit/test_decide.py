@@ -16,7 +16,7 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
 from advisor.core.stamp import make_stamp, read_stamp
-from advisor.schedulers.slurm_options import parse_request, read_arguments, read_directives
+from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, Source
 from advisor.store.writer import Writer

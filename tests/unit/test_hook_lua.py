@@ -19,9 +19,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.schedulers import slurm_table
 from advisor.schedulers.cluster import Cluster, Node, Partition
-from advisor.schedulers.slurm_hook_files import HookSettings, module_files
+from advisor.schedulers.slurm import table as slurm_table
+from advisor.schedulers.slurm.hook_files import HookSettings, module_files
 from advisor.service.protocol import answer_line
 
 LUA = shutil.which("lua5.1")

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from advisor.schedulers.pbs_fold import fold
 
 from advisor.core.availability import Availability, Queue
 from advisor.core.request import JobRequest
-from advisor.schedulers.pbs_fold import fold
-from advisor.schedulers.pbs_options import parse_request
+from advisor.schedulers.pbs.translator import parse_request
 
 SERVER = Queue(
     "", default={"ncpus": "1"}, default_chunk={"ncpus": "1"}, destinations=("workq",)

@@ -16,8 +16,8 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.request import JobRequest
 from advisor.core.script_use import NO_USE
-from advisor.schedulers.pbs_options import parse_request, read_client, render
-from advisor.schedulers.pbs_qsub import (
+from advisor.schedulers.pbs.chunks import Place, asked, parse_size_mb
+from advisor.schedulers.pbs.qsub import (
     decode_arguments,
     directive_words,
     read_arguments,
@@ -25,7 +25,7 @@ from advisor.schedulers.pbs_qsub import (
     split_words,
     written,
 )
-from advisor.schedulers.pbs_select import Place, asked, parse_size_mb
+from advisor.schedulers.pbs.translator import parse_request, read_client, render
 from advisor.views.script import rewritten
 
 BDW = NodeType(

@@ -13,7 +13,7 @@ import pytest
 
 from advisor.core import program
 from advisor.core.script import main_command
-from advisor.schedulers.slurm_hook_files import HookSettings, module_files
+from advisor.schedulers.slurm.hook_files import HookSettings, module_files
 
 LUA, CC = shutil.which("lua5.1"), shutil.which("cc")
 needs_lua = pytest.mark.skipif(LUA is None, reason="lua5.1 is not installed")

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
-from advisor.schedulers.sacct import (
+from advisor.schedulers.slurm.accounting import (
     FIELDS,
     energy_j,
     freq_khz,
     job,
     total_energy_j,
 )
-from advisor.schedulers.sacct import parse as parse_with
+from advisor.schedulers.slurm.accounting import parse as parse_with
 
 SEPARATOR = "\x1f3a\x1f"
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import SchedulerError
-from advisor.schedulers import slurm_inventory
 from advisor.schedulers.cluster import Cluster, Node, Partition
 from advisor.schedulers.grouping import Claim, claims_of, group
-from advisor.schedulers.slurm_inventory import (
+from advisor.schedulers.slurm import inventory as slurm_inventory
+from advisor.schedulers.slurm.inventory import (
     parse_nodes,
     parse_nodes_json,
     parse_partitions,

@@ -11,8 +11,8 @@ from advisor.core.availability import Bounds, Room
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.request import JobRequest
 from advisor.errors import SchedulerError
-from advisor.schedulers import slurm_availability as slurm
 from advisor.schedulers.node_state import NodeState, rooms, sized
+from advisor.schedulers.slurm import availability as slurm
 
 RECORDED = Path(__file__).parent / "slurm_22_05" / "state"
 NOW = 1_795_314_840.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.schedulers.slurm_conf import read_conf
+from advisor.schedulers.slurm.conf import read_conf
 
 CONF = """\
 ClusterName=test   # a comment

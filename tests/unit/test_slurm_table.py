@@ -9,9 +9,9 @@ import pytest
 
 from advisor.core import variables
 from advisor.paths import share
-from advisor.schedulers import slurm_table
-from advisor.schedulers.slurm_hook_files import HookSettings, module_files
-from advisor.schedulers.slurm_table import Judged, judge
+from advisor.schedulers.slurm import table as slurm_table
+from advisor.schedulers.slurm.hook_files import HookSettings, module_files
+from advisor.schedulers.slurm.table import Judged, judge
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from advisor.core.recognise import ApplicationRule
 from advisor.core.request import JobRequest
 from advisor.errors import InputError, UsageError
 from advisor.models.design import uniform
-from advisor.schedulers import slurm_options
 from advisor.schedulers.base import PlannedRun, SweepJob, array_environment, slowdown_bound
-from advisor.schedulers.slurm import Slurm
+from advisor.schedulers.slurm import translator as slurm_options
+from advisor.schedulers.slurm.scheduler import Slurm
 from advisor.training.plan import axes, cost, payback_runs, planned, thin, thread_counts
 from advisor.training.subject import Site, Subject, understand
 from advisor.training.table import tabulate

@@ -23,8 +23,8 @@ from advisor.errors import AdvisorError, InputError, RefusedError, SchedulerErro
 from advisor.meters.process import start_ticks
 from advisor.models.design import uniform
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
-from advisor.schedulers.cpufreq import Cpufreq
-from advisor.schedulers.local import Local, interpreter, local_node_type
+from advisor.schedulers.local.cpufreq import Cpufreq
+from advisor.schedulers.local.scheduler import Local, interpreter, local_node_type
 from advisor.schedulers.registry import create, names
 from advisor.schedulers.results import append_result, read_results
 from advisor.store.reader import Reader
@@ -183,7 +183,7 @@ def test_a_killed_sweep_goes_on_where_it_was(world: World) -> None:
     code = (
         "import sys; sys.path[:0] = [sys.argv[1]]\n"
         "from pathlib import Path\n"
-        "from advisor.schedulers.local import Local\n"
+        "from advisor.schedulers.local.scheduler import Local\n"
         "from advisor.training import state as s\n"
         "state = s.load(Path(sys.argv[3])); job = state.job('design')\n"
         "job.folder.mkdir(exist_ok=True); local = Local(Path(sys.argv[2]))\n"
@@ -442,7 +442,7 @@ def test_interpreter(tmp_path: Path, line: str, argv: list[str] | None) -> None:
     ],
 )
 def test_local_srun(tmp_path: Path, call: str, printed: str, code: int) -> None:
-    from advisor.schedulers.local import write_launcher
+    from advisor.schedulers.local.scheduler import write_launcher
 
     write_launcher(tmp_path)
     done = subprocess.run(

@@ -19,7 +19,7 @@ from advisor.core.stamp import make_stamp, read_stamp
 from advisor.loop.checked import model_promises
 from advisor.loop.outcomes import judged_model, unmetered
 from advisor.schedulers.base import JobRecord
-from advisor.schedulers.slurm_options import parse_request, read_arguments, read_directives
+from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
 from advisor.service.decide import decide
 from advisor.service.snapshot import Source
 from advisor.store.publish import publish

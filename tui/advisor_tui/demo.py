@@ -23,7 +23,7 @@ from advisor.core.ranked import RankedType
 from advisor.loop.match import Match
 from advisor.loop.outcomes import make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
-from advisor.schedulers.slurm_options import parse_request, read_directives
+from advisor.schedulers.slurm.translator import parse_request, read_directives
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, site_of
 from advisor.store.rankings import save_ranking

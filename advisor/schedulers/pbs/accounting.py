@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from advisor.errors import SchedulerError
-from advisor.schedulers import pbs_control
 from advisor.schedulers.base import JobRecord, StepRecord
-from advisor.schedulers.pbs_select import asked
+from advisor.schedulers.pbs import control as pbs_control
+from advisor.schedulers.pbs.chunks import asked
 
 _ID = re.compile(r"(\d+(?:\[\d*\])?)(?:\.[\w.-]+)?")
 _STATES = {

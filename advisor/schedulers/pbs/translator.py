@@ -24,8 +24,8 @@ from advisor.core.request import JobRequest
 from advisor.core.script import main_command
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices
-from advisor.schedulers.pbs_fold import fold
-from advisor.schedulers.pbs_qsub import (
+from advisor.schedulers.pbs.chunks import Asked, asked, edited, shape_of
+from advisor.schedulers.pbs.qsub import (
     decode_arguments,
     environment_options,
     read_arguments,
@@ -34,8 +34,8 @@ from advisor.schedulers.pbs_qsub import (
     split_words,
     written,
 )
-from advisor.schedulers.pbs_select import Asked, asked, edited, shape_of
-from advisor.schedulers.pbs_table import FREQ, attributes_of, bound, resources_of
+from advisor.schedulers.pbs.table import FREQ, attributes_of, bound, resources_of
+from advisor.schedulers.pbs_fold import fold
 
 __all__ = [
     "DIRECTIVE", "FREQ", "SUBMIT", "environment_options", "fold", "parse_request",

@@ -25,7 +25,7 @@ from advisor.schedulers.base import (
     SweepStatus,
     array_environment,
 )
-from advisor.schedulers.cpufreq import Cpufreq
+from advisor.schedulers.local.cpufreq import Cpufreq
 from advisor.schedulers.results import append_result, read_results
 
 NODE_TYPE = "local"

@@ -19,7 +19,7 @@ from advisor.core.program import checked
 from advisor.core.request import JobRequest
 from advisor.core.script_use import THREAD_VARIABLES, counts_threads
 from advisor.core.units import parse_memory_mb, parse_slurm_time
-from advisor.schedulers import slurm_table
+from advisor.schedulers.slurm import table as slurm_table
 
 SUBMIT, DIRECTIVE = "sbatch", "#SBATCH"
 _AXIS_OF = {

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from advisor.core.availability import Availability, Queue
 from advisor.core.request import JobRequest
-from advisor.schedulers.pbs_select import asked, edited, shape_of
-from advisor.schedulers.pbs_table import FREE, FREQ, NODES, RESOURCES, SIZE
+from advisor.schedulers.pbs.chunks import asked, edited, shape_of
+from advisor.schedulers.pbs.table import FREE, FREQ, NODES, RESOURCES, SIZE
 
 _DEEPEST = 8
 """PBS follows no longer chain of routes sensibly."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from advisor.errors import InputError
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.plan import SOCKET_LIMIT, Plan
-from advisor.schedulers.slurm_hook_files import (
+from advisor.schedulers.slurm.hook_files import (
     HOOKS,
     LEFTOVER_MARK,
     NOTHING,

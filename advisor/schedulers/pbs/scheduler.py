@@ -13,7 +13,6 @@ from typing import ClassVar
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
 from advisor.meters.estimate import estimate_j
-from advisor.schedulers import pbs_control, pbs_records
 from advisor.schedulers.base import (
     JobRecord,
     PlannedRun,
@@ -23,7 +22,9 @@ from advisor.schedulers.base import (
     SweepStatus,
 )
 from advisor.schedulers.cluster import Cluster
-from advisor.schedulers.pbs_driver import (
+from advisor.schedulers.pbs import accounting as pbs_records
+from advisor.schedulers.pbs import control as pbs_control
+from advisor.schedulers.pbs.driver import (
     Noted,
     Submitted,
     note_submitted,
@@ -31,9 +32,9 @@ from advisor.schedulers.pbs_driver import (
     read_submitted,
     write_script,
 )
-from advisor.schedulers.pbs_inventory import read_cluster
-from advisor.schedulers.pbs_options import FREQ
-from advisor.schedulers.pbs_submit import SWEEP, cap_khz, qsub_words
+from advisor.schedulers.pbs.inventory import read_cluster
+from advisor.schedulers.pbs.submit import SWEEP, cap_khz, qsub_words
+from advisor.schedulers.pbs.translator import FREQ
 from advisor.schedulers.results import append_result, read_results
 
 AT_ONCE = 4

@@ -15,7 +15,6 @@ from typing import ClassVar
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
 from advisor.meters.estimate import estimate_j
-from advisor.schedulers import sacct
 from advisor.schedulers.base import (
     LEFT_OUT,
     UNFINISHED,
@@ -31,13 +30,14 @@ from advisor.schedulers.base import (
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.command import run_command
 from advisor.schedulers.results import append_result, read_results
-from advisor.schedulers.slurm_control import (
+from advisor.schedulers.slurm import accounting as sacct
+from advisor.schedulers.slurm.control import (
     config_value,
     gives_whole_nodes,
     partition_minutes,
     queued_job,
 )
-from advisor.schedulers.slurm_driver import (
+from advisor.schedulers.slurm.driver import (
     Attempt,
     job_name,
     mode_of,
@@ -45,7 +45,7 @@ from advisor.schedulers.slurm_driver import (
     step_name,
     write_files,
 )
-from advisor.schedulers.slurm_inventory import read_cluster
+from advisor.schedulers.slurm.inventory import read_cluster
 
 SETTLE_S = 30.0
 """How long a step's record may lag behind its end before its energy counts as missing."""

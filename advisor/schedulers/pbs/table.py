@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from advisor.schedulers.pbs_qsub import ATTRIBUTES as OPTIONS
-from advisor.schedulers.pbs_qsub import split_quoted
-from advisor.schedulers.pbs_select import is_amount
+from advisor.schedulers.pbs.chunks import is_amount
+from advisor.schedulers.pbs.qsub import ATTRIBUTES as OPTIONS
+from advisor.schedulers.pbs.qsub import split_quoted
 
 FREQ = "cpu_freq_mhz"
 """The resource of a frequency cap, which the execution hook applies."""

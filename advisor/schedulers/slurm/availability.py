@@ -23,7 +23,7 @@ from advisor.core.units import parse_memory_mb, parse_slurm_time
 from advisor.errors import SchedulerError
 from advisor.schedulers.command import run_command
 from advisor.schedulers.node_state import FOR_EVER_S, TIMEOUT_S, NodeState, Reading
-from advisor.schedulers.slurm_inventory import records
+from advisor.schedulers.slurm.inventory import records
 
 _READY = frozenset({"CLOUD", "DYNAMIC_NORM", "PERFCTRS"})
 """Flags of an idle node that jobs may have at once."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.errors import SchedulerError
-from advisor.schedulers import pbs_control
 from advisor.schedulers.cluster import Cluster, Node, Partition
-from advisor.schedulers.pbs_select import is_amount, parse_size_mb, truth
+from advisor.schedulers.pbs import control as pbs_control
+from advisor.schedulers.pbs.chunks import is_amount, parse_size_mb, truth
 
 _OWN = frozenset({"arch", "host", "vnode", "aoe", "eoe", "current_aoe", "current_eoe", "qlist"})
 _STANDARD = frozenset({"ncpus", "mem", "vmem", "hbmem", "naccelerators", "accelerator_memory"})

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.errors import SchedulerError
-from advisor.schedulers import pbs_control, pbs_table
-from advisor.schedulers.pbs_hooks import EXECJOB, QUEUEJOB, RESOURCES, Installed, read_hook
-from advisor.schedulers.pbs_inventory import HookInventory, read_hook_inventory
+from advisor.schedulers.pbs import control as pbs_control
+from advisor.schedulers.pbs import table as pbs_table
+from advisor.schedulers.pbs.hooks import EXECJOB, QUEUEJOB, RESOURCES, Installed, read_hook
+from advisor.schedulers.pbs.inventory import HookInventory, read_hook_inventory
 
 
 @dataclass(frozen=True, slots=True)

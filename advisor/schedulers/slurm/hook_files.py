@@ -19,8 +19,8 @@ from advisor import __version__
 from advisor.core import variables
 from advisor.errors import AdvisorError, InputError
 from advisor.paths import share
-from advisor.schedulers import slurm_table
 from advisor.schedulers.cluster import Cluster
+from advisor.schedulers.slurm import table as slurm_table
 
 HOOKS = ("cli_filter.lua", "job_submit.lua")
 STUB_MARK = "(advisor stub)"

@@ -12,9 +12,9 @@ from typing import Any
 
 from advisor.core.availability import Limits, PartitionState, Queue
 from advisor.errors import SchedulerError
-from advisor.schedulers import pbs_control
 from advisor.schedulers.node_state import TIMEOUT_S, NodeState, Reading
-from advisor.schedulers.pbs_inventory import features, hosts_of, read_hosts
+from advisor.schedulers.pbs import control as pbs_control
+from advisor.schedulers.pbs.inventory import features, hosts_of, read_hosts
 
 _LOST = frozenset(
     {"down", "offline", "stale", "state-unknown", "unresolvable", "maintenance", "Stale"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from advisor.schedulers.base import LEFT_OUT, PlannedRun, SweepJob, slowdown_bound
-from advisor.schedulers.pbs_options import FREQ
-from advisor.schedulers.pbs_qsub import ATTRIBUTES, written
-from advisor.schedulers.pbs_select import CHUNK_RESOURCES, asked, edited
+from advisor.schedulers.pbs.chunks import CHUNK_RESOURCES, asked, edited
+from advisor.schedulers.pbs.qsub import ATTRIBUTES, written
+from advisor.schedulers.pbs.translator import FREQ
 
 START_S = 60.0
 """Time of a run's start and end that is allowed for in its walltime."""

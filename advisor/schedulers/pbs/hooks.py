@@ -18,8 +18,9 @@ from advisor import __version__
 from advisor.core import variables
 from advisor.errors import AdvisorError, InputError, SchedulerError
 from advisor.paths import share
-from advisor.schedulers import pbs_control, pbs_table
-from advisor.schedulers.pbs_inventory import HookInventory
+from advisor.schedulers.pbs import control as pbs_control
+from advisor.schedulers.pbs import table as pbs_table
+from advisor.schedulers.pbs.inventory import HookInventory
 from advisor.schedulers.plan import SOCKET_LIMIT, Plan
 
 QUEUEJOB, EXECJOB = "advisor", "advisor_exec"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.cluster import Cluster
-from advisor.schedulers.slurm_conf import read_conf
-from advisor.schedulers.slurm_hook_files import inventory_text, lua_program
-from advisor.schedulers.slurm_hooks import HookFile
-from advisor.schedulers.slurm_inventory import read_cluster
+from advisor.schedulers.slurm.conf import read_conf
+from advisor.schedulers.slurm.hook_files import inventory_text, lua_program
+from advisor.schedulers.slurm.hooks import HookFile
+from advisor.schedulers.slurm.inventory import read_cluster
 
 _TRY = """\
 local home = ...

@@ -1,0 +1,1 @@
+"""The embedded scheduler: this machine, one run at a time, no queue."""

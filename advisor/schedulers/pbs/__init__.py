@@ -1,0 +1,1 @@
+"""PBS: everything the advisor knows of it."""

@@ -1,0 +1,1 @@
+"""Slurm: everything the advisor knows of it."""

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop.refit import refit
     from advisor.loop.rerank import rank_delivered, site_thresholds
     from advisor.loop.spool import held, spool_folder, take_spool
-    from advisor.schedulers.registry import create, default_name
+    from advisor.schedulers.choose import create, default
     from advisor.store.forgetting import purge
     from advisor.store.writer import Writer
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
             writer, spool_folder(store), refit, partial(rank_delivered, thresholds=thresholds)
         )
         if not args.spool:
-            scheduler = create(args.scheduler or default_name())
+            scheduler = create(args.scheduler) if args.scheduler else default()
             with held(store.parent, ".collect.lock"):
                 if args.since is None:
                     since = watermark(writer, scheduler.NAME, since)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ from advisor.cli.output import print_json
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from advisor.loop.health import Check
+    from advisor.core.check import Check
+    from advisor.schedulers.base import Scheduler
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 
@@ -51,15 +52,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _checks(args: argparse.Namespace) -> Iterator[Check]:
+    from advisor.core.check import check_error
     from advisor.core.inventory import Inventory
-    from advisor.loop import health, health_pbs, health_site, health_slurm
+    from advisor.loop import health, health_site
+    from advisor.schedulers.choose import every
 
     store = paths.store_path(args.db)
     yield from health.check_python()
-    settings, scheduler = health_slurm.check_slurm()
-    pbs, found = ({}, []) if settings else health_pbs.check_pbs()
-    if pbs:
-        scheduler = found
+    scheduler: Scheduler | None = None
+    settings: Mapping[str, object] = {}
+    of_scheduler: list[Check] = []
+    for candidate in every():
+        if (checker := candidate.health()) is None:
+            continue
+        answers, found = checker.check_scheduler()
+        if answers or scheduler is None:
+            scheduler, settings, of_scheduler = candidate, answers, found
+        if answers:
+            break
     reader, opened = health.open_store(store)
     yield from opened
     inventory, version = Inventory(), None
@@ -73,24 +83,21 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
                 yield from health.check_models(reader)
                 yield from health.check_loop(reader, store)
             except AdvisorError as error:
-                yield health.check_error("store", "fail", error)
-    yield from scheduler
+                yield check_error("store", "fail", error)
+    yield from of_scheduler
     hooked: str | None = None
-    if settings or pbs:
+    if scheduler is not None and settings and (checker := scheduler.health()):
         if inventory.node_types:
-            yield from health_site.check_cluster(inventory, "slurm" if settings else "pbs")
-        if settings:
-            hooked, hooks = health_slurm.check_hooks(settings)
-        else:
-            hooked, hooks = health_pbs.check_hooks()
+            yield from health_site.check_cluster(inventory, scheduler)
+        hooked, hooks = checker.check_hooks(settings)
         yield from hooks
-    yield _meters(bool(settings or pbs))
+    yield _meters(bool(settings))
     yield from _daemon(args, hooked, version)
 
 
 def _meters(scheduled: bool) -> Check:
     """Say which meter this host has; a cluster's nodes have their own."""
-    from advisor.loop.health import Check
+    from advisor.core.check import Check
     from advisor.meters.choose import best_meter
 
     choice = best_meter()
@@ -101,7 +108,7 @@ def _meters(scheduled: bool) -> Check:
 
 def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) -> Iterator[Check]:
     """Ask the daemon: at the socket given, else where the hooks ask, else the default."""
-    from advisor.loop.health import Check
+    from advisor.core.check import Check
     from advisor.loop.health_watch import check_watch
     from advisor.service.protocol import call
 

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script", help="the job script, as for sbatch or qsub")
     parser.add_argument("--user", help="decide as for this user (default: you)")
     parser.add_argument(
-        "--scheduler", choices=["slurm", "pbs"],
+        "--scheduler",
         help="whose options the script has (default: by its #PBS or #SBATCH lines)",
     )  # fmt: skip
     parser.add_argument("--socket", help="ask this daemon (default: read the store if one can)")
@@ -54,6 +54,7 @@ def _decide(args: argparse.Namespace, path: Path) -> dict[str, object]:
 
 
 def _print(record: Mapping[str, object], path: Path, *, show_diff: bool) -> None:
+    from advisor.schedulers.choose import named
     from advisor.views.decision import decision_lines
     from advisor.views.script import diff, rewritten
 
@@ -70,6 +71,6 @@ def _print(record: Mapping[str, object], path: Path, *, show_diff: bool) -> None
             old = path.read_text(errors="replace").splitlines()
         except OSError:
             return
-        new = rewritten(old, rewrite, str(record.get("scheduler") or "slurm"), environment)
+        new = rewritten(old, rewrite, named(record), environment)
         for line in diff(old, new, str(path), f"{path} (as run)"):
             print(line)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.cli.output import print_json
 from advisor.errors import AdvisorError, UsageError
-from advisor.paths import config_dir, socket_path
+from advisor.paths import config_dir
 
 if TYPE_CHECKING:
     from advisor.schedulers.plan import Plan
@@ -21,7 +20,9 @@ DEADLINE_LIMIT_S = 5.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's own arguments."""
     parser.add_argument("action", choices=["install", "remove", "status"])
-    parser.add_argument("--scheduler", choices=["slurm", "pbs"], default="slurm")
+    parser.add_argument(
+        "--scheduler", help="whose hook (default: of the scheduler whose commands are here)"
+    )
     parser.add_argument(
         "--dir", type=Path, metavar="DIR",
         help="Slurm: the folder of slurm.conf (default: that of SLURM_CONF, else /etc/slurm); PBS: "
@@ -45,19 +46,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do one action."""
+    from advisor.schedulers.base import HookRequest
+    from advisor.schedulers.choose import create, installed
+
     if args.retry < 1:
         raise UsageError("--retry is at least 1 second")
-    if args.login is not None and args.scheduler != "pbs":
-        raise UsageError("--login is for --scheduler pbs: Slurm's filter runs in sbatch itself")
-    side = _Pbs(args) if args.scheduler == "pbs" else _Slurm(args)
+    scheduler = create(args.scheduler) if args.scheduler else installed()
+    hooks = scheduler.hooks(
+        HookRequest(
+            args.action, args.dir, args.login, args.socket, _seconds(args.deadline), args.retry,
+            config_dir(args.config_dir),
+        )
+    )  # fmt: skip
     if args.action == "status":
-        report, lines = side.status()
+        report, lines = hooks.status(_daemon)
         if args.json:
-            print_json("hook", {"action": "status", "scheduler": args.scheduler, **report})
+            print_json("hook", {"action": "status", "scheduler": scheduler.NAME, **report})
         else:
             print("\n".join(lines))
         return 0
-    plan = side.plan()
+    plan = hooks.plan()
     if not args.json:
         _say(args, plan)
     if not args.dry_run:
@@ -67,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
             "hook",
             {
                 "action": args.action,
-                "scheduler": args.scheduler,
-                "dir": str(side.folder),
+                "scheduler": scheduler.NAME,
+                "dir": str(hooks.folder),
                 "done": not args.dry_run,
                 "steps": plan.lines,
                 "notes": plan.notes,
@@ -97,106 +105,6 @@ def _seconds(text: str) -> float:
             f"--deadline {text} is not a time from 1ms to {DEADLINE_LIMIT_S:g}s", hint="as 250ms"
         )
     return value
-
-
-class _Slurm:
-    """The hooks in the folder of slurm.conf."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        from advisor.schedulers.slurm.hooks import find_folder
-
-        conf = os.environ.get("SLURM_CONF", "")
-        self._args = args
-        self.folder = find_folder(args.dir or (Path(conf).parent if conf else Path("/etc/slurm")))
-
-    def plan(self) -> Plan:
-        """Plan install or remove."""
-        from advisor.schedulers.slurm.hook_files import HookSettings
-        from advisor.schedulers.slurm.hook_state import cluster_of
-        from advisor.schedulers.slurm.hooks import plan_install, plan_remove
-
-        args = self._args
-        if args.action == "remove":
-            return plan_remove(self.folder)
-        settings = HookSettings(
-            socket_path(args.socket).absolute(), _seconds(args.deadline), args.retry
-        )
-        return plan_install(self.folder, settings, cluster_of(self.folder))
-
-    def status(self) -> tuple[dict[str, object], list[str]]:
-        """Return what is installed, for programs and for people."""
-        from advisor.schedulers.slurm import hook_state as state
-        from advisor.schedulers.slurm.hooks import read_hooks
-
-        hooks = read_hooks(self.folder)
-        modules = state.modules_folder(self.folder, hooks)
-        settings = state.read_settings(modules)
-        socket = Path(self._args.socket or str(settings.get("socket") or socket_path(None)))
-        retry = settings.get("retry", 30)
-        report: dict[str, object] = {
-            "modules": state.check_modules(modules),
-            "inventory": state.check_inventory(modules, state.cluster_of(self.folder))
-            if modules
-            else "none",
-            "daemon": _daemon(socket),
-            "breaker": state.breaker(retry if isinstance(retry, int) else 30),
-        }
-        lines = [f"{self.folder / h.name}: {h.words()}" for h in hooks]
-        lines += [f"{key}: {value}" for key, value in report.items()]
-        found = {h.name: h.to_dict() for h in hooks}
-        return {
-            "dir": str(self.folder), "settings": settings, **report, "hooks": found,
-        }, lines  # fmt: skip
-
-
-class _Pbs:
-    """The hooks and resources of a PBS server, or the program before qsub on a login node."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._args = args
-        self.folder: Path = args.login or args.dir or config_dir(args.config_dir) / "pbs"
-        self.folder = self.folder.absolute()
-
-    def plan(self) -> Plan:
-        """Plan install or remove."""
-        from advisor.schedulers.pbs import hooks
-        from advisor.schedulers.pbs.hook_state import inventory_now
-
-        args = self._args
-        if args.login is not None:
-            install = args.action == "install"
-            return (hooks.plan_client if install else hooks.plan_client_removal)(self.folder)
-        if args.action == "remove":
-            return hooks.plan_remove(self.folder)
-        settings = hooks.HookSettings(
-            socket_path(args.socket).absolute(), _seconds(args.deadline), args.retry
-        )
-        return hooks.plan_install(self.folder, settings, inventory_now())
-
-    def status(self) -> tuple[dict[str, object], list[str]]:
-        """Return what is installed, for programs and for people."""
-        from advisor.schedulers.pbs import hook_state as state
-        from advisor.schedulers.pbs.hooks import client_state
-
-        if self._args.login is not None:
-            path = self.folder / "qsub"
-            words = {"advisor": "goes before qsub", "foreign": "not the advisor's"}
-            said = words.get(client_state(path), "not there")
-            return {"client": said}, [f"{path}: {said}"]
-        found = state.look()
-        settings = found.settings
-        socket = Path(self._args.socket or str(settings.get("socket") or socket_path(None)))
-        report: dict[str, object] = {
-            "resources": state.check_resources(),
-            "inventory": state.check_inventory(settings),
-            "daemon": _daemon(socket),
-            "breaker": state.breaker(settings),
-        }
-        lines = [f"hook {h.name}: {state.words(h)}" for h in found.hooks]
-        lines += [f"{key}: {value}" for key, value in report.items()]
-        shown = {h.name: state.to_dict(h) for h in found.hooks}
-        short = {k: v for k, v in settings.items() if k not in ("inventory", "host_resources")}
-        return {"settings": short, **report, "hooks": shown}, lines
 
 
 def _daemon(socket: Path) -> str:

@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     discover.add_argument(
         "--scheduler",
-        choices=("slurm", "pbs", "local"),
-        help="slurm, pbs, or local for this machine alone (default: pbs where only that is)",
+        help="whose nodes; local for this machine alone (default: of the scheduler whose commands "
+        "are here)",
     )
     discover.add_argument("--dry-run", action="store_true", help="print, but store nothing")
 
@@ -73,8 +73,8 @@ def _take_over(
 
 def _ask(scheduler: str, site: Mapping[str, object]) -> _Found:
     from advisor.policy.inventory import given_types
+    from advisor.schedulers.choose import create
     from advisor.schedulers.grouping import claims_of, group
-    from advisor.schedulers.registry import create
 
     backend = create(scheduler)
     machine = backend.this_machine()
@@ -91,10 +91,10 @@ def _ask(scheduler: str, site: Mapping[str, object]) -> _Found:
 
 def _discover(args: argparse.Namespace) -> int:
     from advisor.policy.inventory import SITE_SOURCE, changes, doubts, merge_discovered, missing
-    from advisor.schedulers.registry import installed_name
+    from advisor.schedulers.choose import installed
     from advisor.store.writer import Writer
 
-    args.scheduler = args.scheduler or installed_name()
+    args.scheduler = args.scheduler or installed().NAME
     site, inventory, sources = _stored(args)
     found = _ask(args.scheduler, site)
     mine = (args.scheduler, SITE_SOURCE)

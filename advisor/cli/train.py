@@ -116,12 +116,12 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
     from advisor.errors import RefusedError, SchedulerError, UsageError
     from advisor.models.design import DESIGNS
     from advisor.models.sequential import SEQUENTIAL, first_runs
-    from advisor.schedulers.registry import create, default_name
+    from advisor.schedulers.choose import create, default
     from advisor.training import state as states
     from advisor.training.plan import axes, planned
     from advisor.training.subject import current_user
 
-    scheduler = create(args.scheduler or default_name())
+    scheduler = create(args.scheduler) if args.scheduler else default()
     if reason := scheduler.available():
         raise SchedulerError(f"{scheduler.NAME} cannot be used: {reason}")
     experiment = adopt(args, root)
@@ -328,7 +328,7 @@ def _execute(args: argparse.Namespace, state: SweepState, known: Known) -> int:
     """Run the sweep, or the rest of it, and show what came out."""
     from advisor.cli import train_output as output
     from advisor.cli.output import print_json
-    from advisor.schedulers.registry import create
+    from advisor.schedulers.choose import create
     from advisor.training import state as states
     from advisor.training.progress import Recorder
     from advisor.training.sweep import Sweep

@@ -35,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Find out and print."""
     from advisor.loop.why import why
-    from advisor.schedulers.registry import create, installed_name
+    from advisor.schedulers.choose import create, installed
     from advisor.views.why import why_lines
 
-    here = "local" if args.job.startswith("local-") else installed_name()
-    scheduler = create(args.scheduler or here)
+    name = args.scheduler or ("local" if args.job.startswith("local-") else "")
+    scheduler = create(name) if name else installed()
     with ExitStack() as stack:
         reader = _reader(args)
         if reader is not None:

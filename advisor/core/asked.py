@@ -38,8 +38,7 @@ def use_of(
         arguments = request.command[1:]
         return use_of_script(request.script, arguments, variables, named=named)
     if request.kind == "run" and request.command:
-        launcher = "srun" if request.scheduler == "slurm" else ""
-        return use_of_command(request.command, variables, named=named, launcher=launcher)
+        return use_of_command(request.command, variables, named=named, launcher=request.launcher)
     return ScriptUse(("no-script", ""))
 
 

@@ -62,6 +62,8 @@ class JobRequest:
     ``all`` (it changes what a core or a task is)."""
     not_understood: tuple[str, ...] = ()
     """Options and variables that the scheduler's table does not know: the job is left alone."""
+    launcher: str = ""
+    """What starts the command of a job that is one: ``srun app``."""
     cwd: str = ""
     """The folder it was submitted from."""
     program: Mapping[str, object] = field(default_factory=dict)

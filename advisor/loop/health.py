@@ -6,11 +6,10 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
+from advisor.core.check import Check, State, check_error
 from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError
 from advisor.loop.backlog import backlog
@@ -21,8 +20,6 @@ from advisor.store.reader import Reader
 from advisor.store.records import TRANSFER
 from advisor.store.transfers import unadvised
 
-State = Literal["ok", "warn", "fail"]
-
 _LOW, _TOO_LOW = 1 << 30, 64 << 20
 _MODULES = {
     "numpy": "", "pandas": "", "patsy": "", "pydantic": "", "yaml": "", "rich": "", "scipy": "",
@@ -30,25 +27,6 @@ _MODULES = {
     "sklearn": "ml",
 }  # fmt: skip
 """What is imported, and the extra that brings it, "" where the advisor cannot do without."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check: its name, how it came out, what was found, and what to do ("" when nothing)."""
-
-    name: str
-    state: State
-    text: str
-    todo: str = ""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {"name": self.name, "state": self.state, "text": self.text, "todo": self.todo}
-
-
-def check_error(name: str, state: State, error: AdvisorError) -> Check:
-    """Return the check that failed with an error."""
-    return Check(name, state, error.message, error.hint)
 
 
 def open_store(path: Path) -> tuple[Reader | None, list[Check]]:

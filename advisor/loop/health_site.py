@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from advisor.core.check import Check, check_error
 from advisor.core.inventory import Inventory
 from advisor.core.nodelist import fold
 from advisor.core.policy import PolicySet
 from advisor.errors import AdvisorError
 from advisor.loop.clock import utc
-from advisor.loop.health import Check, check_error
+from advisor.schedulers.base import Scheduler
 from advisor.store.reader import Reader
 from advisor.store.records import ConfigKind
 
@@ -81,13 +82,11 @@ def _check_policy(reader: Reader) -> Iterator[Check]:
     )  # fmt: skip
 
 
-def check_cluster(inventory: Inventory, scheduler: str) -> Iterator[Check]:
+def check_cluster(inventory: Inventory, scheduler: Scheduler) -> Iterator[Check]:
     """Compare the inventory with the nodes the scheduler has now."""
-    from advisor.schedulers.registry import create
-
-    who = {"slurm": "Slurm", "pbs": "PBS"}.get(scheduler, scheduler)
+    who = scheduler.LABEL
     try:
-        cluster = create(scheduler).cluster()
+        cluster = scheduler.cluster()
     except AdvisorError as error:
         yield check_error("cluster", "warn", error)
         return
@@ -113,7 +112,7 @@ def check_cluster(inventory: Inventory, scheduler: str) -> Iterator[Check]:
     )
     if gone:
         found = True
-        then = "are refused" if scheduler == "slurm" else "wait for ever"
+        then = scheduler.WITHOUT_FEATURE
         text = f"{who} has no node with feature {', '.join(gone)}: jobs sent there {then}"
         yield Check("cluster", "fail", text, todo)
     if not found:

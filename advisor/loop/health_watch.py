@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from advisor.loop.health import Check
+from advisor.core.check import Check
+from advisor.schedulers.choose import every
 
-_NAMES = {"slurm": "Slurm", "pbs": "PBS"}
 _UNKNOWN = "no job goes to another node type"
 
 
@@ -21,7 +21,8 @@ def check_watch(status: Mapping[str, object]) -> Iterator[Check]:
             "start it without --watch 0 where the scheduler's commands are",
         )  # fmt: skip
         return
-    who = _NAMES.get(str(watch.get("scheduler")), "the scheduler")
+    labels = {s.NAME: s.LABEL for s in every()}
+    who = labels.get(str(watch.get("scheduler")), "the scheduler")
     age = watch.get("age_s")
     old = "" if age is None else f" (last read {age:g} s ago)"
     if watch.get("error"):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
+from typing import cast
 
+from advisor import plugins
 from advisor.core.inventory import NodeType
-from advisor.errors import InputError, MeterError
+from advisor.errors import MeterError
 from advisor.meters.base import Meter
 from advisor.meters.estimate import Estimate
 from advisor.meters.pm_counters import PmCounters
@@ -16,7 +17,6 @@ from advisor.meters.rapl import Rapl
 
 ORDER = ("pm_counters", "rapl", "estimate")
 """Best first: the whole node, then packages and memory, then a guess."""
-GROUP = "advisor.meters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,6 @@ class Choice:
         return f"{said} (not used: {why})" if why else said
 
 
-def _plugins() -> dict[str, Callable[[], Meter]]:
-    known = {*ORDER}
-    return {e.name: e.load() for e in entry_points(group=GROUP) if e.name not in known}
-
-
 def _build(name: str, node_type: NodeType | None, root: Path, generic: bool) -> Meter:
     if name == "pm_counters":
         return PmCounters(root)
@@ -50,15 +45,12 @@ def _build(name: str, node_type: NodeType | None, root: Path, generic: bool) -> 
         return Rapl(root)
     if name == "estimate":
         return Estimate(node_type, generic=generic)
-    plugin = _plugins().get(name)
-    if plugin is None:
-        raise InputError(f"no meter is called {name!r}", hint=f"choose from: {', '.join(names())}")
-    return plugin()
+    return cast(Meter, plugins.load("meters", name)())
 
 
 def names() -> tuple[str, ...]:
     """Return the names of all meters, a site's own (entry points ``advisor.meters``) first."""
-    return (*_plugins(), *ORDER)
+    return (*(n for n in plugins.names("meters") if n not in ORDER), *ORDER)
 
 
 def best_meter(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
+from advisor import plugins
 from advisor.policy.document import Document
 from advisor.policy.problems import Path, Problem, did_you_mean, key_text
-
-SCHEDULERS = ("slurm", "pbs", "local")
 
 
 def warnings_for(kind: str, document: Document) -> list[Problem]:
@@ -82,12 +81,13 @@ def _shadowed(document: Document, section: str) -> Iterator[Problem]:
 
 def _policy(data: Mapping[str, object], document: Document) -> Iterator[Problem]:
     rules = data.get("rules")
+    known = plugins.names("schedulers")
     for index, rule in enumerate(rules if isinstance(rules, list) else []):
         path: Path = ("rules", index, "match", "scheduler")
         for name in (_matches(rule) or {}).get("scheduler", ()):
-            if not any(fnmatchcase(s, name) for s in SCHEDULERS):
-                hint = did_you_mean(name, SCHEDULERS)
-                yield _warning(document, path, f"no scheduler is called {name!r}", hint, SCHEDULERS)
+            if not any(fnmatchcase(s, name) for s in known):
+                hint = did_you_mean(name, known)
+                yield _warning(document, path, f"no scheduler is called {name!r}", hint, known)
     axes = data.get("axes")
     if (
         isinstance(axes, dict)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
+from advisor.core.availability import Limits
+from advisor.core.check import Check
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Method, Quality
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.schedulers.cluster import Cluster
+from advisor.schedulers.node_state import Reading
+from advisor.schedulers.plan import Plan
 
 Role = Literal["baseline", "design", "confirm"]
 SweepState = Literal["queued", "running", "ended"]
@@ -231,6 +235,56 @@ def slowdown_bound(configuration: Configuration, baseline: Configuration) -> flo
     return max(1.0, ratio)
 
 
+class Watched(Protocol):
+    """Reads what jobs can have now. Every read raises SchedulerError."""
+
+    def read(self) -> Reading:
+        """Read nodes, partitions and queues."""
+
+    def read_limits(self) -> Limits:
+        """Read associations, QOS and what else bounds a user's jobs."""
+
+
+class Health(Protocol):
+    """Checks a scheduler for ``advisor doctor``."""
+
+    def check_scheduler(self) -> tuple[Mapping[str, Any], list[Check]]:
+        """Return its settings (empty where it does not answer) and the checks of them."""
+
+    def check_hooks(self, settings: Mapping[str, Any]) -> tuple[str | None, list[Check]]:
+        """Return the socket that installed hooks ask (None: none is at work), and the checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookRequest:
+    """What ``advisor hook`` was asked to do with a scheduler's hooks; times in seconds."""
+
+    action: Literal["install", "remove", "status"]
+    folder: Path | None = None
+    """Where they are, None for the scheduler's usual place."""
+    login: Path | None = None
+    """Only what belongs on a login node, into this folder."""
+    socket: str | None = None
+    deadline_s: float = 0.25
+    retry_s: int = 30
+    config_dir: Path = Path()
+
+
+class Hooks(Protocol):
+    """A scheduler's hooks."""
+
+    folder: Path
+
+    def plan(self) -> Plan:
+        """Plan what was asked for. Raises AdvisorError where that cannot be done."""
+
+    def status(self, ping: Callable[[Path], str]) -> tuple[dict[str, object], list[str]]:
+        """Return what is installed, for programs and for people.
+
+        ``ping`` says in words whether a daemon answers at a socket.
+        """
+
+
 class Scheduler(Protocol):
     """A backend. NAME and DESCRIPTION drive the command line.
 
@@ -239,12 +293,30 @@ class Scheduler(Protocol):
     """
 
     NAME: ClassVar[str]
+    LABEL: ClassVar[str]
+    """Its name as people write it."""
     DESCRIPTION: ClassVar[str]
+    RANK: ClassVar[int]
+    """Schedulers of a lower rank are asked first where nobody names one."""
+    WITHOUT_FEATURE: ClassVar[str]
+    """What becomes of jobs that ask for a feature no node has."""
     POLL_S: ClassVar[float]
     """Seconds to wait between two polls."""
 
     def available(self) -> str | None:
         """Return why this scheduler cannot be used here, or None."""
+
+    def installed(self) -> bool:
+        """Tell whether its commands are on this machine; it may not answer now."""
+
+    def watched(self) -> Watched | None:
+        """Return what reads the state of nodes and limits, None where there is nothing to read."""
+
+    def health(self) -> Health | None:
+        """Return what checks its settings and hooks, None where there is nothing to check."""
+
+    def hooks(self, request: HookRequest) -> Hooks:
+        """Return its hooks, to install, remove or look at. Raises UsageError where it has none."""
 
     def this_machine(self) -> NodeType | None:
         """Return the node type of this machine where runs are made on it, else None."""

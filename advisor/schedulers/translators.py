@@ -11,16 +11,13 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Protocol, cast
 
+from advisor import plugins
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.errors import InputError
-from advisor.schedulers.pbs import translator as pbs_options
-from advisor.schedulers.slurm import translator as slurm_options
-
-GROUP = "advisor.translators"
 
 
 class Translator(Protocol):
@@ -33,6 +30,14 @@ class Translator(Protocol):
     @property
     def DIRECTIVE(self) -> str:  # noqa: N802
         """What a script's own lines of options begin with."""
+
+    @property
+    def LEFT_ALONE(self) -> str:  # noqa: N802
+        """How a job is submitted that the advisor leaves alone, up to the script's name."""
+
+    @property
+    def FOLLOWS(self) -> Mapping[str, str]:  # noqa: N802
+        """The variables in which a job finds the value of an option, by option."""
 
     def read_directives(self, script: str) -> dict[str, str]:
         """Return the options of a script's own lines."""
@@ -72,27 +77,17 @@ class Translator(Protocol):
         threads; otherwise the request becomes smaller.
         """
 
+    def asking_for(self, configuration: Configuration, node_type: NodeType) -> dict[str, str]:
+        """Return the options of a job that asks for a configuration on whole nodes of a type."""
+
     def written(self, options: Mapping[str, str]) -> list[tuple[str, ...]]:
         """Return options as they are typed: the words of each."""
 
 
-_BUILT_IN: dict[str, Translator] = {
-    "slurm": slurm_options,
-    "pbs": pbs_options,
-    "local": slurm_options,
-}
-
-
+@cache
 def translator(scheduler: str) -> Translator:
     """Return a scheduler's translator. Raises InputError for a scheduler nobody knows."""
-    found = _BUILT_IN.get(scheduler) or _added().get(scheduler)
-    if found is None:
-        raise InputError(f"unknown scheduler {scheduler!r}")
-    return found
-
-
-@cache
-def _added() -> dict[str, Translator]:
-    from importlib.metadata import entry_points
-
-    return {e.name: cast(Translator, e.load()) for e in entry_points(group=GROUP)}
+    if scheduler not in plugins.names("translators"):
+        known = ", ".join(plugins.names("translators"))
+        raise InputError(f"unknown scheduler {scheduler!r}", hint=f"choose from: {known}")
+    return cast(Translator, plugins.load("translators", scheduler))

@@ -20,22 +20,19 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import IO, TypeVar
 
 from advisor.core.availability import Availability, Limits
 from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError, SchedulerError
+from advisor.schedulers.base import Watched
+from advisor.schedulers.choose import every
 from advisor.schedulers.node_state import Reading, rooms, sized
-from advisor.schedulers.pbs import availability as pbs_availability
-from advisor.schedulers.slurm import availability as slurm_availability
 from advisor.service.handover import pack, pack_limits
 from advisor.store.reader import Reader
 
 T = TypeVar("T")
 
-SCHEDULERS: dict[str, ModuleType] = {"slurm": slurm_availability, "pbs": pbs_availability}
-"""Slurm first: its compatibility commands make it look like PBS."""
 _LIMITS_SHARE = 20
 """Reading limits takes at most one part in so many of the time: accounting may be slow."""
 _LIMITS_LAST_S = 60.0
@@ -48,6 +45,7 @@ class Watcher:
     def __init__(self, store: Path, out: IO[str]) -> None:
         self._store, self._out = store, out
         self._inventory = Inventory()
+        self._schedulers = {s.NAME: s for s in every()}
         self._scheduler = ""
         self._sent: dict[str, object] = {}
         self._limits_at = -_LIMITS_LAST_S
@@ -69,7 +67,7 @@ class Watcher:
     def _look_at_limits(self) -> None:
         at = time.monotonic()
         try:
-            limits: Limits = _understood(SCHEDULERS[self._scheduler].read_limits)
+            limits: Limits = _understood(self._reads(self._scheduler).read_limits)
         except AdvisorError as error:
             if at - self._limits_at > _LIMITS_LAST_S:
                 self._sent.pop("limits", None)
@@ -94,20 +92,25 @@ class Watcher:
 
     def _ask(self) -> tuple[str, Reading]:
         """Ask the scheduler that answered last, else the first of those installed that does."""
-        names = [self._scheduler] if self._scheduler else list(SCHEDULERS)
+        watched = {n: s for n, s in self._schedulers.items() if s.watched() is not None}
         errors = []
-        for name in names:
-            if SCHEDULERS[name].installed():
+        for name in [self._scheduler] if self._scheduler else watched:
+            if watched[name].installed():
                 try:
-                    return name, SCHEDULERS[name].read()
+                    return name, self._reads(name).read()
                 except SchedulerError as error:
                     errors.append(error)
         if errors:
             raise errors[0]
         raise SchedulerError(
-            "neither Slurm's nor PBS's commands are here",
+            f"no commands of {' or '.join(s.LABEL for s in watched.values())} are here",
             hint="install them here, or start the daemon with --watch 0",
         )
+
+    def _reads(self, name: str) -> Watched:
+        watched = self._schedulers[name].watched()
+        assert watched is not None, name
+        return watched
 
     def _tell(self, at: float, part: str, data: dict[str, object]) -> None:
         changed = data != self._sent.get(part)

@@ -8,6 +8,7 @@ from typing import Any
 from advisor.core.decision import changed
 from advisor.core.reasons import TEXTS
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
+from advisor.schedulers.choose import named
 from advisor.schedulers.translators import translator
 from advisor.views.tables import table
 
@@ -35,7 +36,7 @@ def decision_lines(record: Mapping[str, Any]) -> list[str]:
 
 def rewrite_text(record: Mapping[str, Any]) -> str:
     """Return the rewritten options and variables as on a command line, "" for none."""
-    language = translator(str(record.get("scheduler") or "slurm"))
+    language = translator(named(record))
     words = [" ".join(w) for w in language.written(record.get("rewrite") or {})]
     words += [f"{name}={value}" for name, value in (record.get("environment") or {}).items()]
     return "  ".join(words)

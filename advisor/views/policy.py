@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.core.policy import MATCH_FIELDS, Policy, PolicySet
+from advisor.schedulers.choose import named
 from advisor.store.reader import Reader
 
 
@@ -34,10 +35,10 @@ def applied(reader: Reader) -> Applied:
 def holding(policy: PolicySet, facts: Mapping[str, str]) -> list[str]:
     """Say which rule holds for a job's facts, and every setting that follows.
 
-    Without a word on it, the scheduler is Slurm.
+    Without a word on it, the scheduler is the one of this machine.
     """
     told = {name: facts.get(name, "") for name in MATCH_FIELDS}
-    told["scheduler"] = told["scheduler"] or "slurm"
+    told["scheduler"] = named(told)
     settings, index = policy.for_job(told)
     if index is None:
         head = "no rule matches: the base settings hold"

@@ -11,6 +11,8 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.request import JobRequest
+from advisor.schedulers.choose import installed
+from advisor.schedulers.translators import translator
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, site_of
 from advisor.store.reader import Reader
@@ -37,24 +39,19 @@ def sample_job(
     where it is not the node type's default.
     """
     asked_freq = baseline.freq_khz if baseline.freq_khz != default_freq(node_type) else None
-    partitions = node_type.partitions
-    partition = node_type.default_partition or (partitions[0] if partitions else "")
-    request = JobRequest(
-        scheduler="slurm",
-        hook="explain",
-        user=person.name,
-        uid=person.uid,
-        account=person.account,
-        partition=partition,
-        script=_SCRIPT,
-        environment={"ADVISOR_APPLICATION": application, "ADVISOR_WORKLOAD": workload},
-        choices=person.choices,
-        nodes=baseline.nodes,
-        ntasks_per_node=baseline.ranks_per_node,
-        cpus_per_task=baseline.threads_per_rank,
-        constraint=node_type.feature,
-        freq_khz=asked_freq or None,
-        exclusive=True,
+    language = translator(installed().NAME)
+    request = language.parse_request(
+        {
+            "hook": "explain",
+            "type": language.SUBMIT,
+            "options": language.asking_for(baseline, node_type),
+            "script": _SCRIPT,
+            "env": {"ADVISOR_APPLICATION": application, "ADVISOR_WORKLOAD": workload},
+        },
+        user=person.name, uid=person.uid, choices=person.choices,
+    )  # fmt: skip
+    request = replace(
+        request, account=person.account, freq_khz=asked_freq or None, explicit=frozenset(), binds={}
     )
     plain = replace(request, cpus_per_task=None)  # as people write it where that says the same
     same = configuration_of(plain, node_type).threads_per_node == baseline.threads_per_node

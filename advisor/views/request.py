@@ -26,7 +26,7 @@ def payload_of(
     options: Sequence[str] = (),
     user: str | None = None,
     *,
-    scheduler: str = "slurm",
+    scheduler: str,
 ) -> dict[str, object]:
     """Return what the scheduler's hook would send for ``sbatch OPTIONS SCRIPT`` (or qsub).
 
@@ -73,14 +73,18 @@ def _program(script: str, *, moved: bool) -> dict[str, object]:
 
 
 def scheduler_of(path: Path) -> str:
-    """Return whose job script this is: ``pbs`` where only PBS's own lines are in it."""
+    """Return whose job script this is by its lines of options; this machine's where it has none."""
+    from advisor.schedulers.choose import every, installed
+    from advisor.schedulers.translators import translator
+
     try:
-        text = path.read_bytes()[:MAX_SCRIPT]
+        lines = path.read_bytes()[:MAX_SCRIPT].decode("utf-8", "replace").splitlines()
     except OSError:
-        return "slurm"  # whoever reads it next says what is wrong
-    lines = text.splitlines()
-    slurm = any(line.startswith(b"#SBATCH") for line in lines)
-    return "pbs" if not slurm and any(line.startswith(b"#PBS") for line in lines) else "slurm"
+        lines = []  # whoever reads it next says what is wrong
+    for scheduler in every():
+        if any(line.startswith(translator(scheduler.NAME).DIRECTIVE) for line in lines):
+            return scheduler.NAME
+    return installed().NAME
 
 
 def read_job(path: Path, *, scheduler: str, hook: str) -> JobRequest:

@@ -12,7 +12,7 @@ from advisor.schedulers.translators import translator
 def rewritten(
     lines: Sequence[str],
     rewrite: Mapping[str, str],
-    scheduler: str = "slurm",
+    scheduler: str,
     environment: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Return a script's lines with the rewritten options as ``#SBATCH`` or ``#PBS`` lines.
@@ -55,20 +55,21 @@ def _exports(
     for name, value in environment.items():
         if any(name in line for line in lines) or (follows and name == "OMP_NUM_THREADS"):
             continue
-        if scheduler == "slurm" and rewrite.get("cpus-per-task") == value:
-            value = "$SLURM_CPUS_PER_TASK"
+        for option, variable in translator(scheduler).FOLLOWS.items():
+            if rewrite.get(option) == value:
+                value = f"${variable}"
         wanted.append(f"export {name}={value}")
     return wanted
 
 
-def directives(rewrite: Mapping[str, str], scheduler: str = "slurm") -> list[str]:
+def directives(rewrite: Mapping[str, str], scheduler: str) -> list[str]:
     """Return the rewritten options as the lines they would be in a script."""
     language = translator(scheduler)
     return [" ".join((language.DIRECTIVE, *words)) for words in language.written(rewrite)]
 
 
 def lines_of(
-    rewrite: Mapping[str, str], environment: Mapping[str, str], scheduler: str = "slurm"
+    rewrite: Mapping[str, str], environment: Mapping[str, str], scheduler: str
 ) -> tuple[str, ...]:
     """Return options and variables as the lines they would be in a script."""
     exports = [f"export {name}={value}" for name, value in environment.items()]

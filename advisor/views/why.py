@@ -8,6 +8,8 @@ from typing import Any
 from advisor.core.decision import changed
 from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.loop.why import Answer, Compared
+from advisor.schedulers.choose import named
+from advisor.schedulers.translators import translator
 from advisor.store.records import Outcome
 from advisor.views.decision import configuration_text, effects_text, explanation, rewrite_text
 from advisor.views.tables import table
@@ -49,9 +51,7 @@ def why_lines(answer: Answer) -> list[str]:
 
 def _off(record: Mapping[str, Any]) -> str:
     """Return how one job is left alone, as it is typed."""
-    if record.get("scheduler") == "pbs":
-        return "qsub -v ADVISOR=off"
-    return "ADVISOR=off sbatch"
+    return translator(named(record)).LEFT_ALONE
 
 
 def _job(answer: Answer) -> list[str]:

@@ -33,8 +33,8 @@ from pbs_shapes import FIXED, SITES, Shape, drawn  # noqa: E402
 from advisor.core.availability import Availability  # noqa: E402
 from advisor.core.decision import Decision  # noqa: E402
 from advisor.errors import SchedulerError  # noqa: E402
-from advisor.schedulers import pbs_availability  # noqa: E402
 from advisor.schedulers.node_state import rooms, sized  # noqa: E402
+from advisor.schedulers.pbs import availability  # noqa: E402
 from advisor.schedulers.pbs.hooks import HookSettings, queuejob_config  # noqa: E402
 from advisor.schedulers.pbs.inventory import read_hook_inventory  # noqa: E402
 
@@ -112,7 +112,7 @@ def main() -> int:
         print(vnodes(), end="")
         return 0
     try:
-        pbs_availability.read()
+        availability.read()
     except SchedulerError as error:
         print(f"no PBS server can be asked here, so nothing was compared: {error.message}")
         return NO_SERVER
@@ -148,7 +148,7 @@ def compare(shapes: list[Shape], snapshot: Any, folder: Path) -> int:
             pose(site)
         qmgr(f"set hook {HOOK} enabled = false")
         off, code = submit(shape, folder)
-        reading = pbs_availability.read()
+        reading = availability.read()
         known = Availability(
             "pbs", rooms(snapshot.inventory, reading.nodes),
             sized(snapshot.inventory, reading.partitions), reading.queues,

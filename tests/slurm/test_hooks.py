@@ -20,8 +20,8 @@ from testbed import Submitted, Testbed
 from testbed.daemons import wait_until
 
 from advisor.core.stamp import read_stamp
-from advisor.loop.health_slurm import unknown_options
 from advisor.paths import share
+from advisor.schedulers.slurm.health import unknown_options
 
 ROOT = share("config").parent
 CAP = "1200000-1800000"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from advisor.schedulers.pbs_fold import fold
 
 from advisor.core.availability import Availability, Queue
 from advisor.core.request import JobRequest
+from advisor.schedulers.pbs.fold import fold
 from advisor.schedulers.pbs.translator import parse_request
 
 SERVER = Queue(

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from advisor import plugins
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
@@ -23,9 +24,9 @@ from advisor.errors import AdvisorError, InputError, RefusedError, SchedulerErro
 from advisor.meters.process import start_ticks
 from advisor.models.design import uniform
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
+from advisor.schedulers.choose import create
 from advisor.schedulers.local.cpufreq import Cpufreq
 from advisor.schedulers.local.scheduler import Local, interpreter, local_node_type
-from advisor.schedulers.registry import create, names
 from advisor.schedulers.results import append_result, read_results
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -476,7 +477,7 @@ def test_caps_of_drivers_without_a_table(tmp_path: Path) -> None:
 
 
 def test_schedulers_by_name() -> None:
-    assert {"slurm", "local"} <= set(names())
+    assert {"slurm", "local"} <= set(plugins.names("schedulers"))
     assert create("local").available() is None
     with pytest.raises(InputError, match="pbs2"):
         create("pbs2")

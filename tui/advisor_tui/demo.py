@@ -23,7 +23,8 @@ from advisor.core.ranked import RankedType
 from advisor.loop.match import Match
 from advisor.loop.outcomes import make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
-from advisor.schedulers.slurm.translator import parse_request, read_directives
+from advisor.schedulers.choose import every
+from advisor.schedulers.translators import translator
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, site_of
 from advisor.store.rankings import save_ranking
@@ -108,7 +109,7 @@ def _sweep(writer: Writer, p: Program, runs: list[Observation], now: datetime) -
     writer.add_observations(p.name, p.workload, runs[:1])
     planned = [o.configuration for o in runs][:11]
     request = TrainingRequest(
-        "example-sweep", p.name, p.workload, p.machines[0], "ben", "slurm", "running", "",
+        "example-sweep", p.name, p.workload, p.machines[0], "ben", every()[0].NAME, "running", "",
         {"runs": {"design": [c.to_dict() for c in planned], "confirm": [planned[0].to_dict()]}},
         (now - timedelta(minutes=12)).isoformat(timespec="seconds"), "",
     )  # fmt: skip
@@ -150,10 +151,11 @@ def _job(
         )
         snapshot.index()
     script = script_of(p)
-    request = parse_request(
+    language = translator(every()[0].NAME)
+    request = language.parse_request(
         {
-            "type": "sbatch",
-            "options": read_directives(script),
+            "type": language.SUBMIT,
+            "options": language.read_directives(script),
             "script": script,
             "script_path": f"/home/{user}/{p.name}.sh",
         },
@@ -190,7 +192,7 @@ def _job(
     inventory = Inventory.of(m.node_type for m in MACHINES.values())
     writer.save_outcome(
         make_outcome(
-            job, match, scheduler="slurm", inventory=inventory, policies=snapshot.policy,
+            job, match, scheduler=decision.scheduler, inventory=inventory, policies=snapshot.policy,
             reader=writer,
         )
     )  # fmt: skip

@@ -226,13 +226,12 @@ measured, and every reason. advisor why JOBID prints the same.
 
         def work() -> list[str]:
             from advisor.loop.why import why
-            from advisor.schedulers.registry import create
+            from advisor.schedulers.choose import create, named
             from advisor.views.why import why_lines
 
             if not job.job_id:
                 return decision_lines(job.record)
-            name = str(job.record.get("scheduler") or "slurm")
-            scheduler = None if desk.demo else create(name)
+            scheduler = None if desk.demo else create(named(job.record))
             with desk.reader() as reader:
                 return why_lines(why(job.job_id, reader, scheduler))
 

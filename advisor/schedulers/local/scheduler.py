@@ -14,10 +14,12 @@ from typing import ClassVar
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.script_use import THREAD_VARIABLES
-from advisor.errors import MeterError, SchedulerError
+from advisor.errors import MeterError, SchedulerError, UsageError
 from advisor.meters.choose import Choice, best_meter
 from advisor.meters.process import exit_text, measure, start_ticks, usable_cpus
 from advisor.schedulers.base import (
+    HookRequest,
+    Hooks,
     JobRecord,
     PlannedRun,
     RunResult,
@@ -147,12 +149,32 @@ class Local:
     """
 
     NAME: ClassVar[str] = "local"
+    LABEL: ClassVar[str] = "this machine"
     DESCRIPTION: ClassVar[str] = "this machine, no scheduler: one run after the other"
+    RANK: ClassVar[int] = 9
+    WITHOUT_FEATURE: ClassVar[str] = "run anyway"
     POLL_S: ClassVar[float] = 0.0
 
     def __init__(self, root: Path = Path("/sys")) -> None:
         self._root = root
         self._cpufreq = Cpufreq(root)
+
+    def installed(self) -> bool:
+        """Tell that nobody installed it: it comes with the advisor."""
+        return False
+
+    def watched(self) -> None:
+        """Return None: there is no queue to read."""
+
+    def health(self) -> None:
+        """Return None: there is nothing to check."""
+
+    def hooks(self, request: HookRequest) -> Hooks:
+        """Raise UsageError: a job is advised by ``advisor run``."""
+        raise UsageError(
+            "this machine has no scheduler, so there is no hook to install",
+            hint="advisor run SCRIPT advises and runs a job here",
+        )
 
     def available(self) -> str | None:
         """Return None: a child process can always be run."""

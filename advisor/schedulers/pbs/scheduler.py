@@ -14,15 +14,20 @@ from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
 from advisor.meters.estimate import estimate_j
 from advisor.schedulers.base import (
+    Health,
+    HookRequest,
+    Hooks,
     JobRecord,
     PlannedRun,
     RunResult,
     SweepJob,
     SweepState,
     SweepStatus,
+    Watched,
 )
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.pbs import accounting as pbs_records
+from advisor.schedulers.pbs import availability
 from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.pbs.driver import (
     Noted,
@@ -51,7 +56,10 @@ class Pbs:
     """Runs sweeps as jobs of the user. A run that was submitted goes on without this process."""
 
     NAME: ClassVar[str] = "pbs"
+    LABEL: ClassVar[str] = "PBS"
     DESCRIPTION: ClassVar[str] = "PBS: a job for each run, energy by the execution hook"
+    RANK: ClassVar[int] = 2
+    WITHOUT_FEATURE: ClassVar[str] = "wait for ever"
     POLL_S: ClassVar[float] = 2.0
 
     def __init__(self, root: Path = Path("/sys")) -> None:
@@ -61,6 +69,26 @@ class Pbs:
         self._since: dict[tuple[int, int], float] = {}
 
     # -- what there is -------------------------------------------------------------------------
+
+    def installed(self) -> bool:
+        """Tell whether PBS's commands are here."""
+        return availability.installed()
+
+    def watched(self) -> Watched:
+        """Return what reads nodes, queues and limits."""
+        return availability
+
+    def health(self) -> Health:
+        """Return what checks PBS's settings and hooks."""
+        from advisor.schedulers.pbs import health
+
+        return health
+
+    def hooks(self, request: HookRequest) -> Hooks:
+        """Return the hooks of PBS."""
+        from advisor.schedulers.pbs.hook_side import PbsHooks
+
+        return PbsHooks(request)
 
     def available(self) -> str | None:
         """Return why no job can be submitted from here, or None."""

@@ -25,6 +25,7 @@ from advisor.core.script import main_command
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices
 from advisor.schedulers.pbs.chunks import Asked, asked, edited, shape_of
+from advisor.schedulers.pbs.fold import fold
 from advisor.schedulers.pbs.qsub import (
     decode_arguments,
     environment_options,
@@ -35,14 +36,15 @@ from advisor.schedulers.pbs.qsub import (
     written,
 )
 from advisor.schedulers.pbs.table import FREQ, attributes_of, bound, resources_of
-from advisor.schedulers.pbs_fold import fold
 
 __all__ = [
-    "DIRECTIVE", "FREQ", "SUBMIT", "environment_options", "fold", "parse_request",
-    "read_arguments", "read_directives", "render", "written",
+    "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "SUBMIT", "asking_for", "environment_options",
+    "fold", "parse_request", "read_arguments", "read_directives", "render", "written",
 ]  # fmt: skip
 
 SUBMIT, DIRECTIVE = "qsub", "#PBS"
+LEFT_ALONE = "qsub -v ADVISOR=off"
+FOLLOWS: Mapping[str, str] = {}
 MAX_CLIENT = 65536
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")
 _AXES = {
@@ -169,6 +171,19 @@ def _explicit(options: Mapping[str, str], hosts: Sequence[str]) -> frozenset[str
     if job.selectors() or job.devices:
         axes.add("node_type")
     return frozenset(axes)
+
+
+def asking_for(configuration: Configuration, node_type: NodeType) -> dict[str, str]:
+    """Return the options of a job that asks for a configuration on whole nodes of a type."""
+    chunk = {
+        "ncpus": node_type.cores,
+        "mpiprocs": configuration.ranks_per_node,
+        "ompthreads": configuration.threads_per_rank,
+    }
+    queue = node_type.default_partition or next(iter(node_type.partitions), "")
+    words = ":".join(f"{name}={value}" for name, value in chunk.items())
+    options = {"select": f"{configuration.nodes}:{words}", "place": "scatter:excl", "queue": queue}
+    return {name: value for name, value in options.items() if value}
 
 
 def _program(client: Mapping[str, object]) -> dict[str, object]:

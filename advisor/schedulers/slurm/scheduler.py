@@ -18,6 +18,9 @@ from advisor.meters.estimate import estimate_j
 from advisor.schedulers.base import (
     LEFT_OUT,
     UNFINISHED,
+    Health,
+    HookRequest,
+    Hooks,
     JobRecord,
     PlannedRun,
     RunResult,
@@ -25,12 +28,14 @@ from advisor.schedulers.base import (
     SweepJob,
     SweepState,
     SweepStatus,
+    Watched,
     slowdown_bound,
 )
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.command import run_command
 from advisor.schedulers.results import append_result, read_results
 from advisor.schedulers.slurm import accounting as sacct
+from advisor.schedulers.slurm import availability
 from advisor.schedulers.slurm.control import (
     config_value,
     gives_whole_nodes,
@@ -68,7 +73,10 @@ class Slurm:
     """Runs sweeps as jobs of the user. The allocation goes on when this process is gone."""
 
     NAME: ClassVar[str] = "slurm"
+    LABEL: ClassVar[str] = "Slurm"
     DESCRIPTION: ClassVar[str] = "Slurm: one exclusive allocation, energy from its accounting"
+    RANK: ClassVar[int] = 1
+    WITHOUT_FEATURE: ClassVar[str] = "are refused"
     POLL_S: ClassVar[float] = 0.5
 
     def __init__(self) -> None:
@@ -78,6 +86,26 @@ class Slurm:
         self._records: dict[str, tuple[float, JobRecord | None, str]] = {}
 
     # -- what there is -------------------------------------------------------------------------
+
+    def installed(self) -> bool:
+        """Tell whether Slurm's commands are here."""
+        return availability.installed()
+
+    def watched(self) -> Watched:
+        """Return what reads nodes, partitions and limits."""
+        return availability
+
+    def health(self) -> Health:
+        """Return what checks Slurm's settings and hooks."""
+        from advisor.schedulers.slurm import health
+
+        return health
+
+    def hooks(self, request: HookRequest) -> Hooks:
+        """Return the hooks of Slurm."""
+        from advisor.schedulers.slurm.hook_side import SlurmHooks
+
+        return SlurmHooks(request)
 
     def available(self) -> str | None:
         """Return why no job can be submitted from here, or None."""

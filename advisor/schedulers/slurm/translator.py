@@ -22,6 +22,8 @@ from advisor.core.units import parse_memory_mb, parse_slurm_time
 from advisor.schedulers.slurm import table as slurm_table
 
 SUBMIT, DIRECTIVE = "sbatch", "#SBATCH"
+LEFT_ALONE = "ADVISOR=off sbatch"
+FOLLOWS = {"cpus-per-task": "SLURM_CPUS_PER_TASK"}
 _AXIS_OF = {
     "cpu-freq": "frequency",
     "cpus-per-task": "threads",
@@ -140,6 +142,7 @@ def parse_request(
         cwd=cwd,
         program=checked(payload.get("program"), cwd),
         command=argv,
+        launcher="srun" if program == "srun" else "",
         environment=environment,
         choices=choices,
         explicit=frozenset(_AXIS_OF[n] for n in options if n in _AXIS_OF),
@@ -208,6 +211,19 @@ def render(
     ):
         rewrite["cpu-freq"] = f"{node_type.freq_khz[0]}-{chosen.freq_khz}"
     return rewrite, environment
+
+
+def asking_for(configuration: Configuration, node_type: NodeType) -> dict[str, str]:
+    """Return the options of a job that asks for a configuration on whole nodes of a type."""
+    options = {
+        "nodes": str(configuration.nodes),
+        "ntasks-per-node": str(configuration.ranks_per_node),
+        "cpus-per-task": str(configuration.threads_per_rank),
+        "partition": node_type.default_partition or next(iter(node_type.partitions), ""),
+        "constraint": node_type.feature,
+        "exclusive": "exclusive",
+    }
+    return {name: value for name, value in options.items() if value}
 
 
 def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.schedulers.registry import installed_name
+from advisor.schedulers.choose import installed
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ def test_the_scheduler_whose_commands_are_here(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PBS_CONF_FILE", str(tmp_path / "pbs.conf"))
     (tmp_path / "pbs.conf").write_text(f"PBS_EXEC={tmp_path / 'none'}\n")
-    assert installed_name() == expected
+    assert expected == installed().NAME

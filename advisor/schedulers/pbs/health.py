@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from advisor.core.check import Check
 from advisor.errors import SchedulerError
-from advisor.loop.health import Check
 from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.pbs import hook_state as state
 from advisor.schedulers.pbs.hooks import EXECJOB, QUEUEJOB, RESOURCES, Installed
@@ -15,7 +15,7 @@ _INSTALL = "advisor hook install --scheduler pbs"
 _DOES = {QUEUEJOB: "jobs go through as they are", EXECJOB: "nothing is capped nor metered"}
 
 
-def check_pbs() -> tuple[Mapping[str, Any], list[Check]]:
+def check_scheduler() -> tuple[Mapping[str, Any], list[Check]]:
     """Return the server's attributes ({} where there is none) and the checks of it."""
     try:
         server = pbs_control.server()
@@ -66,7 +66,7 @@ def _resources() -> Iterator[Check]:
         )  # fmt: skip
 
 
-def check_hooks() -> tuple[str | None, list[Check]]:
+def check_hooks(settings: Mapping[str, Any]) -> tuple[str | None, list[Check]]:
     """Return the socket that the queuejob hook asks (None: it is not at work), and the checks."""
     try:
         found = state.look()

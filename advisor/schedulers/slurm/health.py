@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from advisor.core.check import Check
 from advisor.errors import AdvisorError, SchedulerError
-from advisor.loop.health import Check
 from advisor.schedulers.command import run_command
 from advisor.schedulers.slurm import hook_state as state
 from advisor.schedulers.slurm.hooks import KEYS, HookFile, find_folder, read_hooks
@@ -31,7 +31,7 @@ def read_settings() -> dict[str, str]:
     return found
 
 
-def check_slurm() -> tuple[Mapping[str, str], list[Check]]:
+def check_scheduler() -> tuple[Mapping[str, str], list[Check]]:
     """Return Slurm's settings ({} where there is none) and the checks of them."""
     try:
         settings = read_settings()

@@ -1,0 +1,55 @@
+"""What a site can add, found by name: schedulers, translators, models and meters.
+
+Each is an entry point of the group ``advisor.KIND``. The advisor's own are registered in the same
+way, so that a package of a site's own can do all that they do.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+from advisor.errors import InputError
+
+Kind = Literal["schedulers", "translators", "models", "meters"]
+
+_OWN = "advisor."
+"""What the targets of the advisor's own entry points begin with."""
+
+
+@cache
+def _entries(kind: Kind) -> dict[str, EntryPoint]:
+    """Return the entry points by name: the advisor's own first, then a site's by name."""
+    found = list(entry_points(group=f"advisor.{kind}"))
+    added = sorted((e for e in found if not e.value.startswith(_OWN)), key=lambda e: e.name)
+    entries = {e.name: e for e in found if e.value.startswith(_OWN)}
+    for entry in added:
+        entries.setdefault(entry.name, entry)
+    return entries
+
+
+def names(kind: Kind) -> tuple[str, ...]:
+    """Return the names that there are of a kind, the advisor's own first."""
+    return tuple(_entries(kind))
+
+
+def load(kind: Kind, name: str) -> Any:
+    """Return what an entry point stands for.
+
+    Raises InputError for a name nobody registered, naming those that are there, and for a package
+    that does not load.
+    """
+    entry = _entries(kind).get(name)
+    if entry is None:
+        known = ", ".join(names(kind)) or "none: install the advisor with pip, also from a checkout"
+        raise InputError(
+            f"no {kind.removesuffix('s')} is called {name!r}", hint=f"choose from: {known}"
+        )
+    try:
+        return entry.load()
+    except Exception as error:
+        raise InputError(
+            f"{kind.removesuffix('s')} {name!r} ({entry.value}) cannot be loaded: {error}",
+            hint="mend or remove the package that offers it",
+        ) from error

@@ -1,0 +1,36 @@
+"""Which scheduler to use: by name, or the one this machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from advisor import plugins
+from advisor.schedulers.base import Scheduler
+
+
+def create(name: str) -> Scheduler:
+    """Return a scheduler. Raises InputError for a name nobody registered."""
+    return cast(Scheduler, plugins.load("schedulers", name)())
+
+
+def every() -> list[Scheduler]:
+    """Return all schedulers, in the order in which they are asked."""
+    return sorted((create(name) for name in plugins.names("schedulers")), key=lambda s: s.RANK)
+
+
+def named(record: Mapping[str, object]) -> str:
+    """Return the name of the scheduler that a record is about; this machine's where it has none."""
+    return str(record.get("scheduler") or "") or installed().NAME
+
+
+def default() -> Scheduler:
+    """Return the first scheduler that can be used here; the embedded one always can."""
+    found = every()
+    return next((s for s in found if s.available() is None), found[-1])
+
+
+def installed() -> Scheduler:
+    """Return the first scheduler whose commands are here, up or down; else the first of all."""
+    found = every()
+    return next((s for s in found if s.installed()), found[0])

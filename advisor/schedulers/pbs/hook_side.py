@@ -1,0 +1,55 @@
+"""PBS's side of ``advisor hook``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from advisor.paths import socket_path
+from advisor.schedulers.base import HookRequest
+from advisor.schedulers.pbs import hook_state as state
+from advisor.schedulers.pbs import hooks
+from advisor.schedulers.plan import Plan
+
+
+class PbsHooks:
+    """The hooks and resources of a PBS server, or the program before qsub on a login node."""
+
+    def __init__(self, request: HookRequest) -> None:
+        self._request = request
+        folder = request.login or request.folder or request.config_dir / "pbs"
+        self.folder = folder.absolute()
+
+    def plan(self) -> Plan:
+        """Plan install or remove."""
+        request = self._request
+        if request.login is not None:
+            install = request.action == "install"
+            return (hooks.plan_client if install else hooks.plan_client_removal)(self.folder)
+        if request.action == "remove":
+            return hooks.plan_remove(self.folder)
+        socket = socket_path(request.socket).absolute()
+        settings = hooks.HookSettings(socket, request.deadline_s, request.retry_s)
+        return hooks.plan_install(self.folder, settings, state.inventory_now())
+
+    def status(self, ping: Callable[[Path], str]) -> tuple[dict[str, object], list[str]]:
+        """Return what is installed, for programs and for people."""
+        if self._request.login is not None:
+            path = self.folder / "qsub"
+            words = {"advisor": "goes before qsub", "foreign": "not the advisor's"}
+            said = words.get(hooks.client_state(path), "not there")
+            return {"client": said}, [f"{path}: {said}"]
+        found = state.look()
+        settings = found.settings
+        socket = Path(self._request.socket or str(settings.get("socket") or socket_path(None)))
+        report: dict[str, object] = {
+            "resources": state.check_resources(),
+            "inventory": state.check_inventory(settings),
+            "daemon": ping(socket),
+            "breaker": state.breaker(settings),
+        }
+        lines = [f"hook {h.name}: {state.words(h)}" for h in found.hooks]
+        lines += [f"{key}: {value}" for key, value in report.items()]
+        shown = {h.name: state.to_dict(h) for h in found.hooks}
+        short = {k: v for k, v in settings.items() if k not in ("inventory", "host_resources")}
+        return {"settings": short, **report, "hooks": shown}, lines

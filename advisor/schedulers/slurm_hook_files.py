@@ -197,6 +197,7 @@ def table_text() -> str:
         "sets": _lua_map({n: o for n, o in t.SETS.items() if n in judged}),
         "families": "{ " + ", ".join(_lua_text(f) for f in t.FAMILIES) + " }",
         "reads": "{ " + ", ".join(f"{p} = {_lua_words(r)}" for p, r in t.READS.items()) + " }",
+        "counts": _lua_words(t.COUNTS),
         "flags": _lua_words(t.FLAGS),
         "overwritten": _lua_words(t.OVERWRITTEN),
         "asked_by_name": _lua_words((*variables.SETTINGS, *variables.THREADS)),

@@ -281,7 +281,75 @@ def test_scripts_of_other_languages_are_left_alone(store: Writer, interpreter: s
     assert codes(decision) & {"script-not-understood", "unrecognised"}
 
 
-@pytest.mark.parametrize("argument", ["-ntomp 28", "--threads=28", "-t28", "-j 4", "--num-cpus 2"])
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("timeout 101 srun ./stencil", "time-limit"),  # it takes 100 s, and may take more
+        ("timeout -s INT -k 5 101s srun ./stencil", "time-limit"),
+        ("srun timeout --preserve-status 1.6m ./stencil", "time-limit"),
+        ("timeout $LIMIT srun ./stencil", "script-not-understood"),
+        ("ulimit -St 120\nsrun ./stencil", "script-not-understood"),
+    ],
+)
+def test_a_program_that_its_script_ends_must_not_become_too_slow(
+    store: Writer, script: str, code: str
+) -> None:
+    decision = ask(store, script=f"#!/bin/bash\n{script}\n")
+    assert code in codes(decision)
+    assert not decision.rewrite or decision.chosen.time_s < 101  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "ends", ["timeout -k 10 2h srun ./stencil", "ulimit -t unlimited\nsrun ./stencil"]
+)
+def test_an_end_that_is_far_changes_nothing(store: Writer, ends: str) -> None:
+    assert ask(store, script=f"#!/bin/bash\n{ends}\n").environment == {"OMP_NUM_THREADS": "20"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "threads"),
+    [("-N1 --exclusive", 20), ("-n1 --exclusive", 1), ("-N1 -n1 --exclusive -c28", 20)],
+)
+def test_srun_on_its_own_gives_each_of_its_tasks_one_cpu(
+    store: Writer, arguments: str, threads: int
+) -> None:
+    policy(store, axes={"threads": "override"})
+    decision = ask(store, arguments, None, type="srun", argv=["./stencil"])
+    assert decision.baseline is not None
+    assert decision.baseline.threads_per_node == (28 if threads > 1 else 1)
+    assert decision.environment == ({"OMP_NUM_THREADS": "20"} if threads > 1 else {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nodes"),
+    [("-w bdw1 --exclusive", 1), ("-w bdw[1-2] --exclusive", 2), ("-w bdw1 -N2 --exclusive", 2)],
+)
+def test_a_list_of_nodes_is_their_number(store: Writer, arguments: str, nodes: int) -> None:
+    decision = ask(store, arguments)
+    assert decision.baseline is not None and decision.baseline.nodes == nodes
+
+
+@pytest.mark.parametrize("nodes", ["1-4", "2-", "1,3,5", "1-9:2", "1k"])
+def test_a_job_of_an_unknown_number_of_nodes_is_left_alone(store: Writer, nodes: str) -> None:
+    decision = ask(store, f"-N {nodes} --exclusive")
+    assert not decision.rewrite and not decision.environment
+    assert "option-binds" in codes(decision)
+    assert any("--nodes" in r.text for r in decision.reasons)
+    assert ask(store, "-N 1-1 --exclusive").environment
+
+
+@pytest.mark.parametrize(
+    "binds", ["numactl -N 0 -m 0", "numactl --cpunodebind=1", "numactl -C 0-13"]
+)
+def test_threads_bound_to_a_part_of_the_node_are_kept(store: Writer, binds: str) -> None:
+    for line in (f"srun {binds} ./stencil", f"{binds} ./stencil"):
+        decision = ask(store, script=f"#!/bin/bash\n{line}\n")
+        assert not decision.environment and "threads-own" in codes(decision)
+
+
+@pytest.mark.parametrize(
+    "argument", ["-ntomp 28", "--threads=28", "-t28", "-j 4", "--num-cpus 2", "-pk omp 14"]
+)
 def test_arguments_that_may_set_threads_keep_them(store: Writer, argument: str) -> None:
     decision = ask(store, script=f"#!/bin/bash\nsrun ./stencil {argument}\n")
     assert set(decision.rewrite) == {"cpu-freq"} and not decision.environment

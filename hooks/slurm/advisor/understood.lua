@@ -24,6 +24,10 @@ end
 
 -- Classes with those that a word of the value brings.
 local function with_value(classes, option, value)
+  local low, high = value:match("^(%d+)%-(%d+)$")
+  if has(known.counts, option) and not (value:find("^%d+$") or low and low == high) then
+    classes = classes .. " all"
+  end
   for _, rule in ipairs(known.values[option] or {}) do
     for word in value:lower():gmatch("[^%s,:;=@]+") do
       for beginning in rule[1]:gmatch("%S+") do

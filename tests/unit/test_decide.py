@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
@@ -488,6 +489,30 @@ def test_a_node_type_is_not_changed_where_nobody_knows_what_is_idle(store: Write
     decision = ask(store, "-N1 --exclusive -p mixed")
     assert not decision.rewrite and not decision.environment
     assert "node-type-later" in codes(decision)
+
+
+@pytest.mark.parametrize("change", ["no-later", "allow"])
+def test_a_scheduler_that_cannot_be_read_keeps_the_node_type_and_nothing_else(
+    store: Writer, change: str
+) -> None:
+    """`allow` lets a job wait elsewhere; nobody lets it go where it may be refused."""
+    policy(store, node_type_change=change)
+    model(store, "skl", [response("skl", 1, 1, t, 2_000_000) for t in range(4, 29, 4)])
+    unread = replace(snapshot(store), availability=Availability(problem="slurmctld is down"))
+    unread.index()
+
+    def decided(arguments: str) -> Decision:
+        request = parse_request(
+            {"type": "sbatch", "options": read_arguments(arguments.split()), "script": SCRIPT},
+            user="ada", uid=1000, choices={},
+        )  # fmt: skip
+        return decide(request, unread, chance=lambda: 1.0)
+
+    mixed = decided("-N1 --exclusive -p mixed")
+    assert not mixed.rewrite and not mixed.environment
+    assert "node-type-later" in codes(mixed)
+    assert any("slurmctld is down" in r.text for r in mixed.reasons)
+    assert decided("-N1 --exclusive -p batch").environment == {"OMP_NUM_THREADS": "20"}
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ class JobRequest:
     nodes: int | None = None
     ntasks: int | None = None
     ntasks_per_node: int | None = None
+    tasks_together: int = 1
+    """So many tasks are on one node at least, where nothing else says how they are spread."""
     cpus_per_task: int | None = None
     constraint: str = ""
     node_list: str = ""

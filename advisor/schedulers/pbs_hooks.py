@@ -172,6 +172,7 @@ def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> 
         "host_resources": list(inventory.host_resources) if inventory else [],
         "inventory": inventory.text() if inventory else "",
         "variables": [*variables.SETTINGS, *variables.THREADS],
+        "counts": list(variables.COUNTS),
         "resources": sorted(pbs_table.RESOURCES),
         "harmless": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if not axes),
         "attributes": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if axes),

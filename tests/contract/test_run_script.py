@@ -120,7 +120,9 @@ def test_a_rebuilt_program_counts_once_it_came_out_as_the_model_says(
         model = next(iter(store.models()))
         store.add_program(model.id, find(str(program), program.parent) | {"build": "ab" * 20})
     program.write_text(f"#!/bin/sh\nsleep 0.99\n{program.read_text().split(chr(10), 1)[1]}")
-    assert "program-rebuilt" in advisor("run", script, "--meter", "none", "--json").json()["reasons"]
+    assert (
+        "program-rebuilt" in advisor("run", script, "--meter", "none", "--json").json()["reasons"]
+    )
     data = advisor("run", script, "--meter", "none", "--json").json()
     assert data["environment"] == {"OMP_NUM_THREADS": "1"}, data["reasons"]
 

@@ -330,6 +330,25 @@ def test_a_list_of_nodes_is_their_number(store: Writer, arguments: str, nodes: i
     assert decision.baseline is not None and decision.baseline.nodes == nodes
 
 
+@pytest.mark.parametrize(
+    ("arguments", "whole"),
+    [
+        ("-N1 -n28 --mem=1000", True),
+        ("-n28 --mem=1000", False),  # on how many nodes of others, nobody knows
+        ("-n4 -c7 --mem=1000", False),
+        ("-n28 --ntasks-per-node=28 --mem=1000", True),
+        ("-n1 -c28 --mem=1000", True),
+    ],
+)
+def test_tasks_that_may_be_spread_leave_room_for_others(
+    store: Writer, arguments: str, whole: bool
+) -> None:
+    model(store, "bdw", [response("bdw", 1, r, 28, f) for r in (1, 4, 28) for f in FREQS])
+    decision = ask(store, arguments)
+    assert ("cpu-freq" in decision.rewrite) is whole, decision.reasons
+    assert ("shared-nodes" in codes(decision)) is not whole
+
+
 @pytest.mark.parametrize("nodes", ["1-4", "2-", "1,3,5", "1-9:2", "1k"])
 def test_a_job_of_an_unknown_number_of_nodes_is_left_alone(store: Writer, nodes: str) -> None:
     decision = ask(store, f"-N {nodes} --exclusive")

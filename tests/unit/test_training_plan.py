@@ -188,10 +188,11 @@ def test_ranks_are_the_jobs_own(tmp_path: Path) -> None:
 WHOLE = [
     "#SBATCH --exclusive -n1",
     "#SBATCH --exclusive -n1 -c 14",
-    "#SBATCH -n 28",
+    "#SBATCH -N1 -n 28",
     "#SBATCH -N2 --ntasks-per-node=2 -c 14",
 ]
-SHARED = ["#SBATCH -n1 -c 14", "#SBATCH --exclusive=user -n1 -c 4", "#SBATCH -n 4"]
+SHARED = ["#SBATCH -n1 -c 14", "#SBATCH --exclusive=user -n1 -c 4", "#SBATCH -n 4",
+          "#SBATCH -n 28"]  # fmt: skip  # its tasks may be spread over nodes of others
 
 
 @pytest.mark.parametrize("lines", [*WHOLE, *SHARED])

@@ -53,11 +53,13 @@ def run(args: argparse.Namespace) -> int:
 def _checks(args: argparse.Namespace) -> Iterator[Check]:
     from advisor.core.inventory import Inventory
     from advisor.loop import health, health_pbs, health_site, health_slurm
+    from advisor.store.reader import understood_options
 
     store = paths.store_path(args.db)
     yield from health.check_python()
-    settings, scheduler = health_slurm.check_slurm()
-    pbs, found = ({}, []) if settings else health_pbs.check_pbs()
+    understood = understood_options(store)
+    settings, scheduler = health_slurm.check_slurm(understood)
+    pbs, found = ({}, []) if settings else health_pbs.check_pbs(understood)
     if pbs:
         scheduler = found
     reader, opened = health.open_store(store)

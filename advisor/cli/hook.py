@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from advisor.cli.output import print_json
 from advisor.errors import AdvisorError, UsageError
-from advisor.paths import config_dir, socket_path
+from advisor.paths import config_dir, socket_path, store_path
 
 if TYPE_CHECKING:
     from advisor.schedulers.plan import Plan
@@ -114,12 +114,16 @@ class _Slurm:
         from advisor.schedulers.slurm_hook_files import HookSettings
         from advisor.schedulers.slurm_hook_state import cluster_of
         from advisor.schedulers.slurm_hooks import plan_install, plan_remove
+        from advisor.store.reader import understood_options
 
         args = self._args
         if args.action == "remove":
             return plan_remove(self.folder)
         settings = HookSettings(
-            socket_path(args.socket).absolute(), _seconds(args.deadline), args.retry
+            socket_path(args.socket).absolute(),
+            _seconds(args.deadline),
+            args.retry,
+            understood=understood_options(store_path(args.db)),
         )
         return plan_install(self.folder, settings, cluster_of(self.folder))
 
@@ -161,6 +165,7 @@ class _Pbs:
         """Plan install or remove."""
         from advisor.schedulers import pbs_hooks as hooks
         from advisor.schedulers.pbs_hook_state import inventory_now
+        from advisor.store.reader import understood_options
 
         args = self._args
         if args.login is not None:
@@ -169,7 +174,10 @@ class _Pbs:
         if args.action == "remove":
             return hooks.plan_remove(self.folder)
         settings = hooks.HookSettings(
-            socket_path(args.socket).absolute(), _seconds(args.deadline), args.retry
+            socket_path(args.socket).absolute(),
+            _seconds(args.deadline),
+            args.retry,
+            understood=understood_options(store_path(args.db)),
         )
         return hooks.plan_install(self.folder, settings, inventory_now())
 

@@ -34,6 +34,7 @@ from advisor.policy.fields import (
     refuse,
     text_of,
 )
+from advisor.policy.problems import did_you_mean
 
 VERSION = 1
 UNION_TAGS = ("<list>", "<range>")
@@ -362,6 +363,40 @@ class ApplicationSection(Strict):
         return self
 
 
+BINDABLE = ("node_type", "nodes", "cores", "memory", "gpus", "frequency", "threads")
+_HARMLESS, _BINDS = "harmless", "harmless, or binds: [axes]"
+
+
+def _bound(value: object) -> list[str]:
+    if isinstance(value, dict):
+        axes = value.get("binds")
+        if set(value) == {"binds"} and isinstance(axes, list) and axes:
+            for axis in axes:
+                if str(axis) not in BINDABLE:
+                    hint = did_you_mean(str(axis), BINDABLE)
+                    refuse(f"{str(axis)!r} is no axis", key="binds", hint=hint, allowed=BINDABLE)
+            return [str(axis) for axis in axes]
+        refuse(f"must be {_BINDS}", hint="write binds: [node_type]", allowed=BINDABLE)
+    if text_of(value, _BINDS) != _HARMLESS:
+        refuse(f"{value!r} is not known", hint=f"write {_BINDS}", allowed=(_HARMLESS,))
+    return []
+
+
+_BOUND_FORM = {
+    "oneOf": [
+        {"const": _HARMLESS},
+        {
+            "type": "object",
+            "properties": {
+                "binds": {"type": "array", "minItems": 1, "items": {"enum": [*BINDABLE]}}
+            },
+            "required": ["binds"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
 class SiteFile(Strict):
     """What the site knows of its nodes and applications."""
 
@@ -375,6 +410,11 @@ class SiteFile(Strict):
     )
     applications: list[ApplicationSection] = Field(
         default=[], description="the first that matches wins"
+    )
+    understood_options: dict[Word, Annotated[list[str], Reads(_bound, _BOUND_FORM)]] = Field(
+        default={},
+        description="options, input variables or resources that the advisor does not know, as of "
+        "the site's own SPANK plugins: harmless, or binds: what is kept where one is used",
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,8 @@ class HookSettings:
     socket: Path
     deadline_s: float = 0.25
     retry_s: int = 30
+    understood: Collection[str] = ()
+    """Resources and attributes that are in no table, but that the site knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,7 @@ def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> 
 
     Without an inventory no job is sent to another kind of nodes.
     """
+    site = [name.replace("-", "_") for name in settings.understood]
     return {
         "version": __version__,
         "socket": str(settings.socket),
@@ -173,9 +176,9 @@ def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> 
         "inventory": inventory.text() if inventory else "",
         "variables": [*variables.SETTINGS, *variables.THREADS],
         "counts": list(variables.COUNTS),
-        "resources": sorted(pbs_table.RESOURCES),
+        "resources": sorted({*pbs_table.RESOURCES, *site}),
         "harmless": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if not axes),
-        "attributes": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if axes),
+        "attributes": sorted({*(n for n, axes in pbs_table.ATTRIBUTES.items() if axes), *site}),
         "away": list(inventory.away) if inventory else [],
     }
 

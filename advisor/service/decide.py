@@ -92,7 +92,7 @@ def decide(
     everything is known, allowed and confirmed.
     """
     request = translator(request.scheduler).fold(request, snapshot.availability)
-    case = _Case(request, snapshot)
+    case = _Case(request.with_understood(snapshot.understood_options), snapshot)
     try:
         _understand(case)
         _locate_baseline(case)

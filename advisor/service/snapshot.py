@@ -39,6 +39,7 @@ class Snapshot:
     inventory: Inventory = field(default_factory=Inventory)
     rules: tuple[ApplicationRule, ...] = ()
     default_node_types: dict[str, str] = field(default_factory=dict)
+    understood_options: dict[str, tuple[str, ...]] = field(default_factory=dict)
     availability: Availability | None = None
     """What can be had now; None where nobody looks."""
     models: dict[int, StoredModel] = field(default_factory=dict)
@@ -221,6 +222,7 @@ def site_of(reader: Reader) -> Snapshot:
         reader.inventory(),
         tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
         {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, dict) else {},
+        reader.understood_options(),
         training=frozenset(
             (r.application, r.workload)
             for state in ("requested", "running")

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.policy import PolicySet
-from advisor.errors import StoreError
+from advisor.core.request import plain_name
+from advisor.errors import AdvisorError, StoreError
 from advisor.store import rows as _rows
 from advisor.store.connection import StoreConnection
 from advisor.store.records import (
@@ -49,6 +51,12 @@ class Reader(StoreConnection):
                 f"{self.path}: policy version {applied.version} cannot be used: {error}",
                 hint="apply it again: advisor policy apply",
             ) from None
+
+    def understood_options(self) -> dict[str, tuple[str, ...]]:
+        """Return what the site says of options in no table: name -> axes, none if harmless."""
+        found = self.site().get("understood_options")
+        known = found if isinstance(found, dict) else {}
+        return {plain_name(name): tuple(axes) for name, axes in known.items()}
 
     def site(self) -> dict[str, object]:
         """Return the compiled site file; empty when none was applied."""
@@ -320,3 +328,12 @@ class Reader(StoreConnection):
 def _array(job_id: str) -> str:
     """Return the job a task of an array or a part of a heterogeneous job belongs to."""
     return job_id.partition("_")[0].partition("+")[0].partition("[")[0]
+
+
+def understood_options(path: Path) -> dict[str, tuple[str, ...]]:
+    """Return :meth:`Reader.understood_options` of a store; nothing where there is none."""
+    try:
+        with Reader(path) as reader:
+            return reader.understood_options()
+    except AdvisorError:
+        return {}

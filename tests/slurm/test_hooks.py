@@ -20,7 +20,7 @@ from testbed import Submitted, Testbed
 from testbed.daemons import wait_until
 
 from advisor.core.stamp import read_stamp
-from advisor.loop.health_slurm import unknown_options
+from advisor.loop.health_slurm import _options, unknown_options
 from advisor.paths import share
 
 ROOT = share("config").parent
@@ -705,6 +705,20 @@ def test_all_options_of_this_slurm_are_known(hooked: Hooked, tmp_path: Path) -> 
     done = hooked.advisor("doctor", "--db", str(tmp_path / "a.db"), "--json", conf=True)
     said = {c["name"]: c["text"] for c in json.loads(done.stdout)["checks"]}
     assert said["options"] == "all options of this sbatch, srun and salloc are known"
+
+
+def test_doctor_says_which_key_an_option_of_the_site_s_own_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "  --project-code=x  billed project\n  --new_way\n"
+    monkeypatch.setattr("advisor.loop.health_slurm.run_command", lambda *_, **__: text)
+    [check] = _options(())
+    assert check.state == "warn" and "--new-way, --project-code" in check.text
+    assert "understood_options: {new-way: harmless}" in check.todo
+    [check] = _options({"new-way"})
+    assert "--new-way" not in check.text and "{project-code: harmless}" in check.todo
+    [check] = _options({"new-way", "project-code"})
+    assert check.state == "ok" and check.text.endswith("--new-way, --project-code from site.yaml")
 
 
 def test_status_says_how_it_is(hooked: Hooked, daemon: HookDaemon) -> None:

@@ -510,6 +510,39 @@ def test_a_node_type_is_not_changed_where_nobody_knows_what_is_idle(store: Write
     assert "node-type-later" in codes(decision)
 
 
+@pytest.mark.parametrize(
+    ("says", "threads", "cap", "left"),
+    [
+        ({}, False, False, True),
+        ({"other": []}, False, False, True),
+        ({"project-code": []}, True, True, False),
+        ({"project_code": ["node_type"]}, True, True, False),
+        ({"project-code": ["threads"]}, False, True, False),
+        ({"project-code": ["frequency", "threads"]}, False, False, False),
+    ],
+)
+@pytest.mark.parametrize("name", ["project-code", "spank:site:project_code", "spank:project-code"])
+def test_a_site_may_say_what_its_own_options_bind(
+    store: Writer, says: dict[str, list[str]], threads: bool, cap: bool, left: bool, name: str
+) -> None:
+    compiled = {"understood_options": says}
+    store.apply_config("site", path="s", text="s", compiled=compiled, by="test")
+    options = {"nodes": "1", "exclusive": "", name: "a17"}
+    request = parse_request(
+        {"type": "sbatch", "options": options, "script": SCRIPT}, user="ada", uid=1, choices={}
+    )
+    decision = decide(request, snapshot(store), chance=lambda: 1.0)
+    assert ("option-not-understood" in codes(decision)) is left
+    assert bool(decision.environment) is threads
+    assert ("cpu-freq" in decision.rewrite) is cap
+
+
+def test_a_site_cannot_loosen_what_the_table_says(store: Writer) -> None:
+    says = {"understood_options": {"hint": [], "exclude": []}}
+    store.apply_config("site", path="s", text="s", compiled=says, by="test")
+    assert "option-binds" in codes(ask(store, "-N1 --exclusive --hint=nomultithread"))
+
+
 @pytest.mark.parametrize("change", ["no-later", "allow"])
 def test_a_scheduler_that_cannot_be_read_keeps_the_node_type_and_nothing_else(
     store: Writer, change: str

@@ -243,6 +243,29 @@ def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str)
     assert_judged_alike(home, cases)
 
 
+def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_path: Path) -> None:
+    site = {
+        "project-code": (),
+        "SLURM-SITE": ("threads",),
+        "power-mode": ("frequency", "node_type"),
+    }
+    settings_ = HookSettings(Path("/nowhere"), understood=site)
+    for name, data in module_files(settings_, None, {}).items():
+        (tmp_path / name).write_bytes(data)
+    for options, variables, bound in [
+        ({"project_code": "1"}, {}, set()),
+        ({"spank:x:project-code": "1"}, {}, set()),
+        ({"spank:power_mode": "1"}, {}, {"node_type", "frequency"}),
+        ({}, {"SLURM_SITE": "1"}, {"threads"}),
+        ({"other": "1"}, {}, {"node_type", "frequency", "cores", "threads"}),
+    ]:
+        case = {"program": "sbatch", "options": options, "variables": variables}
+        lines = [json.dumps({**case, "plan": plan, "env": env}) for plan, env in PLANS]
+        said = run(tmp_path, UNDERSTOOD, "\n".join(lines).encode() + b"\n").decode().splitlines()
+        axes = [CHANGED[next(iter(plan))] if plan else "threads" for plan, _ in PLANS]
+        assert {a for a, text in zip(axes, said, strict=True) if text != "nil"} == bound
+
+
 FLAT = """\
 local json = use("json")
 for line in io.lines() do

@@ -92,6 +92,13 @@ def plain_name(option: str) -> str:
     return option.lstrip("-").rpartition(":")[2].replace("_", "-")
 
 
+def understood_of(site: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """Return what a compiled site file says of options in no table: name -> axes."""
+    found = site.get("understood_options")
+    known = found if isinstance(found, Mapping) else {}
+    return {plain_name(name): tuple(axes) for name, axes in known.items()}
+
+
 _KEPT = (
     "kind", "partition", "qos", "job_name", "script_path", "fingerprint", "nodes", "ntasks",
     "ntasks_per_node", "cpus_per_task", "constraint", "freq_khz", "time_limit_s", "exclusive",

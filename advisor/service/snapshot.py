@@ -15,6 +15,7 @@ from advisor.core.inventory import Inventory
 from advisor.core.option import Row, unpack_rows
 from advisor.core.policy import PolicySet
 from advisor.core.recognise import ApplicationRule
+from advisor.core.request import understood_of
 from advisor.core.select import find_row
 from advisor.service.answered import Answered
 from advisor.store.reader import Reader
@@ -222,7 +223,7 @@ def site_of(reader: Reader) -> Snapshot:
         reader.inventory(),
         tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
         {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, dict) else {},
-        reader.understood_options(),
+        understood_of(site),
         training=frozenset(
             (r.application, r.workload)
             for state in ("requested", "running")

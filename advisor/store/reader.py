@@ -15,7 +15,7 @@ from typing import Any
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.policy import PolicySet
-from advisor.core.request import plain_name
+from advisor.core.request import understood_of
 from advisor.errors import AdvisorError, StoreError
 from advisor.store import rows as _rows
 from advisor.store.connection import StoreConnection
@@ -51,12 +51,6 @@ class Reader(StoreConnection):
                 f"{self.path}: policy version {applied.version} cannot be used: {error}",
                 hint="apply it again: advisor policy apply",
             ) from None
-
-    def understood_options(self) -> dict[str, tuple[str, ...]]:
-        """Return what the site says of options in no table: name -> axes, none if harmless."""
-        found = self.site().get("understood_options")
-        known = found if isinstance(found, dict) else {}
-        return {plain_name(name): tuple(axes) for name, axes in known.items()}
 
     def site(self) -> dict[str, object]:
         """Return the compiled site file; empty when none was applied."""
@@ -331,9 +325,9 @@ def _array(job_id: str) -> str:
 
 
 def understood_options(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return :meth:`Reader.understood_options` of a store; nothing where there is none."""
+    """Return what a store's site file says of options in no table; nothing without a store."""
     try:
         with Reader(path) as reader:
-            return reader.understood_options()
+            return understood_of(reader.site())
     except AdvisorError:
         return {}

@@ -538,7 +538,7 @@ def test_a_site_may_say_what_its_own_options_bind(
 
 
 def test_a_site_cannot_loosen_what_the_table_says(store: Writer) -> None:
-    says = {"understood_options": {"hint": [], "exclude": []}}
+    says: dict[str, object] = {"understood_options": {"hint": [], "exclude": []}}
     store.apply_config("site", path="s", text="s", compiled=says, by="test")
     assert "option-binds" in codes(ask(store, "-N1 --exclusive --hint=nomultithread"))
 

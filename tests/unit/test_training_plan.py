@@ -60,6 +60,15 @@ def test_names_given_win_over_what_is_recognised(tmp_path: Path) -> None:
     assert (found.application, found.workload) == ("CFD", "big")
 
 
+def test_an_option_of_the_site_s_own_is_trained_with_once_it_is_understood(tmp_path: Path) -> None:
+    text = script(tmp_path, "#SBATCH -N1 --exclusive --project-code=a1\nsrun ./cfd")
+    with pytest.raises(InputError, match="--project-code"):
+        understand(scheduler="slurm", site=SITE, script=text)
+    site = replace(SITE, understood_options={"project-code": ()})
+    found = understand(scheduler="slurm", site=site, script=text)
+    assert found.request.options["project-code"] == "a1"
+
+
 def test_the_site_names_applications(tmp_path: Path) -> None:
     rule = ApplicationRule("wrf", executable=("wrf*",), workload="conus")
     site = replace(SITE, rules=(rule,))

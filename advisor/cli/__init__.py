@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from advisor import __version__
+from advisor.cli.arguments import add_common
 from advisor.cli.streams import complain, guarded, prepare
 from advisor.errors import AdvisorError
 
@@ -44,6 +45,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "collect": ("collect", "join decisions with the scheduler's accounting"),
     "serve": ("serve", "run the daemon that answers the hooks"),
     "hook": ("hook", "install, remove or check a scheduler's hook"),
+    "completion": ("completion", "print the completion script for bash, zsh or fish"),
     "doctor": ("doctor", "check this installation and say what to mend"),
 }
 
@@ -60,9 +62,7 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, (module, summary) in VERBS.items():
         sub = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
-        sub.add_argument("--db", help="the store's file (or ADVISOR_DB)")
-        sub.add_argument("--config-dir", help="folder of policy and site files")
-        sub.add_argument("--json", action="store_true", help="print one JSON object for programs")
+        add_common(sub)
         sub.set_defaults(module=module)
         if verb in (name, "*"):
             import_module(f"advisor.cli.{module}").add_arguments(sub)

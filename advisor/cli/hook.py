@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.output import print_json
 from advisor.errors import AdvisorError, UsageError
 from advisor.paths import config_dir, socket_path, store_path
@@ -20,32 +21,45 @@ DEADLINE_LIMIT_S = 5.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's own arguments."""
-    parser.add_argument("action", choices=["install", "remove", "status"])
-    parser.add_argument("--scheduler", choices=["slurm", "pbs"], default="slurm")
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR",
-        help="Slurm: the folder of slurm.conf (default: that of SLURM_CONF, else /etc/slurm); PBS: "
-        "where to keep what is imported (default: pbs in the configuration's folder)",
+    actions = add_actions(parser)
+    install = add_action(actions, "install", "put the hook into the scheduler, and keep your own")
+    remove = add_action(actions, "remove", "take the hook out and put your own back")
+    status = add_action(actions, "status", "show what is installed and whether the daemon answers")
+    for action in (install, remove, status):
+        action.add_argument(
+            "--scheduler", choices=["slurm", "pbs"], default="slurm",
+            help="whose hook (default: slurm)",
+        )  # fmt: skip
+        action.add_argument(
+            "--dir", type=Path, metavar="DIR",
+            help="Slurm: the folder of slurm.conf (default: that of SLURM_CONF, else /etc/slurm); "
+            "PBS: where to keep what is imported (default: pbs in the configuration's folder)",
+        )  # fmt: skip
+        action.add_argument(
+            "--login", type=Path, metavar="DIR",
+            help="PBS: only the program that goes before qsub, in DIR on a login node",
+        )  # fmt: skip
+    for action in (install, status):
+        action.add_argument(
+            "--socket", metavar="FILE", help="the daemon's socket (or ADVISOR_SOCKET)"
+        )
+    install.add_argument(
+        "--deadline", default="250ms", metavar="TIME",
+        help="the longest that a submission waits for the daemon (default: 250ms)",
     )  # fmt: skip
-    parser.add_argument("--socket", help="the daemon's socket that the hook asks")
-    parser.add_argument(
-        "--deadline", default="250ms", metavar="T",
-        help="how long a submission may wait for the daemon, all in all (default: 250ms)",
-    )  # fmt: skip
-    parser.add_argument(
+    install.add_argument(
         "--retry", type=int, default=30, metavar="S",
-        help="after a daemon that hung, ask nothing for so long (default: 30 s)",
+        help="after a daemon that hung, ask again after so many seconds (default: 30)",
     )  # fmt: skip
-    parser.add_argument(
-        "--login", type=Path, metavar="DIR",
-        help="PBS: only put the program that goes before qsub into DIR, on a login node",
-    )  # fmt: skip
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
+    for action in (install, remove):
+        action.add_argument(
+            "--dry-run", action="store_true", help="show what would be done, do nothing"
+        )
 
 
 def run(args: argparse.Namespace) -> int:
     """Do one action."""
-    if args.retry < 1:
+    if args.action == "install" and args.retry < 1:
         raise UsageError("--retry is at least 1 second")
     if args.login is not None and args.scheduler != "pbs":
         raise UsageError("--login is for --scheduler pbs: Slurm's filter runs in sbatch itself")

@@ -19,8 +19,8 @@ from advisor.errors import AdvisorError
 
 VERBS: dict[str, tuple[str, str]] = {
     # verb: (module below advisor.cli, one line of help)
-    "explain": ("explain", "say what the hook would do with a job script, and why"),
-    "why": ("why", "say what was decided for a job and how it came out"),
+    "explain": ("explain", "show what the hook would do with a job script, and why"),
+    "why": ("why", "show what was decided for a job and how it came out"),
     "options": ("options", "list an application's options and their trade-off"),
     "train": ("train", "measure an application with a low-cost sweep and fit its model"),
     "run": ("run", "run a command and measure its time and energy"),
@@ -32,21 +32,21 @@ VERBS: dict[str, tuple[str, str]] = {
     "bench": ("bench", "profile node types with microbenchmarks"),
     "rank": ("rank", "estimate an application's time on node types it never ran on"),
     "tui": ("tui", "browse applications and options in the terminal, and choose"),
-    "report": ("report", "promised and measured savings"),
-    "import": ("import_", "take over measured runs from a file"),
-    "fit": ("fit", "fit and store a model from what was measured"),
-    "evaluate": ("evaluate", "judge a model on a fully measured grid"),
-    "pareto": ("pareto", "front and trade-off zone of any table"),
+    "report": ("report", "compare promised and measured savings"),
+    "import": ("import_", "import measured runs from a file"),
+    "fit": ("fit", "fit a model to the measured runs and store it"),
+    "evaluate": ("evaluate", "compare models with a fully measured grid"),
+    "pareto": ("pareto", "find the Pareto front and the trade-off zone of any table"),
     "site": ("site", "discover and edit the inventory and the site file"),
     "policy": ("policy", "check, apply, compare and roll back the policy"),
-    "promote": ("promote", "widen whose jobs an application's measurements advise"),
-    "forget": ("forget", "remove what was measured of an application"),
+    "promote": ("promote", "share an application's measurements with more users"),
+    "forget": ("forget", "remove an application's measurements"),
     "publish": ("publish", "make a read-only copy of the store for other hosts"),
-    "collect": ("collect", "join decisions with the scheduler's accounting"),
+    "collect": ("collect", "read from the accounting how advised jobs came out"),
     "serve": ("serve", "run the daemon that answers the hooks"),
     "hook": ("hook", "install, remove or check a scheduler's hook"),
     "completion": ("completion", "print the completion script for bash, zsh or fish"),
-    "doctor": ("doctor", "check this installation and say what to mend"),
+    "doctor": ("doctor", "check this installation and name what to repair"),
 }
 
 

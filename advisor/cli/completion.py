@@ -77,6 +77,8 @@ def _script(shell: str) -> str:
         if isinstance(action.metavar, str):
             if action.metavar in ways:
                 action.complete = ways[action.metavar]  # type: ignore[attr-defined]
+            elif "|" in action.metavar and action.metavar.islower():
+                action.choices = action.metavar.split("|")
             action.metavar = action.metavar.replace(":", " ")  # a separator in zsh's script
     script: str = shtab.complete(parser, shell)
     return script

@@ -40,18 +40,20 @@ class Checked:
 def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> Any:
     """Add the common actions; return the object that further ones are added to."""
     actions = add_actions(parser)
-    default = f"default: {kind}.yaml in the configuration folder; - is standard input"
+    default = f"the file (default: {kind}.yaml in the configuration folder; - is standard input)"
     for name, summary in (
-        ("check", "say everything that is wrong with a file"),
-        ("apply", "check a file and let it hold from now on"),
-        ("diff", "compare a file with what holds now"),
+        ("check", "list everything that is wrong with a file"),
+        ("apply", "check a file and put it into effect"),
+        ("diff", "compare a file with the one in effect"),
     ):
         action = add_action(actions, name, summary)
         action.add_argument("file", nargs="?", metavar="FILE", help=default)
-    action = add_action(actions, "rollback", "let an earlier version hold again")
-    action.add_argument("--to", type=int, metavar="N", help="version; default: the one before")
-    action = add_action(actions, "show", "print what holds now as a file, defaults included")
-    action.add_argument("--version", type=int, metavar="N", help="print that version instead")
+    action = add_action(actions, "rollback", "put an earlier version into effect again")
+    action.add_argument("--to", type=int, metavar="N", help="the version (default: the one before)")
+    action = add_action(
+        actions, "show", "print the settings in effect as a file, defaults included"
+    )
+    action.add_argument("--version", type=int, metavar="N", help="print this version instead")
     action.add_argument("--history", action="store_true", help="list the versions")
     return actions
 

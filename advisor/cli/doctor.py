@@ -20,10 +20,10 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor doctor`` takes."""
     parser.description = (
-        "Check store, policy, site, inventory, models, meters, scheduler, hooks and daemon; each "
-        "line says what to do. Exits with 1 when something is broken."
+        "Check store, policy, site, inventory, models, meters, scheduler, hooks and daemon. Each "
+        "finding says what to do. Exits with 1 when something is broken."
     )
-    parser.add_argument("--socket", help="the daemon's socket (or ADVISOR_SOCKET)")
+    parser.add_argument("--socket", metavar="FILE", help="the daemon's socket (or ADVISOR_SOCKET)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -28,9 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     discover.add_argument(
         "--scheduler",
         choices=("slurm", "pbs", "local"),
-        help="slurm, pbs, or local for this machine alone (default: pbs where only that is)",
+        help="the scheduler, or local for this machine alone (default: slurm, or pbs where only "
+        "PBS is installed)",
     )
-    discover.add_argument("--dry-run", action="store_true", help="print, but store nothing")
+    discover.add_argument(
+        "--dry-run", action="store_true", help="print the inventory, store nothing"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,8 +23,10 @@ VARIABLES = {
     "Set in a job by the hooks": {
         "ADVISOR_DECISION": "the decision's id",
         "ADVISOR_STAMP": "the decision, as `advisor collect` reads it from the accounting",
+        "SLURM_ADVISOR_STAMP": "the same, in a job whose `--export` passes few variables",
         "ADVISOR_SET": "the variables that the advisor set, with their former values, so that a "
         "job submitted from inside does not inherit them",
+        "SLURM_ADVISOR_SET": "the same, in a job whose `--export` passes few variables",
         "ADVISOR_QSUB": "PBS: what the program before qsub read in the script, for the hook",
         "ADVISOR_SWEEP": "PBS: the sweep that a job belongs to",
     },

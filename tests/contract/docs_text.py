@@ -55,7 +55,7 @@ def commands(page: Path) -> Iterator[Command]:
 
 
 def _words(line: str) -> list[str]:
-    command = re.split(r"\s{3,}|\s>\s", line)[0]  # what follows is an explanation, or a file
+    command = re.split(r"\s{3,}|\s[|>]\s", line)[0]  # then comes an explanation, or a pipe
     try:
         return shlex.split(command, comments=True)
     except ValueError:

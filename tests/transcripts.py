@@ -16,6 +16,15 @@ from pathlib import Path
 HOME = "/home/ann/tour"
 """What pages show in place of the folder that a session runs in."""
 
+ELSEWHERE = {"README.md": "needs a Slurm cluster: tests/slurm/test_readme.py"}
+"""Pages whose session runs in another test, and why."""
+
+NOT_RUN = {
+    "advisor train stencil.sh --scheduler slurm --yes": "two minutes of the cluster: make "
+    "demo-slurm prints it, tests/slurm/test_training.py tests it; test_readme.py imports such runs",
+}
+"""Commands that no test runs to compare their output, and why."""
+
 _BLOCK = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _STEP = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")

@@ -1,4 +1,4 @@
-"""What the pages show is what the commands print: ``ADVISOR_RENEW=1`` writes it anew."""
+"""What the pages show is what the commands print; ``ADVISOR_RENEW=1`` writes what is printed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.docs_text import PAGES, ROOT
-from tests.transcripts import Step, differences, renewed, run, steps
+from tests.contract.docs_text import PAGES
+from tests.transcripts import ELSEWHERE, NOT_RUN, Step, differences, renewed, run, steps
 
-NOT_RUN = {
-    "README.md": "needs a Slurm cluster: tests/slurm/test_readme.py runs it",
-}
-"""Pages whose transcripts cannot run here, each with its reason."""
-
-RUN = [page for page in PAGES if page.name not in NOT_RUN and steps(page.read_text("utf-8"))]
+RUN = [page for page in PAGES if page.name not in ELSEWHERE and steps(page.read_text("utf-8"))]
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda path: path.name)
@@ -30,10 +25,11 @@ def test_the_page_shows_what_its_commands_print(page: Path, tmp_path: Path) -> N
         assert differences(shown, printed) == ""
 
 
-def test_what_is_not_run_has_a_transcript() -> None:
+def test_the_lists_name_what_the_pages_have() -> None:
     assert RUN
-    for name in NOT_RUN:
-        assert steps((ROOT / name).read_text(encoding="utf-8")), name
+    pages = {page.name: steps(page.read_text(encoding="utf-8")) for page in PAGES}
+    assert all(pages[name] for name in ELSEWHERE)
+    assert NOT_RUN.keys() <= {step.command for name in ELSEWHERE for step in pages[name]}
 
 
 def test_differences_are_seen() -> None:

@@ -62,9 +62,9 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, (module, summary) in VERBS.items():
         sub = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
-        add_common(sub)
         sub.set_defaults(module=module)
         if verb in (name, "*"):
+            add_common(sub)
             import_module(f"advisor.cli.{module}").add_arguments(sub)
     return parser
 

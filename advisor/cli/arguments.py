@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 
-def add_common(parser: argparse.ArgumentParser, **default: str) -> None:
+def add_common(parser: argparse.ArgumentParser, **default: Any) -> None:
     """Add what every verb takes: ``--db``, ``--config-dir`` and ``--json``.
 
     ``default`` is ``default=argparse.SUPPRESS`` where the parser above already has them.

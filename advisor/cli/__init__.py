@@ -49,6 +49,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "check this installation and name what to repair"),
 }
 
+_ALL_TAIL = "cc"
+"""The verb all of whose words but --help are another program's."""
+
 
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     """Return the parser; only ``verb``'s own arguments are loaded (all when ``verb`` is "*")."""
@@ -64,7 +67,8 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         sub = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
         sub.set_defaults(module=module)
         if verb in (name, "*"):
-            add_common(sub)
+            if name != _ALL_TAIL:
+                add_common(sub)
             import_module(f"advisor.cli.{module}").add_arguments(sub)
     return parser
 
@@ -73,8 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     tail: list[str] | None = None
-    if arguments[:1] == ["cc"] and arguments[1:2] not in (["--help"], ["-h"]):
-        arguments, tail = arguments[:1], arguments[1:]  # every word is the compiler's
+    if arguments[:1] == [_ALL_TAIL] and arguments[1:2] not in (["--help"], ["-h"]):
+        arguments, tail = arguments[:1], arguments[1:]
     elif "--" in arguments:
         at = arguments.index("--")
         arguments, tail = arguments[:at], arguments[at + 1 :]

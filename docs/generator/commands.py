@@ -72,9 +72,9 @@ def _command(parser: argparse.ArgumentParser, summary: str) -> Command:
 
 def _argument(parser: argparse.ArgumentParser, action: argparse.Action) -> Argument:
     text = parser._get_formatter()._expand_help(action)
-    if "--help" in action.option_strings:
+    if isinstance(action, argparse._HelpAction):
         text = "print this help"
-    if "--version" in action.option_strings:
+    if isinstance(action, argparse._VersionAction):
         text = "print the version"
     return Argument(tuple(action.option_strings), _value(action), text)
 

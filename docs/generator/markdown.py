@@ -51,7 +51,7 @@ def _item(argument: Argument) -> str:
 
 
 def _code(text: str) -> str:
-    """Return text in which nothing is taken for HTML or emphasis."""
+    """Return text without HTML or emphasis of its own."""
     return text.replace("<", "\\<").replace("*", "\\*")
 
 

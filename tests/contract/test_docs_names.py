@@ -49,7 +49,7 @@ def parts(command: Command) -> Iterator[tuple[str, list[str]]]:
         words = words[: words.index("--")]
     given = [re.split(r"[=\]]", word.strip("["))[0] for word in words if word.startswith("-")]
     rest = [word for word in words if not word.startswith("-")]
-    verb = f"advisor {rest[0]}" if rest else "advisor"
+    verb = f"advisor {rest[0]}" if rest and rest[0] != "VERB" else "advisor"
     actions = {f"{verb} {action}" for action in rest[1].split("|")} if rest[1:] else set()
     below = {one.name for one in COMMANDS[verb].actions} if verb in COMMANDS else set()
     yield from ((name, given) for name in (actions if below else {verb}))

@@ -241,6 +241,8 @@ class Testbed(Client):
         if self.lua_hooks:
             for name in NOOP_HOOKS:
                 self.install_hook(name, None)
+        for breaker in self.directory.glob("home/*/advisor-breaker"):
+            breaker.unlink()
         self.empty()
 
     def empty(self) -> None:

@@ -416,7 +416,8 @@ def test_an_allocation_that_is_lost_is_made_anew_for_what_is_missing(command: Co
         if "." in j["id"] and "design" in j["name"] and j["state"] == "COMPLETED"
     ]  # fmt: skip
     assert len({n.rsplit("-", 1)[0] for n in good}) == len(good) == 4
-    assert result["state"] in ("fitted", "confirmed")
+    assert result["state"] == "fitted"  # fewer threads save nothing of nbody
+    assert result["recommended"] is None and result["attempts"] == []
 
 
 def test_interrupted_the_allocation_is_given_back(command: Command) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from .daemons import TestbedError, go_first, wait_until
 from .requirements import SEARCH_PATH
 
-FOREIGN = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_", "OMP_", "XDG_", "ADVISOR_", "MUNGE_")
+FOREIGN = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_", "OMP_", "KMP_", "XDG_", "ADVISOR_", "MUNGE_")
 RUNNING = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "REQUEUED", "STOPPED"}
 SACCT_FIELDS = (
     "JobID,JobName,User,Account,Partition,State,ExitCode,ElapsedRaw,Submit,Start,End,NNodes,NCPUS,"

@@ -1,18 +1,20 @@
 """Make many calls of ``advisor`` from one interpreter: load once, fork for each.
 
 `python forking.py PLAN`, where PLAN is JSON: the calls, and what the shell that starts this has
-closed. Each call gets its variables, its folder and its output; a fork ends as any interpreter
-does, with all it does at its end. The exit codes then stand in PLAN.
+closed. Each call gets its variables, its folder and its output, and ends with what an interpreter
+does for its output at its end. The exit codes then stand in PLAN.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from advisor.cli import VERBS, main
 
@@ -44,23 +46,42 @@ def enter(job: dict[str, Any], closed: str) -> None:
         redirect(1, os.open(job["to"] or "out", new))
 
 
-def run(plan: Path) -> int:
-    """Fork for each call; the parent writes the exit codes, and a fork makes its call."""
+def call(argv: list[str]) -> NoReturn:
+    """Make a call and end as an interpreter does, without taking all of its modules apart."""
+    try:
+        code = main(argv)
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    atexit._run_exitfuncs()
+    try:
+        if not sys.stdout.closed:
+            sys.stdout.flush()
+    except OSError as error:
+        print(f"Exception ignored in: {sys.stdout!r}: {error}", file=sys.stderr)
+        code = 120
+    os._exit(code)
+
+
+def run(plan: Path) -> None:
+    """Fork for each call; the parent writes the exit codes."""
     for module, _ in VERBS.values():
         importlib.import_module(f"advisor.cli.{module}")
     for name in HEAVY:
         importlib.import_module(name)
+    gc.freeze()
     data = json.loads(plan.read_text())
     codes = []
     for job in data["jobs"]:
         child = os.fork()
         if child == 0:
             enter(job, data["closed"])
-            return main(job["argv"])
+            call(job["argv"])
         codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     plan.write_text(json.dumps(codes))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1])))
+    run(Path(sys.argv[1]))

@@ -12,9 +12,8 @@ import shutil
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,6 +53,7 @@ CALLS = (
 
 
 Call = tuple[str, ...]
+JSON = tuple((*call, "--json") for call in CALLS)
 HELP = tuple((verb, "--help") for verb in VERBS)
 PLAIN_C = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
@@ -65,6 +65,9 @@ class Done:
     code: int
     out: bytes
     err: bytes
+
+
+Made = dict[tuple[Call, str], Done]
 
 
 class Starts:
@@ -101,45 +104,43 @@ class Starts:
 
     def make(
         self,
-        calls: Sequence[Call],
+        calls: Sequence[tuple[Call, str]],
         variables: Mapping[str, str] | None = None,
         *,
-        to: str = "",
         closed: str = "",
-    ) -> dict[Call, Done]:
+    ) -> Made:
         """Make calls one after another, each in a place of its own.
 
-        ``to``: a file for the output, or "gone": a pipe nobody reads; ``closed``: what a shell
-        closes before the interpreter starts.
+        A call's output goes to a file, a device that is named, or "gone": a pipe nobody reads.
+        ``closed``: what a shell closes before the interpreter starts.
         """
+        more = dict(variables or {})
+        places = [self.place() for _ in calls]
         jobs = [
-            {"argv": call, "place": str(place), "to": to, "variables": self.environment(place)}
-            for call in calls
-            for place in [self.place()]
-        ]
-        for job in jobs:
-            job["variables"].update(variables or {})  # type: ignore[attr-defined]
+            {"argv": call, "to": to, "place": str(place),
+             "variables": self.environment(place, **more)}
+            for (call, to), place in zip(calls, places, strict=True)
+        ]  # fmt: skip
         plan = self.folder / f"{self._count}.json"
         plan.write_text(json.dumps({"jobs": jobs, "closed": closed}))
         subprocess.run(
             ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, FORKING, plan],
-            env=self.environment(self.folder, **(variables or {})), check=True, timeout=300,
+            env=self.environment(self.folder, **more), check=True, timeout=300,
             stdin=subprocess.DEVNULL, capture_output=True,
         )  # fmt: skip
         codes = json.loads(plan.read_text())
         return {
-            call: Done(
-                code,
-                *(
-                    path.read_bytes() if path.exists() else b""
-                    for path in (Path(str(job["place"]), name) for name in ("out", "err"))
-                ),
-            )
-            for call, job, code in zip(calls, jobs, codes, strict=True)
+            call: Done(code, read(place / "out"), read(place / "err"))
+            for call, place, code in zip(calls, places, codes, strict=True)
         }
 
 
-Made = Callable[..., dict[Call, Done]]
+def read(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
+def each(to: str, *calls: Sequence[Call]) -> list[tuple[Call, str]]:
+    return [(call, to) for some in calls for call in some]
 
 
 @pytest.fixture(scope="module")
@@ -148,26 +149,30 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> Starts:
 
 
 @pytest.fixture(scope="module")
-def made(starts: Starts) -> Made:
-    """`Starts.make`, which makes the same calls once only."""
-
-    @cache
-    def kept(
-        calls: Sequence[Call], variables: tuple[tuple[str, str], ...], to: str, closed: str
-    ) -> dict[Call, Done]:
-        return starts.make(calls, dict(variables), to=to, closed=closed)
-
-    def make(
-        calls: Sequence[Call] = CALLS, *, to: str = "", closed: str = "", **variables: str
-    ) -> dict[Call, Done]:
-        return kept(tuple(calls), tuple(sorted(variables.items())), to, closed)
-
-    return make
+def usual(starts: Starts) -> Made:
+    """What is made where nothing is said of a locale."""
+    full = each("/dev/full", CALLS, JSON, HELP)
+    return starts.make([*each("", CALLS), *full, *each("gone", CALLS)])
 
 
 @pytest.fixture(scope="module")
-def latin1(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The variables of a Latin-1 locale, compiled for this where the system has none."""
+def unbuffered(starts: Starts) -> Made:
+    return starts.make(each("/dev/full", CALLS), {"PYTHONUNBUFFERED": "1"})
+
+
+@pytest.fixture(scope="module")
+def closed(starts: Starts) -> list[Made]:
+    return [starts.make(each("", CALLS), closed=what) for what in (">&-", "<&- >&- 2>&-")]
+
+
+@pytest.fixture(scope="module")
+def utf8(starts: Starts) -> Made:
+    return starts.make(each("", CALLS), {"LC_ALL": "C.UTF-8"})
+
+
+@pytest.fixture(scope="module")
+def latin1(starts: Starts, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """What is made in a Latin-1 locale, compiled for this where the system has none."""
     folder = tmp_path_factory.mktemp("locale")
     name = "en_US.ISO-8859-1"
     maker = shutil.which("localedef")
@@ -178,11 +183,14 @@ def latin1(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     )
     if made.returncode > 1:
         pytest.skip("localedef lacks its sources")
-    return {"LOCPATH": str(folder), "LC_ALL": name}
+    variables = {"LOCPATH": str(folder), "LC_ALL": name}
+    return starts.make(each("", CALLS, JSON, HELP), variables)
 
 
-def with_json(calls: Sequence[Call]) -> tuple[Call, ...]:
-    return tuple((*call, "--json") for call in calls)
+@pytest.fixture(scope="module")
+def plain(starts: Starts) -> Made:
+    """What is made in the locale C, ASCII and nothing else."""
+    return starts.make(each("", CALLS, JSON), PLAIN_C)
 
 
 def assert_plain(done: Done, what: object) -> None:
@@ -192,23 +200,24 @@ def assert_plain(done: Done, what: object) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS, ids=" ".join)
-def test_any_locale(made: Made, call: Call, latin1: dict[str, str]) -> None:
-    utf8 = made(LC_ALL="C.UTF-8")[call]
-    assert_plain(utf8, call)
-    for variables in (latin1, PLAIN_C):
-        done = made(**variables)[call]
-        assert_plain(done, (call, variables))
-        assert done.code == utf8.code, (variables, done.err)
-        done = made(with_json(CALLS), **variables)[(*call, "--json")]
-        assert_plain(done, (call, variables))
+def test_any_locale(call: Call, utf8: Made, latin1: Made, plain: Made) -> None:
+    there = utf8[call, ""]
+    assert_plain(there, call)
+    for made in (latin1, plain):
+        done = made[call, ""]
+        assert_plain(done, call)
+        assert done.code == there.code, done.err
+        done = made[(*call, "--json"), ""]
+        assert_plain(done, call)
         if done.out and call[0] != "tui":
             assert json.loads(done.out.decode("ascii")), call
 
 
-def test_minus_signs_and_columns_survive(made: Made) -> None:
+def test_minus_signs_and_columns_survive(starts: Starts, utf8: Made) -> None:
     """What the locale lacks is printed as what looks most like it, one character each."""
-    wide = made(LC_ALL="C.UTF-8")[CALLS[0]].out.decode()
-    plain = made(CALLS[:1], PYTHONIOENCODING="ascii")[CALLS[0]].out.decode("ascii")
+    wide = utf8[CALLS[0], ""].out.decode()
+    ascii_ = starts.make([(CALLS[0], "")], {"PYTHONIOENCODING": "ascii"})
+    plain = ascii_[CALLS[0], ""].out.decode("ascii")
     assert "−" in wide and "−" not in plain and "-" in plain
     for there, here in zip(wide.splitlines(), plain.splitlines(), strict=True):
         if unicodedata.normalize("NFKD", there).isascii() or "−" in there:
@@ -216,54 +225,47 @@ def test_minus_signs_and_columns_survive(made: Made) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS, ids=" ".join)
-def test_a_full_disk_is_one_line(made: Made, call: Call) -> None:
-    there = made()[call]
-    for done in (
-        made(to="/dev/full")[call],
-        made(with_json(CALLS), to="/dev/full")[(*call, "--json")],
-        made(to="/dev/full", PYTHONUNBUFFERED="1")[call],
-    ):
-        assert_plain(done, call)
-        assert b"No space left" in done.err or not there.out, (call, done.err)
-        assert done.code in (1, 2, 3), call
+def test_a_full_disk_is_one_line(call: Call, usual: Made, unbuffered: Made) -> None:
+    there = usual[call, ""]
+    as_json = (*call, "--json")
+    for made, one in ((usual, call), (usual, as_json), (unbuffered, call)):
+        done = made[one, "/dev/full"]
+        assert_plain(done, one)
+        assert b"No space left" in done.err or not there.out, (one, done.err)
+        assert done.code in (1, 2, 3), one
 
 
 @pytest.mark.parametrize("call", CALLS, ids=" ".join)
-def test_a_closed_output_and_a_gone_reader(made: Made, call: Call) -> None:
-    there = made()[call]
-    for closed in (">&-", "<&- >&- 2>&-"):
-        done = made(closed=closed)[call]
-        assert_plain(done, (call, closed))
-        assert done.code == there.code, (closed, done)
-    done = made(to="gone")[call]
+def test_a_closed_output_and_a_gone_reader(call: Call, usual: Made, closed: list[Made]) -> None:
+    there = usual[call, ""]
+    for made in closed:
+        done = made[call, ""]
+        assert_plain(done, call)
+        assert done.code == there.code, done
+    done = usual[call, "gone"]
     assert_plain(done, call)
     if there.code == 0:
         assert (done.code, done.err) == (0, b"")
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verbs_help(made: Made, verb: str, latin1: dict[str, str]) -> None:
-    assert made(HELP, **latin1)[(verb, "--help")].code == 0
-    full = made(HELP, to="/dev/full")[(verb, "--help")]
+def test_every_verbs_help(verb: str, usual: Made, latin1: Made) -> None:
+    assert latin1[(verb, "--help"), ""].code == 0
+    full = usual[(verb, "--help"), "/dev/full"]
     assert_plain(full, verb)
     assert full.code == 1 and b"No space left" in full.err
 
 
-def test_a_process_of_its_own_prints_the_same(starts: Starts, made: Made) -> None:
+@pytest.mark.parametrize("to", ["", "/dev/full"])
+def test_a_process_of_its_own_prints_the_same(starts: Starts, usual: Made, to: str) -> None:
     """What is forked here is what a user starts."""
-    for to, known in (("", made()), ("/dev/full", made(to="/dev/full"))):
-        for call in (CALLS[0], ("nosuch",)):
-            place = starts.place()
-            with Path(to or place / "out").open("wb") as output:
-                done = subprocess.run(
-                    [*ADVISOR, *call], cwd=place, env=starts.environment(place), stdout=output,
-                    stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=120,
-                )  # fmt: skip
-            printed = b"" if to else (place / "out").read_bytes()
-            if call in known:
-                assert Done(done.returncode, printed, done.stderr) == known[call]
-            else:
-                assert done.returncode == 2 and not printed
+    place = starts.place()
+    with Path(to or place / "out").open("wb") as output:
+        done = subprocess.run(
+            [*ADVISOR, *CALLS[0]], cwd=place, env=starts.environment(place), stdout=output,
+            stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=120,
+        )  # fmt: skip
+    assert Done(done.returncode, read(place / "out"), done.stderr) == usual[CALLS[0], to]
 
 
 def test_the_store_never_becomes_standard_output(starts: Starts) -> None:

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 #: Exponent of the smooth maximum which joins compute time and memory time.
 SHARPNESS = 4.0
 #: Watts on the meter of a node where nothing runs. A real one's idle watts, which the law has in
-#: `power`, would put what Slurm takes to launch a step and to read the meter into every energy.
-REST_W = 2.0
+#: `power`, would put what Slurm takes to launch a step and to read the meter into every energy;
+#: with none at all Slurm would say of a step of a tenth of a second that it was not metered.
+REST_W = 20.0
 #: How much of the memory bandwidth follows the core clock.
 UNCORE = 0.08
 

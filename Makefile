@@ -41,7 +41,7 @@ demo-slurm: setup slurm-packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo_slurm.py
 
 test: lint slurm-packages
-	@$(BIN)/python -m pytest -rs --numprocesses 2 --dist loadgroup
+	@$(BIN)/python -m pytest -rs --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Requests on a real Slurm, each without and with the advisor: the counts, or new ones for an hour.
 MINUTES ?= 60

@@ -16,7 +16,7 @@ from differential.pairs import Trial
 from differential.shapes import Shape, fixed
 from testbed import requirements
 
-pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("differential")]
+pytestmark = pytest.mark.slurm
 ADVISED = 40
 DRAWN = 60
 """Here, for the time it takes; `make differential` draws 500."""

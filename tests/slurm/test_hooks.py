@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hook_daemon import DECISION, STAMP, HookDaemon, answer, unchanged
 from testbed import Submitted, Testbed
-from testbed.daemons import wait_until
+from testbed.daemons import go_first, wait_until
 
 from advisor.core.stamp import read_stamp
 from advisor.loop.health_slurm import _options, unknown_options
@@ -51,7 +51,7 @@ class Hooked:
     def hook(self, action: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         done = self.advisor(
             "hook", action, "--scheduler", "slurm", "--dir", str(self.testbed.conf_dir),
-            "--socket", str(self.socket), "--deadline", "5s", *arguments,
+            "--socket", str(self.socket), *arguments,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done
@@ -677,6 +677,7 @@ def test_the_real_daemon_stamps_what_it_does_not_know(hooked: Hooked) -> None:
         serving = subprocess.Popen(
             [sys.executable, "-m", "advisor", *command], cwd=ROOT, stderr=output
         )
+        go_first(serving.pid)
         try:
             wait_until(lambda: "event=serving" in log.read_text(), 20, "the daemon")
             done = hooked.sbatch("-n2", "-Jsweep one", script="srun ./nobody-knows-me\n")

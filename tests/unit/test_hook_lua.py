@@ -663,7 +663,6 @@ print(sys.hung(30))
 """
 
 
-@pytest.mark.xdist_group("slurm")  # the file in /tmp is that of every hook of this user
 @pytest.mark.parametrize("where", ["runtime", "tmp"])
 def test_the_breaker_opens_and_closes(home: Path, system: str, tmp_path: Path, where: str) -> None:
     environment = {"XDG_RUNTIME_DIR": str(tmp_path)}

@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup setup-dev demo demo-slurm test soak differential lint bench schema slurm-packages clean
+.PHONY: help setup setup-dev demo demo-slurm test soak differential lint bench schema docs man slurm-packages clean
 
 help:
 	@echo "make demo        measure a real kernel here, fit it, advise a job, run it (under 2 minutes)"
@@ -13,6 +13,8 @@ help:
 	@echo "make differential  submit requests without and with the advisor, print how many differ"
 	@echo "make soak        the same with new requests for an hour (MINUTES=60)"
 	@echo "make bench       print the benchmarks' ratios"
+	@echo "make docs        write what is generated: docs/cli.md, docs/reference, the schemas"
+	@echo "make man         write the man pages into build/man/man1"
 
 setup: $(READY)
 
@@ -39,7 +41,7 @@ demo-slurm: setup slurm-packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo_slurm.py
 
 test: lint slurm-packages
-	@$(BIN)/python -m pytest -rs --numprocesses 2 --dist loadgroup
+	@$(BIN)/python -m pytest -rs --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Requests on a real Slurm, each without and with the advisor: the counts, or new ones for an hour.
 MINUTES ?= 60
@@ -64,6 +66,12 @@ schema: setup
 	@$(BIN)/python -m advisor.store.schema > db/schema.sql
 	@$(BIN)/python -m advisor.policy.jsonschema policy > config/policy.schema.json
 	@$(BIN)/python -m advisor.policy.jsonschema site > config/site.schema.json
+
+docs: schema
+	@$(BIN)/python -m docs.generator
+
+man: setup
+	@$(BIN)/python -m docs.generator man build/man/man1
 
 # Debian's Slurm, for the tests on a real cluster; elsewhere those tests say why they are skipped.
 slurm-packages:

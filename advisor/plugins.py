@@ -19,11 +19,11 @@ _OWN = "advisor."
 
 
 @cache
-def _entries(kind: Kind) -> dict[str, EntryPoint]:
+def found(kind: Kind) -> dict[str, EntryPoint]:
     """Return the entry points by name: the advisor's own first, then a site's by name."""
-    found = list(entry_points(group=f"advisor.{kind}"))
-    added = sorted((e for e in found if not e.value.startswith(_OWN)), key=lambda e: e.name)
-    entries = {e.name: e for e in found if e.value.startswith(_OWN)}
+    there = list(entry_points(group=f"advisor.{kind}"))
+    added = sorted((e for e in there if not e.value.startswith(_OWN)), key=lambda e: e.name)
+    entries = {e.name: e for e in there if e.value.startswith(_OWN)}
     for entry in added:
         entries.setdefault(entry.name, entry)
     return entries
@@ -31,7 +31,7 @@ def _entries(kind: Kind) -> dict[str, EntryPoint]:
 
 def names(kind: Kind) -> tuple[str, ...]:
     """Return the names that there are of a kind, the advisor's own first."""
-    return tuple(_entries(kind))
+    return tuple(found(kind))
 
 
 def load(kind: Kind, name: str) -> Any:
@@ -40,7 +40,7 @@ def load(kind: Kind, name: str) -> Any:
     Raises InputError for a name nobody registered, naming those that are there, and for a package
     that does not load.
     """
-    entry = _entries(kind).get(name)
+    entry = found(kind).get(name)
     if entry is None:
         known = ", ".join(names(kind)) or "none: install the advisor with pip, also from a checkout"
         raise InputError(

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scipy.linalg  # noqa: F401  # loads a BLAS of its own
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
 from advisor.cli import main
 
@@ -22,8 +24,30 @@ settings.register_profile(
 settings.register_profile("advisor", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("advisor")
 
+# Several tests run at once: threads that wait for one another in every small matrix product only
+# take the processors from the others.
+threadpool_limits(1)
+
 # A shell's background job ignores Ctrl-C, and so would every program the tests start there.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+SLOW = (
+    "slurm/test_differential.py", "slurm/test_training.py", "slurm/test_end_to_end.py",
+    "slurm/", "pbs/test_pbs_site.py", "contract/test_output.py", "contract/test_evaluate_verb.py",
+    "tui/", "pbs/", "contract/",
+)  # fmt: skip
+"""What takes longest comes first, so that no process is left alone with it at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the slow files first; `--dist loadfile` gives them to the processes in this order."""
+
+    def rank(item: pytest.Item) -> int:
+        place = item.path.relative_to(Path(__file__).parent).as_posix()
+        return next((i for i, start in enumerate(SLOW) if place.startswith(start)), len(SLOW))
+
+    items.sort(key=rank)
 
 
 @dataclass
@@ -54,6 +78,7 @@ def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _cache: Path) -
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(_cache))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # the hooks' circuit breaker is there
     for name in ("ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_APPLICATION"):
         monkeypatch.delenv(name, raising=False)
 

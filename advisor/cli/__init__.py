@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from advisor import __version__
+from advisor.cli.arguments import add_common
 from advisor.cli.streams import complain, guarded, prepare
 from advisor.errors import AdvisorError
 
 VERBS: dict[str, tuple[str, str]] = {
     # verb: (module below advisor.cli, one line of help)
-    "explain": ("explain", "say what the hook would do with a job script, and why"),
-    "why": ("why", "say what was decided for a job and how it came out"),
+    "explain": ("explain", "show what the hook would do with a job script, and why"),
+    "why": ("why", "show what was decided for a job and how it came out"),
     "options": ("options", "list an application's options and their trade-off"),
     "train": ("train", "measure an application with a low-cost sweep and fit its model"),
     "run": ("run", "run a command and measure its time and energy"),
@@ -31,21 +32,25 @@ VERBS: dict[str, tuple[str, str]] = {
     "bench": ("bench", "profile node types with microbenchmarks"),
     "rank": ("rank", "estimate an application's time on node types it never ran on"),
     "tui": ("tui", "browse applications and options in the terminal, and choose"),
-    "report": ("report", "promised and measured savings"),
-    "import": ("import_", "take over measured runs from a file"),
-    "fit": ("fit", "fit and store a model from what was measured"),
-    "evaluate": ("evaluate", "judge a model on a fully measured grid"),
-    "pareto": ("pareto", "front and trade-off zone of any table"),
+    "report": ("report", "compare promised and measured savings"),
+    "import": ("import_", "import measured runs from a file"),
+    "fit": ("fit", "fit a model to the measured runs and store it"),
+    "evaluate": ("evaluate", "compare models with a fully measured grid"),
+    "pareto": ("pareto", "find the Pareto front and the trade-off zone of any table"),
     "site": ("site", "discover and edit the inventory and the site file"),
     "policy": ("policy", "check, apply, compare and roll back the policy"),
-    "promote": ("promote", "widen whose jobs an application's measurements advise"),
-    "forget": ("forget", "remove what was measured of an application"),
+    "promote": ("promote", "share an application's measurements with more users"),
+    "forget": ("forget", "remove an application's measurements"),
     "publish": ("publish", "make a read-only copy of the store for other hosts"),
-    "collect": ("collect", "join decisions with the scheduler's accounting"),
+    "collect": ("collect", "read from the accounting how advised jobs came out"),
     "serve": ("serve", "run the daemon that answers the hooks"),
     "hook": ("hook", "install, remove or check a scheduler's hook"),
-    "doctor": ("doctor", "check this installation and say what to mend"),
+    "completion": ("completion", "print the completion script for bash, zsh or fish"),
+    "doctor": ("doctor", "check this installation and name what to repair"),
 }
+
+_ALL_TAIL = "cc"
+"""The verb all of whose words but --help are another program's."""
 
 
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
@@ -60,11 +65,10 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, (module, summary) in VERBS.items():
         sub = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
-        sub.add_argument("--db", help="the store's file (or ADVISOR_DB)")
-        sub.add_argument("--config-dir", help="folder of policy and site files")
-        sub.add_argument("--json", action="store_true", help="print one JSON object for programs")
         sub.set_defaults(module=module)
         if verb in (name, "*"):
+            if name != _ALL_TAIL:
+                add_common(sub)
             import_module(f"advisor.cli.{module}").add_arguments(sub)
     return parser
 
@@ -73,8 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     tail: list[str] | None = None
-    if arguments[:1] == ["cc"] and arguments[1:2] not in (["--help"], ["-h"]):
-        arguments, tail = arguments[:1], arguments[1:]  # every word is the compiler's
+    if arguments[:1] == [_ALL_TAIL] and arguments[1:2] not in (["--help"], ["-h"]):
+        arguments, tail = arguments[:1], arguments[1:]
     elif "--" in arguments:
         at = arguments.index("--")
         arguments, tail = arguments[:at], arguments[at + 1 :]

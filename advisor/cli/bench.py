@@ -23,32 +23,40 @@ _EXTRA_S = 600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor bench`` takes."""
     parser.description = (
-        "Profile node types with microbenchmarks: what an access to memory takes by size and "
-        "stride, and what arithmetic takes. On a cluster every node type of the inventory is "
-        "measured on a node of its own; advisor rank needs the profiles."
+        "Profile node types with microbenchmarks: the time of a memory access by size and stride, "
+        "and the time of arithmetic. On a cluster every node type of the inventory is measured on "
+        "one of its nodes. advisor rank needs the profiles."
     )
     parser.add_argument(
         "action", nargs="?", choices=("run", "show"), default="run",
-        help="measure (default), or show what was measured",
+        help="run measures (the default), show prints the stored profiles",
     )  # fmt: skip
     parser.add_argument(
-        "--node-type", action="append", metavar="T",
-        help="only this node type; may be given several times",
+        "--node-type", action="append", metavar="NODE_TYPE",
+        help="only this node type; can be repeated",
     )  # fmt: skip
-    parser.add_argument("--here", action="store_true", help="this machine is the node type")
+    parser.add_argument(
+        "--here", action="store_true", help="measure this machine instead of nodes of the cluster"
+    )
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--quick", action="store_true", help="the smaller suite, within a minute")
     length.add_argument(
-        "--budget", metavar="TIME", help="measure for at most so long (default: 10m)"
+        "--quick", action="store_true", help="run the smaller suite, within a minute"
+    )
+    length.add_argument(
+        "--budget", metavar="TIME", help="measure for at most this long (default: 10m)"
     )
     parser.add_argument(
-        "--wanted", action="store_true", help="only what rankings lacked (advisor rank says so)"
+        "--wanted",
+        action="store_true",
+        help="measure only what rankings lack (advisor rank lists it)",
     )
     parser.add_argument(
-        "--replace", action="store_true", help="drop the node type's earlier profiles"
+        "--replace", action="store_true", help="delete the node type's earlier profiles"
     )
-    parser.add_argument("--meter", default="auto", metavar="M", help="energy meter (default: auto)")
-    parser.add_argument("--microbenchmark", metavar="M", help="show: which one (default: mbw1c)")
+    parser.add_argument(
+        "--meter", default="auto", metavar="NAME", help="the energy meter (default: auto)"
+    )
+    parser.add_argument("--microbenchmark", metavar="NAME", help="show: which one (default: mbw1c)")
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="show: write the picture as .svg, .png or .pdf"
     )

@@ -24,23 +24,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "       advisor characterise --input FILE [options]"
     )
     parser.epilog = (
-        "COMMAND runs twice: as it is, for its times, and traced, for its memory streams. Build "
-        "it with advisor cc for the second, or have valgrind installed. What is found is stored "
-        "for advisor rank, or handed to the daemon where you may not write the store."
+        "COMMAND runs twice: as it is, for its times, and traced, for its memory streams. For the "
+        "second run build it with advisor cc, or install valgrind. The result is stored for "
+        "advisor rank; without write access to the store it is sent to the daemon."
     )
-    parser.add_argument("--application", metavar="A", help="what it is (default: recognised)")
-    parser.add_argument("--workload", metavar="W", help="its input or problem class")
-    parser.add_argument("--node-type", metavar="T", help="the node type this machine is")
+    parser.add_argument(
+        "--application", metavar="APPLICATION", help="the application's name (default: recognised)"
+    )
+    parser.add_argument(
+        "--workload", metavar="WORKLOAD", help="the name of its input or problem class"
+    )
+    parser.add_argument("--node-type", metavar="NODE_TYPE", help="this machine's node type")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     parser.add_argument("--repeat", type=int, default=1, metavar="N",
-                        help="timed runs to make; the median one counts (default: 1)")  # fmt: skip
+                        help="timed runs; the median one counts (default: 1)")  # fmt: skip
     parser.add_argument("--trace", choices=METHODS, default="auto",
-                        help="how to find streams (default: auto)")  # fmt: skip
-    parser.add_argument("--min-weight", default="5%", metavar="P",
-                        help="least part of the time of a phase (default: 5%%)")  # fmt: skip
-    parser.add_argument("--limit", metavar="TIME", help="end the traced run after so long: 10m")
+                        help="how to find memory streams (default: auto)")  # fmt: skip
+    parser.add_argument("--min-weight", default="5%", metavar="PCT",
+                        help="leave out phases shorter than this share (default: 5%%)")  # fmt: skip
+    parser.add_argument(
+        "--limit", metavar="TIME", help="stop the traced run after this time, like 10m"
+    )
     parser.add_argument("--output", metavar="FILE", help="write the phases as YAML")
-    parser.add_argument("--input", metavar="FILE", help="store such a file; run nothing")
+    parser.add_argument(
+        "--input", metavar="FILE", help="store the phases of such a file; run nothing"
+    )
     parser.set_defaults(takes_tail=True)
 
 

@@ -26,25 +26,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's own arguments."""
     choose = parser.prog.endswith(" choose")
     parser.add_argument(
-        "application", nargs="?", help="only for this application (default: all of your jobs)"
+        "application",
+        nargs="?",
+        metavar="APPLICATION",
+        help="only for this application (default: all your jobs)",
     )
-    parser.add_argument("--workload", help="only for this workload (default: all)")
+    parser.add_argument(
+        "--workload", metavar="WORKLOAD", help="only for this workload (default: all)"
+    )
     if choose:
         parser.description = (
-            "Say what to aim for, or pin a point, for your own jobs. Every value is checked before "
-            "anything is written. Without options, show what is chosen."
+            "Choose a goal, or pin a configuration, for your own jobs. Every value is checked "
+            "before anything is written. Without options, show the current choices."
         )
-        parser.add_argument("--goal", help=f"what to aim for: {', '.join(GOALS)}")
-        parser.add_argument("--max-slowdown", help="how much slower is all right, like 5%%")
+        parser.add_argument("--goal", metavar="|".join(GOALS), help="which configuration to take")
+        parser.add_argument(
+            "--max-slowdown", metavar="PCT", help="the largest slowdown you accept, like 5%%"
+        )
         parser.add_argument(
             "--estimated-node-types", metavar="|".join(ESTIMATES),
-            help="whether jobs may go to node types estimated from microbenchmarks",
+            help="whether jobs may go to node types that are only estimated from microbenchmarks",
         )  # fmt: skip
-        parser.add_argument("--node-type", help="pin: run on this node type")
-        parser.add_argument("--threads-per-node", help="pin: cores used on each node")
-        parser.add_argument("--freq", help="pin: frequency cap, like 1.9GHz")
-        parser.add_argument("--nodes", help="the pin is only for jobs of this many nodes")
-        parser.add_argument("--clear", action="store_true", help="forget what was chosen here")
+        parser.add_argument("--node-type", metavar="NODE_TYPE", help="pin: run on this node type")
+        parser.add_argument(
+            "--threads-per-node", metavar="N", help="pin: use this many cores of each node"
+        )
+        parser.add_argument("--freq", metavar="FREQ", help="pin: cap the frequency, like 1.9GHz")
+        parser.add_argument(
+            "--nodes", metavar="N", help="the pin is for jobs of this many nodes only"
+        )
+        parser.add_argument("--clear", action="store_true", help="remove the choices made here")
 
 
 def run(args: argparse.Namespace) -> int:

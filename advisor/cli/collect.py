@@ -19,21 +19,23 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor collect`` takes."""
     parser.description = (
-        "Read how jobs came out from the scheduler's accounting, hold them against what was "
-        "promised, and suspend models whose jobs came out worse. Also takes what users left with "
-        "the daemon, runs and characterisations, into the store. Doing so again changes "
-        "nothing; run it from a timer."
+        "Read from the scheduler's accounting how jobs came out, compare that with the promises, "
+        "and suspend models whose jobs came out worse. Also store the runs and characterisations "
+        "that users sent to the daemon. Run it from a timer; running it twice changes nothing."
     )
     parser.add_argument(
         "--scheduler",
+        metavar="NAME",
         help="whose accounting to read: slurm or pbs (default: the one this machine has)",
     )
     parser.add_argument(
         "--since", metavar="TIME",
-        help="read from here, like 7d or 2026-01-31 (default: since the last collection, at most "
-        "7 days)",
+        help="read jobs that ended since then, like 7d or 2026-01-31 (default: since the last "
+        "collection, at most 7 days)",
     )  # fmt: skip
-    parser.add_argument("--spool", action="store_true", help="only take over what users left")
+    parser.add_argument(
+        "--spool", action="store_true", help="only store what users sent to the daemon"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

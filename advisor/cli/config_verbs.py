@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.output import print_json, print_table
 from advisor.errors import InputError, RefusedError
 from advisor.paths import config_dir, store_path
@@ -38,35 +39,23 @@ class Checked:
 
 def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> Any:
     """Add the common actions; return the object that further ones are added to."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    default = f"default: {kind}.yaml in the configuration folder; - is standard input"
+    actions = add_actions(parser)
+    default = f"the file (default: {kind}.yaml in the configuration folder; - is standard input)"
     for name, summary in (
-        ("check", "say everything that is wrong with a file"),
-        ("apply", "check a file and let it hold from now on"),
-        ("diff", "compare a file with what holds now"),
+        ("check", "list everything that is wrong with a file"),
+        ("apply", "check a file and put it into effect"),
+        ("diff", "compare a file with the one in effect"),
     ):
         action = add_action(actions, name, summary)
         action.add_argument("file", nargs="?", metavar="FILE", help=default)
-    action = add_action(actions, "rollback", "let an earlier version hold again")
-    action.add_argument("--to", type=int, metavar="N", help="version; default: the one before")
-    action = add_action(actions, "show", "print what holds now as a file, defaults included")
-    action.add_argument("--version", type=int, metavar="N", help="print that version instead")
+    action = add_action(actions, "rollback", "put an earlier version into effect again")
+    action.add_argument("--to", type=int, metavar="N", help="the version (default: the one before)")
+    action = add_action(
+        actions, "show", "print the settings in effect as a file, defaults included"
+    )
+    action.add_argument("--version", type=int, metavar="N", help="print this version instead")
     action.add_argument("--history", action="store_true", help="list the versions")
     return actions
-
-
-def add_action(actions: Any, name: str, summary: str) -> argparse.ArgumentParser:
-    """Add one action; --db, --config-dir and --json may stand before or behind it."""
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
-    )
-    quiet = argparse.SUPPRESS
-    parser.add_argument("--db", default=quiet, help="the store's file (or ADVISOR_DB)")
-    parser.add_argument("--config-dir", default=quiet, help="folder of policy and site files")
-    parser.add_argument(
-        "--json", action="store_true", default=quiet, help="print one JSON object for programs"
-    )
-    return parser
 
 
 def run(args: argparse.Namespace, kind: Kind, after: Applied | None = None) -> int:

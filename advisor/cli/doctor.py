@@ -21,10 +21,10 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor doctor`` takes."""
     parser.description = (
-        "Check store, policy, site, inventory, models, meters, scheduler, hooks and daemon; each "
-        "line says what to do. Exits with 1 when something is broken."
+        "Check store, policy, site, inventory, models, meters, scheduler, hooks and daemon. Each "
+        "finding says what to do. Exits with 1 when something is broken."
     )
-    parser.add_argument("--socket", help="the daemon's socket (or ADVISOR_SOCKET)")
+    parser.add_argument("--socket", metavar="FILE", help="the daemon's socket (or ADVISOR_SOCKET)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,16 +56,18 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     from advisor.core.inventory import Inventory
     from advisor.loop import health, health_site
     from advisor.schedulers.choose import every
+    from advisor.store.reader import understood_options
 
     store = paths.store_path(args.db)
     yield from health.check_python()
+    understood = understood_options(store)
     scheduler: Scheduler | None = None
     settings: Mapping[str, object] = {}
     of_scheduler: list[Check] = []
     for candidate in every():
         if (checker := candidate.health()) is None:
             continue
-        answers, found = checker.check_scheduler()
+        answers, found = checker.check_scheduler(understood)
         if answers or scheduler is None:
             scheduler, settings, of_scheduler = candidate, answers, found
         if answers:

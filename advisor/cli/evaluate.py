@@ -28,46 +28,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor evaluate`` takes."""
     parser.description = (
         "Train a model on a few runs out of a measured grid (columns as for advisor import) and "
-        "compare with all of it: errors, interval coverage, forecast trade-off zone, and what the "
-        "advice would have saved. Nothing is stored."
+        "compare its predictions with all of it: errors, interval coverage, forecast trade-off "
+        "zone, and the savings of the advice. Nothing is stored."
     )
     parser.add_argument(
-        "grid", type=Path, nargs="?", metavar="GRID.csv", help="the measured grid, or a folder"
+        "grid",
+        type=Path,
+        nargs="?",
+        metavar="GRID.csv",
+        help="the measured grid, or a folder of grids",
     )
     add_model_arguments(parser)
     parser.add_argument(
-        "--compare", action="store_true", help="all models side by side, on the same cells"
+        "--compare", action="store_true", help="show all models side by side, on the same runs"
     )
     parser.add_argument(
         "--design",
         choices=("uniform", "random", "lhs", "sequential"),
         default="uniform",
-        help="which runs to train on (uniform)",
+        help="how the runs to train on are chosen (default: uniform)",
     )
     parser.add_argument(
-        "--samples", type=_count, default=12, metavar="N", help="how many of them (12)"
+        "--samples",
+        type=_count,
+        default=12,
+        metavar="N",
+        help="how many runs to train on (default: 12)",
     )
     for flag, default, what in (
         ("--error", 0.05, "the trade-off zone's error"),
-        ("--max-slowdown", 0.05, "greatest slowdown against the baseline"),
-        ("--min-saving", 0.03, "least saving worth a change"),
+        ("--max-slowdown", 0.05, "the largest slowdown against the baseline"),
+        ("--min-saving", 0.03, "the least saving worth a change"),
     ):
         parser.add_argument(
             flag,
             type=percent,
             default=default,
             metavar="PCT",
-            help=f"{what}, in %% ({100 * default:g})",
+            help=f"{what}, in %% (default: {100 * default:g})",
         )
-    parser.add_argument("--seed", type=int, default=0, help="of random and lhs designs (0)")
     parser.add_argument(
-        "--seeds", type=_count, metavar="N", help="N seeds from --seed on: means and spread"
+        "--seed", type=int, default=0, metavar="N", help="seed of random designs (default: 0)"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=_count,
+        metavar="N",
+        help="repeat with N seeds from --seed on; print means and spread",
     )
     parser.add_argument(
         "--kfold",
         type=_count,
         metavar="K",
-        help="cross validate on the whole grid, too, in K folds",
+        help="also cross-validate on the whole grid, in K folds",
     )
     add_plot_argument(parser, VIEWS)
 

@@ -12,14 +12,17 @@ from advisor.paths import socket_path, store_path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's own arguments."""
-    parser.add_argument("script", help="the job script, as for sbatch or qsub")
-    parser.add_argument("--user", help="decide as for this user (default: you)")
+    parser.add_argument("script", metavar="SCRIPT", help="the job script, as for sbatch or qsub")
+    parser.add_argument("--user", metavar="USER", help="decide as for this user (default: you)")
     parser.add_argument(
-        "--scheduler",
-        help="whose options the script has (default: by its #PBS or #SBATCH lines)",
+        "--scheduler", metavar="NAME",
+        help="whose options are in the script (default: by its #PBS or #SBATCH lines)",
     )  # fmt: skip
-    parser.add_argument("--socket", help="ask this daemon (default: read the store if one can)")
-    parser.add_argument("--diff", action="store_true", help="show the script as it would be")
+    parser.add_argument(
+        "--socket", metavar="FILE",
+        help="ask the daemon at this socket (default: read the store if that is allowed)",
+    )  # fmt: skip
+    parser.add_argument("--diff", action="store_true", help="show the changed script")
     parser.usage = "advisor explain SCRIPT [options] [-- SBATCH OR QSUB OPTIONS]"
     parser.set_defaults(takes_tail=True)
 

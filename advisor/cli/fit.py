@@ -21,36 +21,46 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor fit`` takes."""
     parser.description = (
-        "Fit an application's measured runs, evaluate every option and store them for the "
-        "daemon: one model per workload, node type and group of jobs it may advise."
+        "Fit models to an application's measured runs, predict every option and store them for the "
+        "daemon: one model for each workload, node type and group of jobs that it may advise."
     )
-    parser.add_argument("application", metavar="A", nargs="?", help="what was measured")
-    parser.add_argument("--workload", metavar="W", help="only this input or problem class")
-    parser.add_argument("--node-type", metavar="T", help="only this node type")
+    parser.add_argument(
+        "application", metavar="APPLICATION", nargs="?", help="the measured application"
+    )
+    parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
+    parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
     add_model_arguments(parser)
     parser.add_argument(
-        "--error", type=percent, default=0.05, metavar="PCT", help="the trade-off zone's, in %% (5)"
+        "--error",
+        type=percent,
+        default=0.05,
+        metavar="PCT",
+        help="the trade-off zone's error, in %% (default: 5)",
     )
     parser.add_argument(
         "--measurement-error",
         type=percent,
         default=0.02,
         metavar="PCT",
-        help="95 %% half width of one run where nothing was repeated, in %% (2)",
+        help="error of one run where none was repeated, in %%: half a 95 %% interval (default: 2)",
     )
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--model``, ``--model-option`` and ``--list-models``."""
-    parser.add_argument("--model", default="auto", metavar="NAME", help="the model (auto)")
+    parser.add_argument("--model", default="auto", metavar="NAME", help="the model (default: auto)")
     parser.add_argument(
         "--model-option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of the model; --list-models names them",
+        help="an option of the model, see --list-models; can be repeated",
     )
-    parser.add_argument("--list-models", action="store_true", help="list the models and stop")
+    parser.add_argument(
+        "--list-models",
+        action="store_true",
+        help="list the models and their options, do nothing else",
+    )
 
 
 def model_options(given: Iterable[str]) -> dict[str, str]:

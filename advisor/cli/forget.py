@@ -27,16 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor forget`` takes."""
     parser.description = (
         "Remove an application's models, measured runs, characterisations and rankings from the "
-        "store. Its jobs run as they are written from the daemon's next look on. What was "
-        "decided for jobs and how they came out is kept. Only the store's owner may."
+        "store. From the next second on its jobs run as they are written. The decisions for jobs "
+        "and their outcomes are kept. Only the store's owner can do this."
     )
     parser.add_argument(
         "application", metavar="APPLICATION[/WORKLOAD]", help="the application, or one workload"
     )
     parser.add_argument(
-        "--since", metavar="TIME", help="only what was stored since, like 7d or 2026-01-31"
+        "--since", metavar="TIME", help="only what was stored since then, like 7d or 2026-01-31"
     )
-    parser.add_argument("--undo", action="store_true", help="take back what was forgotten today")
+    parser.add_argument(
+        "--undo", action="store_true", help="restore what was removed in the last 24 hours"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 

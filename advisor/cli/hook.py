@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.output import print_json
 from advisor.errors import AdvisorError, UsageError
-from advisor.paths import config_dir
+from advisor.paths import config_dir, store_path
 
 if TYPE_CHECKING:
+    from advisor.schedulers.base import HookRequest
     from advisor.schedulers.plan import Plan
 
 DEADLINE_LIMIT_S = 5.0
@@ -19,45 +22,50 @@ DEADLINE_LIMIT_S = 5.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's own arguments."""
-    parser.add_argument("action", choices=["install", "remove", "status"])
-    parser.add_argument(
-        "--scheduler", help="whose hook (default: of the scheduler whose commands are here)"
-    )
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR",
-        help="Slurm: the folder of slurm.conf (default: that of SLURM_CONF, else /etc/slurm); PBS: "
-        "where to keep what is imported (default: pbs in the configuration's folder)",
+    actions = add_actions(parser)
+    install = add_action(actions, "install", "put the hook into the scheduler, and keep your own")
+    remove = add_action(actions, "remove", "take the hook out and put your own back")
+    status = add_action(actions, "status", "show what is installed and whether the daemon answers")
+    for action in (install, remove, status):
+        action.add_argument(
+            "--scheduler", metavar="NAME",
+            help="whose hook (default: of the scheduler whose commands are installed)",
+        )  # fmt: skip
+        action.add_argument(
+            "--dir", type=Path, metavar="DIR",
+            help="Slurm: the folder of slurm.conf (default: that of SLURM_CONF, else /etc/slurm); "
+            "PBS: where to keep what is imported (default: pbs in the configuration's folder)",
+        )  # fmt: skip
+        action.add_argument(
+            "--login", type=Path, metavar="DIR",
+            help="PBS: only the program that goes before qsub, in DIR on a login node",
+        )  # fmt: skip
+    for action in (install, status):
+        action.add_argument(
+            "--socket", metavar="FILE", help="the daemon's socket (or ADVISOR_SOCKET)"
+        )
+    install.add_argument(
+        "--deadline", default="250ms", metavar="TIME",
+        help="the longest that a submission waits for the daemon (default: 250ms)",
     )  # fmt: skip
-    parser.add_argument("--socket", help="the daemon's socket that the hook asks")
-    parser.add_argument(
-        "--deadline", default="250ms", metavar="T",
-        help="how long a submission may wait for the daemon, all in all (default: 250ms)",
-    )  # fmt: skip
-    parser.add_argument(
+    install.add_argument(
         "--retry", type=int, default=30, metavar="S",
-        help="after a daemon that hung, ask nothing for so long (default: 30 s)",
+        help="after a daemon that hung, ask again after so many seconds (default: 30)",
     )  # fmt: skip
-    parser.add_argument(
-        "--login", type=Path, metavar="DIR",
-        help="PBS: only put the program that goes before qsub into DIR, on a login node",
-    )  # fmt: skip
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
+    for action in (install, remove):
+        action.add_argument(
+            "--dry-run", action="store_true", help="show what would be done, do nothing"
+        )
 
 
 def run(args: argparse.Namespace) -> int:
     """Do one action."""
-    from advisor.schedulers.base import HookRequest
     from advisor.schedulers.choose import create, installed
 
-    if args.retry < 1:
+    if args.action == "install" and args.retry < 1:
         raise UsageError("--retry is at least 1 second")
     scheduler = create(args.scheduler) if args.scheduler else installed()
-    hooks = scheduler.hooks(
-        HookRequest(
-            args.action, args.dir, args.login, args.socket, _seconds(args.deadline), args.retry,
-            config_dir(args.config_dir),
-        )
-    )  # fmt: skip
+    hooks = scheduler.hooks(_request(args))
     if args.action == "status":
         report, lines = hooks.status(_daemon)
         if args.json:
@@ -88,6 +96,21 @@ def run(args: argparse.Namespace) -> int:
             print(f"note: {name} stays for now, it is in use (run this again later)")
         print("done" if plan.lines else "nothing to do")
     return 0
+
+
+def _request(args: argparse.Namespace) -> HookRequest:
+    from advisor.schedulers.base import HookRequest
+    from advisor.store.reader import understood_options
+
+    request = HookRequest(
+        args.action, args.dir, args.login, vars(args).get("socket"), config_dir(args.config_dir)
+    )
+    if args.action != "install":
+        return request
+    understood = understood_options(store_path(args.db))
+    return replace(
+        request, deadline_s=_seconds(args.deadline), retry_s=args.retry, understood=understood
+    )
 
 
 def _say(args: argparse.Namespace, plan: Plan) -> None:

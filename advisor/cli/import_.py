@@ -23,32 +23,45 @@ _ADVISES = {"all": "everybody's jobs", "account": "jobs of account {1}", "own": 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor import`` takes."""
     parser.description = (
-        "Take over measured runs from a CSV file with the columns nodes, ranks_per_node, "
+        "Import measured runs from a CSV file with the columns nodes, ranks_per_node, "
         "threads_per_node (ranks x threads of one node), freq_khz (0 where no cap can be set), "
-        "time_s, energy_j (of all nodes; blank or 0: not measured) and, if you like, fom; other "
+        "time_s, energy_j (of all nodes; blank or 0: not measured) and, if you like, fom. Other "
         "columns are kept with each run. A .yml or .yaml file is HPCProbe's results summary. "
-        "With a mistake in the file, nothing is imported."
+        "If the file has a mistake, nothing is imported."
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="the CSV or YAML file")
-    parser.add_argument("--application", required=True, help="what was run")
-    parser.add_argument("--workload", default="default", help="its input or problem class")
-    parser.add_argument("--node-type", required=True, help="the class of nodes it ran on")
+    parser.add_argument(
+        "--application", required=True, metavar="APPLICATION", help="the application's name"
+    )
+    parser.add_argument(
+        "--workload",
+        default="default",
+        metavar="WORKLOAD",
+        help="the name of its input or problem class (default: default)",
+    )
+    parser.add_argument(
+        "--node-type", required=True, metavar="NODE_TYPE", help="the node type it ran on"
+    )
     parser.add_argument(
         "--scope",
         choices=("own", "account", "all"),
-        help="whose jobs the runs may advise (default: all when the store is yours, else own)",
+        help="whose jobs the runs may advise (default: all if the store is yours, else own)",
     )
-    parser.add_argument("--contributor", metavar="USER", help="whose runs these are (you)")
-    parser.add_argument("--account", default="", help="the account the runs were made for")
+    parser.add_argument("--contributor", metavar="USER", help="who made the runs (default: you)")
+    parser.add_argument(
+        "--account", default="", metavar="NAME", help="the account that the runs belong to"
+    )
     parser.add_argument(
         "--energy",
         choices=("measured", "estimated"),
         default="measured",
-        help="whether the energies were measured or estimated",
+        help="whether the energies were measured or estimated (default: measured)",
     )
-    parser.add_argument("--meter", default="", metavar="NAME", help="what measured the energy")
     parser.add_argument(
-        "--again", action="store_true", help="import runs even if they were imported before"
+        "--meter", default="", metavar="NAME", help="the meter that measured the energy"
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="import the runs even if this file was imported before"
     )
 
     summary = parser.add_argument_group("HPCProbe's results summary")
@@ -57,11 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{what}-key",
             default="",
             metavar="NAME",
-            help=f"the objective that is {what}, {unit}",
+            help=f"the name of the objective that holds {what} ({unit})",
         )
     summary.add_argument(
         "--only", action="append", default=[], metavar="KEY=VALUE",
-        help="only runs with this parameter, as execParam=200000",
+        help="only runs with this parameter, like execParam=200000; can be repeated",
     )  # fmt: skip
 
 

@@ -19,18 +19,20 @@ from advisor.views.options import View, best_in_words, known_by, scene
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor options`` takes."""
     parser.description = (
-        "List what an application's model offers: the trade-off zone and what each option changes "
-        "against the baseline: the job as it was measured, else most nodes, most cores, highest "
-        "frequency."
+        "List the configurations in an application's trade-off zone, with time and energy against "
+        "the baseline. That is the job as it was measured, else the configuration with most "
+        "nodes, most cores and the highest frequency."
     )
-    parser.add_argument("application", metavar="A", help="what was measured")
-    parser.add_argument("--workload", metavar="W", help="only this input or problem class")
-    parser.add_argument("--node-type", metavar="T", help="only this node type")
-    parser.add_argument("--user", metavar="U", help="whose own models to show (yours)")
-    parser.add_argument("--all", action="store_true", help="list options outside of the zone, too")
+    parser.add_argument("application", metavar="APPLICATION", help="the measured application")
+    parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
+    parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
+    parser.add_argument(
+        "--user", metavar="USER", help="also show this user's own models (default: yours)"
+    )
+    parser.add_argument("--all", action="store_true", help="also list options outside of the zone")
     parser.add_argument(
         "--sort", choices=tuple(MEASURES), default="time",
-        help="order, least first (time); cores are those of all nodes",
+        help="order, least first (default: time); cores are those of all nodes",
     )  # fmt: skip
     add_plot_argument(parser, ("pareto", "lines", "surface"))
 

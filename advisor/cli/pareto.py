@@ -38,8 +38,8 @@ def _axis(text: str) -> _Axis:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor pareto`` takes."""
     parser.description = (
-        "Find the Pareto front of two columns of a CSV file and the trade-off zone: all rows that "
-        "cannot be told from the front within the error (Endrei 2019, algorithms 5.1 to 5.4)."
+        "Find the Pareto front of two columns of a CSV file, and the trade-off zone: all rows that "
+        "may lie on the front within the error (Endrei 2019, algorithms 5.1 to 5.4)."
     )
     parser.add_argument("file", type=Path, metavar="FILE.csv", help="any table with a header")
     for name in ("x", "y"):
@@ -48,16 +48,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             type=_axis,
             required=True,
             metavar="COL:max|min",
-            help=f"the {name} axis: a column and whether more or less of it is better",
+            help=f"the {name} axis: a column, and whether more or less of it is better",
         )
     parser.add_argument(
-        "--error", type=percent, default=0.05, metavar="PCT", help="error of both axes, in %% (5)"
+        "--error",
+        type=percent,
+        default=0.05,
+        metavar="PCT",
+        help="error of both axes, in %% (default: 5)",
     )
     parser.add_argument(
-        "--x-error", type=percent, metavar="PCT", help="error of the x axis where it differs"
+        "--x-error",
+        type=percent,
+        metavar="PCT",
+        help="error of the x axis (default: that of --error)",
     )
     parser.add_argument(
-        "--y-error", type=percent, metavar="PCT", help="error of the y axis where it differs"
+        "--y-error",
+        type=percent,
+        metavar="PCT",
+        help="error of the y axis (default: that of --error)",
     )
     parser.add_argument("--all", action="store_true", help="list every row of the zone")
     add_plot_argument(parser)

@@ -28,11 +28,13 @@ def percent(text: str) -> float:
 def add_plot_argument(parser: argparse.ArgumentParser, views: Sequence[str] = ()) -> None:
     """Add ``--plot FILE``, and ``--view`` where there are several kinds of picture."""
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="write a picture, too (.svg, .png or .pdf)"
+        "--plot", type=Path, metavar="FILE", help="also write a picture (.svg, .png or .pdf)"
     )
     if views:
         parser.add_argument(
-            "--view", choices=tuple(views), help=f"which picture, here or in FILE ({views[0]})"
+            "--view",
+            choices=tuple(views),
+            help=f"which picture, here or in FILE (default: {views[0]})",
         )
 
 

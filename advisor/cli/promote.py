@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor promote`` takes."""
     parser.description = (
-        "Let what one user measured advise the jobs of that user's account, or of everybody; "
-        "with --scope all also what was characterised and ranked. Only the store's owner may; "
-        "nothing is ever narrowed."
+        "Use one user's measurements for the jobs of that user's account, or of everybody. "
+        "--scope all also shares characterisations and rankings. Only the store's owner can do "
+        "this. What is shared cannot be made private again."
     )
-    parser.add_argument("application", metavar="A", help="the application")
-    parser.add_argument("--workload", help="only this workload of it")
+    parser.add_argument("application", metavar="APPLICATION", help="the application")
+    parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
     parser.add_argument(
         "--scope",
         required=True,
         choices=("account", "all"),
-        help="whose jobs to advise from now on",
+        help="whose jobs the measurements may advise",
     )
-    parser.add_argument("--contributor", metavar="U", help="only what this user measured")
+    parser.add_argument("--contributor", metavar="USER", help="only this user's measurements")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,14 +12,15 @@ from advisor.cli.output import print_json
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor publish`` takes."""
     parser.description = (
-        "Make a consistent read-only copy of the store and put it in place in one step. Daemons "
-        "on other hosts answer from it (--db PATH) and notice when it is replaced."
+        "Write a consistent read-only copy of the store and replace the former copy in one step. "
+        "Daemons on other hosts answer from it (advisor serve --read-only --db FILE) and notice "
+        "when it is replaced."
     )
-    parser.add_argument("path", metavar="PATH", type=Path, help="the copy's file")
+    parser.add_argument("path", metavar="FILE", type=Path, help="the copy")
     parser.add_argument(
         "--no-history",
         action="store_true",
-        help="leave out decisions and outcomes: smaller, and nobody reads of another's jobs",
+        help="leave out decisions and outcomes: smaller, and nobody can read about others' jobs",
     )
 
 

@@ -23,28 +23,36 @@ _SHOWN = 8
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor rank`` takes."""
     parser.description = (
-        "Rank node types for an application from microbenchmarks: each of its phases is taken for "
-        "the most similar profile of the base node, whose time elsewhere tells the phase's "
-        "(Corredor 2011). The phases are what advisor characterise found."
+        "Estimate an application's time on every node type from microbenchmarks: each phase that "
+        "advisor characterise found is compared with profiles of the base node type, and their "
+        "times on other node types give the phase's (Corredor 2011)."
     )
-    parser.add_argument("application", nargs="?", metavar="A", help="what was characterised")
-    parser.add_argument("--workload", metavar="W", help="its input or problem class")
-    parser.add_argument("--phase", type=Path, metavar="FILE", help="phases from a file instead")
     parser.add_argument(
-        "--profiles", type=Path, metavar="FILE", help="profiles from a file, not from the store"
+        "application", nargs="?", metavar="APPLICATION", help="the characterised application"
     )
-    parser.add_argument("--base", metavar="NODE_TYPE", help="where it ran (as characterised)")
+    parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
+    parser.add_argument("--phase", type=Path, metavar="FILE", help="read the phases from this file")
+    parser.add_argument(
+        "--profiles", type=Path, metavar="FILE", help="read the profiles from this file"
+    )
+    parser.add_argument(
+        "--base",
+        metavar="NODE_TYPE",
+        help="the base node type (default: where it was characterised)",
+    )
     parser.add_argument(
         "--method", choices=("blend", "thesis"), default="blend",
-        help="mix profiles of all streams and of arithmetic, or take the most similar one (blend)",
+        help="blend mixes profiles of all streams and of arithmetic, thesis takes the most similar "
+        "profile (default: blend)",
     )  # fmt: skip
     parser.add_argument(
         "--thresholds", type=Path, metavar="FILE",
-        help="points of the similarity index (ranking.yaml of the config folder, else ours)",
+        help="points of the similarity index (default: ranking.yaml of the configuration folder, "
+        "else the built-in ones)",
     )  # fmt: skip
     parser.add_argument(
         "--no-store", action="store_true",
-        help="do not store the ranking of a stored application (the next advisor bench stores one)",
+        help="only print the ranking (the next advisor bench stores one)",
     )  # fmt: skip
 
 

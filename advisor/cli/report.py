@@ -27,14 +27,19 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor report`` takes."""
     parser.description = (
-        "Sum up what was decided and how it came out: promised against measured savings, where "
-        "measured means jobs that were rewritten against jobs left alone at random."
+        "Summarise decisions and outcomes: the promised savings, and the measured ones. Measured "
+        "means: jobs that were changed, compared with jobs that were left alone at random."
     )
     parser.add_argument(
-        "--since", default="30d", metavar="TIME", help="from when, like 30d or 2026-01-31 (30d)"
+        "--since",
+        default="30d",
+        metavar="TIME",
+        help="from when, like 7d or 2026-01-31 (default: 30d)",
     )
-    parser.add_argument("--application", metavar="A", default="", help="only this application")
-    parser.add_argument("--user", metavar="U", default="", help="only this user's jobs")
+    parser.add_argument(
+        "--application", metavar="APPLICATION", default="", help="only this application"
+    )
+    parser.add_argument("--user", metavar="USER", default="", help="only this user's jobs")
 
 
 def run(args: argparse.Namespace) -> int:

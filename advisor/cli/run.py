@@ -18,15 +18,28 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the verb's arguments."""
     parser.usage = "advisor run [options] -- COMMAND [ARG ...]\n       advisor run SCRIPT [options]"
-    parser.add_argument("script", nargs="?", help="a job script, run here as the advisor would")
-    parser.add_argument("--application", metavar="A", help="what it is (default: recognised)")
-    parser.add_argument("--workload", metavar="W", help="its input or problem class")
-    parser.add_argument("--node-type", metavar="T", help="the node type this machine is")
+    parser.add_argument(
+        "script", nargs="?", metavar="SCRIPT", help="a job script, run here as advised"
+    )
+    parser.add_argument(
+        "--application", metavar="APPLICATION", help="the application's name (default: recognised)"
+    )
+    parser.add_argument(
+        "--workload", metavar="WORKLOAD", help="the name of its input or problem class"
+    )
+    parser.add_argument("--node-type", metavar="NODE_TYPE", help="this machine's node type")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
-    parser.add_argument("--freq", metavar="F", help="frequency cap, like 1.9GHz, if it can be set")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs to make")
-    parser.add_argument("--meter", default="auto", help="auto, none or a meter's name")
-    parser.add_argument("--record", action="store_true", help="store the runs as observations")
+    parser.add_argument(
+        "--freq", metavar="FREQ", help="frequency cap, like 1.9GHz, where it can be set"
+    )
+    parser.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="number of runs (default: 1)"
+    )
+    parser.add_argument(
+        "--meter", default="auto", metavar="NAME",
+        help="the energy meter: auto, none or a meter's name (default: auto)",
+    )  # fmt: skip
+    parser.add_argument("--record", action="store_true", help="store the runs")
     parser.set_defaults(takes_tail=True)
 
 

@@ -153,6 +153,7 @@ def _keep(
     """Record decision and outcome; say why not, if not."""
     from advisor.loop.match import Match
     from advisor.loop.outcomes import make_outcome
+    from advisor.loop.rebuilt import let_count
     from advisor.paths import store_path
     from advisor.schedulers.base import JobRecord, StepRecord
     from advisor.store.writer import Writer
@@ -174,11 +175,14 @@ def _keep(
     try:
         with Writer(store_path(db)) as store:
             store.save_decision(decision.to_dict(), job_id=job_id)
+            match = Match(decision.to_dict(), "verified")
             outcome = make_outcome(
-                job, Match(decision.to_dict(), "verified"), scheduler="local",
+                job, match, scheduler="local",
                 inventory=snapshot.inventory, policies=snapshot.policy, reader=store,
             )  # fmt: skip
-            store.save_outcome(replace(outcome, energy_quality=measured.energy_quality))
+            outcome = replace(outcome, energy_quality=measured.energy_quality)
+            store.save_outcome(outcome)
+            let_count(store, job, match, outcome)
     except AdvisorError as error:
         print(f"advisor: {error}; the outcome is not recorded", file=sys.stderr)
         return False

@@ -18,27 +18,32 @@ from advisor.paths import config_dir, socket_path, store_path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's own arguments."""
-    parser.add_argument("--socket", help="the UNIX socket to answer on (or ADVISOR_SOCKET)")
+    parser.add_argument(
+        "--socket", metavar="FILE", help="the UNIX socket to listen on (or ADVISOR_SOCKET)"
+    )
     parser.add_argument(
         "--trust-user", action="append", default=[], metavar="USER",
-        help="besides root, believe this user (the scheduler's) when it names a job's owner",
+        help="believe this user (the scheduler's), like root, when it names a job's owner; can be "
+        "repeated",
     )  # fmt: skip
     parser.add_argument(
         "--read-only", action="store_true",
-        help="answer from a published copy: write no decisions, accept no runs",
+        help="answer from a published copy: store no decisions, accept no runs",
     )  # fmt: skip
     parser.add_argument(
         "--refresh", type=float, default=1.0, metavar="S",
-        help="look at the store for changes this often (default: 1 s)",
+        help="seconds between two looks at the store (default: 1)",
     )  # fmt: skip
     parser.add_argument(
         "--watch", type=float, default=15.0, metavar="S",
-        help="read the scheduler's nodes and limits this often (default: 15 s; 0: never, and no "
-        "job goes to another node type unless the policy says node_type_change: allow)",
+        help="seconds between two readings of the scheduler's nodes and limits (default: 15). 0: "
+        "never; then no job goes to another node type unless the policy says "
+        "node_type_change: allow",
     )  # fmt: skip
     parser.add_argument(
-        "--log-level", default="info", choices=["debug", "info", "warning", "error"]
-    )
+        "--log-level", default="info", choices=["debug", "info", "warning", "error"],
+        help="log nothing below this level (default: info)",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

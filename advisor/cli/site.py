@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.cli import config_verbs
+from advisor.cli.arguments import add_action
 from advisor.cli.output import print_json, print_table
 from advisor.errors import InputError
 from advisor.paths import config_dir, store_path
@@ -21,15 +22,18 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions of ``advisor site``."""
     actions = config_verbs.add_arguments(parser, "site")
-    discover = config_verbs.add_action(
+    discover = add_action(
         actions, "discover", "read the nodes from the scheduler into the inventory"
     )
     discover.add_argument(
         "--scheduler",
-        help="whose nodes; local for this machine alone (default: of the scheduler whose commands "
-        "are here)",
+        metavar="NAME",
+        help="the scheduler, or local for this machine alone (default: the one whose commands are "
+        "installed)",
     )
-    discover.add_argument("--dry-run", action="store_true", help="print, but store nothing")
+    discover.add_argument(
+        "--dry-run", action="store_true", help="print the inventory, store nothing"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,34 +30,67 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "       advisor train --resume [ID] | --stop ID"
     )
     add = parser.add_argument
-    add("subject", nargs="?", metavar="SCRIPT|APPLICATION")
-    add("--application", metavar="A", help="what it is (default: recognised)")
-    add("--workload", metavar="W", help="its input or problem class")
-    add("--scheduler", help="slurm, pbs or local (default: the one this machine has)")
-    add("--node-type", metavar="T", help="where to train (default: where the job would run)")
-    add("--samples", type=int, metavar="N", help="runs of the design (default: the policy's)")
+    add(
+        "subject", nargs="?", metavar="SCRIPT|APPLICATION",
+        help="the job script, an experiment file, or the name of the application that COMMAND is",
+    )  # fmt: skip
+    add(
+        "--application",
+        metavar="APPLICATION",
+        help="the application's name (default: recognised)",
+    )
+    add("--workload", metavar="WORKLOAD", help="the name of its input or problem class")
+    add(
+        "--scheduler",
+        metavar="NAME",
+        help="slurm, pbs or local (default: the one this machine has)",
+    )
+    add(
+        "--node-type", metavar="NODE_TYPE",
+        help="where to train (default: where the job would run)",
+    )  # fmt: skip
+    add("--samples", type=int, metavar="N", help="number of runs (default: the policy's)")
     add(
         "--design", choices=("uniform", "random", "lhs", "sequential"), default="uniform",
-        help="which runs; sequential chooses each from what the others say (default: uniform)",
+        help="how runs are chosen; sequential chooses each run after the ones before (default: "
+        "uniform)",
     )  # fmt: skip
     add("--nodes", metavar="N", help=argparse.SUPPRESS)
-    add("--threads", metavar="N,N", help="cores per node to try")
-    add("--freqs", metavar="F,F", help="frequency caps to try, like 1.9GHz,2.2GHz")
-    add("--repeat-baseline", type=int, default=0, metavar="N", help="more runs of the job as it is")
-    add("--estimate", metavar="TIME", help="time of one run as it is, like 10m")
-    add("--limit", metavar="TIME", help="stop any run after this (default: the job's time limit)")
-    add("--model", default="auto", help="model to fit (default: auto)")
-    add("--meter", default="auto", help="local only: auto, none or a meter's name")
+    add("--threads", metavar="N,N", help="cores per node to try, like 8,16,28")
+    add("--freqs", metavar="FREQ,FREQ", help="frequency caps to try, like 1.9GHz,2.2GHz")
+    add(
+        "--repeat-baseline",
+        type=int,
+        default=0,
+        metavar="N",
+        help="repeat the run of the job as it is N times (default: 0)",
+    )
+    add("--estimate", metavar="TIME", help="the time of one run as it is, like 10m")
+    add(
+        "--limit", metavar="TIME", help="stop a run after this time (default: the job's time limit)"
+    )
+    add("--model", default="auto", metavar="NAME", help="the model to fit (default: auto)")
+    add(
+        "--meter", default="auto", metavar="NAME",
+        help="local only: auto, none or a meter's name (default: auto)",
+    )  # fmt: skip
     add(
         "--options", "--sbatch", "--qsub", metavar="OPTIONS", default="",
-        help="more options of the job, as for sbatch or qsub: '-A climate'",
+        help="more options for the job, as for sbatch or qsub, like '-A climate'",
     )  # fmt: skip
-    add("--work-dir", type=Path, metavar="DIR", help="folder of sweeps, which the nodes must see")
+    add(
+        "--work-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder for the sweep's files; the nodes must see it",
+    )
     add("--yes", "-y", action="store_true", help="do not ask")
-    add("--dry-run", action="store_true", help="show plan and cost only")
-    add("--resume", nargs="?", const="", metavar="ID", help="go on with a sweep (the latest)")
-    add("--detach", action="store_true", help="run in the background, also after a logout")
-    add("--stop", metavar="ID", help="stop a sweep; what was measured stays")
+    add("--dry-run", action="store_true", help="show plan and cost, run nothing")
+    add(
+        "--resume", nargs="?", const="", metavar="ID", help="continue a sweep (default: the latest)"
+    )
+    add("--detach", action="store_true", help="run in the background, even after you log out")
+    add("--stop", metavar="ID", help="stop a sweep; its finished runs are kept")
     parser.set_defaults(takes_tail=True)
 
 

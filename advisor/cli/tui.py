@@ -11,12 +11,14 @@ from advisor.errors import AdvisorError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor tui`` takes."""
     parser.description = (
-        "Look at what the advisor knows of your applications and choose: a point, a goal, or to be "
-        "left alone. Keys are named at the bottom; ? says more."
+        "Browse what the advisor knows of your applications and choose: a configuration, a goal, "
+        "or to be left alone. The last line lists the keys; ? explains the page."
     )
-    parser.add_argument("--demo", action="store_true", help="show example data; nothing is needed")
-    parser.add_argument("--socket", help="the daemon's socket (or ADVISOR_SOCKET)")
-    parser.add_argument("--user", help="look at what this user would see; nothing is chosen")
+    parser.add_argument("--demo", action="store_true", help="show example data; needs no store")
+    parser.add_argument("--socket", metavar="FILE", help="the daemon's socket (or ADVISOR_SOCKET)")
+    parser.add_argument(
+        "--user", metavar="USER", help="show what this user would see; choices cannot be changed"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

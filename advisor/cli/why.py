@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor why`` takes."""
     parser.description = (
-        "Say what was decided for a job and why, what was promised, and what came out. Reads the "
-        "store where one can be read, else the job's own stamp in the scheduler's accounting."
+        "Show what was decided for a job and why, the promise, and how it came out. Reads the "
+        "store where that is allowed, else the job's stamp in the scheduler's accounting."
     )
     parser.add_argument(
-        "job", metavar="JOBID", help="like 4711, or 4711_3 (PBS: 4711[3]) for a task of an array"
+        "job",
+        metavar="JOBID",
+        help="the job's id, like 4711, or 4711_3 (PBS: 4711[3]) for a task of an array",
     )
     parser.add_argument(
         "--scheduler",
+        metavar="NAME",
         help="whose job: slurm, pbs or local (default: local for local-..., else slurm or pbs, "
         "whichever this machine has)",
     )

@@ -174,9 +174,12 @@ def cores_kept(request: JobRequest, use: ScriptUse) -> str:
 
 
 def fills_nodes(request: JobRequest, node_type: NodeType, use: ScriptUse) -> bool:
-    """Tell whether a job's own request takes all cores of its nodes."""
+    """Tell whether a job's own request takes all cores of its nodes, wherever its tasks are put."""
     try:
-        _, ranks = shape(request, node_type.cores, use)
+        nodes, _ = shape(request, node_type.cores, use)
     except UnclearError:
         return False
-    return ranks * (request.cpus_per_task or 1) >= node_type.cores * node_type.threads_per_core
+    least = request.ntasks_per_node or request.tasks_together
+    if request.nodes is not None and request.ntasks:
+        least = request.ntasks // nodes
+    return least * (request.cpus_per_task or 1) >= node_type.cores * node_type.threads_per_core

@@ -163,10 +163,12 @@ class Availability:
 
         ``own`` is the node type the job would run on as it is written; the two may be the same
         where a partition holds several and the job would be bound to one. ``nodes``: how many it
-        takes. The code is ``node-type-later`` or ``node-type-limit``.
+        takes. The code is ``node-type-later`` or ``node-type-limit``. ``change`` ``allow`` lets a
+        job wait there, never be refused: where nothing is known, it keeps its node type all the
+        same.
         """
         if self.problem:
-            return LATER, f"it is not known which nodes are idle: {self.problem}"
+            return LATER, f"nothing is known of the cluster's nodes: {self.problem}"
         if request.scheduler != self.scheduler:
             return LATER, f"the daemon knows nothing of {request.scheduler}'s nodes"
         place = self.partitions.get(partition)
@@ -201,12 +203,7 @@ class Availability:
         return ""
 
     def _limit(
-        self,
-        request: JobRequest,
-        own: NodeType,
-        other: NodeType,
-        partition: str,
-        nodes: int,
+        self, request: JobRequest, own: NodeType, other: NodeType, partition: str, nodes: int
     ) -> str:
         """Return which limit a job may hit on a node type and not on its own, "" if none."""
         place = self.partitions[partition]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from advisor.core.configuration import Configuration
@@ -102,10 +102,17 @@ class Decision:
     """The file a hook is to look at before it changes the job, and what it should find there: see
     :func:`advisor.core.program.expected`. Empty: nothing to look at."""
 
+    binds_node_type: bool = False
+    """The rewrite names the node type, so that the job gets no other nodes."""
+
     @property
     def changed(self) -> bool:
         """Whether the job is rewritten."""
         return bool(self.rewrite or self.environment)
+
+    def withdrawn(self) -> Decision:
+        """Return the decision with nothing of it applied."""
+        return replace(self, rewrite={}, environment={}, message="", binds_node_type=False)
 
     def to_dict(self) -> dict[str, object]:
         """Return the full record, as stored and as ``advisor explain --json`` prints it."""

@@ -110,8 +110,8 @@ def feasible_rows(
                 dropped[why] += 1
             else:
                 kept.append(row)
-    limit = x.request.time_limit_s
-    if limit and max(map(_TIME_HI, kept), default=0.0) > limit:
+    limit = min(x.request.time_limit_s or math.inf, x.use.ends_after_s)
+    if max(map(_TIME_HI, kept), default=0.0) > limit:
         in_time = [row for row in kept if row.time_hi_s <= limit]
         dropped["time-limit"] += len(kept) - len(in_time)
         kept = in_time

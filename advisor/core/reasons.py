@@ -36,7 +36,7 @@ TEXTS: dict[str, str] = {
     "node-type-limit": "node type is kept: {0}",
     # nothing changed because ...
     "option-not-understood": "nothing changed: the advisor does not know {0}",
-    "option-binds": "nothing changed: {0} changes what a core or a task is",
+    "option-binds": "nothing changed: {0} changes or leaves open what a node, core or task is",
     "several-steps": "nothing changed: the script runs more than one program: {0}",
     "background-steps": "nothing changed: the script runs its program in the background",
     "loop-of-steps": "nothing changed: the script runs its program in a loop",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class JobRequest:
     nodes: int | None = None
     ntasks: int | None = None
     ntasks_per_node: int | None = None
+    tasks_together: int = 1
+    """So many tasks are on one node at least, where nothing else says how they are spread."""
     cpus_per_task: int | None = None
     constraint: str = ""
     node_list: str = ""
@@ -69,10 +71,34 @@ class JobRequest:
     program: Mapping[str, object] = field(default_factory=dict)
     """What the hook found of the program's file: ``path``, ``size``, ``mtime``, ``build``."""
 
+    def with_understood(self, options: Mapping[str, Sequence[str]]) -> JobRequest:
+        """Return the request where the site says what options bind that are in no table.
+
+        ``options``: name as in :func:`plain_name` -> axes, none of a harmless one.
+        """
+        known = {n: options[plain_name(n)] for n in self.not_understood if plain_name(n) in options}
+        if not known:
+            return self
+        binds = {axis: name for name, axes in known.items() for axis in axes}
+        unknown = tuple(n for n in self.not_understood if n not in known)
+        return replace(self, binds={**binds, **self.binds}, not_understood=unknown)
+
     def summary(self) -> dict[str, object]:
         """Return what is worth keeping: no script text, no environment, nothing unset."""
         kept = {n: getattr(self, n) for n in _KEPT if getattr(self, n) not in (None, "")}
         return {**kept, "explicit": sorted(self.explicit)}
+
+
+def plain_name(option: str) -> str:
+    """Return an option's name, the same for ``--spank:plugin:new_way`` and ``--new-way``."""
+    return option.lstrip("-").rpartition(":")[2].replace("_", "-")
+
+
+def understood_of(site: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """Return what a compiled site file says of options in no table: name -> axes."""
+    found = site.get("understood_options")
+    known = found if isinstance(found, Mapping) else {}
+    return {plain_name(name): tuple(axes) for name, axes in known.items()}
 
 
 _KEPT = (

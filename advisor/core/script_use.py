@@ -6,6 +6,7 @@ only user of the job's cores, and where nothing in the script counts what would 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ _FOLLOWS = re.compile(
 )
 _NTASKS = re.compile(r"\$\{?(SLURM_NTASKS|SLURM_NPROCS)\}?")
 _NNODES = re.compile(r"\$\{?(SLURM_NNODES|SLURM_JOB_NUM_NODES)\}?")
+_CPU_LIMIT = re.compile(r"\bulimit\s+(?:-\S+\s+)*-\w*t\s+[^u\s]|\bprlimit\b")
+_DURATION = re.compile(r"(\d+(?:\.\d*)?)([smhd]?)")
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _ANYTHING = frozenset(
     """
     bash sh dash ksh csh tcsh zsh xargs parallel make gmake ninja cmake ctest snakemake nextflow ssh
@@ -49,7 +53,7 @@ _SHEBANG = re.compile(r"#!\s*(?:/\S*/env\s+(?:-\S+\s+)*)?(?:/\S*/)?(\S+)")
 _SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh"})
 _THREAD_OPTION = re.compile(
     r"--?(?:n?t(?:omp|mpi|hreads?)?|n?threads?(?:[-_]?num)?|num[-_]?(?:threads?|procs|cpus?)|"
-    r"omp[-_]?(?:num[-_]?)?threads?|n?cpus?|n?cores?|np|j|jobs|p|procs|workers|cpus[-_]per\S*)"
+    r"omp[-_]?(?:num[-_]?)?threads?|n?cpus?|n?cores?|np|j|jobs|p|pk|package|procs|workers|cpus[-_]per\S*)"
     r"(?:=.*|\d+)?",
     re.IGNORECASE,
 )
@@ -78,6 +82,8 @@ class ScriptUse:
     nodes: int | None = None
     """Nodes that the launcher's line states."""
     launcher: str = ""
+    ends_after_s: float = math.inf
+    """The script ends its program after so long: ``timeout 1h``."""
 
 
 NO_USE = ScriptUse()
@@ -155,6 +161,10 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     if inner:
         what = "several programs at once" if inner == ":" else f"{inner} inside a program"
         return ScriptUse(("script-not-understood", f"it runs {what}"))
+    ends_after_s = _ends_after_s(main.wrappers)
+    if ends_after_s is None or _CPU_LIMIT.search(text):
+        detail = "it ends its program after a time that nobody knows"
+        return ScriptUse(("script-not-understood", detail))
     kept = {"threads": "", "frequency": "", "node_type": ""}
     for option in main.launcher_options:
         axis = option_keeps(main.launcher, option)
@@ -172,7 +182,9 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     unclear = unclear or any(o.partition("=")[0] in per_node for o in main.launcher_options)
     if nodes is None and _stated(main, ("-N", "--nodes"), _NNODES)[1]:
         unclear = True
-    pinned = _LISTS.search(text) or re.search(r"\b(taskset|numactl .*-(C|-physcpubind))\b", wrapped)
+    pinned = _LISTS.search(text) or re.search(
+        r"\b(taskset|numactl .*-(C|N|c|-(phys)?cpubind|-cpunodebind))\b", wrapped
+    )
     threads = kept["threads"] or ("it binds threads to a list of cores" if pinned else "")
     counted = counts_threads(text, variables)
     if not threads and counted:
@@ -202,7 +214,25 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         ranks_unclear=unclear,
         nodes=nodes,
         launcher=main.launcher,
+        ends_after_s=ends_after_s,
     )
+
+
+def _ends_after_s(wrappers: Sequence[str]) -> float | None:
+    """Return when ``timeout`` ends the program, in seconds: infinity without, None if unknown."""
+    words, least = iter(wrappers), math.inf
+    for word in words:
+        if _base(word) == "timeout":
+            length = next(words, "")
+            while length.startswith("-"):
+                if length in ("-k", "-s", "--kill-after", "--signal"):
+                    next(words, "")
+                length = next(words, "")
+            match = _DURATION.fullmatch(length)
+            if not match:
+                return None
+            least = min(least, float(match[1]) * _SECONDS[match[2]] or math.inf)
+    return least
 
 
 def _stated(

@@ -246,6 +246,7 @@ class _Reader:
 
     def _inner(self) -> str:
         """Read what stands in parentheses whose first is behind us, and its commands."""
+        self._check_depth()
         start, open_ = self.at, 1
         while self.at < len(self.source):
             char = self.source[self.at]
@@ -266,9 +267,12 @@ class _Reader:
                 return inner
         raise _NotFollowedError("a ( has no end")
 
-    def _substitution(self, text: str) -> None:
+    def _check_depth(self) -> None:
         if self.depth >= MAX_DEPTH:
             raise _NotFollowedError("commands inside commands inside commands")
+
+    def _substitution(self, text: str) -> None:
+        self._check_depth()
         inner = _Reader(text, self.depth + 1)
         inner.read()
         loop, function = self._inside("loop"), self._in_function()

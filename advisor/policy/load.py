@@ -201,6 +201,7 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
         "node_types": {name: _node_type(t) for name, t in parsed.node_types.items()},
         "default_node_types": dict(parsed.default_node_types),
         **({"default_partition": parsed.default_partition} if parsed.default_partition else {}),
+        **({"understood_options": parsed.understood_options} if parsed.understood_options else {}),
         "applications": [
             {
                 "name": a.name,

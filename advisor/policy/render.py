@@ -67,7 +67,12 @@ def _site_file(compiled: Mapping[str, object]) -> dict[str, Any]:
         match = {key: rest.pop(key) for key in conditions if key in rest}
         applications.append({"name": rest.pop("name"), "match": match, **rest})
     node_types = {name: _written(given) for name, given in settings["node_types"].items()}
-    return {**settings, "node_types": node_types, "applications": applications}
+    options = {
+        name: {"binds": axes} if axes else "harmless"
+        for name, axes in settings.pop("understood_options", {}).items()
+    }
+    more = {"understood_options": options} if options else {}
+    return {**settings, "node_types": node_types, "applications": applications, **more}
 
 
 def _written(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from advisor.policy.fields import (
     refuse,
     text_of,
 )
+from advisor.policy.problems import did_you_mean
 
 VERSION = 1
 UNION_TAGS = ("<list>", "<range>")
@@ -80,7 +81,7 @@ class TrainingSection(Strict):
 
     mode: Annotated[str, choice(("off", "ask", "auto"))] = Field(
         default=_DEFAULT.training.mode,
-        description="off, ask (tell the user the command) or auto (queue the sweep)",
+        description="off, ask (print the command for the user) or auto (queue the sweep)",
     )
     samples: Annotated[int, integer(4, 1000)] = Field(
         default=_DEFAULT.training.samples, description="runs a model is fitted from"
@@ -118,13 +119,15 @@ class Settings(Strict):
 
     mode: Annotated[str, choice(core.MODES)] = Field(
         default=_DEFAULT.mode,
-        description="off, observe (decide and record), advise (say it) or apply (rewrite the job)",
+        description="off, observe (decide and record), advise (also print one line) or apply "
+        "(change the job)",
     )
     goal: Annotated[str, choice(core.GOALS)] = Field(
         default=_DEFAULT.goal, description="which point of the trade-off zone to take"
     )
     max_slowdown: Annotated[float, SLOWDOWN] = Field(
-        default=_DEFAULT.max_slowdown, description="against the baseline, at `confidence`"
+        default=_DEFAULT.max_slowdown,
+        description="the largest slowdown against the baseline, at `confidence`",
     )
     min_saving: Annotated[float, fraction(0, 0.9)] = Field(
         default=_DEFAULT.min_saving,
@@ -134,7 +137,9 @@ class Settings(Strict):
         default=_DEFAULT.confidence, description="how sure the bounds must hold"
     )
     resources: Annotated[str, choice(core.RESOURCES)] = Field(
-        default=_DEFAULT.resources, description="breaks ties: few cores, the middle, or many"
+        default=_DEFAULT.resources,
+        description="of equal options take the one with fewest cores, the middle one, or the one "
+        "with most",
     )
     axes: AxesSection = AxesSection()
     holdout: Annotated[float, fraction(0, 0.5)] = Field(
@@ -148,7 +153,7 @@ class Settings(Strict):
     )
     message: Annotated[str, choice(core.MESSAGE_TO)] = Field(
         default=_DEFAULT.message,
-        description="tell the user in one line: tty (only on a terminal), always or never",
+        description="print one line to the user: tty (only on a terminal), always or never",
     )
     allocation: Annotated[str, choice(core.ALLOCATIONS)] = Field(
         default=_DEFAULT.allocation,
@@ -199,13 +204,15 @@ class MatchSection(Strict):
 class RuleSection(Settings):
     """Settings for the jobs that match, merged over those at the top; the first match wins."""
 
-    match: MatchSection
+    match: MatchSection = Field(description="which jobs the rule is for")
 
 
 class PolicyFile(Settings):
     """The site's policy."""
 
-    version: Annotated[int, Reads(_version, {"const": VERSION})]
+    version: Annotated[int, Reads(_version, {"const": VERSION})] = Field(
+        description="the format of this file"
+    )
     rules: list[RuleSection] = Field(default=[], description="the first that matches wins")
 
 
@@ -223,9 +230,11 @@ def _step(value: object) -> int:
 class FreqRange(Strict):
     """Frequency steps from ``min`` to ``max``, both included."""
 
-    min: Freq
-    max: Freq
-    step: Annotated[int, Reads(_step, {"type": ["integer", "string"]})]
+    min: Freq = Field(description="the lowest cap")
+    max: Freq = Field(description="the highest cap")
+    step: Annotated[int, Reads(_step, {"type": ["integer", "string"]})] = Field(
+        description="the distance between two caps, 1 MHz to 1 GHz"
+    )
 
     @model_validator(mode="after")
     def _counts(self) -> FreqRange:
@@ -362,11 +371,49 @@ class ApplicationSection(Strict):
         return self
 
 
+BINDABLE = ("node_type", "nodes", "cores", "memory", "gpus", "frequency", "threads")
+_HARMLESS, _BINDS = "harmless", "harmless, or binds: [axes]"
+
+
+def _bound(value: object) -> list[str]:
+    if isinstance(value, dict):
+        axes = value.get("binds")
+        if set(value) == {"binds"} and isinstance(axes, list) and axes:
+            for axis in axes:
+                if str(axis) not in BINDABLE:
+                    hint = did_you_mean(str(axis), BINDABLE)
+                    refuse(f"{str(axis)!r} is no axis", key="binds", hint=hint, allowed=BINDABLE)
+            return [str(axis) for axis in axes]
+        refuse(f"must be {_BINDS}", hint="write binds: [node_type]", allowed=BINDABLE)
+    if text_of(value, _BINDS) != _HARMLESS:
+        refuse(f"{value!r} is not known", hint=f"write {_BINDS}", allowed=(_HARMLESS,))
+    return []
+
+
+_BOUND_FORM = {
+    "oneOf": [
+        {"const": _HARMLESS},
+        {
+            "type": "object",
+            "properties": {
+                "binds": {"type": "array", "minItems": 1, "items": {"enum": [*BINDABLE]}}
+            },
+            "required": ["binds"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
 class SiteFile(Strict):
     """What the site knows of its nodes and applications."""
 
-    version: Annotated[int, Reads(_version, {"const": VERSION})]
-    node_types: dict[Word, NodeTypeSection] = Field(default={}, description="by name")
+    version: Annotated[int, Reads(_version, {"const": VERSION})] = Field(
+        description="the format of this file"
+    )
+    node_types: dict[Word, NodeTypeSection] = Field(
+        default={}, description="the classes of equal nodes, by name"
+    )
     default_node_types: dict[Word, Word] = Field(
         default={}, description="per partition, the node type a job gets that asks for none"
     )
@@ -375,6 +422,11 @@ class SiteFile(Strict):
     )
     applications: list[ApplicationSection] = Field(
         default=[], description="the first that matches wins"
+    )
+    understood_options: dict[Word, Annotated[list[str], Reads(_bound, _BOUND_FORM)]] = Field(
+        default={},
+        description="options, input variables or resources that the advisor does not know, as of "
+        "the site's own SPANK plugins: harmless, or binds: what is kept where one is used",
     )
 
 

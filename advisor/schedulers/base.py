@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
@@ -248,8 +248,11 @@ class Watched(Protocol):
 class Health(Protocol):
     """Checks a scheduler for ``advisor doctor``."""
 
-    def check_scheduler(self) -> tuple[Mapping[str, Any], list[Check]]:
-        """Return its settings (empty where it does not answer) and the checks of them."""
+    def check_scheduler(self, understood: Collection[str]) -> tuple[Mapping[str, Any], list[Check]]:
+        """Return its settings (empty where it does not answer) and the checks of them.
+
+        ``understood``: options that are in no table but that the site knows.
+        """
 
     def check_hooks(self, settings: Mapping[str, Any]) -> tuple[str | None, list[Check]]:
         """Return the socket that installed hooks ask (None: none is at work), and the checks."""
@@ -265,9 +268,11 @@ class HookRequest:
     login: Path | None = None
     """Only what belongs on a login node, into this folder."""
     socket: str | None = None
+    config_dir: Path = Path()
     deadline_s: float = 0.25
     retry_s: int = 30
-    config_dir: Path = Path()
+    understood: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The site's own options and what they bind."""
 
 
 class Hooks(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from advisor import plugins
+from advisor.errors import InputError
 from advisor.schedulers.base import Scheduler
 
 
@@ -15,8 +16,14 @@ def create(name: str) -> Scheduler:
 
 
 def every() -> list[Scheduler]:
-    """Return all schedulers, in the order in which they are asked."""
-    return sorted((create(name) for name in plugins.names("schedulers")), key=lambda s: s.RANK)
+    """Return all schedulers, in the order in which they are asked.
+
+    Raises InputError where none is registered: in a checkout that nobody installed.
+    """
+    found = sorted((create(name) for name in plugins.names("schedulers")), key=lambda s: s.RANK)
+    if not found:
+        raise InputError("no scheduler is registered", hint="install the advisor: pip install .")
+    return found
 
 
 def named(record: Mapping[str, object]) -> str:

@@ -68,6 +68,7 @@ class _Case:
     choice: Choice = NOTHING
     rewrite: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    binds_node_type: bool = False
     holdout: bool = False
 
     @property
@@ -91,7 +92,7 @@ def decide(
     everything is known, allowed and confirmed.
     """
     request = translator(request.scheduler).fold(request, snapshot.availability)
-    case = _Case(request, snapshot)
+    case = _Case(request.with_understood(snapshot.understood_options), snapshot)
     try:
         _understand(case)
         _locate_baseline(case)
@@ -358,18 +359,20 @@ def _render(case: _Case, chosen: Configuration, constraints: Constraints) -> Non
     request = case.request
     node_type = case.snapshot.inventory.node_types[chosen.node_type]
     moves = chosen.node_type != case.reference.node_type
+    pinned = moves or (len(case.node_types) > 1 and not request.node_list)
     try:
         case.rewrite, case.environment = translator(request.scheduler).render(
             constraints.natural(node_type),
             chosen,
             node_type,
             request,
-            pin_node_type=moves or (len(case.node_types) > 1 and not request.node_list),
+            pin_node_type=pinned,
             whole=case.whole,
             variables=case.recognised.threads_from,
         )
     except ValueError as error:
         raise _stop(case, "cannot-write", error) from None
+    case.binds_node_type = pinned
 
 
 def _finish(case: _Case) -> Decision:
@@ -413,6 +416,7 @@ def _finish(case: _Case) -> Decision:
         baseline_energy_j=baseline.energy_j if baseline else None,
         request=request,
         program=to_look_at(request, case.recognised, case.model),
+        binds_node_type=case.binds_node_type,
     )
 
 

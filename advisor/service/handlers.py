@@ -8,7 +8,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor import __version__
@@ -132,7 +132,7 @@ class Handlers:
 
         decision, lasts = self._decision(request, peer, chance=chance)
         if request.get("hook") == "job_submit" and not decision.policy.enforce:
-            decision = replace(decision, rewrite={}, environment={}, message="")
+            decision = decision.withdrawn()
         answered = Answered(decision, request, uid, bool(drawn))
         if lasts and not decision.holdout and carried is None and len(line) <= _SHORT:
             snapshot.remember((peer.uid, line), answered)
@@ -173,12 +173,9 @@ class Handlers:
         self._behind.append(lambda: self._record(decision(), answered.request, answered.uid))
 
     def _promise(self, decision: Decision) -> None:
-        """Note that a job goes to other nodes, which the scheduler does not know yet."""
-        chosen, own = decision.chosen, decision.baseline
-        if self.watch is None or chosen is None or not decision.rewrite:
-            return
-        there = chosen.configuration
-        if own is None or there.node_type != own.node_type or "constraint" in decision.rewrite:
+        """Note that a job is bound to nodes which the scheduler does not know yet."""
+        if self.watch is not None and decision.binds_node_type and decision.chosen is not None:
+            there = decision.chosen.configuration
             self.watch.promise(there.node_type, there.nodes)
 
     def _drop(self, found: object, uid: int) -> None:

@@ -15,6 +15,7 @@ from advisor.core.inventory import Inventory
 from advisor.core.option import Row, unpack_rows
 from advisor.core.policy import PolicySet
 from advisor.core.recognise import ApplicationRule
+from advisor.core.request import understood_of
 from advisor.core.select import find_row
 from advisor.service.answered import Answered
 from advisor.store.reader import Reader
@@ -39,6 +40,7 @@ class Snapshot:
     inventory: Inventory = field(default_factory=Inventory)
     rules: tuple[ApplicationRule, ...] = ()
     default_node_types: dict[str, str] = field(default_factory=dict)
+    understood_options: dict[str, tuple[str, ...]] = field(default_factory=dict)
     availability: Availability | None = None
     """What can be had now; None where nobody looks."""
     models: dict[int, StoredModel] = field(default_factory=dict)
@@ -221,6 +223,7 @@ def site_of(reader: Reader) -> Snapshot:
         reader.inventory(),
         tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
         {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, dict) else {},
+        understood_of(site),
         training=frozenset(
             (r.application, r.workload)
             for state in ("requested", "running")

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.policy import PolicySet
-from advisor.errors import StoreError
+from advisor.core.request import understood_of
+from advisor.errors import AdvisorError, StoreError
 from advisor.store import rows as _rows
 from advisor.store.connection import StoreConnection
 from advisor.store.records import (
@@ -320,3 +322,12 @@ class Reader(StoreConnection):
 def _array(job_id: str) -> str:
     """Return the job a task of an array or a part of a heterogeneous job belongs to."""
     return job_id.partition("_")[0].partition("+")[0].partition("[")[0]
+
+
+def understood_options(path: Path) -> dict[str, tuple[str, ...]]:
+    """Return what a store's site file says of options in no table; nothing without a store."""
+    try:
+        with Reader(path) as reader:
+            return understood_of(reader.site())
+    except AdvisorError:
+        return {}

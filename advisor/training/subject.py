@@ -26,7 +26,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import Method
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
-from advisor.core.request import JobRequest
+from advisor.core.request import JobRequest, understood_of
 from advisor.core.script import Command, advisor_lines
 from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import stated
@@ -47,6 +47,7 @@ class Site:
     inventory: Inventory = field(default_factory=Inventory)
     rules: tuple[ApplicationRule, ...] = ()
     default_node_types: Mapping[str, str] = field(default_factory=dict)
+    understood_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def from_store(cls, inventory: Inventory, site: Mapping[str, object]) -> Site:
@@ -56,6 +57,7 @@ class Site:
             inventory,
             tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
             {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, Mapping) else {},
+            understood_of(site),
         )
 
 
@@ -148,6 +150,7 @@ def understand(
         **language.read_arguments(extra_options),
     }
     request = _request(scheduler, options, text, script, arguments, command)
+    request = request.with_understood(site.understood_options)
     said = dict(stated(os.environ, advisor_lines(text) if text else {}).values)
     for key, value in (("application", application), ("workload", workload)):
         if value:

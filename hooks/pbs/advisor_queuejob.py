@@ -15,25 +15,20 @@ DEFAULTS = {
     "socket": "/run/advisor/advisor.sock",
     "deadline_s": 0.25,
     "retry_s": 30,
-    "breaker": "",
+    "breaker": "/run/advisor-pbs-breaker",
     "host_resources": [],
     "inventory": "",
-    "variables": [],
+    "variables": ["ADVISOR", "ADVISOR_MODE", "ADVISOR_APPLICATION", "ADVISOR_WORKLOAD"],
+    "counts": [],
     "resources": [],
     "harmless": [],
     "attributes": [],
     "away": [],
 }
 OFF = ("off", "0", "no", "false", "never")
-VARIABLES = (
-    "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN", "ADVISOR_APPLICATION",
-    "ADVISOR_WORKLOAD",
-)  # fmt: skip
-CLIENT, DECISION = "ADVISOR_QSUB", "ADVISOR_DECISION"
+CLIENT, DECISION, SET = "ADVISOR_QSUB", "ADVISOR_DECISION", "ADVISOR_SET"
 STAMP, FREQ, THREADS = "advisor_stamp", "cpu_freq_mhz", "ompthreads"
 MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_SOCKET, MAX_ATTRIBUTE = 65536, 65536, 2000, 107, 200
-
-
 FORMS = {
     "select": r"[^\s\"'()]+\Z",
     THREADS: r"[1-9]\d{0,5}\Z",
@@ -49,10 +44,19 @@ class Hung(Unchanged):
     """The daemon is there but does not answer as it must."""
 
 
-def main(event):
-    """Ask about the event's job and write the plan into it. Raises whatever goes wrong."""
+def load(_):
+    """Import all that is needed: where a failure is caught, too."""
+    global json, os, re, socket, stat, time
+    import json
+    import os
+    import re
+    import socket
+    import stat
     import time
 
+
+def main(event):
+    """Ask about the event's job and write the plan into it. Raises whatever goes wrong."""
     begin = time.monotonic()
     job = event.job
     variables = {} if job.Variable_List is None else job.Variable_List
@@ -61,8 +65,7 @@ def main(event):
     settings = read_settings()
     if queue_of(job) in settings["away"]:
         return  # it goes to another server, which may not know the advisor's resources
-    breaker = breaker_path(settings)
-    if is_open(breaker, settings["retry_s"]):
+    if is_open(settings["breaker"], settings["retry_s"]):
         pbs.logmsg(pbs.EVENT_DEBUG, "advisor: the daemon hung a moment ago and is not asked")
         return
     line = request(event, job, variables, settings)
@@ -70,10 +73,14 @@ def main(event):
         text = exchange(settings["socket"], line, begin + settings["deadline_s"])
         plan = read_answer(text)
     except Hung as problem:
-        trip(breaker)
+        trip(settings["breaker"])
         raise Unchanged(f"{problem} (not asked again for {settings['retry_s']} s)") from None
-    changes = check(plan, job, settings)
-    assign(job, variables, plan, changes)
+    assign(check(plan, job, variables, settings))
+    if plan["rewrite"] or plan["env"]:
+        pbs.logmsg(
+            pbs.EVENT_DEBUG,
+            f"advisor: {job.Job_Name}: job rewritten, decision {plan['decision']}",
+        )
 
 
 # -- settings and the circuit breaker ----------------------------------------------------------
@@ -81,9 +88,6 @@ def main(event):
 
 def read_settings():
     """Return the settings of the configuration file laid over the defaults."""
-    import json
-    import os
-
     settings = dict(DEFAULTS)
     name = os.environ.get("PBS_HOOK_CONFIG_FILE") or getattr(pbs, "hook_config_filename", None)
     if name:
@@ -97,23 +101,8 @@ def read_settings():
     return settings
 
 
-def breaker_path(settings):
-    """Return the file whose date says when the daemon hung."""
-    import os
-
-    if settings["breaker"]:
-        return settings["breaker"]
-    if os.geteuid() == 0 and os.path.isdir("/run"):
-        return "/run/advisor-pbs-breaker"
-    return f"/tmp/advisor-pbs-breaker-{os.geteuid()}"
-
-
 def is_open(path, retry_s):
     """Tell whether the daemon hung less than ``retry_s`` ago; a foreign file is not believed."""
-    import os
-    import stat
-    import time
-
     try:
         found = os.lstat(path)
     except OSError:
@@ -125,8 +114,6 @@ def is_open(path, retry_s):
 
 def trip(path):
     """Note that the daemon hung just now."""
-    import os
-
     try:
         os.unlink(path)
     except OSError:
@@ -142,19 +129,16 @@ def trip(path):
 
 def request(event, job, variables, settings):
     """Return the line that asks about a job."""
-    import json
-
     options = {n: str(v) for n, v in given(job.Resource_List).items() if n != STAMP}
-    for name, value in (
-        ("queue", queue_of(job)),
-        ("account", job.Account_Name),
-        ("job-name", job.Job_Name),
-        ("project", job.project),
-        ("array", job.array_indices_submitted),
-    ):
-        if value:
-            options[name] = str(value)
-    names = settings["variables"] or VARIABLES
+    own = {
+        "queue": queue_of(job),
+        "account": job.Account_Name,
+        "job-name": job.Job_Name,
+        "project": job.project,
+        "array": job.array_indices_submitted,
+    }
+    options.update((name, str(value)) for name, value in own.items() if value)
+    env = {n: variables.get(n) for n in settings["variables"]}
     client = str(variables.get(CLIENT) or "")
     data = {
         "v": 1,
@@ -170,7 +154,7 @@ def request(event, job, variables, settings):
         "executable": text_of(job.executable),
         "argument_list": text_of(job.argument_list),
         "client": client if len(client) <= MAX_TEXT else "",
-        "env": {n: text_of(variables.get(n)) for n in names if variables.get(n) is not None},
+        "env": {name: text_of(value) for name, value in env.items() if value is not None},
         "cwd": text_of(variables.get("PBS_O_WORKDIR")),
     }
     return json.dumps(data).encode("ascii") + b"\n"
@@ -183,23 +167,15 @@ def queue_of(job):
 
 def given(resources):
     """Return what a job asks for. PBS raises AttributeError for a resource the site has not."""
-    found = {}
-    for name in resources.keys():  # noqa: SIM118
-        value = getattr(resources, name, None)
-        if value is not None:
-            found[name] = value
-    return found
+    values = {name: getattr(resources, name, None) for name in resources.keys()}  # noqa: SIM118
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def attributes(job, known):
     """Return the attributes that are set on a job, but for these."""
-    found = {}
-    for name in getattr(job, "attributes", ()):
-        if not name.startswith("_") and name not in known:
-            value = getattr(job, name, None)
-            if value is not None and str(value) not in ("", "0", "False"):
-                found[name] = str(value)[:MAX_ATTRIBUTE]
-    return found
+    names = [n for n in getattr(job, "attributes", ()) if n[0] != "_" and n not in known]
+    values = {name: str(getattr(job, name, None) or "")[:MAX_ATTRIBUTE] for name in names}
+    return {name: value for name, value in values.items() if value not in ("", "0", "False")}
 
 
 def text_of(value):
@@ -210,41 +186,35 @@ def text_of(value):
 
 def exchange(path, line, until):
     """Send a line and return the answer's, all before the monotonic clock says ``until``."""
-    import socket
-
     if len(path) > MAX_SOCKET:
         raise Unchanged("the socket's path is too long")
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        pieces = []
+        answer = b""
         try:
             connection.settimeout(left(until))
             connection.connect(path)
             connection.settimeout(left(until))
             connection.sendall(line)
-            size = 0
-            while not pieces or b"\n" not in pieces[-1]:
+            while b"\n" not in answer:
                 connection.settimeout(left(until))
                 piece = connection.recv(MAX_ANSWER)
                 if not piece:
                     raise Unchanged("the daemon hung up")
-                pieces.append(piece)
-                size += len(piece)
-                if size > MAX_ANSWER:
+                answer += piece
+                if len(answer) > MAX_ANSWER:
                     raise Hung("the daemon's answer is too long")
         except (socket.timeout, BlockingIOError):  # a full queue at the socket counts, too
             raise Hung("the daemon did not answer in time") from None
         except OSError as error:
             raise Unchanged(f"no daemon answers at {path}: {error.strerror or error}") from None
-        return b"".join(pieces).split(b"\n", 1)[0]
+        return answer.split(b"\n", 1)[0]
     finally:
         connection.close()
 
 
 def left(until):
     """Return the seconds left. Raises Hung when there are none."""
-    import time
-
     seconds = until - time.monotonic()
     if seconds <= 0:
         raise Hung("the daemon did not answer in time")
@@ -253,9 +223,6 @@ def left(until):
 
 def read_answer(text):
     """Return the daemon's plan, read as if anybody could have written it. Raises Hung."""
-    import json
-    import re
-
     try:
         data = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -264,13 +231,13 @@ def read_answer(text):
         raise Hung("the daemon's answer is not an object")
     if isinstance(data.get("error"), str):
         raise Unchanged("the daemon says: " + data["error"][:200])
-    rewrite, env, stamp = data.get("rewrite"), data.get("env"), data.get("stamp")
+    rewrite, env, stamp = data.get("rewrite"), data.get("env") or {}, data.get("stamp")
     decision = data.get("decision")
     if data.get("v") != 1:
         raise Hung("the daemon does not speak protocol version 1")
     if not isinstance(decision, str) or not re.match(r"[0-9a-f]{16}\Z", decision):
         raise Hung("the daemon's answer has no decision")
-    if not isinstance(rewrite, dict) or (env is not None and env != {}):
+    if not isinstance(rewrite, dict) or not isinstance(env, dict):
         raise Hung("the daemon's answer is not one for PBS")
     if not isinstance(stamp, str) or len(stamp) > MAX_STAMP:
         raise Hung("the daemon's answer has no stamp")
@@ -282,38 +249,52 @@ def read_answer(text):
             raise Hung(f"resource {name!r} has a value that makes no sense")
         if not re.match(r"\w+\Z", name, re.ASCII) or not re.match(form, value, re.ASCII):
             raise Hung(f"resource {name!r} is not one the advisor writes so")
-    return {"decision": decision, "stamp": stamp, "rewrite": rewrite}
+    for name, value in env.items():
+        if not isinstance(value, str) or not re.match(FORMS[THREADS], value, re.ASCII):
+            raise Hung(f"variable {name!r} is no number of threads")
+    return {"decision": decision, "stamp": stamp, "rewrite": rewrite, "env": env}
 
 
 # -- is it possible, and then doing it ---------------------------------------------------------
 
 
-def check(plan, job, settings):
-    """Return the resources to write as PBS's objects.
+def check(plan, job, variables, settings):
+    """Return what to write, as (where, name, PBS's object); None takes a name out.
 
-    Raises Unchanged for a job that is not understood whole, a resource PBS does not know or that
-    is not the advisor's to write, and a select that does more than the advisor may.
+    Raises Unchanged for a job that is not understood whole, what PBS does not know or is not the
+    advisor's to write, and a select that does more than the advisor may.
     """
     resources = job.Resource_List
     asked = given(resources)
-    changes = {}
-    if plan["rewrite"]:
+    changes = [(resources, STAMP, plan["stamp"])]
+    if plan["rewrite"] or plan["env"]:
         refuse_strange(job, asked, settings)
-    for name, value in sorted(plan["rewrite"].items()):
+    for name in (*plan["rewrite"], STAMP):
         if not hasattr(resources, name):
             raise Unchanged(f"there is no resource {name} (run: advisor hook install)")
+    for name, value in sorted(plan["rewrite"].items()):
         if name == "select":
             added = difference(str(asked.get(name, "")), value, settings)
             refuse_impossible(added, value, job, settings)
-            changes[name] = pbs.select(value)
+            changes.append((resources, name, pbs.select(value)))
         elif name == FREQ or (name == THREADS and not {"select", "nodes", THREADS} & set(asked)):
-            changes[name] = int(value)
+            changes.append((resources, name, int(value)))
         else:
             raise Unchanged(f"resource {name} is not the advisor's to write here")
-    if not hasattr(resources, STAMP):
-        raise Unchanged(f"there is no resource {STAMP} (run: advisor hook install)")
-    changes[STAMP] = plan["stamp"]
-    return changes
+    for name, value in sorted(plan["env"].items()):
+        if name in variables or not is_count(name, settings):
+            raise Unchanged(f"variable {name} is not the advisor's to set here")
+        changes.append((variables, name, value))
+    if plan["env"]:
+        words = (f"{name}={value}" for name, value in sorted(plan["env"].items()))
+        changes.append((variables, SET, " ".join(words)))
+    return [*changes, (variables, DECISION, plan["decision"])]
+
+
+def is_count(name, settings):
+    """Tell whether a variable is a number of threads; OMP_NUM_THREADS is PBS's own."""
+    form = re.match(r"[A-Z][A-Z0-9_]*_NUM_THREADS\Z", name, re.ASCII)
+    return name != "OMP_NUM_THREADS" and (form is not None or name in settings["counts"])
 
 
 def refuse_strange(job, asked, settings):
@@ -358,8 +339,6 @@ def difference(old, new, settings):
 
 def refuse_impossible(added, select, job, settings):
     """Raise Unchanged unless the queue has nodes of the kind for all chunks of a select."""
-    import json
-
     if not added:
         return
     if not settings["inventory"]:
@@ -410,67 +389,57 @@ def amount(text):
     return float(text) * factor
 
 
-def assign(job, variables, plan, changes):
-    """Write the whole plan; when something fails on the way, what was done is taken back."""
-    resources, done = job.Resource_List, []
+def assign(changes):
+    """Write all changes; when one fails, what was done is taken back."""
+    done = []
     try:
-        for name in sorted(changes):
-            done.append((name, getattr(resources, name, None)))
-            write(resources, name, changes[name])
-        before = dict(variables)
-        done.append((None, before))
-        variables[DECISION] = plan["decision"]
-        variables.pop(CLIENT, None)
+        for where, name, value in changes:
+            done.append((where, name, read(where, name)))
+            write(where, name, value)
     except BaseException:
-        for name, value in reversed(done):
+        for where, name, value in reversed(done):
             try:
-                if name is None:
-                    restore(variables, value)
-                else:
-                    write(resources, name, value)
+                write(where, name, value)
             except Exception as error:
                 pbs.logmsg(pbs.EVENT_ADMIN, f"advisor: {name} is not as it was: {error!r}")
         raise
-    if plan["rewrite"]:
-        pbs.logmsg(
-            pbs.EVENT_DEBUG,
-            f"advisor: {job.Job_Name}: job rewritten, decision {plan['decision']}",
-        )
 
 
-def write(resources, name, value):
-    """Set a resource, or take out again what was not there before."""
-    if value is None:
-        if getattr(resources, name, None) is not None:
-            delattr(resources, name)
-    else:
-        resources[name] = value
+def read(where, name):
+    """Return a resource or variable, None for one that is not there."""
+    return where.get(name) if isinstance(where, dict) else getattr(where, name, None)
 
 
-def restore(variables, before):
-    """Put the job's variables back."""
-    for name in (DECISION, CLIENT):
-        if name in before:
-            variables[name] = before[name]
-        else:
-            variables.pop(name, None)
+def write(where, name, value):
+    """Set a resource or variable; None takes it out."""
+    if value is not None:
+        where[name] = value
+    elif isinstance(where, dict):
+        where.pop(name, None)
+    elif read(where, name) is not None:
+        delattr(where, name)
 
 
-def log(problem):
-    """Put one line into the server's log."""
-    text = "".join(c if " " <= c <= "~" else " " for c in str(problem))[:400]
-    pbs.logmsg(pbs.EVENT_ADMIN, "advisor: job goes on unchanged: " + text)
+def inherited(event):
+    """Take out what the advisor set in the job from which this one is submitted (``qsub -V``)."""
+    variables = event.job.Variable_List or {}
+    for word in str(variables.pop(SET, "")).split():
+        name, _, value = word.partition("=")
+        if name.isidentifier() and variables.get(name) == value:
+            del variables[name]
+
+
+def private(event):
+    """Take out what the client sent for the daemon alone: everybody sees a job's variables."""
+    (event.job.Variable_List or {}).pop(CLIENT, None)
 
 
 hook_event = pbs.event()
-try:
-    main(hook_event)
-except Unchanged as why:
-    log(why)
-except BaseException as why:  # whatever it is, the alarm's KeyboardInterrupt too
-    log(repr(why))
-try:  # what the client sent is for the daemon alone: everybody can see a job's variables
-    hook_event.job.Variable_List.pop(CLIENT, None)
-except BaseException as why:
-    log(repr(why))
+for step in (load, inherited, main, private):
+    try:
+        step(hook_event)
+    except BaseException as why:  # whatever it is, the alarm's KeyboardInterrupt too
+        problem = str(why) if isinstance(why, Unchanged) else repr(why)
+        problem = "".join(c if " " <= c <= "~" else " " for c in problem)[:400]
+        pbs.logmsg(pbs.EVENT_ADMIN, "advisor: job goes on unchanged: " + problem)
 hook_event.accept()

@@ -53,7 +53,9 @@ def test_a_decision_loads_nothing_heavy(tmp_path: Path) -> None:
     assert loaded_after(code) == []
 
 
-@pytest.mark.parametrize("verb", ["explain", "why", "serve", "on", "policy", "import"])
+@pytest.mark.parametrize(
+    "verb", ["explain", "why", "serve", "on", "policy", "import", "hook", "completion"]
+)
 def test_a_verbs_help_loads_nothing_heavy(verb: str) -> None:
     code = (
         "import contextlib, io\nfrom advisor.cli import main\n"

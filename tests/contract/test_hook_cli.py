@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import site
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -176,7 +177,7 @@ def test_a_cluster_that_does_not_answer_is_said(folder: Path, advisor: Run) -> N
     [
         (("--dir", "/nonexistent"), 1, "/nonexistent/slurm.conf: no such file (--dir is"),
         (("--scheduler", "pbs"), 1, "qmgr is not in PATH (run this where PBS's commands are"),
-        (("--login", "/usr/local/bin"), 2, "--login is for --scheduler pbs"),
+        (("--login", "/usr/local/bin"), 2, "--login is for PBS"),
         (("--deadline", "soon"), 2, "--deadline soon is not a time"),
         (("--deadline", "0"), 2, "--deadline 0 is not a time"),
         (("--deadline", "1h"), 2, "--deadline 1h"),
@@ -243,6 +244,7 @@ def test_who_may_not_write_is_told(folder: Path) -> None:
     root = Path(package.__file__).resolve().parent.parent
     done = subprocess.run(
         ["/usr/bin/python3", "-c", code, "hook", "install", "--dir", str(folder)], cwd=root,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(site.getsitepackages())},
         user="nobody", capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")

@@ -11,6 +11,7 @@ import pytest
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
+from advisor.core.program import find
 from advisor.schedulers.local.scheduler import local_node_type
 from advisor.store.writer import Writer
 
@@ -87,6 +88,43 @@ def test_without_a_usable_store_it_still_runs(
     assert result.code == 0
     assert seen(script) == str(CORES)
     assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [("path", None), ("build", "program-rebuilt"), ("path build", "other-program")],
+)
+def test_it_is_only_changed_if_its_program_is_the_measured_one(
+    script: Path, store_path: Path, advisor: Run, changed: str, code: str | None
+) -> None:
+    text = script.read_text().replace("./threads", f"{script.parent}/threads")
+    script.write_text(text)
+    facts = find(str(script.parent / "threads"), script.parent)
+    facts |= {"path": "/elsewhere/threads"} if "path" in changed else {}
+    facts |= {"build": "ab" * 20} if "build" in changed else {}
+    with Writer(store_path) as store:
+        model = next(iter(store.models()))
+        store.add_program(model.id, facts)
+    data = advisor("run", script, "--json").json()
+    assert seen(script) == ("1" if code is None else str(CORES))
+    assert code is None or code in data["reasons"]
+    assert bool(data["environment"]) is (code is None)
+
+
+def test_a_rebuilt_program_counts_once_it_came_out_as_the_model_says(
+    script: Path, store_path: Path, advisor: Run
+) -> None:
+    program = script.parent / "threads"
+    script.write_text(script.read_text().replace("./threads", str(program)))
+    with Writer(store_path) as store:
+        model = next(iter(store.models()))
+        store.add_program(model.id, find(str(program), program.parent) | {"build": "ab" * 20})
+    program.write_text(f"#!/bin/sh\nsleep 0.99\n{program.read_text().split(chr(10), 1)[1]}")
+    assert (
+        "program-rebuilt" in advisor("run", script, "--meter", "none", "--json").json()["reasons"]
+    )
+    data = advisor("run", script, "--meter", "none", "--json").json()
+    assert data["environment"] == {"OMP_NUM_THREADS": "1"}, data["reasons"]
 
 
 def test_a_failing_job_is_said(script: Path, advisor: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,8 @@ def ran(script: Path) -> list[str]:
 
 
 def test_dry_run_shows_the_plan_and_runs_nothing(advisor: Run, script: Path) -> None:
-    done = advisor("train", script, "--scheduler", "local", "--dry-run", "--json")
+    argv = ("train", script, "--scheduler", "local", "--dry-run", "--meter", "none")
+    done = advisor(*argv, "--json")
     assert done.code == 0, done.err
     plan = done.json()
     assert plan["schema"] == "advisor/train/1"
@@ -49,8 +50,8 @@ def test_dry_run_shows_the_plan_and_runs_nothing(advisor: Run, script: Path) -> 
     assert plan["runs"][0]["role"] == "baseline"
     assert plan["cost"]["basis"] == "the job's time limit"
     assert plan["cost"]["runs"] == len(plan["runs"]) + plan["confirm"]
-    assert "no meter" in plan["energy"] or "energy" in plan["energy"]
-    text = advisor("train", script, "--scheduler", "local", "--dry-run").out
+    assert plan["energy"] == "no meter, as asked for"
+    text = advisor(*argv).out
     assert "node-hours" in text and "pays back after" in text
     assert ran(script) == []
 
@@ -60,7 +61,7 @@ def test_every_design_can_be_planned(advisor: Run, script: Path) -> None:
         argv = ("--design", design, "--samples", "6", "--estimate", "2s")
         plan = advisor("train", script, "--scheduler", "local", "--dry-run", "--json", *argv).json()
         assert plan["design"] == design
-        assert len(plan["runs"]) <= plan["most_runs"] <= 6 or plan["most_runs"] == len(plan["runs"])
+        assert 1 < len(plan["runs"]) <= plan["most_runs"] <= 6
         assert plan["cost"]["runs"] >= plan["most_runs"]
 
 
@@ -83,13 +84,13 @@ def test_a_sweep_from_script_to_model(advisor: Run, script: Path, store_path: Pa
     )  # fmt: skip
     assert done.code == 0, done.err
     result = done.json()
-    assert result["state"] in ("fitted", "confirmed")
+    assert result["state"] == "fitted"  # one thread saves nothing of a program that sleeps
+    assert result["recommended"] is None and result["attempts"] == []
     assert result["energy_quality"] == "estimated"
     assert len(ran(script)) == result["spent"]["runs"]
     assert {r["role"] for r in result["runs"]} >= {"baseline"}
     assert all(r["meter"] == "estimate (generic)" for r in result["runs"])
-    assert (result["confirmed"] is None) == (result["attempts"] == [])
-    assert (result["recommended"] is not None) == (result["state"] == "confirmed")
+    assert result["confirmed"] is None
     # progress and plan went to stderr, line by line
     assert done.err.count("run ") >= len(ran(script))
     assert "estimated, not measured" in done.err

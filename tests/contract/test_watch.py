@@ -209,7 +209,9 @@ def test_commands_that_fail(
         code, why = state.node_type_obstacle(
             JobRequest("slurm", "x", "daemon", 1), TYPES[0], TYPES[1], "batch", 1, "no-later"
         )
-        assert code == "node-type-later" and why.startswith("it is not known which nodes are idle")
+        assert code == "node-type-later" and why.startswith(
+            "nothing is known of the cluster's nodes"
+        )
         slurm.now()
         await until(lambda: idle(source) == 1)
         assert watch.status()["error"] == "" and watch.status()["pid"] == child

@@ -62,6 +62,14 @@ def test_a_job_of_whole_nodes() -> None:
     assert other.whole_nodes is None
 
 
+def test_threads_by_another_variable_are_seen() -> None:
+    whole = next(j for j, a in JOBS.items() if record_of(j, a) and record_of(j, a).steps)  # type: ignore[union-attr]
+    attributes = copy.deepcopy(JOBS[whole])
+    attributes["Variable_List"] = {"ADVISOR_SET": "GOMAXPROCS=3 MKL_NUM_THREADS=3"}
+    record = record_of(whole, attributes)
+    assert record is not None and record.steps[0].threads_per_rank == 3
+
+
 def test_what_qalter_changed_shows() -> None:
     """qalter passes no hook: only the record tells that another request ran."""
     attributes = JOBS["7.pbs1"]

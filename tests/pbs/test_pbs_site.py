@@ -326,8 +326,8 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
     # the site, as docs/pbs.md says
     for words in (
         ("site", "discover", "--scheduler", "pbs"), ("site", "apply"), ("policy", "apply"),
-        ("hook", "install", "--scheduler", "pbs", "--deadline", "5s"),
-        ("hook", "install", "--scheduler", "pbs", "--login", login, "--deadline", "5s"),
+        ("hook", "install", "--scheduler", "pbs"),
+        ("hook", "install", "--scheduler", "pbs", "--login", login),
     ):  # fmt: skip
         done = advisor(*words)
         assert done.code == 0, (words, done.err)
@@ -383,7 +383,7 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
     why = advisor("why", job, "--json").json()
     assert why["state"] == "COMPLETED"
     assert why["trust"] == "verified"
-    assert why["verdict"] in ("as-promised", "better", "worse"), why
+    assert why["verdict"] in ("as-promised", "better"), why
     assert why["outcome"]["energy_j"] == advised["resources_used"]["energy_j"]
     text = advisor("why", job.removesuffix(".pbs1"), "--scheduler", "pbs").out
     assert "rewritten    -l " in text

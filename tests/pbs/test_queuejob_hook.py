@@ -226,7 +226,10 @@ def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> N
         (answering(plan(REWRITE, v=2)), "protocol version 1"),
         (answering(plan(REWRITE, decision="nope")), "no decision"),
         (answering(plan(REWRITE, decision=7)), "no decision"),
-        (answering(plan(REWRITE, env={"PATH": "/x"})), "not one for PBS"),
+        (answering(plan(REWRITE, env={"PATH": "/x"})), "no number of threads"),
+        (answering(plan(REWRITE, env={"MKL_NUM_THREADS": "0"})), "no number of threads"),
+        (answering(plan(REWRITE, env={"MKL_NUM_THREADS": 4})), "no number of threads"),
+        (answering(plan(REWRITE, env=["MKL_NUM_THREADS"])), "not one for PBS"),
         (answering(plan().replace(b"{}", b"[]", 1)), "not one for PBS"),
         (answering(plan(REWRITE, stamp="advisor:{'}")), "stamp is malformed"),
         (answering(plan(REWRITE, stamp=None)), "no stamp"),
@@ -267,6 +270,9 @@ def test_a_daemon_that_misbehaves_is_asked_once(
         (answering(plan({"place": "excl"})), "not the advisor's to write"),
         (answering(plan({"ompthreads": "4"})), "not the advisor's to write"),
         (answering(plan({"nosuch": "x"})), "there is no resource nosuch"),
+        (answering(plan(env={"LD_PRELOAD": "4"})), "not the advisor's to set"),
+        (answering(plan(env={"OMP_NUM_THREADS": "4"})), "not the advisor's to set"),
+        (answering(plan(REWRITE, env={"PBS_O_X": "4"})), "not the advisor's to set"),
         (answering(plan({"select": "1:ncpus=64:mpiprocs=1:node_type=bdw"})), "does not write"),
         (answering(plan({"select": "2:ncpus=28:mpiprocs=1:node_type=bdw"})), "does not write"),
         (answering(plan({"select": "1:ncpus=28:mpiprocs=2:node_type=bdw"})), "does not write"),
@@ -330,6 +336,37 @@ def test_the_inventory_says_what_can_run(
         assert "has no nodes for" in done["log"][0]
 
 
+THREADS = {"MKL_NUM_THREADS": "20", "GOMAXPROCS": "20"}
+
+
+def test_variables_that_set_threads(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    """They are written beside the user's own, and are not handed on to jobs from inside."""
+    event = job(WHOLE, {"CASE": "7"})
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}, env=THREADS))):
+        [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
+    before = event["job"]["Variable_List"]
+    marks = {"ADVISOR_DECISION": DECISION, "ADVISOR_SET": "GOMAXPROCS=20 MKL_NUM_THREADS=20"}
+    assert done["variables"] == {**before, **THREADS, **marks}
+    child = job(WHOLE, {**done["variables"], "GOMAXPROCS": "3"})
+    path.unlink()
+    with daemon(path, answering(plan())) as asked:
+        [done] = run_hook(HOOK, [child], settings, folder=tmp_path)
+    assert json.loads(asked[0])["env"] == {"GOMAXPROCS": "3"}
+    assert done["variables"] == {**before, "GOMAXPROCS": "3", "ADVISOR_DECISION": DECISION}
+
+
+def test_a_variable_of_the_user_s_own_stays(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    event = job(WHOLE, {"MKL_NUM_THREADS": "28"})
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}, env=THREADS))):
+        [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
+    assert untouched(done, event)
+    assert "MKL_NUM_THREADS is not the advisor's to set here" in done["log"][0]
+
+
 def test_an_unknown_queue_is_left_alone(
     tmp_path: Path, path: Path, settings: dict[str, object]
 ) -> None:
@@ -365,8 +402,8 @@ def test_a_write_that_fails_takes_the_others_back(
     event = job({"ncpus": 4, "mem": "1gb"})
     hook = tmp_path / "broken.py"
     text = (HOOKS / HOOK).read_text()
-    assert "variables[DECISION] = plan" in text
-    hook.write_text(text.replace("variables[DECISION] = plan", "variables['PBS_O_X'] = plan"))
+    assert text.count('"ADVISOR_DECISION"') == 1
+    hook.write_text(text.replace('"ADVISOR_DECISION"', '"PBS_O_X"'))
     rewrite = {"ompthreads": "2", "cpu_freq_mhz": "1900"}
     with daemon(path, answering(plan(rewrite))):
         [done] = run_hook(str(hook), [event], settings, folder=tmp_path)

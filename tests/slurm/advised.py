@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed import NODE_TYPES, Testbed
+from testbed.daemons import go_first
 
 from advisor.service.protocol import call
 from advisor.store.reader import Reader
@@ -84,6 +85,7 @@ class AdvisedSite:
                 env=self.environment(),
                 stderr=log,
             )
+        go_first(self.daemon.pid)
         end = time.monotonic() + 20
         while not self.socket.exists():
             if time.monotonic() > end or self.daemon.poll() is not None:
@@ -106,12 +108,9 @@ class AdvisedSite:
             time.sleep(0.05)
 
     def install_hooks(self) -> None:
-        """Install both hooks where the testbed's Slurm looks for them.
-
-        They wait longer than a site's would, for a machine that is busy with other tests.
-        """
+        """Install both hooks where the testbed's Slurm looks for them."""
         where = ["--scheduler", "slurm", "--dir", str(self.testbed.conf_dir)]
-        self.advisor("hook", "install", *where, "--socket", self.socket, "--deadline", "5s")
+        self.advisor("hook", "install", *where, "--socket", self.socket)
 
     def tear_down(self) -> None:
         """Remove the hooks, stop the daemon, delete the folder."""

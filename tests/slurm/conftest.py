@@ -1,4 +1,4 @@
-"""Fixtures of the tests that need a real Slurm: one shared cluster per session."""
+"""Fixtures of the tests that need a real Slurm: one shared cluster per process."""
 
 from __future__ import annotations
 
@@ -20,17 +20,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test which uses the cluster with `slurm`; one process runs them all.
-
-    They take longest, so they come first, while the other process runs the rest.
-    """
+    """Mark every test which uses the cluster with `slurm`."""
     for item in items:
         if "testbed" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slurm)
-            item.add_marker(pytest.mark.xdist_group("slurm"))
-            # A whole cluster on two busy cores: once more before it counts, and said as a rerun.
-            item.add_marker(pytest.mark.flaky(reruns=1))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from testbed.daemons import go_first
+
 DECISION = "0123456789abcdef"
 STAMP = 'advisor:{"v":1,"id":"0123456789abcdef","why":["chosen"]}'
 
@@ -79,6 +81,7 @@ class HookDaemon:
         return self.asked(op)
 
     def _serve(self) -> None:
+        go_first(threading.get_native_id())
         while True:
             try:
                 connection, _ = self._listener.accept()

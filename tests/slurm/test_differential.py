@@ -16,7 +16,7 @@ from differential.pairs import Trial
 from differential.shapes import Shape, fixed
 from testbed import requirements
 
-pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("differential")]
+pytestmark = pytest.mark.slurm
 ADVISED = 40
 DRAWN = 60
 """Here, for the time it takes; `make differential` draws 500."""
@@ -42,7 +42,7 @@ def tried(trial: Trial, shapes: Sequence[Shape]) -> list[Verdict]:
 
 def test_fixed_shapes_end_as_without_the_advisor(trial: Trial) -> None:
     shapes = fixed()
-    assert len({shape.name for shape in shapes}) == len(shapes) == 150
+    assert len({shape.name for shape in shapes}) == len(shapes) == 161
     verdicts = tried(trial, shapes)
     advised = sum(verdict.advised for verdict in verdicts)
     assert advised >= ADVISED, "nothing is safe by doing nothing"

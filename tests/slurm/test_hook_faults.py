@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hook_daemon import STAMP, HookDaemon, answer, unchanged
 from testbed import Submitted, Testbed
-from testbed.daemons import wait_until
+from testbed.daemons import go_first, wait_until
 
 from advisor.core.stamp import read_stamp
 from advisor.paths import share
@@ -70,7 +70,7 @@ class Cluster:
     def install(self) -> None:
         """Install the hooks, and let them log where the test reads."""
         command = ["hook", "install", "--dir", str(self.testbed.conf_dir), "--retry", "600"]
-        command += ["--deadline", "1s", "--socket", str(self.socket)]
+        command += ["--socket", str(self.socket)]
         done = subprocess.run(
             [sys.executable, "-m", "advisor", *command],
             cwd=ROOT, capture_output=True, text=True, check=False,
@@ -149,6 +149,7 @@ class Serving:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "advisor", *command], cwd=ROOT, stderr=output
             )
+        go_first(self.process.pid)
         wait_until(lambda: "event=serving" in self.log.read_text(), 30, "the daemon")
 
     def status(self) -> dict[str, Any]:

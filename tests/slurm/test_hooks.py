@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from hook_daemon import DECISION, STAMP, HookDaemon, answer, unchanged
 from testbed import Submitted, Testbed
-from testbed.daemons import wait_until
+from testbed.daemons import go_first, wait_until
 
 from advisor.core.stamp import read_stamp
 from advisor.paths import share
-from advisor.schedulers.slurm.health import unknown_options
+from advisor.schedulers.slurm.health import _options, unknown_options
 
 ROOT = share("config").parent
 CAP = "1200000-1800000"
@@ -51,7 +51,7 @@ class Hooked:
     def hook(self, action: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         done = self.advisor(
             "hook", action, "--scheduler", "slurm", "--dir", str(self.testbed.conf_dir),
-            "--socket", str(self.socket), "--deadline", "5s", *arguments,
+            "--socket", str(self.socket), *arguments,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done
@@ -677,6 +677,7 @@ def test_the_real_daemon_stamps_what_it_does_not_know(hooked: Hooked) -> None:
         serving = subprocess.Popen(
             [sys.executable, "-m", "advisor", *command], cwd=ROOT, stderr=output
         )
+        go_first(serving.pid)
         try:
             wait_until(lambda: "event=serving" in log.read_text(), 20, "the daemon")
             done = hooked.sbatch("-n2", "-Jsweep one", script="srun ./nobody-knows-me\n")
@@ -705,6 +706,20 @@ def test_all_options_of_this_slurm_are_known(hooked: Hooked, tmp_path: Path) -> 
     done = hooked.advisor("doctor", "--db", str(tmp_path / "a.db"), "--json", conf=True)
     said = {c["name"]: c["text"] for c in json.loads(done.stdout)["checks"]}
     assert said["options"] == "all options of this sbatch, srun and salloc are known"
+
+
+def test_doctor_says_which_key_an_option_of_the_site_s_own_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "  --project-code=x  billed project\n  --new_way\n"
+    monkeypatch.setattr("advisor.schedulers.slurm.health.run_command", lambda *_, **__: text)
+    [check] = _options(())
+    assert check.state == "warn" and "--new-way, --project-code" in check.text
+    assert "understood_options: {new-way: harmless}" in check.todo
+    [check] = _options({"new-way"})
+    assert "--new-way" not in check.text and "{project-code: harmless}" in check.todo
+    [check] = _options({"new-way", "project-code"})
+    assert check.state == "ok" and check.text.endswith("--new-way, --project-code from site.yaml")
 
 
 def test_status_says_how_it_is(hooked: Hooked, daemon: HookDaemon) -> None:

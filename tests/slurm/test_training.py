@@ -359,13 +359,12 @@ def test_train_a_script_from_nothing_to_a_confirmed_model(command: Command) -> N
     assert [r["role"] for r in result["runs"]] == ["baseline"] + ["design"] * 5 + ["confirm"]
     for run in result["runs"]:
         time_s, watts = predict("stencil", POSED, 1, run["threads_per_node"], run["freq_khz"])
-        # Slurm reads the meter once a second, so short steps are off by up to a second's energy
-        assert run["energy_j"] == pytest.approx(time_s * watts, abs=1.3 * watts)
-        assert run["time_s"] >= time_s
+        assert run["energy_j"] == pytest.approx(time_s * watts, abs=10)
+        assert time_s <= run["time_s"] < time_s + 0.7
     confirm = result["runs"][-1]
     assert confirm["threads_per_node"] == chosen["threads_per_node"]
     assert confirm["freq_khz"] == chosen["freq_khz"]
-    assert result["state"] == ("confirmed" if result["confirmed"] else "fitted")
+    assert (result["state"], result["confirmed"]) == ("confirmed", True), result["attempts"]
     # one allocation for the design, one for the run that confirms
     command.wait_for(
         lambda: sum("." not in job["id"] for job in command.sweep_jobs(result["id"])) == 2
@@ -417,7 +416,8 @@ def test_an_allocation_that_is_lost_is_made_anew_for_what_is_missing(command: Co
         if "." in j["id"] and "design" in j["name"] and j["state"] == "COMPLETED"
     ]  # fmt: skip
     assert len({n.rsplit("-", 1)[0] for n in good}) == len(good) == 4
-    assert result["state"] in ("fitted", "confirmed")
+    assert result["state"] == "fitted"  # fewer threads save nothing of nbody
+    assert result["recommended"] is None and result["attempts"] == []
 
 
 def test_interrupted_the_allocation_is_given_back(command: Command) -> None:

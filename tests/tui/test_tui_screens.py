@@ -20,7 +20,8 @@ import pytest
 from advisor_tui.desk import Desk
 
 Play = Callable[..., Any]
-KEPT = Path(__file__).parent.parent / "golden" / "tui"
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / "tests" / "golden" / "tui"
 _TEXT = re.compile(r'<text class="[^"]*" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')
 _MATRIX = re.compile(r'class="[^"]*-matrix">(.*)</g>', re.DOTALL)
 
@@ -77,3 +78,14 @@ def test_a_screen_looks_as_it_should(desk: Desk, play: Play, name: str) -> None:
     if os.environ.get("ADVISOR_RENEW"):
         path.write_text(pictures[0])
     assert drawn(pictures[0]) == drawn(path.read_text())
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tui.md"])
+def test_pages_show_the_screen_that_is_kept(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = next(block for block in text.split("```\n")[1::2] if "[1 Applications]" in block)
+    kept = "\n".join(drawn((KEPT / "tradeoff-80x24.svg").read_text())) + "\n"
+    if os.environ.get("ADVISOR_RENEW"):
+        (ROOT / page).write_text(text.replace(shown, kept), encoding="utf-8")
+    else:
+        assert shown == kept

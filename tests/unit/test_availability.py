@@ -122,7 +122,7 @@ def test_what_is_not_known_changes_nothing(change: NodeTypeChange) -> None:
     unknown = Availability(problem="scontrol gave no answer within 10 s")
     assert obstacle(unknown, change=change) == (
         "node-type-later",
-        "it is not known which nodes are idle: scontrol gave no answer within 10 s",
+        "nothing is known of the cluster's nodes: scontrol gave no answer within 10 s",
     )
     assert obstacle(request=replace(JOB, scheduler="pbs"), change=change)[0] == "node-type-later"
     elsewhere = FREE.node_type_obstacle(JOB, BDW, SKL, "debug", 1, change)

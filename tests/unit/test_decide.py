@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
@@ -281,7 +282,94 @@ def test_scripts_of_other_languages_are_left_alone(store: Writer, interpreter: s
     assert codes(decision) & {"script-not-understood", "unrecognised"}
 
 
-@pytest.mark.parametrize("argument", ["-ntomp 28", "--threads=28", "-t28", "-j 4", "--num-cpus 2"])
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("timeout 101 srun ./stencil", "time-limit"),  # it takes 100 s, and may take more
+        ("timeout -s INT -k 5 101s srun ./stencil", "time-limit"),
+        ("srun timeout --preserve-status 1.6m ./stencil", "time-limit"),
+        ("timeout $LIMIT srun ./stencil", "script-not-understood"),
+        ("ulimit -St 120\nsrun ./stencil", "script-not-understood"),
+    ],
+)
+def test_a_program_that_its_script_ends_must_not_become_too_slow(
+    store: Writer, script: str, code: str
+) -> None:
+    decision = ask(store, script=f"#!/bin/bash\n{script}\n")
+    assert code in codes(decision)
+    assert not decision.rewrite or decision.chosen.time_s < 101  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "ends", ["timeout -k 10 2h srun ./stencil", "ulimit -t unlimited\nsrun ./stencil"]
+)
+def test_an_end_that_is_far_changes_nothing(store: Writer, ends: str) -> None:
+    assert ask(store, script=f"#!/bin/bash\n{ends}\n").environment == {"OMP_NUM_THREADS": "20"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "threads"),
+    [("-N1 --exclusive", 20), ("-n1 --exclusive", 1), ("-N1 -n1 --exclusive -c28", 20)],
+)
+def test_srun_on_its_own_gives_each_of_its_tasks_one_cpu(
+    store: Writer, arguments: str, threads: int
+) -> None:
+    policy(store, axes={"threads": "override"})
+    decision = ask(store, arguments, None, type="srun", argv=["./stencil"])
+    assert decision.baseline is not None
+    assert decision.baseline.threads_per_node == (28 if threads > 1 else 1)
+    assert decision.environment == ({"OMP_NUM_THREADS": "20"} if threads > 1 else {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nodes"),
+    [("-w bdw1 --exclusive", 1), ("-w bdw[1-2] --exclusive", 2), ("-w bdw1 -N2 --exclusive", 2)],
+)
+def test_a_list_of_nodes_is_their_number(store: Writer, arguments: str, nodes: int) -> None:
+    decision = ask(store, arguments)
+    assert decision.baseline is not None and decision.baseline.nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "whole"),
+    [
+        ("-N1 -n28 --mem=1000", True),
+        ("-n28 --mem=1000", False),  # on how many nodes of others, nobody knows
+        ("-n4 -c7 --mem=1000", False),
+        ("-n28 --ntasks-per-node=28 --mem=1000", True),
+        ("-n1 -c28 --mem=1000", True),
+    ],
+)
+def test_tasks_that_may_be_spread_leave_room_for_others(
+    store: Writer, arguments: str, whole: bool
+) -> None:
+    model(store, "bdw", [response("bdw", 1, r, 28, f) for r in (1, 4, 28) for f in FREQS])
+    decision = ask(store, arguments)
+    assert ("cpu-freq" in decision.rewrite) is whole, decision.reasons
+    assert ("shared-nodes" in codes(decision)) is not whole
+
+
+@pytest.mark.parametrize("nodes", ["1-4", "2-", "1,3,5", "1-9:2", "1k"])
+def test_a_job_of_an_unknown_number_of_nodes_is_left_alone(store: Writer, nodes: str) -> None:
+    decision = ask(store, f"-N {nodes} --exclusive")
+    assert not decision.rewrite and not decision.environment
+    assert "option-binds" in codes(decision)
+    assert any("--nodes" in r.text for r in decision.reasons)
+    assert ask(store, "-N 1-1 --exclusive").environment
+
+
+@pytest.mark.parametrize(
+    "binds", ["numactl -N 0 -m 0", "numactl --cpunodebind=1", "numactl -C 0-13"]
+)
+def test_threads_bound_to_a_part_of_the_node_are_kept(store: Writer, binds: str) -> None:
+    for line in (f"srun {binds} ./stencil", f"{binds} ./stencil"):
+        decision = ask(store, script=f"#!/bin/bash\n{line}\n")
+        assert not decision.environment and "threads-own" in codes(decision)
+
+
+@pytest.mark.parametrize(
+    "argument", ["-ntomp 28", "--threads=28", "-t28", "-j 4", "--num-cpus 2", "-pk omp 14"]
+)
 def test_arguments_that_may_set_threads_keep_them(store: Writer, argument: str) -> None:
     decision = ask(store, script=f"#!/bin/bash\nsrun ./stencil {argument}\n")
     assert set(decision.rewrite) == {"cpu-freq"} and not decision.environment
@@ -420,6 +508,63 @@ def test_a_node_type_is_not_changed_where_nobody_knows_what_is_idle(store: Write
     decision = ask(store, "-N1 --exclusive -p mixed")
     assert not decision.rewrite and not decision.environment
     assert "node-type-later" in codes(decision)
+
+
+@pytest.mark.parametrize(
+    ("says", "threads", "cap", "left"),
+    [
+        ({}, False, False, True),
+        ({"other": []}, False, False, True),
+        ({"project-code": []}, True, True, False),
+        ({"project_code": ["node_type"]}, True, True, False),
+        ({"project-code": ["threads"]}, False, True, False),
+        ({"project-code": ["frequency", "threads"]}, False, False, False),
+    ],
+)
+@pytest.mark.parametrize("name", ["project-code", "spank:site:project_code", "spank:project-code"])
+def test_a_site_may_say_what_its_own_options_bind(
+    store: Writer, says: dict[str, list[str]], threads: bool, cap: bool, left: bool, name: str
+) -> None:
+    compiled = {"understood_options": says}
+    store.apply_config("site", path="s", text="s", compiled=compiled, by="test")
+    options = {"nodes": "1", "exclusive": "", name: "a17"}
+    request = parse_request(
+        {"type": "sbatch", "options": options, "script": SCRIPT}, user="ada", uid=1, choices={}
+    )
+    decision = decide(request, snapshot(store), chance=lambda: 1.0)
+    assert ("option-not-understood" in codes(decision)) is left
+    assert bool(decision.environment) is threads
+    assert ("cpu-freq" in decision.rewrite) is cap
+
+
+def test_a_site_cannot_loosen_what_the_table_says(store: Writer) -> None:
+    says: dict[str, object] = {"understood_options": {"hint": [], "exclude": []}}
+    store.apply_config("site", path="s", text="s", compiled=says, by="test")
+    assert "option-binds" in codes(ask(store, "-N1 --exclusive --hint=nomultithread"))
+
+
+@pytest.mark.parametrize("change", ["no-later", "allow"])
+def test_a_scheduler_that_cannot_be_read_keeps_the_node_type_and_nothing_else(
+    store: Writer, change: str
+) -> None:
+    """`allow` lets a job wait elsewhere; nobody lets it go where it may be refused."""
+    policy(store, node_type_change=change)
+    model(store, "skl", [response("skl", 1, 1, t, 2_000_000) for t in range(4, 29, 4)])
+    unread = replace(snapshot(store), availability=Availability(problem="slurmctld is down"))
+    unread.index()
+
+    def decided(arguments: str) -> Decision:
+        request = parse_request(
+            {"type": "sbatch", "options": read_arguments(arguments.split()), "script": SCRIPT},
+            user="ada", uid=1000, choices={},
+        )  # fmt: skip
+        return decide(request, unread, chance=lambda: 1.0)
+
+    mixed = decided("-N1 --exclusive -p mixed")
+    assert not mixed.rewrite and not mixed.environment
+    assert "node-type-later" in codes(mixed)
+    assert any("slurmctld is down" in r.text for r in mixed.reasons)
+    assert decided("-N1 --exclusive -p batch").environment == {"OMP_NUM_THREADS": "20"}
 
 
 @pytest.mark.parametrize(

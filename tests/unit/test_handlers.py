@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from advisor.core.availability import Availability, Limits, PartitionState, Queue, Room
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
@@ -171,6 +174,69 @@ def test_memory_stays_bounded(handlers: Handlers) -> None:
     for i in range(4200):
         ask(handlers, argv=["job.sh", str(i)])
     assert 0 < len(handlers.source.snapshot.answered) <= 4096
+
+
+# -- nodes promised to jobs that were just answered ------------------------------------------------
+
+
+class Promises:
+    """Stands where the watch of a scheduler stands, and keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int]] = []
+
+    def promise(self, node_type: str, nodes: int) -> None:
+        self.heard.append((node_type, nodes))
+
+
+@pytest.mark.parametrize(
+    ("job", "written"),
+    [
+        ({}, ("constraint", "skl")),
+        ({"scheduler": "pbs", "hook": "queuejob", "type": "qsub", "host_resources": ["skl"],
+          "user": "root", "options": {"select": "1:ncpus=16:mpiprocs=1:ompthreads=16",
+                                      "place": "pack:excl", "queue": "batch"},
+          "submit_arguments": ""},
+         ("select", "1:ncpus=16:mpiprocs=1:ompthreads=8:skl=True")),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("own", ["bdw", "skl"])
+def test_nodes_that_a_job_is_bound_to_are_promised_on_each_scheduler(
+    store: Writer, job: dict[str, Any], written: tuple[str, str], own: str
+) -> None:
+    axes = {"threads": "override", "frequency": "keep", "node_type": "override"}
+    policy(store, axes=axes, node_type_change="allow")
+    skl = replace(NODE, name="skl", feature="skl", nodes=("skl1",))
+    store.save_node_types([NODE, skl], source="test")
+    where = {"default_node_types": {"batch": own}}
+    store.apply_config("site", path="s", text="s", compiled=where, by="test")
+    options = [
+        Option(Configuration("skl", 1, 1, t, 0), 9, 8.99, 9.01, e, e * 0.999, e * 1.001,
+               True, True, True, True)
+        for t, e in ((16, 500.0), (8, 400.0))
+    ]  # fmt: skip
+    store.save_model(
+        "stencil", "default", "skl", name="bspline", energy_quality="measured", n_train=12,
+        stats={}, options=options, owner="", scope="all",
+    )  # fmt: skip
+    handlers = Handlers(Source(Path(store.path)), watch=Promises())  # type: ignore[arg-type]
+    handlers.refresh()
+    handlers.source.take(
+        Availability(
+            str(job.get("scheduler", "slurm")),
+            {(name, "batch"): Room(1, 1, ((math.inf, 1),)) for name in ("bdw", "skl")},
+            {"batch": PartitionState()},
+            {"": Queue(""), "batch": Queue("batch")},
+            Limits(enforced=False),
+        )
+    )
+    heard = handlers.watch.heard  # type: ignore[union-attr]
+    answer = ask(handlers, **job)
+    assert written in answer["rewrite"].items(), answer
+    assert heard == [("skl", 1)]
+    assert not ask(handlers, **job, env={"ADVISOR": "off"})["rewrite"]
+    assert heard == [("skl", 1)]
+    handlers.close()
 
 
 # -- the program a model was measured with ---------------------------------------------------------

@@ -153,6 +153,9 @@ def refused(home: Path, plan: dict[str, str], **wanted: str) -> str:
         ({"constraint": "big"}, {"mem": "3.5G", "partition": "batch,debug"}),
         ({"cpu-freq": "1-2"}, {"constraint": "old&big|(new)"}),
         ({"constraint": "old"}, {"ntasks": "56", "nodes": "2"}),
+        ({"constraint": "old"}, {"ntasks": "2", "cpus_per_task": "28"}),  # on two nodes
+        ({"constraint": "old"}, {"ntasks": "4", "cpus_per_task": "14"}),
+        ({"constraint": "old"}, {"ntasks": "4", "cpus_per_task": "14", "ntasks_per_node": "2"}),
     ],
 )
 def test_what_the_cluster_has(home: Path, plan: dict[str, str], wanted: dict[str, str]) -> None:
@@ -172,6 +175,8 @@ def test_what_the_cluster_has(home: Path, plan: dict[str, str], wanted: dict[str
         ({"cpus-per-task": "29"}, {"constraint": "old"}, "29 cores"),
         ({"cpus-per-task": "20"}, {"ntasks_per_node": "5"}, "100 cores"),
         ({"constraint": "old"}, {"ntasks": "57", "nodes": "2"}, "29 cores"),
+        ({"constraint": "old"}, {"ntasks": "200"}, "no 200 places with 1 cores"),
+        ({"constraint": "old"}, {"ntasks": "9", "cpus_per_task": "28"}, "no 9 places with 28"),
         ({"cpus-per-task": "28"}, {"mem_per_cpu": "1G"}, "28672 MB"),
         ({"constraint": "old"}, {"mem": "5000"}, "5000 MB and feature old"),
     ],
@@ -199,6 +204,7 @@ end
 VALUES_SET = [
     "1", "", "0", "no", "yes", "unset", "ALL", "ALL,OMP_NUM_THREADS=4", "map_cpu:1,2", "cores",
     "quiet,mask_cpu:0x1", "block:cyclic", "plane=4", "1200000-1900000", "1-2:Performance", "high",
+    "1-4", "2-2", "1,3,5", "1-9:2", "4-", "2k",
 ]  # fmt: skip
 CHANGED = {"constraint": "node_type", "cpu-freq": "frequency", "cpus-per-task": "cores"}
 PLANS: list[tuple[dict[str, str], dict[str, str]]] = [({name: "1"}, {}) for name in CHANGED] + [
@@ -235,6 +241,29 @@ def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str)
         for v in variables for option in [slurm_table.SETS.get(v, "mem")]
     ]  # fmt: skip
     assert_judged_alike(home, cases)
+
+
+def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_path: Path) -> None:
+    site = {
+        "project-code": (),
+        "SLURM-SITE": ("threads",),
+        "power-mode": ("frequency", "node_type"),
+    }
+    settings_ = HookSettings(Path("/nowhere"), understood=site)
+    for name, data in module_files(settings_, None, {}).items():
+        (tmp_path / name).write_bytes(data)
+    for options, variables, bound in [
+        ({"project_code": "1"}, {}, set()),
+        ({"spank:x:project-code": "1"}, {}, set()),
+        ({"spank:power_mode": "1"}, {}, {"node_type", "frequency"}),
+        ({}, {"SLURM_SITE": "1"}, {"threads"}),
+        ({"other": "1"}, {}, {"node_type", "frequency", "cores", "threads"}),
+    ]:
+        case = {"program": "sbatch", "options": options, "variables": variables}
+        lines = [json.dumps({**case, "plan": plan, "env": env}) for plan, env in PLANS]
+        said = run(tmp_path, UNDERSTOOD, "\n".join(lines).encode() + b"\n").decode().splitlines()
+        axes = [CHANGED[next(iter(plan))] if plan else "threads" for plan, _ in PLANS]
+        assert {a for a, text in zip(axes, said, strict=True) if text != "nil"} == bound
 
 
 FLAT = """\
@@ -634,7 +663,6 @@ print(sys.hung(30))
 """
 
 
-@pytest.mark.xdist_group("slurm")  # the file in /tmp is that of every hook of this user
 @pytest.mark.parametrize("where", ["runtime", "tmp"])
 def test_the_breaker_opens_and_closes(home: Path, system: str, tmp_path: Path, where: str) -> None:
     environment = {"XDG_RUNTIME_DIR": str(tmp_path)}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from advisor import plugins
 from advisor.errors import InputError
 from advisor.models import registry
 from advisor.models.base import Matrix, Vector
@@ -123,7 +126,7 @@ def test_a_polynomial_never_predicts_a_run_of_no_time() -> None:
 
 
 def test_models_are_named_and_described() -> None:
-    assert names()[:5] == ("auto", "physical", "bspline", "polynomial", "neural")
+    assert names() == ("auto", "bspline", "neural", "physical", "polynomial")
     assert registry.DEFAULT in names()
     for name in names():
         model = registry.find(name)
@@ -148,7 +151,7 @@ def test_an_option_changes_the_model() -> None:
         (
             "splines",
             {},
-            "no model is called 'splines' .choose from: auto, physical, bspline, polynomial",
+            "no model is called 'splines' .choose from: auto, bspline, neural, physical",
         ),
         ("bspline", {"dgree": 2}, "model bspline has no option 'dgree' .it has: df, degree"),
         ("bspline", {"df": "two"}, "df: 'two' is not a whole number"),
@@ -160,13 +163,21 @@ def test_a_wrong_name_or_option_is_told(name: str, options: dict[str, Any], mess
         create(name, **options)
 
 
-def test_a_site_adds_a_model_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_adds_a_model_by_an_entry_point(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     entries = [
-        EntryPoint("cubic", "advisor.models.polynomial:Polynomial", "advisor.models"),
+        EntryPoint("cubic", "site_models:Cubic", "advisor.models"),
+        EntryPoint("auto", "site_models:Cubic", "advisor.models"),  # the advisor's own stays
         EntryPoint("broken", "no.such.module:Model", "advisor.models"),
+        *entry_points(group="advisor.models"),
     ]
-    monkeypatch.setattr(registry, "entry_points", lambda group: entries)
+    monkeypatch.setitem(sys.modules, "site_models", SimpleNamespace(Cubic=Polynomial))
+    monkeypatch.setattr(plugins, "entry_points", lambda group: entries)
+    plugins.found.cache_clear()
+    request.addfinalizer(plugins.found.cache_clear)
     assert names()[5:] == ("broken", "cubic")
+    assert registry.find("auto").__module__ == "advisor.models.auto"
     assert isinstance(create("cubic"), Polynomial)
     with pytest.raises(InputError, match=r"model 'broken' .*cannot be loaded"):
         create("broken")

@@ -44,6 +44,34 @@ def asks(options: dict[str, str] | None = None) -> tuple[int, int, int]:
     return c.nodes, c.ranks_per_node, c.threads_per_node
 
 
+@pytest.mark.parametrize(
+    ("options", "whole"),
+    [
+        ({"select": "4:ncpus=7"}, False),  # free: PBS may put them on nodes of others
+        ({"select": "4:ncpus=7", "place": "free"}, False),
+        ({"select": "4:ncpus=7", "place": "pack"}, True),
+        ({"select": "4:ncpus=7", "place": "scatter"}, False),
+        ({"select": "2:ncpus=28:mpiprocs=28:ompthreads=1"}, True),
+        ({"select": "2:ncpus=28:mpiprocs=4:ompthreads=7"}, True),
+        ({"select": "2:ncpus=28", "place": "scatter"}, True),
+        ({"select": "2:ncpus=14:mpiprocs=14:ompthreads=1"}, False),
+        ({"ncpus": "28"}, True),
+        ({"nodes": "2:ppn=28"}, True),
+    ],
+)
+def test_who_has_all_cores_of_its_nodes(options: dict[str, str], whole: bool) -> None:
+    assert fills_nodes(request(options), BDW, NO_USE) is whole
+
+
+@pytest.mark.parametrize("names", [("MKL_NUM_THREADS",), ("OMP_NUM_THREADS", "MKL_NUM_THREADS")])
+def test_variables_that_a_site_rule_names_are_set(names: tuple[str, ...]) -> None:
+    job = request({"select": "1:ncpus=28", "place": "excl"})
+    base, new = configuration_of(job, BDW), Configuration("bdw", 1, 1, 20, 2_200_000)
+    rewrite, environment = render(base, new, BDW, job, pin_node_type=False, variables=names)
+    assert environment == {"MKL_NUM_THREADS": "20"}
+    assert rewrite == ({"select": "1:ncpus=28:ompthreads=20"} if len(names) > 1 else {})
+
+
 def write(
     options: dict[str, str], nodes: int, ranks: int, threads: int, freq: int = 2_200_000,
     *, pin: bool = False,
@@ -221,7 +249,7 @@ def test_choices_are_written_back(
     [
         ({"select": "1:ncpus=4"}, (1, 1, 4, 1_900_000), "nodes may be shared"),
         ({"ncpus": "4"}, (1, 1, 4, 1_900_000), "nodes may be shared"),
-        ({"select": "4:ncpus=7"}, (1, 4, 28, 1_900_000), "wherever PBS puts its chunks"),
+        ({"select": "4:ncpus=7"}, (1, 4, 28, 1_900_000), "nodes may be shared"),
         ({"select": "1:ncpus=14"}, (1, 1, 10), "no memory in the chunk"),
         ({"ncpus": "14", "mem": "4gb"}, (1, 1, 10), "without select"),
         ({"select": "2:ncpus=7:mem=4gb", "place": "pack"}, (1, 2, 10), "more than one chunk"),

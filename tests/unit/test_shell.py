@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.shell import ShellCommand, read_shell
+from advisor.core.script_use import MAX_SCRIPT, use_of_script
+from advisor.core.shell import MAX_DEPTH, MAX_PROBLEMS, ShellCommand, read_shell
 
 
 def places(script: str) -> dict[str, str]:
@@ -82,3 +86,63 @@ def test_comments_are_no_text_and_here_documents_are() -> None:
 def test_no_text_breaks_it(text: str) -> None:
     shell = read_shell(text)
     assert all(c.words for c in shell.commands)
+
+
+# -- scripts made to be hard to read ---------------------------------------------------------------
+
+
+def calls_to_read(script: str) -> int:
+    """How many functions are called to read a script; the time differs from machine to machine."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        read_shell(script)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def nested(levels: int, inner: str = "a") -> str:
+    return '"$(' * levels + inner + ')"' * levels
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        nested(10_000),
+        nested(MAX_DEPTH + 1),
+        '"$(' * 20_000,
+        f"{nested(9)}\n" * 1_000,
+        ('"$(' * 9 + "\n") * 2_000,
+        "$(" * 20_000,
+        "[[ a\n" * 10_000,
+        "[[ a " * 10_000,
+        "[[ " + "a ] " * 10_000,
+        "if [[ ( \n" * 5_000,
+    ],
+    ids=lambda script: repr(script[:12]),
+)
+def test_a_script_made_to_be_hard_to_read_is_given_up_soon(script: str) -> None:
+    script = script[:MAX_SCRIPT]
+    assert calls_to_read(script) < 2 * MAX_SCRIPT  # one look at every character, hardly more
+    assert use_of_script(f"srun ./app\n{script}").obstacle[0] == "script-not-understood"
+
+
+def test_commands_inside_of_commands_are_read_so_deep_and_no_deeper() -> None:
+    shell = read_shell(f"echo {nested(MAX_DEPTH, 'srun ./app')}")
+    assert not shell.problem and ("srun", "./app") in [c.words for c in shell.commands]
+    assert read_shell(nested(MAX_DEPTH + 1)).problem
+
+
+def test_after_many_problems_the_rest_is_not_read() -> None:
+    def last(problems: int) -> tuple[str, ...]:
+        return read_shell("[[ a\n" * problems + "srun ./last").commands[-1:][0].words
+
+    assert last(MAX_PROBLEMS - 1) == ("srun", "./last")
+    assert not read_shell("[[ a\n" * MAX_PROBLEMS + "srun ./last").commands

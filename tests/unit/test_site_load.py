@@ -163,6 +163,32 @@ def test_mistakes_in_an_application(text: str, key: str, said: str) -> None:
     assert said in str(found)
 
 
+def test_options_that_only_this_site_has() -> None:
+    text = "version: 1\nunderstood_options:\n  project-code: harmless\n"
+    text += "  SLURM_SITE: {binds: [threads]}\n  power: {binds: [frequency, node_type]}\n"
+    compiled = good(text)
+    assert compiled["understood_options"] == {
+        "project-code": [], "SLURM_SITE": ["threads"], "power": ["frequency", "node_type"],
+    }  # fmt: skip
+    assert good(to_yaml("site", compiled)) == compiled
+
+
+@pytest.mark.parametrize(
+    ("says", "said"),
+    [
+        ("free", "'free' is not known"),
+        ("[threads]", "harmless, or binds"),
+        ("{binds: threads}", "harmless, or binds"),
+        ("{binds: []}", "harmless, or binds"),
+        ("{binds: [thread]}", "'thread' is no axis"),
+        ("{binds: [all]}", "'all' is no axis"),
+    ],
+)
+def test_mistakes_in_what_an_option_binds(says: str, said: str) -> None:
+    _, [problem] = check(f"version: 1\nunderstood_options: {{x: {says}}}\n")
+    assert problem.key.startswith("understood_options.x") and said in str(problem)
+
+
 def test_mistakes_in_several_places_at_once() -> None:
     compiled, problems = check(
         "version: 1\n"

@@ -38,6 +38,14 @@ from advisor.schedulers.slurm.table import Judged, judge
         ({"export": "ALL,OMP_NUM_THREADS=4"}, {"threads": "--export"}),
         ({"export": "NONE"}, {}),
         ({"reservation": "unset"}, {}),
+        ({"nodes": "4"}, {}),
+        ({"nodes": "4-4"}, {}),
+        ({"nodes": "unset"}, {}),
+        ({"nodes": "1-4"}, {"all": "--nodes"}),
+        ({"nodes": "1-"}, {"all": "--nodes"}),
+        ({"nodes": "1,3,5"}, {"all": "--nodes"}),
+        ({"nodes": "1-9:2"}, {"all": "--nodes"}),
+        ({"nodes": "1k"}, {"all": "--nodes"}),
     ],
 )
 def test_what_an_option_binds(options: dict[str, str], binds: dict[str, str]) -> None:

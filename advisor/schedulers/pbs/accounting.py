@@ -139,11 +139,13 @@ def record_of(job_id: str, a: Mapping[str, Any]) -> JobRecord | None:
     )
     if not (record.finished and hosts and seconds is not None):
         return record
-    return _with_step(record, wants, used)
+    return _with_step(record, wants, used, variables(a).get("ADVISOR_SET", ""))
 
 
-def _with_step(record: JobRecord, wants: Mapping[str, str], used: Mapping[str, str]) -> JobRecord:
-    """Add what the job's one run was: PBS knows of no steps."""
+def _with_step(
+    record: JobRecord, wants: Mapping[str, str], used: Mapping[str, str], own: str
+) -> JobRecord:
+    """Add what the job's one run was: PBS knows of no steps. ``own``: variables the hook set."""
     nodes = record.nodes
     energy_j = float(_number(used.get("energy_j"))) or None
     if _number(used.get("energy_nodes")) != nodes:
@@ -157,7 +159,7 @@ def _with_step(record: JobRecord, wants: Mapping[str, str], used: Mapping[str, s
     try:
         chunks = asked(wants)
         tasks, cpus = chunks.count * chunks.mpiprocs, chunks.count * chunks.ncpus
-        threads = chunks.threads_per_rank
+        threads = _number(own.rpartition("=")[2]) or chunks.threads_per_rank
         if chunks.several:
             tasks = cpus = threads = 0
     except ValueError:

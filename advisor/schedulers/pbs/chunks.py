@@ -118,14 +118,6 @@ class Asked:
             and not is_amount(value)
         }
 
-    def fills(self, cores: int) -> bool:
-        """Tell whether the job has all cores of each of its nodes, which have ``cores`` each.
-
-        Only what holds wherever PBS puts the chunks counts.
-        """
-        packed = self.count if self.nodes == 1 else 1
-        return self.ncpus * packed >= cores
-
     def _number(self, name: str) -> int:
         text = self.resources.get(name, "")
         if text and not text.isdecimal():
@@ -254,6 +246,7 @@ def shape_of(options: Mapping[str, str], hosts: Collection[str]) -> dict[str, An
         "nodes": job.nodes,
         "ntasks": ranks,
         "ntasks_per_node": None if job.nodes is None else -(-ranks // job.nodes),
+        "tasks_together": job.mpiprocs,
         "cpus_per_task": job.threads_per_rank,
         "constraint": ":".join(f"{name}={value}" for name, value in job.selectors().items()),
         "node_list": job.host,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from advisor.core.check import Check
+from advisor.core.request import plain_name
 from advisor.errors import SchedulerError
 from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.pbs import hook_state as state
@@ -15,14 +16,17 @@ _INSTALL = "advisor hook install --scheduler pbs"
 _DOES = {QUEUEJOB: "jobs go through as they are", EXECJOB: "nothing is capped nor metered"}
 
 
-def check_scheduler() -> tuple[Mapping[str, Any], list[Check]]:
-    """Return the server's attributes ({} where there is none) and the checks of it."""
+def check_scheduler(understood: Collection[str] = ()) -> tuple[Mapping[str, Any], list[Check]]:
+    """Return the server's attributes ({} where there is none) and the checks of it.
+
+    ``understood``: resources in no table that the site knows.
+    """
     try:
         server = pbs_control.server()
     except SchedulerError as error:
         todo = "nothing, if this machine only uses --scheduler local"
         return {}, [Check("pbs", "warn", f"no PBS can be asked here: {error.message}", todo)]
-    return server, [*_server(server), *_resources()]
+    return server, [*_server(server), *_resources(understood)]
 
 
 def _server(server: Mapping[str, Any]) -> Iterator[Check]:
@@ -38,7 +42,7 @@ def _server(server: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("accounting", "ok", f"finished jobs are kept for {lasts}: collect more often")
 
 
-def _resources() -> Iterator[Check]:
+def _resources(understood: Collection[str]) -> Iterator[Check]:
     try:
         known = pbs_control.custom_resources()
     except SchedulerError as error:
@@ -50,12 +54,13 @@ def _resources() -> Iterator[Check]:
     else:
         yield Check("resources", "ok", f"{', '.join(RESOURCES)} are there")
     inventory = state.inventory_now()
-    strange = state.strange_resources(inventory)
+    strange = [n for n in state.strange_resources(inventory) if plain_name(n) not in understood]
     if strange:
         yield Check(
             "resources", "ok",
             f"jobs that ask for {', '.join(strange)} are left alone: the advisor does not know "
             "what they mean",
+            f"site.yaml: understood_options: {{{strange[0]}: harmless}}, or binds: [axes]",
         )  # fmt: skip
     if inventory is not None and inventory.unscheduled:
         yield Check(

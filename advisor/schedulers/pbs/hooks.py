@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,8 @@ class HookSettings:
     socket: Path
     deadline_s: float = 0.25
     retry_s: int = 30
+    understood: Collection[str] = ()
+    """Resources and attributes that are in no table, but that the site knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> 
 
     Without an inventory no job is sent to another kind of nodes.
     """
+    site = [name.replace("-", "_") for name in settings.understood]
     return {
         "version": __version__,
         "socket": str(settings.socket),
@@ -173,9 +176,10 @@ def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> 
         "host_resources": list(inventory.host_resources) if inventory else [],
         "inventory": inventory.text() if inventory else "",
         "variables": [*variables.SETTINGS, *variables.THREADS],
-        "resources": sorted(pbs_table.RESOURCES),
+        "counts": list(variables.COUNTS),
+        "resources": sorted({*pbs_table.RESOURCES, *site}),
         "harmless": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if not axes),
-        "attributes": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if axes),
+        "attributes": sorted({*(n for n, axes in pbs_table.ATTRIBUTES.items() if axes), *site}),
         "away": list(inventory.away) if inventory else [],
     }
 

@@ -47,6 +47,7 @@ LEFT_ALONE = "qsub -v ADVISOR=off"
 FOLLOWS: Mapping[str, str] = {}
 MAX_CLIENT = 65536
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")
+_OMP = "OMP_NUM_THREADS"
 _AXES = {
     "ncpus": ("threads",), "ompthreads": ("threads",), "mpiprocs": ("ranks",),
     "host": ("node_type",), "vnode": ("node_type",), FREQ: ("frequency",),
@@ -81,7 +82,7 @@ def parse_request(
     environment = {
         str(k): str(v)
         for k, v in _mapping(payload.get("env")).items()
-        if k != "OMP_NUM_THREADS"  # which PBS sets for each job, whatever a variable says
+        if k != _OMP  # which PBS sets for each job, whatever a variable says
     }
     kind = "batch"
     if "interactive" in options:
@@ -222,16 +223,15 @@ def render(
 
     Only what differs is written: ``ompthreads`` and the node type's resource into the chunk, whose
     other words stay letter for letter, and the cap. PBS makes OMP_NUM_THREADS of ompthreads
-    itself. A job that shares its nodes gets a smaller ``ncpus`` instead. A job without select gets
-    ompthreads as a resource of its own, and PBS makes its chunk as ever. Raises ValueError for what
-    cannot be written so.
+    itself; other variables of threads are set. A job that shares its nodes gets a smaller ``ncpus``
+    instead. A job without select gets ompthreads as a resource of its own, and PBS makes its chunk
+    as ever. Raises ValueError for what cannot be written so.
     """
     job = asked(request.options, request.host_resources)
     if (baseline.nodes, baseline.ranks_per_node) != (chosen.nodes, chosen.ranks_per_node):
         raise ValueError("its nodes and ranks are not the advisor's to change")
-    if whole and not (request.exclusive or job.fills(node_type.cores)):
-        raise ValueError("others may come to its nodes, wherever PBS puts its chunks")
     chunk: dict[str, str] = {}
+    environment: dict[str, str] = {}
     if chosen.threads_per_node != baseline.threads_per_node:
         _may(request, "threads")
         if not whole:
@@ -241,10 +241,10 @@ def render(
             chunk["ncpus"] = str(chosen.threads_per_node)
         elif chosen.threads_per_rank * job.mpiprocs > job.ncpus:
             raise ValueError(f"its chunks have {job.ncpus} cores each")
-        if whole and variables != THREAD_VARIABLES:
-            raise ValueError(f"PBS sets OMP_NUM_THREADS, not {', '.join(variables)}")
-        if whole or "ompthreads" in job.resources:
-            chunk["ompthreads"] = str(chosen.threads_per_rank)
+        threads = str(chosen.threads_per_rank)
+        if (whole and _OMP in variables) or (not whole and "ompthreads" in job.resources):
+            chunk["ompthreads"] = threads
+        environment = {name: threads for name in variables if name != _OMP}
     if chosen.node_type != baseline.node_type or pin_node_type:
         _may(request, "node_type")
         name, _, value = node_type.feature.partition("=")
@@ -261,7 +261,7 @@ def render(
         rewrite["select"] = edited(request.options["select"], chunk)
     else:  # threads alone: the rest is bound
         rewrite.update(chunk)
-    return rewrite, {}
+    return rewrite, environment
 
 
 def _may(request: JobRequest, axis: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from advisor.core.check import Check
+from advisor.core.request import plain_name
 from advisor.errors import AdvisorError, SchedulerError
 from advisor.schedulers.command import run_command
 from advisor.schedulers.slurm import hook_state as state
@@ -31,34 +32,42 @@ def read_settings() -> dict[str, str]:
     return found
 
 
-def check_scheduler() -> tuple[Mapping[str, str], list[Check]]:
-    """Return Slurm's settings ({} where there is none) and the checks of them."""
+def check_scheduler(understood: Collection[str] = ()) -> tuple[Mapping[str, str], list[Check]]:
+    """Return Slurm's settings ({} where there is none) and the checks of them.
+
+    ``understood``: options in no table that the site knows.
+    """
     try:
         settings = read_settings()
     except SchedulerError as error:
         todo = "nothing, if this machine only uses --scheduler local"
         return {}, [Check("slurm", "warn", f"no Slurm can be asked here: {error.message}", todo)]
     return settings, [
-        *_accounting(settings), *_energy(settings), *_frequency(settings), *_options(),
+        *_accounting(settings), *_energy(settings), *_frequency(settings), *_options(understood),
     ]  # fmt: skip
 
 
-def _options() -> Iterator[Check]:
+def _options(understood: Collection[str]) -> Iterator[Check]:
     """Compare the options that this Slurm knows with those that the advisor understands."""
     try:
         helps = [run_command([c, "--help"], timeout_s=20) for c in ("sbatch", "srun", "salloc")]
     except SchedulerError as error:
         yield Check("options", "warn", f"not compared: {error.message}")
         return
-    unknown = unknown_options("\n".join(helps))
+    named = unknown_options("\n".join(helps))
+    unknown = [name for name in named if plain_name(name) not in understood]
     if unknown:
         yield Check(
             "options", "warn",
             f"the advisor does not know {', '.join(unknown)}: jobs with such an option are left"
-            " alone", "nothing, or a release of the advisor that knows this Slurm",
+            " alone",
+            f"site.yaml: understood_options: {{{plain_name(unknown[0])}: harmless}}, or binds:"
+            " [axes] (docs/admin.md), or a release of the advisor that knows this Slurm",
         )  # fmt: skip
     else:
-        yield Check("options", "ok", "all options of this sbatch, srun and salloc are known")
+        site = f", {', '.join(named)} from site.yaml" if named else ""
+        text = f"all options of this sbatch, srun and salloc are known{site}"
+        yield Check("options", "ok", text)
 
 
 def unknown_options(text: str) -> list[str]:

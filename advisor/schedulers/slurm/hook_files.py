@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor import __version__
@@ -79,6 +79,8 @@ class HookSettings:
     deadline_s: float = 0.25
     retry_s: int = 30
     syslog: Path = Path("/dev/log")
+    understood: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What the site says of options that are in no table: name -> axes, none of a harmless one."""
 
 
 def module_files(
@@ -95,7 +97,7 @@ def module_files(
     if native is not None:
         files[NATIVE] = native
     files["config.lua"] = _config(settings).encode()
-    files["table.lua"] = table_text().encode()
+    files["table.lua"] = table_text(settings.understood).encode()
     files["inventory.lua"] = inventory_text(cluster).encode()
     files.update(sites)
     parts = _BUNDLED if native is not None else (*_BUNDLED, "portable")
@@ -177,8 +179,9 @@ def _posix_libraries() -> dict[str, Path]:
     return found
 
 
-def table_text() -> str:
+def table_text(understood: Mapping[str, Sequence[str]]) -> str:
     """Write the closed world of slurm_table: what understood.lua and submit.lua check by."""
+    site = {n: " ".join(f"binds:{a}" for a in axes) or "harmless" for n, axes in understood.items()}
     t = slurm_table
     judged = {n: c for n, c in t.VARIABLES.items() if c != "harmless" or t.SETS.get(n) in t.VALUES}
     members = {
@@ -197,6 +200,8 @@ def table_text() -> str:
         "sets": _lua_map({n: o for n, o in t.SETS.items() if n in judged}),
         "families": "{ " + ", ".join(_lua_text(f) for f in t.FAMILIES) + " }",
         "reads": "{ " + ", ".join(f"{p} = {_lua_words(r)}" for p, r in t.READS.items()) + " }",
+        "counts": _lua_words(t.COUNTS),
+        "site": _lua_map(site),
         "flags": _lua_words(t.FLAGS),
         "overwritten": _lua_words(t.OVERWRITTEN),
         "asked_by_name": _lua_words((*variables.SETTINGS, *variables.THREADS)),

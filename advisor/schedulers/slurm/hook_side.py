@@ -32,7 +32,9 @@ class SlurmHooks:
         if request.action == "remove":
             return plan_remove(self.folder)
         socket = socket_path(request.socket).absolute()
-        settings = HookSettings(socket, request.deadline_s, request.retry_s)
+        settings = HookSettings(
+            socket, request.deadline_s, request.retry_s, understood=request.understood
+        )
         return plan_install(self.folder, settings, state.cluster_of(self.folder))
 
     def status(self, ping: Callable[[Path], str]) -> tuple[dict[str, object], list[str]]:

@@ -7,7 +7,7 @@ nothing of it binds what would change. Classes, one or several words each:
 - ``axis:X``: the user's own word on an axis (frequency, threads, node_type, nodes, ranks);
 - ``binds:X``: X is kept whatever the policy says (node_type, nodes, cores, memory, gpus,
   frequency, threads);
-- ``all``: it changes what a core or a task is, or which of them are used: nothing is changed;
+- ``all``: it changes, or leaves open, what a node, core or task is: nothing is changed;
 - ``held``: the job starts when nobody knows yet.
 
 ``advisor hook install`` writes the same table into the hooks. Standard library only.
@@ -90,6 +90,10 @@ VALUES: Mapping[str, Sequence[tuple[str, str]]] = {
     "priority": (("0", "held"),),
 }
 """Option -> classes that come with a word of its value that begins so, small letters."""
+
+COUNTS = frozenset({"nodes"})
+"""Options that are ``all`` where their value is no single number: of a range (``1-4``) or a list,
+nobody knows how many the job gets."""
 
 FLAGS = frozenset(
     """
@@ -221,6 +225,7 @@ READS = {"sbatch": ("SBATCH_", "SLURM_", "SRUN_", "SLURMD_"),
 PREFIXES = ("SBATCH_", "SALLOC_", "SLURM_", "SRUN_", "SLURMD_")
 _COMPONENT = re.compile(r"_(?:HET|PACK)_GROUP_\d+$")
 _NUMBER = re.compile(r"[+-]?0*[1-9]\d*")
+_SINGLE = re.compile(r"(\d+)(-\1)?", re.ASCII)
 _WORD = re.compile(r"[^\s,:;=@]+")
 
 
@@ -241,6 +246,8 @@ class Judged:
 def classes_of(option: str, value: str, classes: str) -> tuple[str, ...]:
     """Return the classes of an option with this value, whose own are ``classes``."""
     found = classes.split()
+    if option in COUNTS and not _SINGLE.fullmatch(value):
+        found.append("all")
     words = _WORD.findall(value.lower())
     for beginnings, extra in VALUES.get(option, ()):
         starts = tuple(beginnings.split())

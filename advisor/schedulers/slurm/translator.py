@@ -15,6 +15,7 @@ from advisor.core.asked import default_freq
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.nodelist import expand
 from advisor.core.program import checked
 from advisor.core.request import JobRequest
 from advisor.core.script_use import THREAD_VARIABLES, counts_threads
@@ -42,6 +43,9 @@ _AXIS_OF = {
     "nodes": "nodes",
 }
 _HET = re.compile(r"^#SBATCH\s+(het|pack)job\b", re.MULTILINE)
+_AFTER_FIRST = re.compile("[-,:km]")
+"""What follows the first number of ``--nodes``: such a job is left alone (slurm_table.COUNTS)."""
+_TASKS = ("ntasks", "ntasks-per-node")
 _KINDS = {"sbatch": "batch", "srun": "run", "salloc": "allocate"}
 _NO_VALUE = frozenset(
     {"exclusive", "oversubscribe", "hold", "requeue", "no-requeue", "overcommit", "parsable",
@@ -121,10 +125,14 @@ def parse_request(
     def number(name: str) -> int | None:
         value = get(name)
         try:
-            return int(value.split("-")[0]) or None if value else None
+            return int(_AFTER_FIRST.split(value)[0]) or None if value else None
         except ValueError:
             raise ValueError(f"--{name}={value} is not a number") from None
 
+    # srun on its own takes --exclusive for its step, too: exactly what its tasks ask for
+    one_each = (
+        program == "srun" and "exclusive" in options and not options.keys().isdisjoint(_TASKS)
+    )
     return JobRequest(
         scheduler="slurm",
         hook=str(payload.get("hook") or ""),
@@ -146,10 +154,10 @@ def parse_request(
         environment=environment,
         choices=choices,
         explicit=frozenset(_AXIS_OF[n] for n in options if n in _AXIS_OF),
-        nodes=number("nodes"),
+        nodes=number("nodes") or _named(get("nodelist")),
         ntasks=number("ntasks"),
         ntasks_per_node=number("ntasks-per-node"),
-        cpus_per_task=number("cpus-per-task"),
+        cpus_per_task=number("cpus-per-task") or (1 if one_each else None),
         constraint=get("constraint"),
         node_list=get("nodelist"),
         freq_khz=parse_cpu_freq(get("cpu-freq")),
@@ -229,6 +237,14 @@ def asking_for(configuration: Configuration, node_type: NodeType) -> dict[str, s
 def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:
     """Return options as they are typed, one word each: ``--cpus-per-task=16``."""
     return [(f"--{name}={value}",) for name, value in options.items()]
+
+
+def _named(text: str) -> int | None:
+    """Return how many nodes a node list names: a job that states no number gets them all."""
+    try:
+        return len(expand(text)) or None
+    except ValueError:
+        return None
 
 
 def _exports_all(value: str) -> bool:

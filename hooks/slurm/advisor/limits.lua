@@ -30,9 +30,10 @@ function M.refused(plan, wanted, inventory)
   local function get(name) return plan.options[name] or wanted[name] end
   local feature = get("constraint")
   if feature and not feature:find("^[%w_.%-]+$") then feature = nil end -- an expression of the user's
-  local tasks, nodes = count(get("ntasks")), count(get("nodes")) or 1
-  local per_node = count(get("ntasks-per-node")) or (tasks and math.ceil(tasks / nodes)) or 1
-  local cpus = per_node * (count(get("cpus-per-task")) or 1)
+  local tasks, nodes = count(get("ntasks")) or 1, count(get("nodes"))
+  local per_node = count(get("ntasks-per-node")) or nodes and math.ceil(tasks / nodes)
+  local places = nodes or math.ceil(tasks / (per_node or 1)) -- nodes, or tasks that may share one
+  local cpus = (per_node or 1) * (count(get("cpus-per-task")) or 1)
   local memory = math.max(megabytes(wanted.mem), megabytes(wanted["mem-per-cpu"]) * cpus)
   local names = wanted.partition or inventory.default or ""
   for name in (names == "" and "?" or names):gmatch("[^,]+") do
@@ -41,11 +42,14 @@ function M.refused(plan, wanted, inventory)
     local fit = 0
     for _, class in ipairs(partition.classes) do
       local has = not feature or class.features[feature]
-      if has and class.cpus >= cpus and class.memory >= memory then fit = fit + class.nodes end
+      if has and class.cpus >= cpus and class.memory >= memory then
+        fit = fit + class.nodes * (per_node and 1 or math.floor(class.cpus / cpus))
+      end
     end
-    if fit < nodes or nodes > (partition.max_nodes or nodes) then
-      return ("partition %s has no %d nodes with %d cores, %d MB%s"):format(
-        name, nodes, cpus, memory, feature and " and feature " .. feature or "")
+    if fit < places or per_node and places > (partition.max_nodes or places) then
+      return ("partition %s has no %d %s with %d cores, %d MB%s"):format(
+        name, places, (per_node or places == 1) and "nodes" or "places", cpus, memory,
+        feature and " and feature " .. feature or "")
     end
   end
 end

@@ -24,6 +24,10 @@ end
 
 -- Classes with those that a word of the value brings.
 local function with_value(classes, option, value)
+  local low, high = value:match("^(%d+)%-(%d+)$")
+  if has(known.counts, option) and not (value:find("^%d+$") or low and low == high) then
+    classes = classes .. " all"
+  end
   for _, rule in ipairs(known.values[option] or {}) do
     for word in value:lower():gmatch("[^%s,:;=@]+") do
       for beginning in rule[1]:gmatch("%S+") do
@@ -34,9 +38,16 @@ local function with_value(classes, option, value)
   return classes
 end
 
+-- What the site's own file says of a name that is in no table.
+local function by_site(name)
+  local plain = name:match("[^:]*$"):gsub("_", "-")
+  return value_of(known.site, plain)
+end
+
 -- The classes of an option with this value; nil for one that is in no table.
 local function option_classes(name, value)
   local classes = value_of(known.options, name) or has(known.harmless_options, name) and "harmless"
+    or by_site(name)
   return classes and with_value(classes, name, value) or nil
 end
 
@@ -53,7 +64,7 @@ local function variable_classes(name, value, options, program)
   if not has(known.reads[program], prefix) then return "" end
   local classes, option = value_of(known.variables, name), value_of(known.sets, name)
   if not classes then
-    return (has(known.harmless_variables, name) or in_family(name)) and "" or nil
+    return (has(known.harmless_variables, name) or in_family(name)) and "" or by_site(name)
   end
   local on = value ~= "" or option == "exclusive"
   if option and has(known.flags, option) then

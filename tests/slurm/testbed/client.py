@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .daemons import TestbedError, wait_until
+from .daemons import TestbedError, go_first, wait_until
 from .requirements import SEARCH_PATH
 
-FOREIGN = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_", "OMP_", "XDG_", "ADVISOR_", "MUNGE_")
+FOREIGN = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_", "OMP_", "KMP_", "XDG_", "ADVISOR_", "MUNGE_")
 RUNNING = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "REQUEUED", "STOPPED"}
 SACCT_FIELDS = (
     "JobID,JobName,User,Account,Partition,State,ExitCode,ElapsedRaw,Submit,Start,End,NNodes,NCPUS,"
@@ -73,6 +73,7 @@ class Client:
             "SLURM_CONF": str(self.conf_dir / "slurm.conf"),
             "PATH": os.pathsep.join(p for p in (f"{self.directory}/bin", path, SEARCH_PATH) if p),
             "HOME": str(self.home(user)),
+            "XDG_RUNTIME_DIR": str(self.home(user)),  # its hooks' circuit breaker is nobody else's
             "USER": user or "root",
             "LOGNAME": user or "root",
         }
@@ -96,25 +97,29 @@ class Client:
         Raises TestbedError with the command's stderr when it fails and `check` is set.
         """
         account = None if user is None else pwd.getpwnam(user)
-        try:
-            done = subprocess.run(
-                [str(word) for word in command],
-                env=self.env(user) | dict(env or {}),
-                input="" if input is None else input,
-                cwd=cwd or self.home(user),
-                user=None if account is None else account.pw_uid,
-                group=None if account is None else account.pw_gid,
-                extra_groups=None if account is None else [],
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise TestbedError(f"no end after {timeout:g} s: {command}") from error
-        if check and done.returncode != 0:
-            raise TestbedError(f"{command} failed ({done.returncode}): {done.stderr.strip()}")
-        return CommandResult(done.returncode, done.stdout, done.stderr)
+        with subprocess.Popen(
+            [str(word) for word in command],
+            env=self.env(user) | dict(env or {}),
+            cwd=cwd or self.home(user),
+            user=None if account is None else account.pw_uid,
+            group=None if account is None else account.pw_gid,
+            extra_groups=None if account is None else [],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            go_first(process.pid)
+            try:
+                out, err = process.communicate(input or "", timeout)
+            except subprocess.TimeoutExpired as error:
+                raise TestbedError(f"no end after {timeout:g} s: {command}") from error
+            finally:
+                if process.poll() is None:
+                    process.kill()
+        if check and process.returncode != 0:
+            raise TestbedError(f"{command} failed ({process.returncode}): {err.strip()}")
+        return CommandResult(process.returncode, out, err)
 
     def sbatch(
         self,

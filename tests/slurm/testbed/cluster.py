@@ -31,7 +31,20 @@ NODES = tuple(node for node_type in NODE_TYPES.values() for node in node_type.no
 SLURMDS = tuple(f"slurmd.{node}" for node in NODES)
 SERVICES = ("silicon", "install", "slurmdbd", "mariadbd", "munged")
 PREFIX = "slurm-testbed-"
-FOLDERS = ("etc", "run", "log", "state", "spool", "db", "nodes", "bin", "lib", "munge", "home")
+FOLDERS = (
+    "etc",
+    "run",
+    "log",
+    "state",
+    "spool",
+    "db",
+    "nodes",
+    "bin",
+    "lib",
+    "munge",
+    "home",
+    "tmp",
+)
 OWNED = ".slurm-testbed"
 
 
@@ -241,6 +254,8 @@ class Testbed(Client):
         if self.lua_hooks:
             for name in NOOP_HOOKS:
                 self.install_hook(name, None)
+        for breaker in self.directory.glob("home/*/advisor-breaker"):
+            breaker.unlink()
         self.empty()
 
     def empty(self) -> None:

@@ -134,11 +134,15 @@ StorageLoc=slurm_acct_db
 
 
 def mariadb_conf(root: Path, ports: Ports) -> str:
-    """Return my.cnf: a small private server which need not survive a power cut."""
+    """Return my.cnf: a small private server which need not survive a power cut.
+
+    A server that starts deletes others' temporary tables: each has a folder of its own for them.
+    """
     return f"""\
 [mariadbd]
 user=root
 datadir={root}/db
+tmpdir={root}/tmp
 socket={root}/run/mariadb.socket
 pid-file={root}/run/mariadb.self.pid
 log-error={root}/log/mariadb.log

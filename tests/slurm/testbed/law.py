@@ -24,6 +24,10 @@ from dataclasses import dataclass
 
 #: Exponent of the smooth maximum which joins compute time and memory time.
 SHARPNESS = 4.0
+#: Watts on the meter of a node where nothing runs. A real one's idle watts, which the law has in
+#: `power`, would put what Slurm takes to launch a step and to read the meter into every energy;
+#: with none at all Slurm would say of a step of a tenth of a second that it was not metered.
+REST_W = 20.0
 #: How much of the memory bandwidth follows the core clock.
 UNCORE = 0.08
 
@@ -161,8 +165,8 @@ def predict(
     """Return `(time_s, watts_per_node)` of one run, idle watts included.
 
     `freq_khz` is the cap (default: the node type's highest frequency), `scale` multiplies the
-    time. Metered energy is `time_s * watts_per_node * nodes`, plus idle watts for what the
-    scheduler spends around the run.
+    time. Metered energy is `time_s * watts_per_node * nodes`, plus `REST_W` for what the scheduler
+    spends around the run.
     """
     k = KERNELS[kernel] if isinstance(kernel, str) else kernel
     t = NODE_TYPES[node_type] if isinstance(node_type, str) else node_type

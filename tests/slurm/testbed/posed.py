@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import contextlib
 import os
 import shutil
 import stat
@@ -152,8 +153,9 @@ def processes_on_posed_nodes(root: Path) -> list[int]:
     """
     markers: set[tuple[int, int]] = set()
     for marker in (root / "nodes").glob(f"*/sys/{MARKER}"):
-        found = marker.stat()
-        markers.add((found.st_dev, found.st_ino))
+        with contextlib.suppress(OSError):  # another process removes the same orphan
+            found = marker.stat()
+            markers.add((found.st_dev, found.st_ino))
     if not markers:
         return []
     ours = Path("/proc/self/ns/mnt").readlink()

@@ -1,9 +1,9 @@
 """The posed meters: integrates each node's watts into its pm_counters files.
 
-One process serves every node: `silicon TESTBED_DIR`. A node's power is its idle watts
-plus its active loads; a load is a file `<pid>.load` with `watts start end pid` in the node's
-`loads` folder (monotonic seconds), and counts exactly from start to end, or until its process has
-gone. Files are replaced by rename, so a reader never sees an empty one.
+One process serves every node: `silicon TESTBED_DIR`. A node counts next to nothing at rest, and its
+active loads; a load is a file `<pid>.load` with `watts start end pid` in the node's `loads` folder
+(monotonic seconds), and counts exactly from start to end, or until its process has gone. Files are
+replaced by rename, so a reader never sees an empty one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from . import law
 
-TICK_S = 0.02
+TICK_S = 0.05
 #: Joules on the meter at start: Slurm takes 0 for "no meter".
 START_J = 1000.0
 
@@ -34,7 +34,7 @@ class Meter:
     def tick(self) -> None:
         """Integrate from the last tick until now and show the result."""
         now = time.monotonic()
-        self.energy_j += self.idle_w * (now - self.last)
+        self.energy_j += law.REST_W * (now - self.last)
         power_w = self.idle_w
         for path in self.loads.glob("[0-9]*.load"):
             try:
@@ -45,7 +45,7 @@ class Meter:
             counted = self._counted.get(path, start)
             until = min(end, now)
             self.energy_j += watts * max(0.0, until - counted)
-            self._counted[path] = until
+            self._counted[path] = max(counted, until)
             if end <= now or not Path(f"/proc/{int(pid)}").exists():
                 path.unlink(missing_ok=True)
                 self._counted.pop(path, None)

@@ -11,6 +11,9 @@ What it takes for the law is what a real OpenMP program would have got:
 - frequency: the cap in force in /sys for the first CPU it is bound to (the set speed under the
   userspace governor, the lowest frequency under powersave), else the node type's highest.
 
+A run begins where its srun was called: what launching it takes on a busy machine is no part of the
+law, and neither its time nor its joules hold any of it.
+
 Local rank 0 of each node registers the load of its node. Outside of a posed node it runs as on
 the node type `--node-type` (default bdw) and registers nothing.
 """
@@ -72,8 +75,33 @@ def ranks_on_node(environ: dict[str, str]) -> int:
     return counts[min(node, len(counts) - 1)]
 
 
+def called_at(job: str, now: float) -> float:
+    """Return when the srun of this rank was started (monotonic), `now` where there is none.
+
+    It is the newest srun of the job.
+    """
+    boot_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+    ours = f"SLURM_JOB_ID={job}".encode()
+    begun = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if (entry / "comm").read_text() != "srun\n":
+                continue
+            if ours in (entry / "environ").read_bytes().split(b"\0"):
+                ticks = int((entry / "stat").read_text().rpartition(")")[2].split()[19])
+                begun.append(ticks / os.sysconf("SC_CLK_TCK") - boot_s)
+        except OSError:  # it has ended, or is another user's
+            continue
+    return max(begun, default=now)
+
+
 def register(loads: Path, watts: float, start: float, end: float) -> None:
-    """Tell the node's meter about `watts` on top of idle from `start` to `end` (monotonic)."""
+    """Tell the node's meter about the joules of `watts` from `start` to `end` (monotonic).
+
+    They all come in the third quarter: Slurm first looks at the meter some tenths of a second after
+    a step with a cap has begun, and last just before it ends, and would miss the others.
+    """
+    watts, start, end = 4 * watts, (start + end) / 2, (start + 3 * end) / 4
     name = f"{os.getpid()}.load"
     partial = loads / f".{name}"
     partial.write_text(f"{watts:.3f} {start:.6f} {end:.6f} {os.getpid()}\n")
@@ -103,10 +131,12 @@ def main(argv: list[str]) -> int:
     if not node and "OMP_NUM_THREADS" not in environ:
         threads = node_type.cores
     freq = frequency_khz(cpus[0] if cpus else 0, node_type) if node else node_type.max_khz
+    if in_step:
+        start = called_at(environ.get("SLURM_JOB_ID", ""), start)
     time_s, watts = law.predict(args.kernel, node_type, nodes, threads, freq, args.scale)
     if node and local_id == 0:
         loads = Path(__file__).resolve().parents[2] / "nodes" / node / "loads"
-        register(loads, watts - node_type.idle_w, start, start + time_s)
+        register(loads, watts - law.REST_W, start, start + time_s)
     time.sleep(max(0.0, start + time_s - time.monotonic()))
     if int(environ.get("SLURM_PROCID", "0")) == 0:
         print(

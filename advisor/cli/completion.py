@@ -1,0 +1,106 @@
+"""``advisor completion``: the shell's completion script, made from all verbs' parsers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from advisor.cli import build_parser
+from advisor.cli.output import print_json
+from advisor.errors import StoreError
+from advisor.paths import store_path
+
+SHELLS = ("bash", "zsh", "fish")
+NAMES = ("applications", "node-types")
+"""What the scripts ask the store for."""
+
+FILES = ("FILE", "FILE.csv", "GRID.csv", "SCRIPT", "SCRIPT|APPLICATION")
+"""How options and arguments that take a file are shown."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor completion`` takes."""
+    parser.description = (
+        "Print the script with which your shell completes advisor's verbs, options, files, "
+        "applications and node types when you press Tab. Write it where the shell looks: "
+        "~/.local/share/bash-completion/completions/advisor for bash, a file _advisor in a folder "
+        "of $fpath for zsh, ~/.config/fish/completions/advisor.fish for fish."
+    )
+    parser.add_argument(
+        "what", choices=(*SHELLS, *NAMES), metavar="|".join(SHELLS),
+        help="the shell; the scripts themselves call it with applications or node-types, which "
+        "prints the names the store knows, one a line",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the script, or the names."""
+    if args.what in NAMES:
+        names = _names(args)
+        if args.json:
+            print_json("completion", {"names": names})
+        else:
+            print(*names, sep="\n", end="\n" if names else "")
+        return 0
+    script = _script(args.what)
+    if args.json:
+        print_json("completion", {"shell": args.what, "script": script})
+    else:
+        print(script)
+    return 0
+
+
+def _names(args: argparse.Namespace) -> list[str]:
+    """Return what there is; nothing without a store: who presses Tab wants no error."""
+    from advisor.store.reader import Reader
+
+    try:
+        with Reader(store_path(args.db)) as reader:
+            if args.what == "node-types":
+                return sorted(reader.inventory().node_types)
+            return sorted({found.application for found in reader.workloads()})
+    except StoreError:
+        return []
+
+
+def _script(shell: str) -> str:
+    """Return the shell's script. What completes a value follows from its metavar."""
+    import shtab
+
+    parser = build_parser("*")
+    ways = dict.fromkeys(FILES, shtab.FILE) | {
+        "DIR": shtab.DIRECTORY,
+        "APPLICATION": _asked("applications"),
+        "NODE_TYPE": _asked("node-types"),
+    }
+    for action in _arguments(parser):
+        if isinstance(action.metavar, str):
+            if action.metavar in ways:
+                action.complete = ways[action.metavar]  # type: ignore[attr-defined]
+            elif "|" in action.metavar and action.metavar.islower():
+                action.choices = action.metavar.split("|")
+            action.metavar = action.metavar.replace(":", " ")  # a separator in zsh's script
+    script: str = shtab.complete(parser, shell)
+    return script
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _arguments(below)
+
+
+def _asked(names: str) -> dict[str, object]:
+    """Return how each shell completes names of the store, asked for when Tab is pressed."""
+    function, command = f"_advisor_{names}", f"advisor completion {names} 2>/dev/null"
+    return {
+        "bash": function,
+        "zsh": function,
+        "fish": f"({command})",
+        "preamble": {
+            "bash": f'{function}() {{ compgen -W "$({command})" -- "$1"; }}',
+            "zsh": f'{function}() {{ compadd -- ${{(f)"$({command})"}}; }}',
+        },
+    }

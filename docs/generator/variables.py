@@ -1,0 +1,43 @@
+"""The environment variables the advisor reads or sets, for docs/cli.md and the man page.
+
+``tests/contract/test_docs_names.py`` compares them with the code.
+"""
+
+from __future__ import annotations
+
+VARIABLES = {
+    "Read by every verb": {
+        "ADVISOR_DB": "the store, like `--db`",
+        "ADVISOR_CONFIG_DIR": "the folder of policy.yaml and site.yaml, like `--config-dir`",
+        "ADVISOR_SOCKET": "the daemon's socket, like `--socket`",
+    },
+    "Settings of one job, in the environment of sbatch, srun, salloc or qsub": {
+        "ADVISOR": "`off` leaves the job as it is written",
+        "ADVISOR_MODE": "`off`, `observe`, `advise` or `apply`, no bolder than the policy allows",
+        "ADVISOR_GOAL": "which configuration to take, like `min_energy`",
+        "ADVISOR_MAX_SLOWDOWN": "the largest slowdown, like `2%`",
+        "ADVISOR_ESTIMATED_NODE_TYPES": "`accept` or `refuse` node types that are only estimated",
+        "ADVISOR_APPLICATION": "the application's name",
+        "ADVISOR_WORKLOAD": "the name of its input",
+    },
+    "Set in a job by the hooks": {
+        "ADVISOR_DECISION": "the decision's id",
+        "ADVISOR_STAMP": "the decision, as `advisor collect` reads it from the accounting",
+        "SLURM_ADVISOR_STAMP": "the same, in a job whose `--export` passes few variables",
+        "ADVISOR_SET": "the variables that the advisor set, with their former values, so that a "
+        "job submitted from inside does not inherit them",
+        "SLURM_ADVISOR_SET": "the same, in a job whose `--export` passes few variables",
+        "ADVISOR_QSUB": "PBS: what the program before qsub read in the script, for the hook",
+        "ADVISOR_SWEEP": "PBS: the sweep that a job belongs to",
+    },
+    "To find faults": {
+        "ADVISOR_DEBUG": "set to anything, the hooks print to standard error what they log",
+    },
+    "Between `advisor characterise` and the program it runs; not for you to set": {
+        "ADVISOR_PHASES": "the folder for the times of phases",
+        "ADVISOR_STREAMS": "the folder for the memory streams of a traced program",
+        "ADVISOR_STREAMS_BYTES": "the most bytes to write there",
+        "ADVISOR_TWIN": "the ending of a traced program's name",
+    },
+}
+"""By who reads or sets them: name and sentence."""

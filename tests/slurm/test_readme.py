@@ -1,0 +1,88 @@
+"""The README's transcript on a real Slurm: what its commands print has the form that is shown."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+from advised import AdvisedSite
+from testbed import NODE_TYPES, predict
+
+from tests.transcripts import NOT_RUN, Step, differences, steps
+
+README = Path(__file__).parents[2] / "README.md"
+
+OPEN = (
+    (r"\b[0-9a-f]{16}\b", "ID"),
+    (r"(faster|slower) than promised|(more|less) than promised|as promised, ", "off, "),
+    (r"within its interval( and measurement error)?", "within its interval"),
+)
+"""What differs from one measurement to the next, besides numbers."""
+
+
+def test_the_readme_shows_what_is_printed(site: AdvisedSite) -> None:
+    script = site.script(
+        "stencil.sh", "srun simapp --kernel stencil --scale 2", "-N 1", "--exclusive",
+        "-p broadwell", "-t 10", f"-o {site.folder}/%j.out",
+    )  # fmt: skip
+    shown = steps(README.read_text(encoding="utf-8"))
+    (number,) = {
+        step.command.split()[-1] for step in shown if step.command.startswith("advisor why")
+    }
+    site.advisor("forget", "simapp", "--yes", check=False)  # what a run before this one measured
+    site.settle()
+    job = 0
+    for step in shown:
+        if step.command in NOT_RUN:
+            import_runs(site)
+            continue
+        words = [str(job) if word == number else word for word in step.command.split()]
+        if words[0] == "sbatch":
+            done = site.testbed.run(["sbatch", script.name], cwd=site.folder)
+            printed = done.stderr + done.stdout
+            job = int(printed.split()[-1])
+            site.testbed.wait(job)
+            site.testbed.sacct(job)  # waits until the accounting has the end of the job
+        elif words[0] == "advisor":
+            answer = site.advisor(*words[1:])
+            printed = answer.stderr + answer.stdout
+        else:
+            printed = site.testbed.run(words).stdout
+        printed = printed.replace(str(site.folder), "/home/ann").rstrip()
+        real = closed(Step(step.command, lines(printed)))
+        problem = differences(closed(step), real, numbers=False)
+        assert problem == "", problem
+
+
+def import_runs(site: AdvisedSite) -> None:
+    """Import the law's own numbers, as root's measurements."""
+    posed, grid = NODE_TYPES["bdw"], site.folder / "stencil.csv"
+    with grid.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            ["nodes", "ranks_per_node", "threads_per_node", "freq_khz", "time_s", "energy_j"]
+        )
+        for threads in range(4, posed.cores + 1, 4):
+            for freq in posed.frequencies_khz:
+                time_s, watts = predict("stencil", "bdw", 1, threads, freq, 2.0)
+                writer.writerow([1, 1, threads, freq, f"{time_s:.4f}", f"{time_s * watts:.2f}"])
+    site.advisor(
+        "import", grid, "--application", "simapp", "--workload=--kernel stencil --scale 2",
+        "--node-type", posed.feature, "--scope", "own",
+    )  # fmt: skip
+    site.advisor("fit", "simapp")
+    site.settle()
+
+
+def lines(text: str) -> tuple[str, ...]:
+    return tuple(line.rstrip() for line in text.splitlines())
+
+
+def closed(step: Step) -> Step:
+    output = []
+    for line in step.output:
+        for pattern, word in OPEN:
+            line = re.sub(pattern, word, line)
+        output.append(line)
+    return Step(step.command, tuple(output))

@@ -180,10 +180,11 @@ def _measure(
         from advisor.cli.bench_here import measure_here
 
         return measure_here(order, lambda *at: board.show(name, *at))
-    from advisor.schedulers.slurm.interactive import on_a_node
+    from advisor.schedulers.choose import installed
 
     argv = [sys.executable, "-m", "advisor", "bench", "--emit", json.dumps(order)]
-    command = on_a_node(node, argv, limit_s=order["budget_s"] + _EXTRA_S, name="advisor-bench")
+    limit_s = order["budget_s"] + _EXTRA_S
+    command = installed().on_a_node(node, argv, limit_s=limit_s, name="advisor-bench")
     return board.stream(name, command)
 
 

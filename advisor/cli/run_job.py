@@ -122,8 +122,9 @@ def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
 
 def _measure(script: Path, configuration: Configuration, meter: Any, *, quiet: bool) -> Measured:
     from advisor.meters.process import measure
+    from advisor.schedulers.command import interpreter
     from advisor.schedulers.local.cpufreq import Cpufreq
-    from advisor.schedulers.local.scheduler import interpreter, job_environment, write_launcher
+    from advisor.schedulers.local.scheduler import job_environment, write_launcher
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-run-")))

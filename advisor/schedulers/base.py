@@ -320,6 +320,14 @@ class Scheduler(Protocol):
     def health(self) -> Health | None:
         """Return what checks its settings and hooks, None where there is nothing to check."""
 
+    def on_a_node(
+        self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
+    ) -> list[str]:
+        """Return the command that runs ``argv`` alone on a node of this type and waits for it.
+
+        Raises SchedulerError where that cannot be done from here.
+        """
+
     def hooks(self, request: HookRequest) -> Hooks:
         """Return its hooks, to install, remove or look at. Raises UsageError where it has none."""
 

@@ -1,9 +1,10 @@
-"""Run a scheduler's own command."""
+"""Run a scheduler's own command, or a script as a scheduler would."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from advisor.errors import SchedulerError
 
@@ -25,3 +26,19 @@ def run_command(argv: Sequence[str], *, timeout_s: float = 60.0) -> str:
         said = " ".join(lines[-1].split()) if lines else f"exit code {done.returncode}"
         raise SchedulerError(f"{argv[0]}: {said.removeprefix(f'{argv[0]}: ')}")
     return done.stdout.decode(errors="replace")
+
+
+def interpreter(script: Path) -> list[str]:
+    """Return what runs a script, from its first line; /bin/sh where it names nothing.
+
+    The script need not be executable, as with sbatch. Raises SchedulerError when unreadable.
+    """
+    try:
+        with script.open("rb") as file:
+            line = file.readline(4096)
+    except OSError as error:
+        raise SchedulerError(f"cannot read {script}: {error.strerror}") from error
+    if not line.startswith(b"#!"):
+        return ["/bin/sh"]
+    words = line[2:].decode(errors="replace").strip().split(None, 1)
+    return words or ["/bin/sh"]

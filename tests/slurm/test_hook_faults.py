@@ -325,7 +325,7 @@ def test_what_the_cluster_does_not_have(cluster: Cluster, daemon: HookDaemon, wh
 
 def test_what_the_users_own_size_does_not_have(cluster: Cluster, daemon: HookDaemon) -> None:
     daemon.reply = lambda _: answer({"constraint": "milan"})
-    for args in (("-N3",), ("-n99", "-N1-2"), ("-N1", "--ntasks-per-node=99")):
+    for args in (("-N3",), ("-n199", "-N2"), ("-N1", "--ntasks-per-node=99")):
         job = cluster.job(*args)
         assert job["Features"] == "(null)"
         assert "AdminComment" not in job

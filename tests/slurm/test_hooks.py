@@ -49,9 +49,10 @@ class Hooked:
         )  # fmt: skip
 
     def hook(self, action: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        socket = () if action == "remove" else ("--socket", str(self.socket))
         done = self.advisor(
             "hook", action, "--scheduler", "slurm", "--dir", str(self.testbed.conf_dir),
-            "--socket", str(self.socket), *arguments,
+            *socket, *arguments,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done

@@ -25,8 +25,9 @@ from advisor.meters.process import start_ticks
 from advisor.models.design import uniform
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor.schedulers.choose import create
+from advisor.schedulers.command import interpreter
 from advisor.schedulers.local.cpufreq import Cpufreq
-from advisor.schedulers.local.scheduler import Local, interpreter, local_node_type
+from advisor.schedulers.local.scheduler import Local, local_node_type
 from advisor.schedulers.results import append_result, read_results
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer

@@ -27,6 +27,7 @@ from advisor.schedulers.base import (
     SweepStatus,
     array_environment,
 )
+from advisor.schedulers.command import interpreter
 from advisor.schedulers.local.cpufreq import Cpufreq
 from advisor.schedulers.results import append_result, read_results
 
@@ -87,22 +88,6 @@ def local_node_type(root: Path = Path("/sys")) -> NodeType:
         default_freq_khz=steps[-1] if steps else 0,
         nodes=(socket.gethostname().split(".")[0],),
     )
-
-
-def interpreter(script: Path) -> list[str]:
-    """Return what runs a script, from its first line; /bin/sh where it names nothing.
-
-    The script need not be executable, as with sbatch. Raises SchedulerError when unreadable.
-    """
-    try:
-        with script.open("rb") as file:
-            line = file.readline(4096)
-    except OSError as error:
-        raise SchedulerError(f"cannot read {script}: {error.strerror}") from error
-    if not line.startswith(b"#!"):
-        return ["/bin/sh"]
-    words = line[2:].decode(errors="replace").strip().split(None, 1)
-    return words or ["/bin/sh"]
 
 
 def job_environment(
@@ -168,6 +153,12 @@ class Local:
 
     def health(self) -> None:
         """Return None: there is nothing to check."""
+
+    def on_a_node(
+        self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
+    ) -> list[str]:
+        """Return ``argv``: this machine is the node."""
+        return list(argv)
 
     def hooks(self, request: HookRequest) -> Hooks:
         """Raise UsageError: a job is advised by ``advisor run``."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.schedulers.base import PlannedRun, SweepJob, array_environment
-from advisor.schedulers.local.scheduler import interpreter
+from advisor.schedulers.command import interpreter
 
 _DRIVER = r"""
 now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }

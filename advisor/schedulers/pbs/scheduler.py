@@ -84,6 +84,15 @@ class Pbs:
 
         return health
 
+    def on_a_node(
+        self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
+    ) -> list[str]:
+        """Raise SchedulerError: a job of PBS cannot be waited for as one command."""
+        raise SchedulerError(
+            "on PBS a node is measured from a job on it",
+            hint=f"run advisor bench --here --node-type {node_type.name} in a job on such a node",
+        )
+
     def hooks(self, request: HookRequest) -> Hooks:
         """Return the hooks of PBS."""
         from advisor.schedulers.pbs.hook_side import PbsHooks

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.schedulers.base import PlannedRun, SweepJob, array_environment
-from advisor.schedulers.local.scheduler import interpreter
+from advisor.schedulers.command import interpreter
 
 Mode = Literal["steps", "wrap", "whole"]
 """``steps``: the script's sruns are timed; ``wrap``: the whole script is put into one step;

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -50,6 +50,7 @@ from advisor.schedulers.slurm.driver import (
     step_name,
     write_files,
 )
+from advisor.schedulers.slurm.interactive import on_a_node
 from advisor.schedulers.slurm.inventory import read_cluster
 
 SETTLE_S = 30.0
@@ -100,6 +101,12 @@ class Slurm:
         from advisor.schedulers.slurm import health
 
         return health
+
+    def on_a_node(
+        self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
+    ) -> list[str]:
+        """Return the srun that runs ``argv`` on a node of its own."""
+        return on_a_node(node_type, argv, limit_s=limit_s, name=name)
 
     def hooks(self, request: HookRequest) -> Hooks:
         """Return the hooks of Slurm."""

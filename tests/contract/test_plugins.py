@@ -1,0 +1,111 @@
+"""A package of a site's own offers a scheduler, a translator, a model and a meter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CODE = """
+import time
+
+from advisor.meters.base import Reading
+from advisor.models.polynomial import Polynomial
+from advisor.schedulers.local.scheduler import Local
+
+
+class Bench(Local):
+    NAME = "bench"
+    LABEL = "the bench"
+    RANK = 20
+
+
+class Cubic(Polynomial):
+    NAME = "cubic"
+    DESCRIPTION = "a polynomial of a site's own"
+
+
+class Watts:
+    NAME = "watts"
+    DESCRIPTION = "always 100 W"
+
+    def available(self):
+        return None
+
+    def start(self, load):
+        self.began = time.monotonic()
+
+    def stop(self):
+        return Reading(100.0 * (time.monotonic() - self.began), "measured", self.NAME)
+"""
+ENTRY_POINTS = """\
+[advisor.schedulers]
+bench = siteplugins:Bench
+
+[advisor.translators]
+bench = advisor.schedulers.slurm.translator
+
+[advisor.models]
+cubic = siteplugins:Cubic
+
+[advisor.meters]
+watts = siteplugins:Watts
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """Return a folder with the package as pip would leave it."""
+    folder = tmp_path / "site-packages"
+    (folder / "siteplugins-1.dist-info").mkdir(parents=True)
+    (folder / "siteplugins.py").write_text(CODE)
+    (folder / "siteplugins-1.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: siteplugins\nVersion: 1\n"
+    )
+    (folder / "siteplugins-1.dist-info" / "entry_points.txt").write_text(ENTRY_POINTS)
+    return folder
+
+
+def advisor(installed: Path, tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(installed), "ADVISOR_DB": str(tmp_path / "a.db")}
+    return subprocess.run(
+        [sys.executable, "-m", "advisor", *words], cwd=tmp_path, env=env, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_package_offers_one_of_each(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -N 1 --exclusive\n./app x\n")
+    program = tmp_path / "app"
+    program.write_text("#!/bin/sh\nsleep 0.05\n")
+    program.chmod(0o755)
+
+    ran = advisor(installed, tmp_path, "run", "--meter", "watts", "--", "./app", "x")
+    assert ran.returncode == 0, ran.stderr
+    assert "watts" in ran.stdout + ran.stderr
+
+    trained = advisor(
+        installed, tmp_path, "train", "job.sh", "--scheduler", "bench", "--meter", "watts",
+        "--yes", "--dry-run",
+    )  # fmt: skip
+    assert trained.returncode == 0, trained.stderr
+
+    listed = advisor(installed, tmp_path, "fit", "--list-models")
+    assert "a polynomial of a site's own" in listed.stdout, listed.stderr
+
+    found = advisor(installed, tmp_path, "site", "discover", "--scheduler", "bench")
+    assert found.returncode == 0, found.stderr
+    told = advisor(installed, tmp_path, "explain", "job.sh", "--scheduler", "bench")
+    assert told.returncode == 0, told.stderr
+    assert "app" in told.stdout
+
+
+def test_a_name_nobody_registered_is_one_line(installed: Path, tmp_path: Path) -> None:
+    done = advisor(installed, tmp_path, "train", "job.sh", "--scheduler", "nomad")
+    assert done.returncode != 0
+    assert "no scheduler is called 'nomad'" in done.stderr
+    assert "bench" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-MAX_DEPTH = 3
-"""Command substitutions inside one another that are followed."""
+from advisor.core.shell_words import BLANK, NotFollowedError, WordReader
 
 MAX_PROBLEMS = 20
 """A script with more is not read to its end: the daemon has other jobs to answer."""
 
-_BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
+MAX_COMMANDS = 1000
+"""A script with more, those of substitutions included, is not read to its end either."""
+
 _USUAL = re.compile(
     r"(?:[ \t]|\\\n)*((?!\d+[<>])(?:[^\s;&|<>()'\"`$\\#]|\$\{?\w+\}?)"
     r"(?:[^\s;&|<>()'\"`$\\]|\$\w+|\$\{\w+\})*)(?=[\s;&|)])"
@@ -25,16 +26,12 @@ _COMMENT = re.compile(r"#[^\n]*")
 _HERE = re.compile(r"\d*<<(-?)(?!<)")
 _REDIRECT = re.compile(r"\d*(?:<<<|<>|>>|>\||>&|<&|<(?!\()|>(?!\())|&>>?")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
-_PLAIN = re.compile(r"[^\s;&|<>()'\"`$\\]+")
-_SINGLE = re.compile(r"'([^']*)'")
-_ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
-_ARITHMETIC = re.compile(r"\$\(\((?:[^()]|\([^()]*\))*\)\)")
 _LOOP_HEAD = re.compile(r"\(\((?:[^()]|\([^()]*\))*\)\)")
-_BRACED = re.compile(r"\$\{[^{}`\"']*\}")
-_NAME = re.compile(r"\$(?:\w+|[?#@*!$-])")
-_IN_DOUBLE = re.compile(r"[^\"\\$`]+")
 _TEST = re.compile(r"\[\[\s(?:[^\]\n]|\](?!\]))*\]\]")
 _SKIPPED = frozenset({"then", "do", "else", "elif", "!", "time"})
+_OPENING = {"if": "if", "while": "loop", "until": "loop", "for": "loop", "select": "loop",
+            "case": "case", "{": "{"}  # fmt: skip
+_HEADS = {"for": "for", "select": "for", "case": "case"}
 _CLOSING = {"fi": "if", "done": "loop", "}": "{", "esac": "case"}
 
 
@@ -65,8 +62,8 @@ class Shell:
     """What could not be followed, "" if all was."""
 
 
-class _NotFollowedError(Exception):
-    """The rest of the script is not understood."""
+class _TooLongError(NotFollowedError):
+    """The rest of the script is not read."""
 
 
 @dataclass(slots=True)
@@ -79,10 +76,7 @@ class _Frame:
 
 
 @dataclass(slots=True)
-class _Reader:
-    source: str
-    depth: int = 0
-    at: int = 0
+class _Reader(WordReader):
     commands: list[ShellCommand] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
     texts: list[str] = field(default_factory=list)
@@ -106,27 +100,24 @@ class _Reader:
             elif (match := _USUAL.match(source, self.at)) and match[1] != "[[":
                 self.at = match.end()
                 self._take_word(match[1], bare=True)
-            elif match := _BLANK.match(source, self.at) or self._comment():
+            elif match := BLANK.match(source, self.at) or self._comment():
                 self.at = match.end()
-            elif match := _HERE.match(source, self.at):
-                self.at = match.end()
+            elif match := self._take(_HERE):
                 self._blank()
                 quoted = source[self.at : self.at + 1] in ("'", '"', "\\")
                 self.here.append((self._word() or "", quoted))
-            elif match := _REDIRECT.match(source, self.at):
-                self.at = match.end()
+            elif match := self._take(_REDIRECT):
                 self._blank()
                 self.texts.append(self._word() or "")
-            elif match := _OPERATOR.match(source, self.at):
-                self.at = match.end()
+            elif match := self._take(_OPERATOR):
                 self._operator(match[0])
             else:
                 self._add_word()
         if self.here:
-            raise _NotFollowedError("a here-document has no end")
+            raise NotFollowedError("a here-document has no end")
         self._end()
         if self.frames or self.head:
-            raise _NotFollowedError(
+            raise NotFollowedError(
                 f"{self.frames[-1].kind if self.frames else self.head} has no end"
             )
 
@@ -143,23 +134,19 @@ class _Reader:
 
     # -- words ---------------------------------------------------------------------------------
 
-    def _blank(self) -> None:
-        if match := _BLANK.match(self.source, self.at):
-            self.at = match.end()
-
     def _add_word(self) -> None:
         source, start = self.source, self.at
         if not self.words and source.startswith("[[", start):
             match = _TEST.match(source, start)
             if match is None:
-                raise _NotFollowedError("[[ has no end")
+                raise NotFollowedError("[[ has no end")
             self.at = match.end()
             self.texts.append(match[0])
             self.words.append("[[")
             return
         word = self._word()
         if word is None:
-            raise _NotFollowedError(f"the character {source[start]!r}")
+            raise NotFollowedError(f"the character {source[start]!r}")
         self._take_word(word, bare=source.startswith(word, start))
 
     def _take_word(self, word: str, *, bare: bool) -> None:
@@ -172,124 +159,34 @@ class _Reader:
         else:
             self.words.append(word)
 
-    def _word(self) -> str | None:
-        """Return the word that begins here without its quotes, None if there is none."""
-        source, parts, start = self.source, [], self.at
-        while self.at < len(source):
-            char = source[self.at]
-            if match := _PLAIN.match(source, self.at):
-                self.at = match.end()
-                parts.append(match[0])
-            elif char == "'":
-                match = _SINGLE.match(source, self.at)
-                if match is None:
-                    raise _NotFollowedError("a quote ' has no end")
-                self.at = match.end()
-                parts.append(match[1])
-            elif char == '"':
-                parts.append(self._double())
-            elif char == "\\":
-                parts.append(source[self.at + 1 : self.at + 2])
-                self.at += 2
-            elif char in "$`":
-                parts.append(self._dollar())
-            elif char in "<>" and source[self.at + 1 : self.at + 2] == "(":
-                self.at += 2
-                parts.append(f"{char}({self._inner()})")
-            else:
-                break
-        if self.at == start:
-            return None
-        return "".join(parts)
-
-    def _double(self) -> str:
-        source, parts = self.source, []
-        self.at += 1
-        while self.at < len(source):
-            char = source[self.at]
-            if match := _IN_DOUBLE.match(source, self.at):
-                self.at = match.end()
-                parts.append(match[0])
-            elif char == '"':
-                self.at += 1
-                return "".join(parts)
-            elif char == "\\":
-                following = source[self.at + 1 : self.at + 2]
-                parts.append(following if following in '"\\$`' else "\\" + following)
-                self.at += 2
-            else:
-                parts.append(self._dollar())
-        raise _NotFollowedError('a quote " has no end')
-
-    def _dollar(self) -> str:
-        """Return a variable as it is written; read the commands of a substitution."""
-        source, start = self.source, self.at
-        if source[start] == "`":
-            end = source.find("`", start + 1)
-            if end < 0:
-                raise _NotFollowedError("a ` has no end")
-            self.at = end + 1
-            self._substitution(source[start + 1 : end].replace("\\`", "`"))
-            return source[start : self.at]
-        for pattern in (_ARITHMETIC, _ANSI, _BRACED, _NAME):
-            if match := pattern.match(source, start):
-                self.at = match.end()
-                return match[1] if pattern is _ANSI else match[0]
-        if source.startswith("$(", start):
-            self.at = start + 2
-            self._inner()
-            return source[start : self.at]
-        if source.startswith("${", start):
-            raise _NotFollowedError("a ${...} with quotes or braces in it")
-        self.at = start + 1
-        return "$"
-
-    def _inner(self) -> str:
-        """Read what stands in parentheses whose first is behind us, and its commands."""
-        self._check_depth()
-        start, open_ = self.at, 1
-        while self.at < len(self.source):
-            char = self.source[self.at]
-            if char == "'":
-                match = _SINGLE.match(self.source, self.at)
-                self.at = match.end() if match else len(self.source)
-                continue
-            if char == '"':
-                nested = _Reader(self.source, self.depth + 1, self.at)
-                nested._double()
-                self.at = nested.at
-                continue
-            self.at += 2 if char == "\\" else 1
-            open_ += (char == "(") - (char == ")")
-            if not open_:
-                inner = self.source[start : self.at - 1]
-                self._substitution(inner)
-                return inner
-        raise _NotFollowedError("a ( has no end")
-
-    def _check_depth(self) -> None:
-        if self.depth >= MAX_DEPTH:
-            raise _NotFollowedError("commands inside commands inside commands")
-
     def _substitution(self, text: str) -> None:
         self._check_depth()
         inner = _Reader(text, self.depth + 1)
         inner.read()
-        loop, function = self._inside("loop"), self._in_function()
+        loop, function, _ = self._where()
         self.texts += inner.texts
         self.functions |= inner.functions
         self.commands += [
             replace(c, loop=loop or c.loop, function=function or c.function, substituted=True)
             for c in inner.commands
         ]
+        self._check_length()
+
+    def _check_length(self) -> None:
+        if len(self.commands) > MAX_COMMANDS:
+            raise _TooLongError(f"it has more than {MAX_COMMANDS} commands")
 
     # -- commands ------------------------------------------------------------------------------
 
-    def _inside(self, kind: str) -> bool:
-        return any(frame.kind == kind for frame in self.frames)
-
-    def _in_function(self) -> bool:
-        return any(frame.function for frame in self.frames)
+    def _where(self) -> tuple[bool, bool, bool]:
+        """Return whether what stands here is in a loop, in a function, and may not run at all."""
+        loop = function = False
+        conditional = self.chained
+        for frame in self.frames:
+            loop = loop or frame.kind == "loop"
+            function = function or frame.function
+            conditional = conditional or frame.kind in ("if", "case", "loop")
+        return loop, function, conditional
 
     def _open(self, kind: str) -> None:
         self.frames.append(_Frame(kind, self.first, self.body))
@@ -298,28 +195,19 @@ class _Reader:
 
     def _close(self, kind: str) -> None:
         if not self.frames or self.frames[-1].kind != kind:
-            raise _NotFollowedError(f"an end of {kind} without its beginning")
+            raise NotFollowedError(f"an end of {kind} without its beginning")
         self.first = self.frames.pop().first
 
     def _first_word(self, word: str) -> None:
         if word in _SKIPPED:
             return
-        if word == "if":
-            self._open("if")
-        elif word in ("while", "until"):
-            self._open("loop")
-        elif word in ("for", "select"):
-            self._open("loop")
-            self.head = "for"
-            self._blank()
-            if match := _LOOP_HEAD.match(self.source, self.at):
-                self.at = match.end()
-                self.texts.append(match[0])
-        elif word == "case":
-            self._open("case")
-            self.head = "case"
-        elif word == "{":
-            self._open("{")
+        if word in _OPENING:
+            self._open(_OPENING[word])
+            self.head = _HEADS.get(word, "")
+            if self.head == "for":
+                self._blank()
+                if match := self._take(_LOOP_HEAD):
+                    self.texts.append(match[0])
         elif word in _CLOSING:
             self._close(_CLOSING[word])
         elif word == "function":
@@ -350,7 +238,7 @@ class _Reader:
                 self.head = ""
         elif self.head:
             if operator not in ("\n", ";"):
-                raise _NotFollowedError(f"{self.head} with {operator}")
+                raise NotFollowedError(f"{self.head} with {operator}")
         elif operator == "(":
             self._parenthesis()
         elif operator == ")":
@@ -360,7 +248,7 @@ class _Reader:
             self._end()
             if operator.startswith(";;") or operator == ";&":
                 if not self.frames or self.frames[-1].kind != "case":
-                    raise _NotFollowedError(f"{operator} outside of case")
+                    raise NotFollowedError(f"{operator} outside of case")
                 self.head = "pattern"
             if operator == "&":
                 for i in range(self.first, len(self.commands)):
@@ -388,12 +276,12 @@ class _Reader:
                 else:
                     value = self._word()
                     if value is None:
-                        raise _NotFollowedError(f"what {name}( begins")
+                        raise NotFollowedError(f"what {name}( begins")
                     self.texts.append(value)
             self.at += 1
             return
         if not (len(self.words) == 1 and self.source.startswith(")", self.at)):
-            raise _NotFollowedError(f"a ( behind {name}")
+            raise NotFollowedError(f"a ( behind {name}")
         self.at += 1
         self.functions.add(name)
         self.words = []
@@ -403,23 +291,19 @@ class _Reader:
         """Keep the simple command that has ended."""
         if not self.words:
             return
-        loop = function = False
-        conditional = self.chained
-        for frame in self.frames:
-            loop = loop or frame.kind == "loop"
-            function = function or frame.function
-            conditional = conditional or frame.kind in ("if", "case", "loop")
+        loop, function, conditional = self._where()
         self.commands.append(
             ShellCommand(tuple(self.words), loop, function, conditional=conditional)
         )
         self.words = []
+        self._check_length()
 
     def _here_documents(self) -> None:
         for delimiter, quoted in self.here:
             body: list[str] = []
             while True:
                 if self.at >= len(self.source):
-                    raise _NotFollowedError("a here-document has no end")
+                    raise NotFollowedError("a here-document has no end")
                 end = self.source.find("\n", self.at)
                 end = len(self.source) if end < 0 else end
                 line = self.source[self.at : end]
@@ -430,7 +314,7 @@ class _Reader:
             text = "\n".join(body)
             self.texts.append(text)
             if not quoted and ("$(" in text or "`" in text):
-                raise _NotFollowedError("a here-document runs commands")
+                raise NotFollowedError("a here-document runs commands")
         self.here = []
         self.at = min(self.at, len(self.source))
 
@@ -443,10 +327,10 @@ def read_shell(script: str) -> Shell:
         try:
             reader.read()
             break
-        except _NotFollowedError as error:
+        except NotFollowedError as error:
             problem = problem or str(error)
             problems += 1
-            if problems == MAX_PROBLEMS:
+            if problems == MAX_PROBLEMS or isinstance(error, _TooLongError):
                 break
             reader.skip_line()
     return Shell(

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.script_use import MAX_SCRIPT, use_of_script
-from advisor.core.shell import MAX_DEPTH, MAX_PROBLEMS, ShellCommand, read_shell
+from advisor.core.shell import MAX_COMMANDS, MAX_PROBLEMS, ShellCommand, read_shell
+from advisor.core.shell_words import MAX_DEPTH
 
 
 def places(script: str) -> dict[str, str]:
@@ -146,3 +147,11 @@ def test_after_many_problems_the_rest_is_not_read() -> None:
 
     assert last(MAX_PROBLEMS - 1) == ("srun", "./last")
     assert not read_shell("[[ a\n" * MAX_PROBLEMS + "srun ./last").commands
+
+
+@pytest.mark.parametrize("line", ["x=`a`\n", "cd a\n", "echo $(a; b; c)\n", "a | b\n"])
+def test_a_script_of_too_many_commands_is_not_read_to_its_end(line: str) -> None:
+    shell = read_shell(line * 50_000 + "srun ./last")
+    assert shell.problem == f"it has more than {MAX_COMMANDS} commands"
+    assert len(shell.commands) <= MAX_COMMANDS + 3
+    assert not read_shell("cd a\n" * MAX_COMMANDS).problem

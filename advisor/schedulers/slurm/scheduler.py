@@ -1,77 +1,27 @@
-"""Sweeps on Slurm: one exclusive allocation per stage, sequential steps, Slurm's own energy."""
+"""Slurm, as the rest of the advisor asks it."""
 
 from __future__ import annotations
 
-import math
-import os
-import re
 import shutil
-import subprocess
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
-from advisor.meters.estimate import estimate_j
-from advisor.schedulers.base import (
-    LEFT_OUT,
-    UNFINISHED,
-    Health,
-    HookRequest,
-    Hooks,
-    JobRecord,
-    PlannedRun,
-    RunResult,
-    StepRecord,
-    SweepJob,
-    SweepState,
-    SweepStatus,
-    Watched,
-    slowdown_bound,
-)
+from advisor.schedulers.base import Health, HookRequest, Hooks, JobRecord, Watched
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.command import run_command
-from advisor.schedulers.results import append_result, read_results
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm import availability
-from advisor.schedulers.slurm.control import (
-    config_value,
-    gives_whole_nodes,
-    partition_minutes,
-    queued_job,
-)
-from advisor.schedulers.slurm.driver import (
-    Attempt,
-    job_name,
-    mode_of,
-    read_log,
-    step_name,
-    write_files,
-)
+from advisor.schedulers.slurm.control import config_value, gives_whole_nodes, queued_job
 from advisor.schedulers.slurm.interactive import on_a_node
 from advisor.schedulers.slurm.inventory import read_cluster
-
-SETTLE_S = 30.0
-"""How long a step's record may lag behind its end before its energy counts as missing."""
-UNMETERED_S = 5.0
-"""How long a finished record without energy may still get one."""
-QUEUE_S = 5.0
-"""Least seconds between two questions to the controller."""
-ACCOUNTING_S = 1.0
-START_S = 30.0
-"""Time of one run's start and end that is allowed for in the allocation's limit."""
-_SHAPE = frozenset(
-    {"nodes", "ntasks", "ntasks-per-node", "ntasks-per-socket", "ntasks-per-core", "cpus-per-task",
-     "mincpus", "use-min-nodes", "exclusive", "oversubscribe", "overcommit", "extra-node-info",
-     "mem-per-cpu", "cpus-per-gpu"}
-)  # fmt: skip
-"""Options that say how large a job is: whole nodes stand in for a job that shares its own."""
+from advisor.schedulers.slurm.sweeps import Sweeps
 
 
-class Slurm:
-    """Runs sweeps as jobs of the user. The allocation goes on when this process is gone."""
+class Slurm(Sweeps):
+    """Slurm: its state, its accounting, its hooks, and sweeps on it."""
 
     NAME: ClassVar[str] = "slurm"
     LABEL: ClassVar[str] = "Slurm"
@@ -79,14 +29,6 @@ class Slurm:
     RANK: ClassVar[int] = 1
     WITHOUT_FEATURE: ClassVar[str] = "are refused"
     POLL_S: ClassVar[float] = 0.5
-
-    def __init__(self) -> None:
-        self._asked: dict[str, float] = {}
-        self._phase: dict[str, tuple[SweepState, str]] = {}
-        self._seen: dict[tuple[str, int, int], float] = {}
-        self._records: dict[str, tuple[float, JobRecord | None, str]] = {}
-
-    # -- what there is -------------------------------------------------------------------------
 
     def installed(self) -> bool:
         """Tell whether Slurm's commands are here."""
@@ -147,259 +89,6 @@ class Slurm:
         """Tell whether Slurm gives every job of a partition whole nodes."""
         return gives_whole_nodes(partition)
 
-    def energy_source(self, job: SweepJob) -> str:
-        """Say which of Slurm's meters the energies come from."""
-        mode = mode_of(job)
-        stated = job.node_type.base_power_w is not None and job.node_type.core_power_w is not None
-        otherwise = "it is estimated from the site file's power" if stated else "it is not known"
-        plugin = config_value("AcctGatherEnergyType").removeprefix("acct_gather_energy/")
-        if mode == "whole":
-            return f"energy: {job.launcher or 'the script'} is not metered by Slurm; {otherwise}"
-        if not plugin or plugin in ("none", "(null)"):
-            return f"energy: this Slurm meters none (AcctGatherEnergyType); {otherwise}"
-        return f"energy measured by Slurm ({plugin}), of all steps of a run"
-
-    # -- sweeps --------------------------------------------------------------------------------
-
-    def submit_sweep(self, job: SweepJob) -> str:
-        """Submit the runs that are still due; return the job id.
-
-        A job of this very stage that is still queued or running is taken over instead: a process
-        killed right after sbatch leaves one.
-        """
-        if running := self._running(job):
-            return running
-        results = read_results(job.folder / "results.jsonl")
-        due = [(run, 1 + sum(r.seq == run.seq for r in results)) for run in job.open_runs(results)]
-        driver = write_files(job, due)
-        runs = [run for run, _ in due]
-        argv = ["sbatch", "--parsable", *self._options(job, runs), str(driver)]
-        try:
-            done = subprocess.run(
-                argv,
-                env=_environment(),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                timeout=120,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise SchedulerError(f"sbatch: {error}") from error
-        found = re.match(r"\s*(\d+)", done.stdout)
-        if done.returncode != 0 or found is None:
-            said = " ".join((done.stderr or done.stdout).split()) or "no answer"
-            raise SchedulerError(f"sbatch refused the sweep: {said}")
-        return found[1]
-
-    def _options(self, job: SweepJob, runs: list[PlannedRun]) -> list[str]:
-        """Return sbatch's options: the job's own, all that bear on what is measured.
-
-        Where smaller requests are stood in for, whole nodes take the place of the job's size.
-        """
-        options = {k: v for k, v in job.options.items() if k not in LEFT_OUT}
-        if job.method == "request":
-            nodes = max(run.configuration.nodes for run in runs)
-            options = {k: v for k, v in options.items() if k not in _SHAPE}
-            options |= {"nodes": f"{nodes}-{nodes}", "exclusive": ""}
-            if "mem-per-cpu" in job.options and "mem" not in options:
-                options["mem"] = "0"  # all of the node: cores x mem-per-cpu may be more than it has
-        options |= {
-            "job-name": job_name(job),
-            "chdir": str(job.working_folder),
-            "output": str(job.folder / "job-%j.log"),
-            "no-requeue": "",
-        }
-        if job.partition:
-            options["partition"] = job.partition
-        feature = job.node_type.feature
-        if feature and feature not in options.get("constraint", "").split("&"):
-            options["constraint"] = feature
-        minutes = self._minutes(job, runs)
-        if minutes is not None:
-            options["time"] = str(minutes)
-        return [f"--{k}={v}" if v else f"--{k}" for k, v in options.items()]
-
-    def _minutes(self, job: SweepJob, runs: list[PlannedRun]) -> int | None:
-        """Return the allocation's time limit, None for the partition's own.
-
-        Every run gets the time it takes at worst (perfect scaling from the estimate, and half of
-        it again), or its own limit, plus its start; never more than the partition allows.
-        """
-        total = 0.0
-        for run in runs:
-            bound = job.run_limit_s
-            if job.estimate_s is not None and job.baseline is not None:
-                worst = slowdown_bound(run.configuration, job.baseline)
-                slower = 1.5 * job.estimate_s * worst
-                bound = slower if bound is None else min(bound, slower)
-            if bound is None:
-                return None
-            total += bound + START_S
-        minutes = math.ceil(total / 60)
-        most = partition_minutes(job.partition)
-        return minutes if most is None else min(minutes, most)
-
-    def _running(self, job: SweepJob) -> str:
-        try:
-            text = run_command(
-                [
-                    "squeue",
-                    "--noheader",
-                    f"--user={os.getuid()}",
-                    f"--name={job_name(job)}",
-                    "--format=%i",
-                ]
-            )
-        except SchedulerError:
-            return ""
-        return next(iter(text.split()), "")
-
-    def poll(self, job: SweepJob, handle: str) -> SweepStatus:
-        """Return every settled result so far; ended only when nothing more can come."""
-        state, detail = self._ask_queue(job, handle)
-        log = read_log(job.folder)  # after the queue: an ended job has written all it will
-        results = read_results(job.folder / "results.jsonl")
-        settled = {(r.seq, r.attempt) for r in results}
-        waiting = 0
-        for attempt in log.attempts:
-            if (attempt.seq, attempt.number) in settled:
-                continue
-            result = self._settle(job, attempt)
-            if result is None:
-                waiting += 1
-                continue
-            append_result(job.folder / "results.jsonl", result)
-            results.append(result)
-        if handle in log.ended:
-            state, detail = "ended", ""
-        if state == "ended" and not waiting:
-            return SweepStatus("ended", tuple(results), log.failure or detail)
-        if state == "ended":
-            return SweepStatus("running", tuple(results), "waiting for Slurm's accounting")
-        return SweepStatus(state, tuple(results), detail)
-
-    def cancel(self, job: SweepJob, handle: str) -> None:
-        """Cancel the allocation; a job that has ended already is no error."""
-        if handle.isdecimal():
-            try:
-                run_command(["scancel", handle])
-            except SchedulerError as error:
-                if "Invalid job id" not in str(error) and "already" not in str(error):
-                    raise
-
-    def _ask_queue(self, job: SweepJob, handle: str) -> tuple[SweepState, str]:
-        """Return whether the allocation waits, runs or has ended, asking only now and then."""
-        now = time.monotonic()
-        last = self._phase.get(handle)
-        if last is not None and (last[0] == "ended" or now - self._asked[handle] < QUEUE_S):
-            return last
-        self._asked[handle] = now
-        try:
-            text = run_command(
-                ["squeue", "--noheader", f"--jobs={handle}", "--states=all", "--format=%T %r"]
-            ).strip()
-        except SchedulerError as error:
-            if "Invalid job id" not in str(error):
-                return "running", f"Slurm does not answer: {error}"
-            text = ""
-        word, _, reason = text.partition(" ")
-        phase: tuple[SweepState, str]
-        if word == "PENDING":
-            why = "" if reason in ("", "None") else f": {reason}"
-            phase = ("queued", f"job {handle} is queued{why}")
-        elif word in UNFINISHED:
-            phase = ("running", "")
-        else:
-            how = word or "gone from the queue"
-            phase = ("ended", f"allocation {handle} is {how}, see {job.folder}/job-{handle}.log")
-        self._phase[handle] = phase
-        return phase
-
-    # -- results -------------------------------------------------------------------------------
-
-    def _settle(self, job: SweepJob, attempt: Attempt) -> RunResult | None:
-        """Return an attempt's result, None while its energy may still come."""
-        mode = mode_of(job)
-        time_s = attempt.time_s(mode)
-        output = job.folder / "output" / f"run-{attempt.seq}-{attempt.number}.log"
-        if attempt.verdict != "ok" or time_s <= 0:
-            return RunResult(
-                attempt.seq,
-                attempt.number,
-                False,
-                time_s,
-                job_id=attempt.job_id,
-                account=attempt.account,
-                detail=f"{_why_failed(job, attempt)}; output in {output}",
-                final=attempt.verdict == "late",
-            )
-        energy_j, why = None, f"{job.launcher} is not metered by Slurm"
-        if mode != "whole":
-            answer = self._energy(job, attempt)
-            if answer is None:
-                return None
-            energy_j, why = answer
-        if energy_j is not None:
-            return RunResult(
-                attempt.seq, attempt.number, True, time_s, energy_j, "measured", "slurm",
-                attempt.job_id, attempt.account,
-            )  # fmt: skip
-        c = next(r.configuration for r in job.runs if r.seq == attempt.seq)
-        guess = estimate_j(
-            job.node_type,
-            nodes=c.nodes,
-            busy_cores=c.threads_per_node,
-            freq_khz=c.freq_khz,
-            time_s=time_s,
-        )
-        return RunResult(
-            attempt.seq,
-            attempt.number,
-            True,
-            time_s,
-            guess,
-            "missing" if guess is None else "estimated",
-            "" if guess is None else "estimate",
-            attempt.job_id,
-            attempt.account,
-            detail=why,
-        )
-
-    def _energy(self, job: SweepJob, attempt: Attempt) -> tuple[float | None, str] | None:
-        """Return (joules or None, why not), or None while the accounting lags."""
-        if attempt.overlapping:
-            return None, "its steps overlap, so their energies count a node twice"
-        key = (attempt.job_id, attempt.seq, attempt.number)
-        waited = time.monotonic() - self._seen.setdefault(key, time.monotonic())
-        record, problem = self._record(attempt.job_id)
-        found = _steps_of(job, attempt, record)
-        if found is None:
-            if waited < SETTLE_S:
-                return None
-            return None, problem or f"no record of its steps within {SETTLE_S:.0f} s"
-        energy_j = sacct.total_energy_j(found)
-        if energy_j is None and waited < UNMETERED_S:
-            self._records.pop(attempt.job_id, None)
-            return None
-        return energy_j, "" if energy_j is not None else "Slurm metered no energy"
-
-    def _record(self, job_id: str) -> tuple[JobRecord | None, str]:
-        now = time.monotonic()
-        cached = self._records.get(job_id)
-        if cached is None or now - cached[0] >= ACCOUNTING_S:
-            try:
-                found = [r for r in sacct.records([f"--jobs={job_id}"]) if r.job_id == job_id]
-                latest = max(found, key=lambda r: r.submitted_at, default=None)
-                cached = (now, latest, "")
-            except SchedulerError as error:
-                cached = (now, None, str(error))
-            self._records[job_id] = cached
-        return cached[1], cached[2]
-
-    # -- accounting ----------------------------------------------------------------------------
-
     def finished_jobs(self, since: str) -> list[JobRecord]:
         """Return the jobs that ended since a time, steps included."""
         return sacct.finished_jobs(since)
@@ -422,43 +111,3 @@ class Slurm:
         if queued is None or record is None:
             return queued or record
         return replace(record, state=queued.state, admin_comment=queued.admin_comment)
-
-
-def _steps_of(job: SweepJob, attempt: Attempt, record: JobRecord | None) -> list[StepRecord] | None:
-    """Return the finished records of an attempt's steps, None until all are there.
-
-    Steps are known by number; where a script has an epilog of its own, by name.
-    """
-    if record is None:
-        return None
-    wanted = [s.step_id for s in attempt.steps]
-    if all(wanted):
-        found = [s for s in record.steps if s.step_id in wanted]
-    else:
-        name = step_name(job, attempt.seq, attempt.number)
-        found = [s for s in record.steps if s.name == name and s.numbered]
-    if len(found) < len(wanted) or any(s.state in UNFINISHED for s in found):
-        return None
-    return found
-
-
-def _why_failed(job: SweepJob, attempt: Attempt) -> str:
-    if attempt.verdict == "late":
-        return f"stopped after its limit of {job.run_limit_s:.0f} s"
-    if attempt.code != 0:
-        return f"exit code {attempt.code}"
-    failed = [s.code for s in attempt.steps if s.code != 0]
-    if failed:
-        return f"an srun ended with exit code {failed[0]}"
-    return "no srun of the script was seen: it must call srun by that name, not by a path"
-
-
-def _environment() -> Mapping[str, str]:
-    """Return the environment of sbatch: this session's, left alone by the advisor's own hook."""
-    dropped = {"SBATCH_ARRAY_INX", "SBATCH_CPU_FREQ_REQ", "SBATCH_REQUEUE", "SBATCH_WAIT"}
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in dropped and (not name.startswith("SLURM_") or name == "SLURM_CONF")
-    }
-    return {**kept, "ADVISOR": "off"}

@@ -1,0 +1,140 @@
+"""Read the words of a shell script: quotes, variables and substitutions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_DEPTH = 3
+"""Command substitutions inside one another that are followed."""
+
+_PLAIN = re.compile(r"[^\s;&|<>()'\"`$\\]+")
+_SINGLE = re.compile(r"'([^']*)'")
+_ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_ARITHMETIC = re.compile(r"\$\(\((?:[^()]|\([^()]*\))*\)\)")
+_BRACED = re.compile(r"\$\{[^{}`\"']*\}")
+_NAME = re.compile(r"\$(?:\w+|[?#@*!$-])")
+_IN_DOUBLE = re.compile(r"[^\"\\$`]+")
+BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
+
+
+class NotFollowedError(Exception):
+    """The rest of the line is not understood."""
+
+
+@dataclass(slots=True)
+class WordReader:
+    """Reads words from ``at`` on; what a substitution runs goes to :meth:`_substitution`."""
+
+    source: str
+    depth: int = 0
+    at: int = 0
+
+    def _substitution(self, text: str) -> None:
+        """Take note of what a substitution runs."""
+
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Return what matches here and go on behind it."""
+        match = pattern.match(self.source, self.at)
+        self.at = match.end() if match else self.at
+        return match
+
+    def _blank(self) -> None:
+        self._take(BLANK)
+
+    def _word(self) -> str | None:
+        """Return the word that begins here without its quotes, None if there is none."""
+        source, parts, start = self.source, [], self.at
+        while self.at < len(source):
+            char = source[self.at]
+            if match := self._take(_PLAIN):
+                parts.append(match[0])
+            elif char == "'":
+                match = _SINGLE.match(source, self.at)
+                if match is None:
+                    raise NotFollowedError("a quote ' has no end")
+                self.at = match.end()
+                parts.append(match[1])
+            elif char == '"':
+                parts.append(self._double())
+            elif char == "\\":
+                parts.append(source[self.at + 1 : self.at + 2])
+                self.at += 2
+            elif char in "$`":
+                parts.append(self._dollar())
+            elif char in "<>" and source[self.at + 1 : self.at + 2] == "(":
+                self.at += 2
+                parts.append(f"{char}({self._inner()})")
+            else:
+                break
+        if self.at == start:
+            return None
+        return "".join(parts)
+
+    def _double(self) -> str:
+        source, parts = self.source, []
+        self.at += 1
+        while self.at < len(source):
+            char = source[self.at]
+            if match := self._take(_IN_DOUBLE):
+                parts.append(match[0])
+            elif char == '"':
+                self.at += 1
+                return "".join(parts)
+            elif char == "\\":
+                following = source[self.at + 1 : self.at + 2]
+                parts.append(following if following in '"\\$`' else "\\" + following)
+                self.at += 2
+            else:
+                parts.append(self._dollar())
+        raise NotFollowedError('a quote " has no end')
+
+    def _dollar(self) -> str:
+        """Return a variable as it is written; read the commands of a substitution."""
+        source, start = self.source, self.at
+        if source[start] == "`":
+            end = source.find("`", start + 1)
+            if end < 0:
+                raise NotFollowedError("a ` has no end")
+            self.at = end + 1
+            self._substitution(source[start + 1 : end].replace("\\`", "`"))
+            return source[start : self.at]
+        for pattern in (_ARITHMETIC, _ANSI, _BRACED, _NAME):
+            if match := pattern.match(source, start):
+                self.at = match.end()
+                return match[1] if pattern is _ANSI else match[0]
+        if source.startswith("$(", start):
+            self.at = start + 2
+            self._inner()
+            return source[start : self.at]
+        if source.startswith("${", start):
+            raise NotFollowedError("a ${...} with quotes or braces in it")
+        self.at = start + 1
+        return "$"
+
+    def _inner(self) -> str:
+        """Read what stands in parentheses whose first is behind us, and its commands."""
+        self._check_depth()
+        start, open_ = self.at, 1
+        while self.at < len(self.source):
+            char = self.source[self.at]
+            if char == "'":
+                match = _SINGLE.match(self.source, self.at)
+                self.at = match.end() if match else len(self.source)
+                continue
+            if char == '"':
+                nested = type(self)(self.source, self.depth + 1, self.at)
+                nested._double()
+                self.at = nested.at
+                continue
+            self.at += 2 if char == "\\" else 1
+            open_ += (char == "(") - (char == ")")
+            if not open_:
+                inner = self.source[start : self.at - 1]
+                self._substitution(inner)
+                return inner
+        raise NotFollowedError("a ( has no end")
+
+    def _check_depth(self) -> None:
+        if self.depth >= MAX_DEPTH:
+            raise NotFollowedError("commands inside commands inside commands")

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--scheduler",
-        metavar="NAME",
+        metavar="SCHEDULER",
         help="whose accounting to read: slurm or pbs (default: the one this machine has)",
     )
     parser.add_argument(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from advisor import plugins
 from advisor.cli import build_parser
 from advisor.cli.output import print_json
 from advisor.errors import StoreError
@@ -77,6 +78,8 @@ def _script(shell: str) -> str:
         if isinstance(action.metavar, str):
             if action.metavar in ways:
                 action.complete = ways[action.metavar]  # type: ignore[attr-defined]
+            elif action.metavar == "SCHEDULER":
+                action.choices = plugins.names("schedulers")
             elif "|" in action.metavar and action.metavar.islower():
                 action.choices = action.metavar.split("|")
             action.metavar = action.metavar.replace(":", " ")  # a separator in zsh's script

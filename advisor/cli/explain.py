@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script", metavar="SCRIPT", help="the job script, as for sbatch or qsub")
     parser.add_argument("--user", metavar="USER", help="decide as for this user (default: you)")
     parser.add_argument(
-        "--scheduler", metavar="NAME",
+        "--scheduler", metavar="SCHEDULER",
         help="whose options are in the script (default: by its #PBS or #SBATCH lines)",
     )  # fmt: skip
     parser.add_argument(

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     status = add_action(actions, "status", "show what is installed and whether the daemon answers")
     for action in (install, remove, status):
         action.add_argument(
-            "--scheduler", metavar="NAME",
+            "--scheduler", metavar="SCHEDULER",
             help="whose hook (default: of the scheduler whose commands are installed)",
         )  # fmt: skip
         action.add_argument(

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     discover.add_argument(
         "--scheduler",
-        metavar="NAME",
+        metavar="SCHEDULER",
         help="the scheduler, or local for this machine alone (default: the one whose commands are "
         "installed)",
     )

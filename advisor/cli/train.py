@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workload", metavar="WORKLOAD", help="the name of its input or problem class")
     add(
         "--scheduler",
-        metavar="NAME",
+        metavar="SCHEDULER",
         help="slurm, pbs or local (default: the one this machine has)",
     )
     add(

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--scheduler",
-        metavar="NAME",
+        metavar="SCHEDULER",
         help="whose job: slurm, pbs or local (default: local for local-..., else slurm or pbs, "
         "whichever this machine has)",
     )

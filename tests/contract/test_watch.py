@@ -289,7 +289,7 @@ def test_no_scheduler_here(source: Source, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("PBS_CONF_FILE", "/nonexistent")
 
     async def test(watch: Watch) -> None:
-        await until(lambda: "neither Slurm's nor PBS's" in str(watch.status()["error"]))
+        await until(lambda: "no commands of Slurm or PBS" in str(watch.status()["error"]))
         assert "--watch 0" in str(watch.status()["hint"])
 
     watching(source, test)

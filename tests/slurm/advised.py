@@ -16,6 +16,7 @@ from typing import Any
 from testbed import NODE_TYPES, Testbed
 from testbed.daemons import go_first
 
+from advisor.errors import AdvisorError
 from advisor.service.protocol import call
 from advisor.store.reader import Reader
 
@@ -87,12 +88,19 @@ class AdvisedSite:
             )
         go_first(self.daemon.pid)
         end = time.monotonic() + 20
-        while not self.socket.exists():
+        while not self._answers():
             if time.monotonic() > end or self.daemon.poll() is not None:
                 raise RuntimeError((self.folder / "serve.log").read_text())
             time.sleep(0.05)
         if self.watch_s:
             self.watched()
+
+    def _answers(self) -> bool:
+        """Tell whether the daemon answers: its socket is there before it listens."""
+        try:
+            return bool(call(self.socket, {"op": "ping"}))
+        except AdvisorError:
+            return False
 
     def watched(self) -> dict[str, Any]:
         """Wait until the daemon has read the cluster's state afresh; return its status of that."""

@@ -30,6 +30,8 @@ CHUNK = 100
 #: A job that nothing but its own request keeps from starting has started after so long.
 SETTLE_S = 3.0
 LIMIT_S = 240.0
+#: `sbatch --wait` looks for its job's end ever more seldom: it may notice that so late.
+END_S = 90.0
 SEPARATOR = "\x1f"
 SACCT = (
     "JobID,JobName,State,ExitCode,NNodes,NCPUS,NTasks,NodeList,AllocTRES,ReqCPUFreqMin,"
@@ -240,7 +242,7 @@ class Trial:
         for tried in run:
             if tried.process is not None:
                 try:
-                    tried.stdout, tried.stderr = tried.process.communicate(timeout=10)
+                    tried.stdout, tried.stderr = tried.process.communicate(timeout=END_S)
                 except subprocess.TimeoutExpired:
                     tried.process.kill()
                     tried.stdout, tried.stderr = tried.process.communicate()

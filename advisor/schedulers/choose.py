@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import cast
 
 from advisor import plugins
 from advisor.errors import InputError
 from advisor.schedulers.base import Scheduler
+
+log = logging.getLogger("advisor.schedulers")
 
 
 def create(name: str) -> Scheduler:
@@ -16,14 +19,20 @@ def create(name: str) -> Scheduler:
 
 
 def every() -> list[Scheduler]:
-    """Return all schedulers, in the order in which they are asked.
+    """Return all schedulers that load, in the order in which they are asked.
 
-    Raises InputError where none is registered: in a checkout that nobody installed.
+    One that does not is only logged: a broken package of a site's own must not take the others
+    along. Raises InputError where none is registered: in a checkout that nobody installed.
     """
-    found = sorted((create(name) for name in plugins.names("schedulers")), key=lambda s: s.RANK)
+    found = []
+    for name in plugins.names("schedulers"):
+        try:
+            found.append(create(name))
+        except InputError as error:
+            log.warning("event=plugin-broken error=%r", str(error))
     if not found:
         raise InputError("no scheduler is registered", hint="install the advisor: pip install .")
-    return found
+    return sorted(found, key=lambda s: s.RANK)
 
 
 def named(record: Mapping[str, object]) -> str:

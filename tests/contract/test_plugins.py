@@ -109,3 +109,16 @@ def test_a_name_nobody_registered_is_one_line(installed: Path, tmp_path: Path) -
     assert "no scheduler is called 'nomad'" in done.stderr
     assert "bench" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_broken_package_does_not_take_the_others_along(installed: Path, tmp_path: Path) -> None:
+    (installed / "siteplugins.py").write_text("import no_such_module\n")
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n./app x\n")
+    found = advisor(installed, tmp_path, "site", "discover", "--scheduler", "local")
+    assert found.returncode == 0, found.stderr
+    shown = advisor(installed, tmp_path, "explain", "job.sh")
+    assert shown.returncode == 0, shown.stderr
+    assert "siteplugins" in shown.stderr and "Traceback" not in shown.stderr
+    named = advisor(installed, tmp_path, "train", "job.sh", "--scheduler", "bench")
+    assert named.returncode != 0
+    assert "mend or remove the package" in named.stderr

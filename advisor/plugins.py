@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 from advisor.errors import InputError
 
-Kind = Literal["schedulers", "translators", "models", "meters"]
+PluginKind = Literal["schedulers", "translators", "models", "meters"]
 
 _OWN = "advisor."
 """What the targets of the advisor's own entry points begin with."""
 
 
 @cache
-def found(kind: Kind) -> dict[str, EntryPoint]:
+def found(kind: PluginKind) -> dict[str, EntryPoint]:
     """Return the entry points by name: the advisor's own first, then a site's by name."""
     there = list(entry_points(group=f"advisor.{kind}"))
     added = sorted((e for e in there if not e.value.startswith(_OWN)), key=lambda e: e.name)
@@ -29,12 +29,12 @@ def found(kind: Kind) -> dict[str, EntryPoint]:
     return entries
 
 
-def names(kind: Kind) -> tuple[str, ...]:
+def names(kind: PluginKind) -> tuple[str, ...]:
     """Return the names that there are of a kind, the advisor's own first."""
     return tuple(found(kind))
 
 
-def load(kind: Kind, name: str) -> Any:
+def load(kind: PluginKind, name: str) -> Any:
     """Return what an entry point stands for.
 
     Raises InputError for a name nobody registered, naming those that are there, and for a package

@@ -23,8 +23,8 @@ import numpy as np
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.errors import AdvisorError
+from advisor.lab.evaluate import Evaluation, evaluate
 from advisor.models.design import DESIGNS
-from advisor.models.evaluate import Evaluation, evaluate
 from advisor.models.registry import DEFAULT, names
 from advisor.models.sequential import SEQUENTIAL
 from advisor.store.csvfile import Terms, read_csv

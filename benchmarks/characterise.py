@@ -16,17 +16,17 @@ import tempfile
 from pathlib import Path
 
 from advisor import paths
-from advisor.ranking import valgrind
-from advisor.ranking.characterise import timed_phases
-from advisor.ranking.characterise_files import read_phases
-from advisor.ranking.characterise_runs import (
-    Command,
+from advisor.lab import valgrind
+from advisor.lab.characterise import timed_phases
+from advisor.lab.characterise_files import read_phases
+from advisor.lab.characterise_runs import (
     TimedRun,
+    TracedCommand,
     timing_library,
     twin_run,
     valgrind_run,
 )
-from advisor.ranking.twin import compile_twice
+from advisor.lab.twin import compile_twice
 
 RUNS = {
     "matmul row": ("matmul", "900", "row"),
@@ -103,7 +103,7 @@ def main() -> None:
             each = f"{(other - one) / calls * 1e9:.0f}" if calls >= 1000 else ""
             line += f"{calls:9}{each:>10}"
             if not args.no_trace and label != "empty regions":
-                command = Command(tuple(argv), args.threads, quiet=True)
+                command = TracedCommand(tuple(argv), args.threads, quiet=True)
                 line += f"{twin_run(command, limit_s=60).time_s / one:7.1f}"
                 if valgrind.installed():
                     traced = valgrind_run(command, outside=False, limit_s=60)

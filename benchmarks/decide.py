@@ -130,12 +130,12 @@ def measure(path: Path, models: int, requests: int) -> dict[str, float]:
     from advisor.service.handlers import Handlers
     from advisor.service.peer import Peer
     from advisor.service.protocol import parse_request_line
-    from advisor.service.snapshot import Source
+    from advisor.service.snapshot import StoreSource
 
     peer = Peer(os.getpid(), os.getuid(), os.getgid())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
-    handlers = Handlers(Source(path))
+    handlers = Handlers(StoreSource(path))
     handlers.refresh()
     load_s = time.perf_counter() - start
     memory_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024

@@ -29,12 +29,12 @@ from typing import Any
 
 from advisor import paths
 from advisor.cli.rank import stored_profiles
+from advisor.lab.twin import compile_twice
 from advisor.ranking import blend
 from advisor.ranking.files import read_thresholds
-from advisor.ranking.rank import Method, rank
+from advisor.ranking.rank import RankingMethod, rank
 from advisor.ranking.streams import Characterisation
 from advisor.ranking.suite import like, member
-from advisor.ranking.twin import compile_twice
 from advisor.schedulers.local.scheduler import local_node_type
 from advisor.store.profiles import StoredProfile, latest_bench, save_profiles
 from advisor.store.rankings import characterisations
@@ -265,7 +265,7 @@ def judge(
     store: Path,
     names: list[str],
     real: dict[str, dict[str, float]],
-    method: Method,
+    method: RankingMethod,
     *,
     table: bool = True,
 ) -> None:

@@ -31,11 +31,11 @@ from advisor.schedulers.base import Role, RunResult, SweepJob, SweepStatus
 from advisor.schedulers.local.scheduler import Local
 from advisor.store.writer import Writer
 from advisor.training import state as states
-from advisor.training.outcome import Outcome
+from advisor.training.outcome import SweepOutcome
 from advisor.training.plan import planned
-from advisor.training.sink import StoreSink
-from advisor.training.subject import Site, Subject
+from advisor.training.result_store import LocalResults
 from advisor.training.sweep import Sweep
+from advisor.training.training_job import TrainingJob, TrainingSite
 
 
 class Replay(Local):
@@ -77,7 +77,7 @@ class Watched(Sweep):
 
 def replay(
     grid: Sequence[Observation], model: str, design: str, samples: int, policy: Policy
-) -> tuple[Outcome, list[tuple[Role, Configuration, float]]]:
+) -> tuple[SweepOutcome, list[tuple[Role, Configuration, float]]]:
     """Run a whole sweep on a grid; return its outcome and the runs it chose."""
     cells = sorted({o.configuration for o in grid})
     space = SearchSpace.of(cells[0].node_type, cells)
@@ -87,9 +87,9 @@ def replay(
         default_freq_khz=space.freqs_khz[-1], nodes=("n1",), partitions=("p",),
     )  # fmt: skip
     request = JobRequest("replay", "train", "someone", 1, exclusive=True, partition="p")
-    subject = Subject("grid", "w", node_type, base, request, partition="p")
+    subject = TrainingJob("grid", "w", node_type, base, request, partition="p")
     choose = first_runs if design == SEQUENTIAL else DESIGNS[design]
-    settings = states.Settings(
+    settings = states.SweepSettings(
         "replay", "someone", model=model, design=design,
         most_runs=samples if design == SEQUENTIAL else 0,
     )  # fmt: skip
@@ -97,8 +97,8 @@ def replay(
     with tempfile.TemporaryDirectory(prefix="replay-") as folder:
         state = states.new(Path(folder), subject, space, settings, runs)
         states.begin(state)
-        sink = StoreSink(Writer(Path(folder) / "db"), user="someone", trust="all")
-        sweep = Watched(state, Replay(grid), sink, policy, Site(), lambda event: None)
+        sink = LocalResults(Writer(Path(folder) / "db"), user="someone", trust="all")
+        sweep = Watched(state, Replay(grid), sink, policy, TrainingSite(), lambda event: None)
         outcome = sweep.run()
         sink.close()
         return outcome, sweep.chosen

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.option import Z90, Option
-from advisor.core.ranked import RankedType
 from advisor.core.transfer import METHOD_ERROR, transfer
 
 SHARPNESS = 4.0
@@ -115,7 +115,9 @@ def main() -> None:
         (t0, e0), (t1, e1) = law(a, here, here.cores, 1.0), law(a, there, there.cores, 1.0)
         for case, wrong in (("true ratio", 0.0), ("estimated ratio", rng.gauss(0, METHOD_ERROR))):
             times = math.exp(wrong) * t1 / t0, math.exp(wrong) * e1 / e0
-            ranked = RankedType("target", t1, times[0], 0.0, None, None, times[1], 0.0, "profiles")
+            ranked = NodeTypeEstimate(
+                "target", t1, times[0], 0.0, None, None, times[1], 0.0, "profiles"
+            )
             for o in transfer(options, base, target, ranked):
                 c = o.configuration
                 true = law(a, there, c.threads_per_node, c.freq_khz / 2e6)

@@ -12,7 +12,7 @@ from advisor import paths
 from advisor.errors import AdvisorError, InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.cli.bench_progress import Board
+    from advisor.cli.bench_progress import ProgressBars
     from advisor.core.inventory import Inventory, NodeType
 
 QUICK_S, FULL_S = 50.0, 540.0
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bench(args: argparse.Namespace) -> int:
-    from advisor.cli.bench_progress import Board
+    from advisor.cli.bench_progress import ProgressBars
     from advisor.cli.output import print_json
     from advisor.core.units import parse_duration_s
     from advisor.store.profiles import wanted
@@ -103,7 +103,7 @@ def _bench(args: argparse.Namespace) -> int:
         "budget_s": budget_s, "wanted": waiting, "meter": args.meter,
     }  # fmt: skip
     places = _places(args, inventory)
-    with Board(sys.stderr, [name for name, _ in places]) as board:
+    with ProgressBars(sys.stderr, [name for name, _ in places]) as board:
         results = board.each(places, lambda name, node: _measure(name, node, order, board))
     stored = {}
     for (name, _), (found, why) in zip(places, results, strict=True):
@@ -173,7 +173,7 @@ def _places(
 
 
 def _measure(
-    name: str, node: NodeType | None, order: dict[str, Any], board: Board
+    name: str, node: NodeType | None, order: dict[str, Any], board: ProgressBars
 ) -> dict[str, Any]:
     """Measure on a node of this type; return what it found."""
     if node is None:
@@ -204,11 +204,11 @@ def _emit(order: dict[str, Any]) -> int:
 
 def _store(args: argparse.Namespace, name: str, found: dict[str, Any]) -> str:
     """Store a node type's profiles; return what became of them."""
-    from advisor.ranking.machine import differences
+    from advisor.lab.machine import differences
     from advisor.schedulers.local.scheduler import NODE_TYPE, local_node_type
     from advisor.store.profiles import Bench, StoredProfile, latest_bench, save_profiles
     from advisor.store.writer import Writer
-    from advisor.training.subject import current_user
+    from advisor.training.training_job import current_user
 
     path = paths.store_path(args.db)
     with Writer(path) as writer:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from advisor.ranking.bench import SURE, Measured, measure
-from advisor.ranking.machine import circumstances, fingerprint, memory_b
+from advisor.lab.bench import SURE, Repetitions, measure
+from advisor.lab.machine import circumstances, fingerprint, memory_b
 from advisor.ranking.streams import Stream
 from advisor.ranking.suite import FLOPS, Microbenchmark, plan
 
@@ -46,7 +46,7 @@ def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None])
     }
 
 
-def _profile(m: Measured) -> dict[str, Any]:
+def _profile(m: Repetitions) -> dict[str, Any]:
     """Return a result in the form of ``advisor.store.profiles.StoredProfile``, less its node."""
     one = m.microbenchmark
     return {
@@ -61,7 +61,7 @@ def _profile(m: Measured) -> dict[str, Any]:
     }
 
 
-def peaks(found: list[Measured], threads: int) -> dict[str, float]:
+def peaks(found: list[Repetitions], threads: int) -> dict[str, float]:
     """Return the roofline of the node: GB/s from memory by the triad, GFlop/s by the peak.
 
     The triad counts 24 bytes an iteration, as STREAM does; zeros where they were not measured.

@@ -22,7 +22,7 @@ _EVERY_S = 10.0
 Result = TypeVar("Result")
 
 
-class Board:
+class ProgressBars:
     """One bar for each node type on a terminal; elsewhere a line now and then.
 
     ``running`` are the commands that measure elsewhere.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.ranking.characterise_runs import Command, TimedRun, TracedRun
+    from advisor.lab.characterise_runs import TimedRun, TracedCommand, TracedRun
     from advisor.ranking.streams import Characterisation
 
 METHODS = ("auto", "cc", "valgrind", "none")
@@ -79,13 +79,13 @@ def _characterise(args: argparse.Namespace) -> int:
     from advisor.core.recognise import clean_name
     from advisor.core.units import parse_duration_s, parse_fraction
     from advisor.errors import UsageError
+    from advisor.lab.characterise import DEFAULT_L1, cache_bytes, characterisation, join
+    from advisor.lab.characterise_runs import TracedCommand, busy_note, input_file, timed_run
     from advisor.meters.process import exit_text
-    from advisor.ranking.characterise import DEFAULT_L1, cache_bytes, characterisation, join
-    from advisor.ranking.characterise_runs import Command, busy_note, input_file, timed_run
     from advisor.ranking.files import write_phases
     from advisor.schedulers.local.scheduler import local_node_type
-    from advisor.training.known import load_known
-    from advisor.training.subject import understand
+    from advisor.training.site_context import load_known
+    from advisor.training.training_job import understand
 
     try:
         min_weight = parse_fraction(args.min_weight)
@@ -104,7 +104,7 @@ def _characterise(args: argparse.Namespace) -> int:
         fallback=clean_name(Path(args.tail[0]).name) or "command",
     )
     stdin, start = input_file()
-    command = Command(tuple(args.tail), args.threads or 0, stdin, start, args.json)
+    command = TracedCommand(tuple(args.tail), args.threads or 0, stdin, start, args.json)
     note = busy_note(command.cpus)
     runs = [timed_run(command)]
     while len(runs) < args.repeat and runs[-1].exit_code == 0:
@@ -143,12 +143,12 @@ def _characterise(args: argparse.Namespace) -> int:
 
 
 def _trace(
-    command: Command, timed: TimedRun, method: str, limit_s: float | None
+    command: TracedCommand, timed: TimedRun, method: str, limit_s: float | None
 ) -> tuple[TracedRun | None, str]:
     """Run traced in the way asked for; without a run, say why."""
     from advisor.errors import InputError
-    from advisor.ranking import valgrind
-    from advisor.ranking.characterise_runs import twin_of, twin_run, valgrind_run
+    from advisor.lab import valgrind
+    from advisor.lab.characterise_runs import twin_of, twin_run, valgrind_run
 
     programs = {p.exe for p in timed.processes if p.phases} or {p.exe for p in timed.processes}
     twins = [twin_of(exe) for exe in programs if twin_of(exe).is_file()]
@@ -178,9 +178,9 @@ def _store(args: argparse.Namespace, found: Characterisation) -> tuple[bool, str
     from advisor import paths
     from advisor.errors import AdvisorError, StoreError
     from advisor.schedulers.local.scheduler import local_node_type
-    from advisor.training.known import load_known
-    from advisor.training.sink import open_sink
-    from advisor.training.subject import current_user
+    from advisor.training.result_store import open_sink
+    from advisor.training.site_context import load_known
+    from advisor.training.training_job import current_user
 
     path, user = paths.store_path(args.db), current_user()
     try:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from advisor.cli.output import print_table
 from advisor.core.units import format_duration
-from advisor.ranking.characterise import PhaseResult
-from advisor.ranking.characterise_runs import TimedRun, TracedRun
-from advisor.ranking.characterise_streams import FoundPhase, FoundStream
+from advisor.lab.characterise import PhaseResult
+from advisor.lab.characterise_runs import TimedRun, TracedRun
+from advisor.lab.characterise_streams import FoundPhase, FoundStream
 from advisor.ranking.streams import Characterisation
 
 MOST_SHOWN = 12

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from advisor.store.writer import Writer
 
 Kind = Literal["policy", "site"]
-Applied = Callable[["Writer", Mapping[str, object], Mapping[str, object]], list[str]]
+WhenApplied = Callable[["Writer", Mapping[str, object], Mapping[str, object]], list[str]]
 """Called in the transaction that puts a version into effect, with its settings and the former
 ones; returns what to tell."""
 
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> Any:
     return actions
 
 
-def run(args: argparse.Namespace, kind: Kind, after: Applied | None = None) -> int:
+def run(args: argparse.Namespace, kind: Kind, after: WhenApplied | None = None) -> int:
     """Run one common action and return its exit code."""
     if args.action == "check":
         return _check(args, kind)
@@ -157,7 +157,7 @@ def _problems(checked: Checked) -> dict[str, object]:
     }
 
 
-def _apply(args: argparse.Namespace, kind: Kind, after: Applied | None) -> int:
+def _apply(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> int:
     checked = read(args, kind)
     current = applied(args, kind)
     if not args.json:
@@ -205,7 +205,7 @@ def _apply(args: argparse.Namespace, kind: Kind, after: Applied | None) -> int:
 
 
 def _store(
-    args: argparse.Namespace, kind: Kind, checked: Checked, after: Applied | None
+    args: argparse.Namespace, kind: Kind, checked: Checked, after: WhenApplied | None
 ) -> tuple[int, list[str]]:
     """Put a checked file into effect; return its version and what to tell."""
     from advisor.store.writer import Writer
@@ -286,7 +286,7 @@ def _diff(args: argparse.Namespace, kind: Kind) -> int:
     return 0
 
 
-def _rollback(args: argparse.Namespace, kind: Kind, after: Applied | None) -> int:
+def _rollback(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> int:
     from advisor.policy.load import check_text
     from advisor.store.writer import Writer
 

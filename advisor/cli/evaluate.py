@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.core.observation import Observation
-    from advisor.models.study import Fold, Study
+    from advisor.lab.compare_models import Fold, ModelComparison
 
 _NODE_TYPE = "grid"
 """Stands for the one node type of a grid's file, which names none."""
@@ -109,8 +109,8 @@ def run(args: argparse.Namespace) -> int:
             hint="--design random or lhs",
         )
     check_plot(args.plot)
+    from advisor.lab.compare_models import compare
     from advisor.models.registry import names
-    from advisor.models.study import compare
 
     grids = _grids(args.grid)
     models = names() if args.compare else (args.model,)
@@ -143,7 +143,7 @@ def _grids(path: Path) -> dict[str, tuple[Observation, ...]]:
 
 
 def _judge(args: argparse.Namespace) -> Any:
-    from advisor.models.evaluate import evaluate
+    from advisor.lab.evaluate import evaluate
 
     options = model_options(args.model_option)
 
@@ -164,7 +164,7 @@ def _judge(args: argparse.Namespace) -> Any:
 
 
 def _picture(
-    args: argparse.Namespace, grids: Mapping[str, Sequence[Observation]], study: Study
+    args: argparse.Namespace, grids: Mapping[str, Sequence[Observation]], study: ModelComparison
 ) -> Any:
     """Return the picture of the one evaluation there is; UsageError for several."""
     if len(study.cases) != 1:
@@ -172,7 +172,7 @@ def _picture(
             f"a picture is of one evaluation, there are {len(study.cases)}",
             hint="one grid, one model, one seed",
         )
-    from advisor.models.picture import picture_of
+    from advisor.lab.picture import picture_of
 
     (case,) = study.cases
     return picture_of(
@@ -191,7 +191,7 @@ def _folds(
     """Return the folds of each (grid, model)."""
     if args.kfold is None:
         return {}
-    from advisor.models.study import kfold
+    from advisor.lab.compare_models import kfold
 
     options = model_options(args.model_option)
     return {
@@ -205,7 +205,7 @@ def _folds(
 
 def _json(
     args: argparse.Namespace,
-    study: Study,
+    study: ModelComparison,
     folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]],
 ) -> dict[str, object]:
     """One evaluation's keys stand at the top; of several, in ``cases`` with their ``means``."""

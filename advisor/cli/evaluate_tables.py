@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from advisor.cli.output import print_table
 from advisor.core.configuration import Configuration
 from advisor.core.units import format_change, format_freq
-from advisor.models.evaluate import RESPONSES
-from advisor.models.study import WITHIN_PCT, Case, Fold, Mean, Study
+from advisor.lab.compare_models import WITHIN_PCT, Fold, Grid, Mean, ModelComparison
+from advisor.lab.evaluate import RESPONSES
 
 _UNIT = {"energy": "energy, J", "time": "time, s"}
 
 
 def print_study(
-    study: Study,
+    study: ModelComparison,
     folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]],
     cells: Mapping[str, int],
 ) -> None:
@@ -38,7 +38,7 @@ def print_study(
         _print_folds(folds)
 
 
-def _print_grid(cases: Sequence[Case], cells: int, *, several: bool) -> None:
+def _print_grid(cases: Sequence[Grid], cells: int, *, several: bool) -> None:
     first = cases[0].evaluation
     models = ", ".join(c.model for c in cases)
     where = f"{cases[0].grid}: " if several else ""
@@ -77,7 +77,7 @@ def _print_grid(cases: Sequence[Case], cells: int, *, several: bool) -> None:
             print(f"note: {f'{c.model}: ' if len(cases) > 1 else ''}{note}")
 
 
-def _print_ends(name: str, cases: Sequence[Case]) -> None:
+def _print_ends(name: str, cases: Sequence[Grid]) -> None:
     """Print baseline and the ends of the front, the change from one to the other, the errors."""
     rows: list[list[object]] = []
     for c in cases:
@@ -98,7 +98,7 @@ def _print_ends(name: str, cases: Sequence[Case]) -> None:
     print()
 
 
-def _print_decisions(cases: Sequence[Case]) -> None:
+def _print_decisions(cases: Sequence[Grid]) -> None:
     d = cases[0].evaluation.decision
     print(f"baseline    {_name(d.baseline)}; best possible: energy {format_change(-d.best_saving)}")
     for c in cases:

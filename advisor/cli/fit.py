@@ -13,7 +13,7 @@ from advisor.cli.pictures import percent
 from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.models.scopes import Group
+    from advisor.models.scopes import ScopedRuns
     from advisor.store.records import StoredModel
     from advisor.store.writer import Writer
 
@@ -109,7 +109,7 @@ def list_models(args: argparse.Namespace) -> int:
 class _Fitted:
     workload: str
     node_type: str
-    group: Group
+    group: ScopedRuns
     model: StoredModel | None
     problem: str = ""
 

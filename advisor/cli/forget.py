@@ -12,7 +12,7 @@ from advisor.cli.output import print_json
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.store.forgetting import Measured
+    from advisor.store.forgetting import MeasuredResults
     from advisor.store.reader import Reader
 
 _NAMES = {
@@ -92,13 +92,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _everything(store: Reader) -> list[Measured]:
-    from advisor.store.forgetting import Measured
+def _everything(store: Reader) -> list[MeasuredResults]:
+    from advisor.store.forgetting import MeasuredResults
 
-    return [Measured(w.application, w.name) for w in store.workloads()]
+    return [MeasuredResults(w.application, w.name) for w in store.workloads()]
 
 
-def _named(text: str, there: Sequence[Measured], *, undo: bool) -> tuple[str, str | None]:
+def _named(text: str, there: Sequence[MeasuredResults], *, undo: bool) -> tuple[str, str | None]:
     """Return application and workload (None: all) of a name; both may have slashes in them.
 
     Raises UsageError, which names the nearest, when there is none such.
@@ -121,7 +121,7 @@ def _named(text: str, there: Sequence[Measured], *, undo: bool) -> tuple[str, st
     raise UsageError(f"{none} {what} of {text!r}", hint=known if names else "the store is empty")
 
 
-def _confirm(found: Sequence[Measured], args: argparse.Namespace) -> None:
+def _confirm(found: Sequence[MeasuredResults], args: argparse.Namespace) -> None:
     """Ask at a terminal. Raises UsageError where nobody can answer, RefusedError for a no."""
     if args.json or not sys.stdin.isatty():
         raise UsageError("nobody can be asked here", hint="say --yes to forget without a question")
@@ -135,7 +135,7 @@ def _confirm(found: Sequence[Measured], args: argparse.Namespace) -> None:
         raise RefusedError("nothing was forgotten")
 
 
-def _print(found: Sequence[Measured]) -> None:
+def _print(found: Sequence[MeasuredResults]) -> None:
     for m in found:
         parts = [f"{count} {_NAMES[kind][count != 1]}" for kind, count in m.counts.items() if count]
         print(f"  {m.application}/{m.workload}: {', '.join(parts) or 'its name'}")
@@ -148,7 +148,7 @@ def _print_json(
     application: str,
     workload: str | None,
     since: str,
-    done: Sequence[Measured],
+    done: Sequence[MeasuredResults],
 ) -> None:
     print_json(
         "forget",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from advisor import paths
 from advisor.cli.output import print_json, print_table
-from advisor.cli.pictures import Picture, add_plot_argument, check_plot, print_picture, save_plot
+from advisor.cli.pictures import Drawing, add_plot_argument, check_plot, print_picture, save_plot
 from advisor.core.objectives import MEASURES, clusters, ed2p, edp, node_hours, resource_front
 from advisor.core.option import Option
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
@@ -112,7 +112,7 @@ def _print(view: View, everything: bool, order: str) -> None:
     print(f"energy is {model.energy_quality}; {best_in_words(view)}")
 
 
-def _picture(view: View, kind: str | None) -> Picture:
+def _picture(view: View, kind: str | None) -> Drawing:
     from advisor.plotting import panels
 
     if kind in (None, "pareto"):

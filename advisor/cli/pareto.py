@@ -11,7 +11,7 @@ from pathlib import Path
 
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, percent, print_picture, save_plot
-from advisor.core.pareto import Limits, TradeOff, trade_off
+from advisor.core.pareto import ErrorLimits, TradeOff, trade_off
 from advisor.errors import InputError
 
 _SHOWN = 40
@@ -19,7 +19,7 @@ _MISTAKES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _Objective:
     column: str
     maximise: bool
 
@@ -28,11 +28,11 @@ class _Axis:
         return "max" if self.maximise else "min"
 
 
-def _axis(text: str) -> _Axis:
+def _axis(text: str) -> _Objective:
     column, colon, goal = text.rpartition(":")
     if not colon or not column or goal not in ("max", "min"):
         raise argparse.ArgumentTypeError(f"{text!r}: write COLUMN:max or COLUMN:min")
-    return _Axis(column, goal == "max")
+    return _Objective(column, goal == "max")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,8 +84,8 @@ def run(args: argparse.Namespace) -> int:
         y,
         max_x=args.x.maximise,
         max_y=args.y.maximise,
-        x_limits=Limits(errors[0]),
-        y_limits=Limits(errors[1]),
+        x_limits=ErrorLimits(errors[0]),
+        y_limits=ErrorLimits(errors[1]),
     )
     from advisor.plotting import Scene
 

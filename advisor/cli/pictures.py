@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.plotting import Scene
 from advisor.plotting.panels import Panels
 
-Picture = Scene | Panels
+Drawing = Scene | Panels
 
 
 def percent(text: str) -> float:
@@ -46,7 +46,7 @@ def check_plot(path: Path | None) -> None:
         check(path)
 
 
-def save_plot(scene: Picture, path: Path | None) -> None:
+def save_plot(scene: Drawing, path: Path | None) -> None:
     """Write the picture that ``--plot`` asked for."""
     if path is not None:
         from advisor.plotting.figure import save
@@ -54,7 +54,7 @@ def save_plot(scene: Picture, path: Path | None) -> None:
         save(scene, path)
 
 
-def print_picture(picture: Picture) -> None:
+def print_picture(picture: Drawing) -> None:
     """Print a picture as wide as the terminal, in ASCII where the terminal knows no more."""
     from advisor.plotting.terminal import ASCII, Marks, draw
     from advisor.plotting.terminal_panels import draw_panels

@@ -13,7 +13,7 @@ from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from advisor.ranking.rank import RankedPhase, Ranking
-    from advisor.ranking.similarity import Match, Profile
+    from advisor.ranking.similarity import Profile, ProfileMatch
     from advisor.ranking.streams import Characterisation
     from advisor.store.rankings import StoredCharacterisation
 
@@ -118,7 +118,7 @@ def _stored(args: argparse.Namespace) -> StoredCharacterisation:
     """Return the characterisation to rank: the user's own before another's."""
     from advisor.store.rankings import characterisations
     from advisor.store.reader import Reader
-    from advisor.training.subject import current_user
+    from advisor.training.training_job import current_user
 
     with Reader(paths.store_path(args.db)) as store:
         rows = characterisations(store, args.application, args.workload)
@@ -144,7 +144,7 @@ def _wanted(ranked: RankedPhase) -> str:
 
 
 def _json(found: Characterisation, ranking: Ranking) -> dict[str, object]:
-    def match(m: Match) -> dict[str, object]:
+    def match(m: ProfileMatch) -> dict[str, object]:
         p = m.profile
         return {
             "microbenchmark": p.microbenchmark,
@@ -221,5 +221,5 @@ def _print(found: Characterisation, ranking: Ranking) -> None:
         print(f"{node_type} has no profile of a chosen microbenchmark")
 
 
-def _each(match: Match, name: str) -> str:
+def _each(match: ProfileMatch, name: str) -> str:
     return ", ".join(f"{getattr(s, name):g}" for s in match.profile.streams)

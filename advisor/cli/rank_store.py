@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredNow:
     """Whether a ranking is stored, and all that is to be said of it."""
 
     stored: bool
@@ -36,7 +36,7 @@ def keep_ranking(
     thresholds: Thresholds,
     *,
     by_hand: bool,
-) -> Kept:
+) -> StoredNow:
     """Store a ranking for the jobs its characterisation may advise, if this user may write.
 
     ``by_hand``: it follows from files that were given, and new profiles leave it as it is.
@@ -47,7 +47,7 @@ def keep_ranking(
     path = paths.store_path(args.db)
     whose = "everybody's jobs" if source.scope == "all" else f"jobs of {source.contributor}"
     if not _writable(path):
-        return Kept(False, (f"not stored: {_why_not(path)}; {_instead(path, source, whose)}",))
+        return StoredNow(False, (f"not stored: {_why_not(path)}; {_instead(path, source, whose)}",))
     with Writer(path) as store:
         kept = keep(store, source, ranking, thresholds, by_hand=by_hand)
     lines = [f"stored, for {whose}"]
@@ -60,7 +60,7 @@ def keep_ranking(
             lines.append(f"{t.node_type}: no job goes there: {t.problem}")
         else:
             lines.append(f"{t.node_type}: jobs may go there, by this estimate (advisor options)")
-    return Kept(True, tuple(dict.fromkeys(lines)))
+    return StoredNow(True, tuple(dict.fromkeys(lines)))
 
 
 def queue_missing(args: argparse.Namespace, found: Characterisation, ranking: Ranking) -> str:

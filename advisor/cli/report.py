@@ -11,8 +11,8 @@ from advisor.core.reasons import TEXTS
 from advisor.core.units import format_change
 
 if TYPE_CHECKING:
-    from advisor.loop.compare import Change
-    from advisor.loop.report import Calibration, Comparison, Report
+    from advisor.loop.compare import MeasuredChange
+    from advisor.loop.report import Calibration, OnOffComparison, Report
 
 _BAR = 24
 _LABELS = {
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Sum up and print."""
     from advisor.loop import clock
-    from advisor.loop.notes import notes
+    from advisor.loop.recommendations import notes
     from advisor.loop.report import report
     from advisor.store.reader import Reader
 
@@ -147,11 +147,11 @@ def _kwh(value: float) -> str:
     return f"{value / 1000:.4g} MWh" if abs(value) >= 1e4 else f"{value:.4g} kWh"
 
 
-def _ends(change: Change | None) -> tuple[float | None, ...]:
+def _ends(change: MeasuredChange | None) -> tuple[float | None, ...]:
     return () if change is None else (change.change,)
 
 
-def _change(c: Change) -> str:
+def _change(c: MeasuredChange) -> str:
     text = format_change(c.change)
     if c.lo is None or c.hi is None:
         fewest = c.advised if c.basis == "prediction" else min(c.advised, c.left)
@@ -161,13 +161,13 @@ def _change(c: Change) -> str:
     return f"{text}, {_against(c)}"
 
 
-def _against(c: Change) -> str:
+def _against(c: MeasuredChange) -> str:
     if c.basis == "prediction":
         return f"{c.advised} jobs against the predicted baseline"
     return f"{c.advised} jobs against {c.left} left alone at random"
 
 
-def _row(c: Comparison) -> list[str]:
+def _row(c: OnOffComparison) -> list[str]:
     main = c.energy or c.time
     against = ""
     if main is not None:
@@ -183,7 +183,7 @@ def _row(c: Comparison) -> list[str]:
     ]
 
 
-def _short(c: Change | None) -> str:
+def _short(c: MeasuredChange | None) -> str:
     if c is None:
         return "-"
     if c.lo is None or c.hi is None:

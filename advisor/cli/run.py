@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from advisor.core.configuration import Configuration
     from advisor.meters.base import Meter
-    from advisor.meters.process import Measured
-    from advisor.training.known import Known
-    from advisor.training.subject import Subject
+    from advisor.meters.process import MeasuredProcess
+    from advisor.training.site_context import SiteContext
+    from advisor.training.training_job import TrainingJob
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
     from advisor.meters.choose import best_meter
     from advisor.meters.process import exit_text, usable_cpus
     from advisor.schedulers.local.scheduler import local_node_type
-    from advisor.training.known import load_known
-    from advisor.training.subject import understand
+    from advisor.training.site_context import load_known
+    from advisor.training.training_job import understand
 
     if args.script:
         from advisor.cli.run_job import run_job
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     freq_khz = cap or subject.baseline.freq_khz
     configuration = Configuration(subject.node_type.name, 1, 1, threads, freq_khz)
     choice = best_meter(subject.node_type, name=args.meter)
-    runs: list[Measured] = []
+    runs: list[MeasuredProcess] = []
     for number in range(1, args.repeat + 1):
         measured = _once(args.tail, configuration, cap, choice.meter, quiet=args.json)
         if measured.exit_code != 0:
@@ -151,7 +151,7 @@ def _once(
     meter: Meter | None,
     *,
     quiet: bool,
-) -> Measured:
+) -> MeasuredProcess:
     import os
     import tempfile
     from pathlib import Path
@@ -176,10 +176,10 @@ def _once(
 
 def _record(
     args: argparse.Namespace,
-    subject: Subject,
-    known: Known,
+    subject: TrainingJob,
+    known: SiteContext,
     configuration: Configuration,
-    runs: Sequence[Measured],
+    runs: Sequence[MeasuredProcess],
 ) -> list[int]:
     """Store the runs where results may go; return their ids (0: the daemon does not tell)."""
     import os
@@ -187,8 +187,8 @@ def _record(
     from advisor import paths
     from advisor.core.observation import Observation
     from advisor.core.policy import scope_of
-    from advisor.training.sink import open_sink
-    from advisor.training.subject import current_user
+    from advisor.training.result_store import open_sink
+    from advisor.training.training_job import current_user
 
     user, trust = current_user(), known.policy_for(subject).training.trust
     sink = open_sink(
@@ -223,12 +223,12 @@ def _record(
         sink.close()
 
 
-def _run_json(measured: Measured) -> dict[str, object]:
+def _run_json(measured: MeasuredProcess) -> dict[str, object]:
     names = ("time_s", "energy_j", "energy_quality", "meter", "detail")
     return {name: getattr(measured, name) for name in names}
 
 
-def _line(measured: Measured) -> str:
+def _line(measured: MeasuredProcess) -> str:
     from advisor.core.units import format_duration, format_energy
 
     time = format_duration(measured.time_s)

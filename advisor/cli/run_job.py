@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from advisor.core.configuration import Configuration
     from advisor.core.decision import Decision
     from advisor.core.inventory import NodeType
-    from advisor.meters.process import Measured
+    from advisor.meters.process import MeasuredProcess
     from advisor.service.snapshot import Snapshot
 
 
@@ -78,9 +78,9 @@ def run_job(args: argparse.Namespace) -> int:
 
 def _snapshot(db: str | None) -> Snapshot:
     from advisor.paths import store_path
-    from advisor.service.snapshot import Snapshot, Source
+    from advisor.service.snapshot import Snapshot, StoreSource
 
-    source = Source(store_path(db))
+    source = StoreSource(store_path(db))
     try:
         source.refresh()
     except AdvisorError as error:
@@ -120,7 +120,9 @@ def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
     return Configuration(node_type.name, 1, 1, node_type.cores, 0)
 
 
-def _measure(script: Path, configuration: Configuration, meter: Any, *, quiet: bool) -> Measured:
+def _measure(
+    script: Path, configuration: Configuration, meter: Any, *, quiet: bool
+) -> MeasuredProcess:
     from advisor.meters.process import measure
     from advisor.schedulers.command import interpreter
     from advisor.schedulers.local.cpufreq import Cpufreq
@@ -148,11 +150,11 @@ def _keep(
     began: str,
     decision: Decision,
     configuration: Configuration,
-    measured: Measured,
+    measured: MeasuredProcess,
     snapshot: Snapshot,
 ) -> bool:
     """Record decision and outcome; say why not, if not."""
-    from advisor.loop.match import Match
+    from advisor.loop.match import MatchedJob
     from advisor.loop.outcomes import make_outcome
     from advisor.loop.rebuilt import let_count
     from advisor.paths import store_path
@@ -176,7 +178,7 @@ def _keep(
     try:
         with Writer(store_path(db)) as store:
             store.save_decision(decision.to_dict(), job_id=job_id)
-            match = Match(decision.to_dict(), "verified")
+            match = MatchedJob(decision.to_dict(), "verified")
             outcome = make_outcome(
                 job, match, scheduler="local",
                 inventory=snapshot.inventory, policies=snapshot.policy, reader=store,

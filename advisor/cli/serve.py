@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.service.handlers import Handlers
     from advisor.service.peer import Users, trusted_uids
     from advisor.service.server import Server
-    from advisor.service.snapshot import Source
+    from advisor.service.snapshot import StoreSource
     from advisor.service.spool import Spool
     from advisor.service.watch import LONGEST_S, Watch
     from advisor.store.journal import Journal
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     writable = not args.read_only
     if writable:
         _create(store)
-    source = Source(store)
+    source = StoreSource(store)
     handlers = Handlers(
         source,
         users,

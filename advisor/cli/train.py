@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from advisor.core.policy import Policy
     from advisor.schedulers.base import Scheduler
-    from advisor.training.known import Known
     from advisor.training.plan import Cost
-    from advisor.training.sink import SocketSink, StoreSink
+    from advisor.training.result_store import DaemonResults, LocalResults
+    from advisor.training.site_context import SiteContext
     from advisor.training.state import SweepState
-    from advisor.training.subject import Subject
+    from advisor.training.training_job import TrainingJob
 
 _SCRIPT_ENDINGS = (".sh", ".slurm", ".sbatch", ".pbs", ".job", ".bash")
 
@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, show the cost, ask, run, fit, confirm, and say what came out."""
     from advisor import paths
-    from advisor.training.known import load_known
+    from advisor.training.site_context import load_known
 
     root = (args.work_dir or paths.state_dir() / "sweeps").absolute()
     if args.stop:
@@ -141,7 +141,7 @@ def _stream(args: argparse.Namespace) -> TextIO:
     return sys.stderr if args.json else sys.stdout
 
 
-def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | None:
+def _begin(args: argparse.Namespace, known: SiteContext, root: Path) -> SweepState | None:
     """Plan a sweep and have it agreed to; None for a dry run."""
     from advisor.cli import train_output as output
     from advisor.cli.output import print_json
@@ -152,7 +152,7 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
     from advisor.schedulers.choose import create, default
     from advisor.training import state as states
     from advisor.training.plan import axes, planned
-    from advisor.training.subject import current_user
+    from advisor.training.training_job import current_user
 
     scheduler = create(args.scheduler) if args.scheduler else default()
     if reason := scheduler.available():
@@ -179,7 +179,7 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
     grows = args.design == SEQUENTIAL
     choose = first_runs if grows else DESIGNS[args.design]
     design = choose(grid.space, samples, must_include=subject.baseline)
-    settings = states.Settings(
+    settings = states.SweepSettings(
         scheduler=scheduler.NAME,
         user=current_user(),
         account=subject.request.account,
@@ -223,10 +223,10 @@ def _begin(args: argparse.Namespace, known: Known, root: Path) -> SweepState | N
     return state
 
 
-def _subject(args: argparse.Namespace, known: Known, scheduler: Scheduler) -> Subject:
+def _subject(args: argparse.Namespace, known: SiteContext, scheduler: Scheduler) -> TrainingJob:
     """Tell a script from an application's name, and understand what is to be run."""
     from advisor.errors import InputError, UsageError
-    from advisor.training.subject import named, understand
+    from advisor.training.training_job import named, understand
 
     if not args.subject:
         raise UsageError("nothing to train", hint="advisor train SCRIPT")
@@ -281,8 +281,8 @@ def _expected_cost(args: argparse.Namespace, state: SweepState) -> Cost:
     """Reckon the cost from the estimate given, earlier runs, or the time limit."""
     from advisor import paths
     from advisor.meters.estimate import estimate_j
-    from advisor.training.known import earlier_runs
     from advisor.training.plan import cost, expected_runs
+    from advisor.training.site_context import earlier_runs
 
     settings, base = state.settings, state.subject.baseline
     runs = expected_runs(
@@ -341,12 +341,14 @@ def _ask(out: TextIO) -> None:
         raise RefusedError("nothing was run")
 
 
-def _sink(args: argparse.Namespace, state: SweepState, policy: Policy) -> StoreSink | SocketSink:
+def _sink(
+    args: argparse.Namespace, state: SweepState, policy: Policy
+) -> LocalResults | DaemonResults:
     """Return where the sweep's results go. Raises RefusedError when nobody takes them."""
     import os
 
     from advisor import paths
-    from advisor.training.sink import open_sink
+    from advisor.training.result_store import open_sink
 
     return open_sink(
         paths.store_path(args.db),
@@ -357,7 +359,7 @@ def _sink(args: argparse.Namespace, state: SweepState, policy: Policy) -> StoreS
     )
 
 
-def _execute(args: argparse.Namespace, state: SweepState, known: Known) -> int:
+def _execute(args: argparse.Namespace, state: SweepState, known: SiteContext) -> int:
     """Run the sweep, or the rest of it, and show what came out."""
     from advisor.cli import train_output as output
     from advisor.cli.output import print_json
@@ -371,7 +373,7 @@ def _execute(args: argparse.Namespace, state: SweepState, known: Known) -> int:
     sink = _sink(args, state, policy)
     out = _stream(args)
     try:
-        with states.locked(state), output.Progress(out) as progress:
+        with states.locked(state), output.ProgressLines(out) as progress:
             progress.say(
                 f"sweep {state.id} of {output.title(state)}; results go to {sink.description}"
             )

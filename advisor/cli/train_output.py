@@ -12,7 +12,7 @@ from advisor.cli.output import print_table
 from advisor.core.option import Option
 from advisor.core.policy import Policy
 from advisor.core.units import format_change, format_duration, format_energy
-from advisor.training.outcome import Confirmation, Event, Outcome, Spent, describe
+from advisor.training.outcome import Confirmation, Event, Spent, SweepOutcome, describe
 from advisor.training.plan import Cost
 from advisor.training.state import SweepState
 
@@ -101,7 +101,7 @@ def show_plan(
             print(f"  {run.seq:3d}  {run.role:8s}  {describe(run.configuration)}", file=out)
 
 
-class Progress:
+class ProgressLines:
     """Shows events: a bar on a terminal, plain lines elsewhere."""
 
     def __init__(self, out: TextIO) -> None:
@@ -192,7 +192,7 @@ def run_line(event: Event) -> str:
     )
 
 
-def outcome_json(state: SweepState, outcome: Outcome) -> dict[str, object]:
+def outcome_json(state: SweepState, outcome: SweepOutcome) -> dict[str, object]:
     """Return the outcome as ``--json`` prints it."""
     subject = state.subject
     roles = {r.seq: r for stage in state.stages.values() for r in stage.runs}
@@ -247,7 +247,7 @@ def _option_json(option: Option) -> dict[str, object]:
     }
 
 
-def show_outcome(state: SweepState, outcome: Outcome, policy: Policy, out: TextIO) -> None:
+def show_outcome(state: SweepState, outcome: SweepOutcome, policy: Policy, out: TextIO) -> None:
     """Print what the sweep came to: baseline, recommendation, confirmation, payback."""
     base, best = outcome.baseline, outcome.recommended
     rows = [["the job as it is", *_cells(base, None)]]
@@ -310,7 +310,7 @@ def _cells(option: Option, base: Option | None) -> list[str]:
     return [describe(option.configuration), format_duration(option.time_s), energy, change]
 
 
-def _why_none(outcome: Outcome, policy: Policy) -> str:
+def _why_none(outcome: SweepOutcome, policy: Policy) -> str:
     if not math.isfinite(outcome.baseline.energy_j):
         return "nothing is recommended: no energy is known, so no saving can be told"
     if outcome.attempts:

@@ -107,7 +107,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class JobLimits:
     """What accounting allows. ``users`` has every user's associations, by account."""
 
     users: Mapping[str, Mapping[str, Bounds]] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class Availability:
     rooms: Mapping[tuple[str, str], Room] = field(default_factory=dict)
     partitions: Mapping[str, PartitionState] = field(default_factory=dict)
     queues: Mapping[str, Queue] = field(default_factory=dict)
-    limits: Limits | None = None
+    limits: JobLimits | None = None
     problem: str = ""
     promised: Mapping[str, int] = field(default_factory=dict)
 

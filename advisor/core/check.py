@@ -7,7 +7,7 @@ from typing import Literal
 
 from advisor.errors import AdvisorError
 
-State = Literal["ok", "warn", "fail"]
+CheckState = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Check:
     """One check: its name, how it came out, what was found, and what to do ("" when nothing)."""
 
     name: str
-    state: State
+    state: CheckState
     text: str
     todo: str = ""
 
@@ -24,6 +24,6 @@ class Check:
         return {"name": self.name, "state": self.state, "text": self.text, "todo": self.todo}
 
 
-def check_error(name: str, state: State, error: AdvisorError) -> Check:
+def check_error(name: str, state: CheckState, error: AdvisorError) -> Check:
     """Return the check that failed with an error."""
     return Check(name, state, error.message, error.hint)

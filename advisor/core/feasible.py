@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from advisor.core.asked import UnclearError, configuration_of
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.option import Option, Row, row_of
 from advisor.core.policy import AxisRule, Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.request import JobRequest
+from advisor.core.requested_configuration import UnclearError, configuration_of
 from advisor.core.script_use import NO_USE, ScriptUse
 
 Shape = tuple[int, int, int]

@@ -11,7 +11,7 @@ from advisor.core.configuration import Configuration
 Quality = Literal["measured", "estimated", "missing"]
 Source = Literal["import", "sweep", "confirm", "job", "run"]
 Scope = Literal["own", "account", "all"]
-Method = Literal["", "variables", "request"]
+RunMethod = Literal["", "variables", "request"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,6 @@ class Observation:
     scope: Scope = "own"
     job_id: str = ""
     extra: Mapping[str, object] = field(default_factory=dict)
-    method: Method = ""
+    method: RunMethod = ""
     """How its threads were set: by ``variables`` inside the allocation the job asks for, or by a
     smaller ``request``. "" for what was imported, made by hand, or ran as it was written."""

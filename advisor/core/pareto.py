@@ -29,7 +29,7 @@ _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ErrorLimits:
     """Error limits of one axis as fractions: ``inner`` towards worse, ``outer`` beyond the best."""
 
     inner: float = 0.05
@@ -71,15 +71,15 @@ def trade_off(
     *,
     max_x: bool = True,
     max_y: bool = True,
-    x_limits: Limits | None = None,
-    y_limits: Limits | None = None,
+    x_limits: ErrorLimits | None = None,
+    y_limits: ErrorLimits | None = None,
 ) -> TradeOff:
     """Return the front and trade-off zone of the rows (x[i], y[i]); limits default to 5 %.
 
     Raises InputError when there is no row, or naming the first row that is not a finite number.
     Source: algorithms 5.1 to 5.4, listings 5.1 to 5.3.
     """
-    x_limits, y_limits = x_limits or Limits(), y_limits or Limits()
+    x_limits, y_limits = x_limits or ErrorLimits(), y_limits or ErrorLimits()
     _check(x, y)
     sign_x, sign_y = (1.0 if max_x else -1.0), (1.0 if max_y else -1.0)
     points = [(sign_x * float(a), sign_y * float(b)) for a, b in zip(x, y, strict=True)]

@@ -22,7 +22,7 @@ from typing import BinaryIO, Literal
 
 from advisor.core.script import INTERPRETERS, Command
 
-Comparison = Literal["same", "rebuilt", "other", "unknown"]
+SameProgram = Literal["same", "rebuilt", "other", "unknown"]
 
 HEAD = 65536
 """Bytes of a file without a build id that tell its build."""
@@ -194,7 +194,7 @@ def joined(programs: Iterable[object]) -> list[dict[str, object]]:
     return list(found.values())[-_MOST:]
 
 
-def compare(programs: Sequence[Mapping[str, object]], facts: Mapping[str, object]) -> Comparison:
+def compare(programs: Sequence[Mapping[str, object]], facts: Mapping[str, object]) -> SameProgram:
     """Tell how a job's program stands to those a model was measured with.
 
     The same build at another path is the same program; another build at a known path was built

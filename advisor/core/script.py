@@ -45,7 +45,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ScriptReading:
     """A script as read: what it runs, where its threads come from, and its shell."""
 
     commands: tuple[Command, ...]
@@ -72,7 +72,7 @@ def advisor_lines(script: str) -> dict[str, str]:
     return settings
 
 
-def read(script: str, arguments: tuple[str, ...] = ()) -> Reading:
+def read(script: str, arguments: tuple[str, ...] = ()) -> ScriptReading:
     """Read a script; the same ones are submitted again and again, so short ones are remembered."""
     if len(script) <= _REMEMBERED_LENGTH:
         return _remembered(script, arguments)
@@ -94,11 +94,11 @@ def threads_of(script: str, arguments: tuple[str, ...] = ()) -> Threads:
 
 
 @lru_cache(maxsize=8192)
-def _remembered(script: str, arguments: tuple[str, ...]) -> Reading:
+def _remembered(script: str, arguments: tuple[str, ...]) -> ScriptReading:
     return _parse(script, arguments)
 
 
-def _parse(script: str, arguments: tuple[str, ...]) -> Reading:
+def _parse(script: str, arguments: tuple[str, ...]) -> ScriptReading:
     shell = read_shell(script)
     variables = {str(i): value for i, value in enumerate(arguments, 1)}
     variables["@"] = variables["*"] = " ".join(arguments)
@@ -112,7 +112,7 @@ def _parse(script: str, arguments: tuple[str, ...]) -> Reading:
         if place.conditional:  # nobody knows whether it is assigned
             for name in [n for n in values if values[n] != variables.get(n)]:
                 variables[name] = f"${name}"
-    return Reading(tuple(found), _threads(shell, found), shell, tuple(unresolved))
+    return ScriptReading(tuple(found), _threads(shell, found), shell, tuple(unresolved))
 
 
 def main_command(script: str, arguments: Sequence[str] = ()) -> Command | None:

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.mark_front import place
+from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.option import Z90, Option
-from advisor.core.placed import place
 from advisor.core.power import stated_power_w
-from advisor.core.ranked import RankedType
 
 METHOD_ERROR = 0.135
 """Root mean square of ln(estimate / measured) of the 21 estimates of Corredor 2011, chapter 4."""
@@ -89,7 +89,7 @@ def transfer(
     options: Sequence[Option],
     base: NodeType,
     target: NodeType,
-    ranked: RankedType,
+    ranked: NodeTypeEstimate,
     *,
     error: float = 0.05,
 ) -> tuple[Option, ...]:
@@ -164,7 +164,7 @@ def _carry(
     found: _Place,
     base: NodeType,
     target: NodeType,
-    ranked: RankedType,
+    ranked: NodeTypeEstimate,
     alone: Mapping[tuple[int, int], float],
 ) -> Option:
     old, new = option.configuration, found.configuration

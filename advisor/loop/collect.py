@@ -12,14 +12,14 @@ from typing import Any
 from advisor.core.configuration import Configuration
 from advisor.core.decision import changed
 from advisor.core.inventory import Inventory
-from advisor.core.observation import Method, Observation
+from advisor.core.observation import Observation, RunMethod
 from advisor.core.policy import PolicySet, scope_of
 from advisor.core.program import checked
 from advisor.errors import InputError
 from advisor.loop import clock
-from advisor.loop.match import Match, base_id, find
+from advisor.loop.execution import Execution, differs, ran
+from advisor.loop.match import MatchedJob, base_id, find
 from advisor.loop.outcomes import make_outcome, policy_of
-from advisor.loop.ran import Ran, differs, ran
 from advisor.loop.rebuilt import let_count, may_teach
 from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.verdict import MEASUREMENT_ERROR
@@ -124,7 +124,7 @@ class _Collection:
             self._result.failed.append(f"job {job.job_id}: {error}")
             log.error("event=job-skipped job=%s error=%r", job.job_id, str(error))
 
-    def _take(self, job: JobRecord, match: Match) -> None:
+    def _take(self, job: JobRecord, match: MatchedJob) -> None:
         writer, result = self._writer, self._result
         outcome = make_outcome(
             job,
@@ -151,7 +151,7 @@ class _Collection:
             self.to_review.add(number)
 
 
-def _keep_decision(writer: Writer, scheduler: str, job: JobRecord, match: Match) -> int:
+def _keep_decision(writer: Writer, scheduler: str, job: JobRecord, match: MatchedJob) -> int:
     """Link a decision to its job; take over one that came with the job. Returns 1 if taken."""
     if match.trust == "unverified":
         return 0
@@ -200,7 +200,9 @@ class _Runs:
         self._taken: set[tuple[str, str]] | None = None
         self._teaching: dict[tuple[str, str], bool] = {}
 
-    def take(self, job: JobRecord, match: Match, inventory: Inventory, policies: PolicySet) -> int:
+    def take(
+        self, job: JobRecord, match: MatchedJob, inventory: Inventory, policies: PolicySet
+    ) -> int:
         """Store a job's run if it is one to learn from; return how many were stored."""
         run = self._observation(job, match, inventory, policies)
         if run is None:
@@ -240,7 +242,7 @@ class _Runs:
         return {(r["job_id"], str(_object(r["extra"]).get("submitted_at", ""))) for r in rows}
 
     def _observation(
-        self, job: JobRecord, match: Match, inventory: Inventory, policies: PolicySet
+        self, job: JobRecord, match: MatchedJob, inventory: Inventory, policies: PolicySet
     ) -> Observation | None:
         record = match.record
         seen = ran(job, inventory)
@@ -277,7 +279,9 @@ class _Runs:
         )
 
 
-def really_ran(record: Any, match: Match, seen: Ran, inventory: Inventory) -> Configuration | None:
+def really_ran(
+    record: Any, match: MatchedJob, seen: Execution, inventory: Inventory
+) -> Configuration | None:
     """Return the configuration a job ran, None when accounting and decision leave it open.
 
     Cores and ranks are the decision's where the accounting does not tell them; so a decision that
@@ -297,7 +301,7 @@ def really_ran(record: Any, match: Match, seen: Ran, inventory: Inventory) -> Co
         return None
 
 
-def applied(record: Any, seen: Ran) -> Method:
+def applied(record: Any, seen: Execution) -> RunMethod:
     """Return how a job's threads were changed, "" where they were not.
 
     A step with fewer cores than the job was written for shows a smaller request, as decisions of

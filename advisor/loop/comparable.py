@@ -12,8 +12,8 @@ from typing import Any
 from advisor.core.inventory import Inventory
 from advisor.core.units import format_duration
 from advisor.loop.clock import moment
-from advisor.loop.ran import Ran, differs
-from advisor.loop.verdict import Interval
+from advisor.loop.execution import Execution, differs
+from advisor.loop.verdict import PromiseInterval
 from advisor.schedulers.base import JobRecord
 
 _LATE = timedelta(hours=1)
@@ -21,7 +21,7 @@ _LATE = timedelta(hours=1)
 
 
 def incomparable(
-    job: JobRecord, record: Mapping[str, Any], wanted: object, seen: Ran, inventory: Inventory
+    job: JobRecord, record: Mapping[str, Any], wanted: object, seen: Execution, inventory: Inventory
 ) -> str:
     """Return in words why what a job did says nothing of its decision, "" where it does.
 
@@ -38,7 +38,7 @@ def incomparable(
     return differs(wanted, seen, inventory) if isinstance(wanted, Mapping) else ""
 
 
-def limit_to_blame(job: JobRecord, record: Mapping[str, Any], time: Interval | None) -> str:
+def limit_to_blame(job: JobRecord, record: Mapping[str, Any], time: PromiseInterval | None) -> str:
     """Return why a time limit that struck is not the model's doing, "" where it may be.
 
     A limit is never chosen so that the promised time does not fit: one that is shorter was

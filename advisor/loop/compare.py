@@ -23,7 +23,7 @@ MIN_JOBS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MeasuredChange:
     """A measured change as a fraction, with its interval (None: too few jobs for one).
 
     ``advised`` and ``left`` are the numbers of jobs on either side; ``left`` is 0 for a
@@ -50,7 +50,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class WorkloadJobs:
     """Log ratios to the predicted baseline of one workload's jobs, rewritten and left alone.
 
     ``floor`` is the variance that the accounting's own resolution gives each of them: jobs that
@@ -66,7 +66,7 @@ class Group:
         return max(variance(side), self.floor) / len(side)
 
 
-def welch(group: Group) -> Change | None:
+def welch(group: WorkloadJobs) -> MeasuredChange | None:
     """Compare one workload's jobs; None when a side is empty."""
     a, b = group.advised, group.left
     if not a or not b:
@@ -82,7 +82,7 @@ def welch(group: Group) -> Change | None:
     return _change(difference, half, len(a), len(b), "holdout")
 
 
-def against_prediction(group: Group) -> Change | None:
+def against_prediction(group: WorkloadJobs) -> MeasuredChange | None:
     """Compare rewritten jobs with the predicted baseline; None when there are none."""
     a = group.advised
     if not a:
@@ -93,7 +93,7 @@ def against_prediction(group: Group) -> Change | None:
     return _change(fmean(a), half, len(a), 0, "prediction")
 
 
-def pooled(groups: Iterable[Group]) -> Change | None:
+def pooled(groups: Iterable[WorkloadJobs]) -> MeasuredChange | None:
     """Return the common change over all workloads that have jobs on both sides.
 
     The within-group least-squares estimate of one effect, with one variance for all: each
@@ -124,14 +124,14 @@ def pooled(groups: Iterable[Group]) -> Change | None:
     return _change(mean, half, advised, left, "holdout")
 
 
-def _together(groups: Sequence[Group]) -> Group:
+def _together(groups: Sequence[WorkloadJobs]) -> WorkloadJobs:
     """Return all workloads' rewritten jobs as one group."""
     count = sum(len(g.advised) for g in groups)
     floor = sum(g.floor * len(g.advised) for g in groups) / count if count else 0.0
-    return Group(tuple(x for g in groups for x in g.advised), (), floor)
+    return WorkloadJobs(tuple(x for g in groups for x in g.advised), (), floor)
 
 
-def _squares(group: Group, weight: float, off: float) -> float:
+def _squares(group: WorkloadJobs, weight: float, off: float) -> float:
     """Return the residual squares of one workload under the common effect."""
     inside = sum((x - fmean(side)) ** 2 for side in (group.advised, group.left) for x in side)
     return inside + weight * off**2
@@ -148,10 +148,12 @@ def share_interval(inside: int, total: int) -> tuple[float, float] | None:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def _change(mean: float, half: float | None, advised: int, left: int, basis: Basis) -> Change:
+def _change(
+    mean: float, half: float | None, advised: int, left: int, basis: Basis
+) -> MeasuredChange:
     if half is None:
-        return Change(math.expm1(mean), None, None, advised, left, basis)
-    return Change(
+        return MeasuredChange(math.expm1(mean), None, None, advised, left, basis)
+    return MeasuredChange(
         math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half), advised, left, basis
     )
 

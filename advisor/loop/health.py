@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from advisor.core.check import Check, State, check_error
+from advisor.core.check import Check, CheckState, check_error
 from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError
 from advisor.loop.backlog import backlog
@@ -61,7 +61,7 @@ def _access(path: Path) -> Check:
 
 def _disk(path: Path) -> Iterator[Check]:
     free = shutil.disk_usage(path.parent).free
-    state: State = "ok" if free >= _LOW else "warn" if free >= _TOO_LOW else "fail"
+    state: CheckState = "ok" if free >= _LOW else "warn" if free >= _TOO_LOW else "fail"
     todo = "" if state == "ok" else f"free some space in {path.parent}"
     yield Check("disk", state, f"{free / 1e9:.1f} GB free beside the store", todo)
 

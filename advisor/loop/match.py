@@ -23,7 +23,7 @@ from advisor.loop.verdict import QUANTITIES, promised
 from advisor.schedulers.base import JobRecord
 from advisor.store.reader import Reader
 
-Trust = Literal["verified", "stamped", "unverified"]
+StampTrust = Literal["verified", "stamped", "unverified"]
 """``verified``: the store's own daemon made this decision for this user. ``stamped``: known from
 the stamp alone, as from a login node. ``unverified``: stamp and store or accounting disagree."""
 
@@ -36,11 +36,11 @@ _EARLY, _LATE = timedelta(minutes=10), timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class MatchedJob:
     """The decision of a job: its record, how far to trust it, and why not further."""
 
     record: Mapping[str, Any]
-    trust: Trust
+    trust: StampTrust
     why: str = ""
 
     @property
@@ -60,7 +60,7 @@ def stamp_of(job: JobRecord) -> dict[str, object] | None:
     return next((found for found in map(read_stamp, texts) if found is not None), None)
 
 
-def find(job: JobRecord, reader: Reader | None) -> Match | None:
+def find(job: JobRecord, reader: Reader | None) -> MatchedJob | None:
     """Return the decision a job carries, None when it carries none. ``reader``: None, no store."""
     if reader is not None:
         linked = _linked(job, reader)
@@ -84,14 +84,14 @@ def find(job: JobRecord, reader: Reader | None) -> Match | None:
     }
     stored = None if reader is None else reader.decision(str(stamp["decision"]))
     if stored is None:
-        return Match(own, "stamped", "known from the job's stamp only")
+        return MatchedJob(own, "stamped", "known from the job's stamp only")
     why = _conflict(job, stamp, stored)
     if why:
-        return Match(own, "unverified", why)
-    return Match(stored, *_of_store(stored))
+        return MatchedJob(own, "unverified", why)
+    return MatchedJob(stored, *_of_store(stored))
 
 
-def _linked(job: JobRecord, reader: Reader) -> Match | None:
+def _linked(job: JobRecord, reader: Reader) -> MatchedJob | None:
     """Return the latest decision that the store links to this job and this user."""
     rows = reader.rows(
         "SELECT id, record FROM decisions WHERE job_id = ? AND job_id <> '' AND user = ?"
@@ -104,11 +104,11 @@ def _linked(job: JobRecord, reader: Reader) -> Match | None:
         made = moment(str(record.get("created_at") or ""))
         if submitted is not None and made is not None and made > submitted + _EARLY:
             continue
-        return Match(record, *_of_store(record))
+        return MatchedJob(record, *_of_store(record))
     return None
 
 
-def _of_store(record: Mapping[str, Any]) -> tuple[Trust, str]:
+def _of_store(record: Mapping[str, Any]) -> tuple[StampTrust, str]:
     if record.get("origin") == ORIGIN_STAMP:
         return "stamped", "known from the job's stamp only"
     return "verified", ""

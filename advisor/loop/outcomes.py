@@ -9,12 +9,12 @@ from advisor.core.decision import changed
 from advisor.core.inventory import Inventory
 from advisor.core.policy import Policy, PolicySet
 from advisor.core.reasons import ESTIMATED
-from advisor.loop.checked import model_promises
 from advisor.loop.clock import form, now, utc
 from advisor.loop.comparable import incomparable, limit_to_blame
-from advisor.loop.match import Match
-from advisor.loop.ran import Ran, ran
+from advisor.loop.execution import Execution, ran
+from advisor.loop.match import MatchedJob
 from advisor.loop.verdict import Judgement, judge, promised
+from advisor.loop.verify_promise import model_promises
 from advisor.schedulers.base import JobRecord
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
@@ -25,7 +25,7 @@ _COPIED = ("application", "workload", "mode", "goal", "policy_version", "model_i
 
 def make_outcome(
     job: JobRecord,
-    match: Match | None,
+    match: MatchedJob | None,
     *,
     scheduler: str,
     inventory: Inventory,
@@ -72,8 +72,8 @@ def make_outcome(
 
 def _judged(
     job: JobRecord,
-    match: Match,
-    seen: Ran,
+    match: MatchedJob,
+    seen: Execution,
     inventory: Inventory,
     policies: PolicySet,
     reader: Reader | None,

@@ -14,9 +14,9 @@ from advisor.core import program
 from advisor.core.configuration import Configuration
 from advisor.core.decision import changed
 from advisor.errors import StoreError
-from advisor.loop.match import Match
+from advisor.loop.execution import Execution, ran
+from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import visible
-from advisor.loop.ran import Ran, ran
 from advisor.loop.verdict import tolerance
 from advisor.schedulers.base import JobRecord
 from advisor.store.reader import Reader
@@ -26,7 +26,7 @@ from advisor.store.writer import Writer
 REBUILT, OTHER = "program-rebuilt", "other-program"
 
 
-def let_count(writer: Writer, job: JobRecord, match: Match, outcome: Outcome) -> bool:
+def let_count(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Outcome) -> bool:
     """Note with its model the program a job confirmed; return whether it is one more now."""
     record = match.record
     if REBUILT not in (record.get("reasons") or ()) or changed(record):
@@ -66,7 +66,7 @@ def _model(reader: Reader, record: Mapping[str, Any]) -> StoredModel | None:
     return model if model and names == (model.application, model.workload) else None
 
 
-def _as_predicted(record: Mapping[str, Any], model: StoredModel, seen: Ran) -> bool:
+def _as_predicted(record: Mapping[str, Any], model: StoredModel, seen: Execution) -> bool:
     if seen.step_failed or seen.whole_nodes is False or not seen.time_s:
         return False
     try:

@@ -10,8 +10,8 @@ from typing import Any
 
 from advisor.core.reasons import ESTIMATED, TEXTS
 from advisor.loop.compare import (
-    Change,
-    Group,
+    MeasuredChange,
+    WorkloadJobs,
     against_prediction,
     log_ratios,
     pooled,
@@ -19,7 +19,7 @@ from advisor.loop.compare import (
     welch,
 )
 from advisor.loop.outcomes import unmetered
-from advisor.loop.verdict import Interval
+from advisor.loop.verdict import PromiseInterval
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
 from advisor.store.rows import outcome
@@ -31,13 +31,13 @@ _DECIDED = "nothing changed"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class OnOffComparison:
     """One workload's rewritten jobs against what they would have been. Fractions."""
 
     application: str
     workload: str
-    energy: Change | None
-    time: Change | None
+    energy: MeasuredChange | None
+    time: MeasuredChange | None
     promised_energy: float | None
     promised_time: float | None
     energy_kwh: float
@@ -96,10 +96,10 @@ class Report:
     promised_time: float | None = None
     possible_kwh: float = 0.0
     possible_jobs: int = 0
-    energy: Change | None = None
-    time: Change | None = None
+    energy: MeasuredChange | None = None
+    time: MeasuredChange | None = None
     saved_kwh: tuple[float, float | None, float | None] | None = None
-    comparisons: list[Comparison] = field(default_factory=list)
+    comparisons: list[OnOffComparison] = field(default_factory=list)
     time_calibration: Calibration = field(default_factory=lambda: Calibration(0, 0))
     energy_calibration: Calibration = field(default_factory=lambda: Calibration(0, 0))
     suspended: list[StoredModel] = field(default_factory=list)
@@ -190,7 +190,7 @@ def _count(result: Report, o: Outcome) -> None:
 
 def _promised_joules(record: Mapping[str, Any]) -> float:
     """Return what a decision promised to save, J."""
-    energy = Interval.from_list((record.get("promised") or {}).get("energy_j"))
+    energy = PromiseInterval.from_list((record.get("promised") or {}).get("energy_j"))
     baseline = (record.get("baseline") or {}).get("energy_j")
     return float(baseline) - energy.value if energy and baseline else 0.0
 
@@ -217,7 +217,7 @@ class _Promised:
     value: float = 0.0
     baseline: float = 0.0
 
-    def add(self, interval: Interval | None, baseline: float | None) -> None:
+    def add(self, interval: PromiseInterval | None, baseline: float | None) -> None:
         if interval and baseline:
             self.value += interval.value
             self.baseline += float(baseline)
@@ -243,13 +243,13 @@ class _Workload:
     coarse: list[float] = field(default_factory=list)
     """Per job, the variance of its log time by the accounting's resolution."""
 
-    def groups(self) -> tuple[Group, Group]:
+    def groups(self) -> tuple[WorkloadJobs, WorkloadJobs]:
         """Return energies and times as they are compared."""
         floor = fmean(self.coarse) if self.coarse else 0.0
         energies, times = self.energies, self.times
         return (
-            Group(log_ratios(energies[True]), log_ratios(energies[False]), floor),
-            Group(log_ratios(times[True]), log_ratios(times[False]), floor),
+            WorkloadJobs(log_ratios(energies[True]), log_ratios(energies[False]), floor),
+            WorkloadJobs(log_ratios(times[True]), log_ratios(times[False]), floor),
         )
 
 
@@ -280,7 +280,7 @@ class _Tally:
 
     def _add_promise(self, o: Outcome, w: _Workload, baseline: Mapping[str, Any]) -> None:
         promise = o.record.get("promised") or {}
-        energy, time = (Interval.from_list(promise.get(k)) for k in ("energy_j", "time_s"))
+        energy, time = (PromiseInterval.from_list(promise.get(k)) for k in ("energy_j", "time_s"))
         w.kwh += (o.energy_j or 0.0) / J_PER_KWH
         for sums in (w.energy, self._energy):
             sums.add(energy, baseline.get("energy_j"))
@@ -312,7 +312,7 @@ class _Tally:
             energies.append(energy)
             times.append(time)
             result.comparisons.append(
-                Comparison(
+                OnOffComparison(
                     application,
                     workload,
                     welch(energy) or against_prediction(energy),
@@ -333,7 +333,7 @@ def _coarseness(o: Outcome) -> float:
 
 
 def _saved(
-    change: Change | None, used_kwh: float
+    change: MeasuredChange | None, used_kwh: float
 ) -> tuple[float, float | None, float | None] | None:
     """Return what was saved if the jobs' energy changed by ``change``: value, least, most."""
     if change is None or not used_kwh:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import paths
-from advisor.core.ranked import RankedType
+from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.errors import InputError
 from advisor.ranking.files import read_thresholds
-from advisor.ranking.rank import DEFAULT, METHODS, Method, RankedPhase, Ranking, rank
+from advisor.ranking.rank import DEFAULT, METHODS, RankedPhase, Ranking, RankingMethod, rank
 from advisor.ranking.ratios import ratios
 from advisor.ranking.similarity import Profile, Thresholds
 from advisor.ranking.streams import Characterisation, FieldError, Stream
@@ -37,13 +37,13 @@ ENOUGH = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredOrder:
     """A ranking as it is stored now: node types, fastest first, and what became of each.
 
     ``waiting`` microbenchmarks that its phases lack wait for the next bench.
     """
 
-    estimates: tuple[RankedType, ...]
+    estimates: tuple[NodeTypeEstimate, ...]
     transfers: tuple[Transfer, ...]
     waiting: int = 0
 
@@ -124,14 +124,14 @@ def keep(
     thresholds: Thresholds,
     *,
     by_hand: bool = False,
-) -> Kept:
+) -> StoredOrder:
     """Store a ranking for the jobs that its characterisation may advise. Raises StoreError.
 
     One that tells no node type leaves the former ranking where it is.
     """
     found = ratios(ranking, writer.inventory(), thresholds)
     if not found:
-        return Kept((), ())
+        return StoredOrder((), ())
     save_ranking(
         writer,
         stored.application,
@@ -143,7 +143,7 @@ def keep(
         scope=stored.scope,
         by_hand=by_hand,
     )
-    return Kept(found, tuple(writer.renew_transfers(stored.application, stored.workload)))
+    return StoredOrder(found, tuple(writer.renew_transfers(stored.application, stored.workload)))
 
 
 def rank_stored(
@@ -151,8 +151,8 @@ def rank_stored(
     stored: StoredCharacterisation,
     known: Sequence[Profile],
     thresholds: Thresholds,
-    method: Method = DEFAULT,
-) -> Kept:
+    method: RankingMethod = DEFAULT,
+) -> StoredOrder:
     """Rank a characterisation with the store's profiles, keep that, and queue what it lacks.
 
     Raises InputError when it cannot be ranked, StoreError.
@@ -168,7 +168,7 @@ def rank_stored(
     waiting = want(writer, lacking(found, ranking))
     if not kept.estimates:
         raise InputError(f"no profile of {stored.node_type} is similar to a phase")
-    return Kept(kept.estimates, kept.transfers, waiting)
+    return StoredOrder(kept.estimates, kept.transfers, waiting)
 
 
 def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: Path) -> str:

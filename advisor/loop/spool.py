@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from advisor.core.configuration import Configuration
-from advisor.core.observation import Method, Observation, Quality, Scope, Source
+from advisor.core.observation import Observation, Quality, RunMethod, Scope, Source
 from advisor.core.policy import PolicySet, scope_of
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.ranking.streams import FieldError, read_sent
@@ -32,7 +32,7 @@ log = logging.getLogger("advisor.collect")
 Fit = Callable[[Writer, str, str, str, Scope, str], str]
 """Fits one model (application, workload, node type, scope, owner) and says so in one line."""
 
-Rank = Callable[[Writer, StoredCharacterisation], str]
+Ranker = Callable[[Writer, StoredCharacterisation], str]
 """Ranks what was characterised, keeps that, and says in one line what came of it."""
 
 WAIT_S = 60.0
@@ -92,7 +92,7 @@ def spool_folder(store: Path) -> Path:
     return store.with_name("spool")
 
 
-def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Rank) -> Spooled:
+def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Ranker) -> Spooled:
     """Take every file of the folder into the store, oldest first.
 
     A file that makes no sense is moved to ``bad`` in the folder and named; what the store refuses
@@ -240,7 +240,7 @@ def _run(number: int, run: object, contributor: str, file: str) -> Observation:
     )
 
 
-def _method(run: Mapping[str, Any]) -> Method:
+def _method(run: Mapping[str, Any]) -> RunMethod:
     """Return how a run's threads were set; a sweep of an earlier version does not say.
 
     Those made their jobs smaller, or, without a scheduler (no job), set variables.
@@ -248,8 +248,8 @@ def _method(run: Mapping[str, Any]) -> Method:
     if run.get("source") not in ("sweep", "confirm"):
         return ""
     said = run.get("method")
-    if said in get_args(Method):
-        return cast(Method, said)
+    if said in get_args(RunMethod):
+        return cast(RunMethod, said)
     return "request" if run.get("job_id") else "variables"
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.core.units import format_change
-from advisor.loop.ran import Ran
+from advisor.loop.execution import Execution
 
 Verdict = Literal["as-promised", "better", "worse", "unknown", "left-alone"]
 Quantity = Literal["time", "energy"]
@@ -24,7 +24,7 @@ MEASUREMENT_ERROR = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class PromiseInterval:
     """A promised value with its 90 % interval: seconds or joules."""
 
     value: float
@@ -36,7 +36,7 @@ class Interval:
         return [self.value, self.lo, self.hi]
 
     @classmethod
-    def from_list(cls, data: object) -> Interval | None:
+    def from_list(cls, data: object) -> PromiseInterval | None:
         """Read the JSON form back, None when it is none."""
         if not isinstance(data, list | tuple) or len(data) != 3:
             return None
@@ -55,7 +55,7 @@ class Judgement:
     far: bool = False
 
 
-def promised(record: Mapping[str, object], quantity: Quantity) -> Interval | None:
+def promised(record: Mapping[str, object], quantity: Quantity) -> PromiseInterval | None:
     """Return the promised time (s) or energy (J) of a decision's record, None if there is none."""
     predicted = record.get("predicted")
     if not isinstance(predicted, Mapping):
@@ -69,10 +69,10 @@ def promised(record: Mapping[str, object], quantity: Quantity) -> Interval | Non
         return None
     scale = value / (1 + mean / 100)
     low, high = scale * (1 + lo / 100), scale * (1 + hi / 100)
-    return Interval(value, min(low, value), max(high, value))
+    return PromiseInterval(value, min(low, value), max(high, value))
 
 
-def tolerance(seen: Ran) -> float:
+def tolerance(seen: Execution) -> float:
     """Return by which fraction a measured value may miss without being wrong."""
     if not seen.time_s:
         return MEASUREMENT_ERROR
@@ -81,9 +81,9 @@ def tolerance(seen: Ran) -> float:
 
 def judge(
     state: str,
-    seen: Ran,
-    time: Interval | None,
-    energy: Interval | None,
+    seen: Execution,
+    time: PromiseInterval | None,
+    energy: PromiseInterval | None,
     *,
     max_slowdown: float,
     estimated_energy: bool = False,
@@ -129,7 +129,9 @@ def judge(
     return Judgement("better" if better else "as-promised", tuple(notes))
 
 
-def in_words(measured: float, interval: Interval, slack: float, *, more: str, less: str) -> str:
+def in_words(
+    measured: float, interval: PromiseInterval, slack: float, *, more: str, less: str
+) -> str:
     """Return how a value came out: ``3.0 % slower than promised, within its interval``."""
     ratio = measured / interval.value - 1
     if abs(ratio) < 0.0005:

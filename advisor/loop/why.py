@@ -10,9 +10,9 @@ from typing import Any
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
 from advisor.errors import AdvisorError, InputError, SchedulerError, StoreError, UsageError
-from advisor.loop.match import Match, find
+from advisor.loop.match import MatchedJob, find
 from advisor.loop.outcomes import make_outcome
-from advisor.loop.verdict import MEASUREMENT_ERROR, Interval, in_words
+from advisor.loop.verdict import MEASUREMENT_ERROR, PromiseInterval, in_words
 from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
@@ -27,7 +27,7 @@ _JOB_ID = re.compile(
 class Compared:
     """One promised value and what was measured, with the verdict in words."""
 
-    promised: Interval
+    promised: PromiseInterval
     measured: float | None
     words: str
 
@@ -74,7 +74,7 @@ class Answer:
             ("time", "time_s", o.time_s, "slower", "faster"),
             ("energy", "energy_j", o.energy_j, "more", "less"),
         ):
-            interval = Interval.from_list(promise.get(key))
+            interval = PromiseInterval.from_list(promise.get(key))
             if interval is None or not o.record.get("changed"):
                 continue
             if measured is None:
@@ -197,7 +197,7 @@ def _live(
     )
 
 
-def _inventory(reader: Reader | None, match: Match | None) -> Inventory:
+def _inventory(reader: Reader | None, match: MatchedJob | None) -> Inventory:
     """Return the site's inventory; without a store, nothing is known of the nodes."""
     return reader.inventory() if reader is not None else Inventory()
 

@@ -17,7 +17,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class EnergyReading:
     """The energy of one run: joules of this node, how far to trust them, and what told them.
 
     ``meter`` is the name to store; ``detail`` says for people what it covers.
@@ -46,5 +46,5 @@ class Meter(Protocol):
     def start(self, load: Load) -> None:
         """Begin to count."""
 
-    def stop(self) -> Reading:
+    def stop(self) -> EnergyReading:
         """End counting and return what was used since :meth:`start`."""

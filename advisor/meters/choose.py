@@ -11,7 +11,7 @@ from advisor import plugins
 from advisor.core.inventory import NodeType
 from advisor.errors import MeterError
 from advisor.meters.base import Meter
-from advisor.meters.estimate import Estimate
+from advisor.meters.estimate import EstimateMeter
 from advisor.meters.pm_counters import PmCounters
 from advisor.meters.rapl import Rapl
 
@@ -20,7 +20,7 @@ ORDER = ("pm_counters", "rapl", "estimate")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenMeter:
     """The meter that was picked (None: none), and why each better one was not."""
 
     meter: Meter | None
@@ -33,7 +33,7 @@ class Choice:
         if self.meter is None:
             return f"no meter, energy is not known ({why})" if why else "no meter, as asked for"
         said = f"energy measured by {self.meter.NAME}: {self.meter.DESCRIPTION}"
-        if isinstance(self.meter, Estimate):
+        if isinstance(self.meter, EstimateMeter):
             said = f"energy estimated, not measured: {self.meter.basis}"
         return f"{said} (not used: {why})" if why else said
 
@@ -44,7 +44,7 @@ def _build(name: str, node_type: NodeType | None, root: Path, generic: bool) -> 
     if name == "rapl":
         return Rapl(root)
     if name == "estimate":
-        return Estimate(node_type, generic=generic)
+        return EstimateMeter(node_type, generic=generic)
     return cast(Meter, plugins.load("meters", name)())
 
 
@@ -59,7 +59,7 @@ def best_meter(
     name: str = "auto",
     root: Path = Path("/sys"),
     generic: bool = False,
-) -> Choice:
+) -> ChosenMeter:
     """Pick the best meter of this machine, or the one asked for by name.
 
     ``auto`` takes the first that works, in the order of :func:`names`; ``none`` takes none. A
@@ -67,17 +67,17 @@ def best_meter(
     back on generic numbers, labelled as such. ``root`` poses another /sys.
     """
     if name == "none":
-        return Choice(None, {})
+        return ChosenMeter(None, {})
     if name != "auto":
         meter = _build(name, node_type, root, generic=True)
         if reason := meter.available():
             raise MeterError(f"meter {name} cannot be used: {reason}", hint="or --meter auto")
-        return Choice(meter, {})
+        return ChosenMeter(meter, {})
     missing: dict[str, str] = {}
     for candidate in names():
         meter = _build(candidate, node_type, root, generic)
         reason = meter.available()
         if reason is None:
-            return Choice(meter, missing)
+            return ChosenMeter(meter, missing)
         missing[candidate] = reason
-    return Choice(None, missing)
+    return ChosenMeter(None, missing)

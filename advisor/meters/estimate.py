@@ -10,7 +10,7 @@ from typing import ClassVar
 from advisor.core.inventory import NodeType
 from advisor.core.power import power_w, stated_power_w
 from advisor.errors import MeterError
-from advisor.meters.base import Load, Reading
+from advisor.meters.base import EnergyReading, Load
 
 GENERIC_BASE_W = 45.0
 GENERIC_CORE_W = 4.0
@@ -25,7 +25,7 @@ def estimate_j(
     return None if per_node is None else per_node * nodes * time_s
 
 
-class Estimate:
+class EstimateMeter:
     """Estimates from the node type's ``base_power_w`` and ``core_power_w``.
 
     Busy cores are not guessed: they are the CPU time of the finished child processes over the
@@ -68,7 +68,7 @@ class Estimate:
             raise MeterError(reason)
         self._begin = (time.perf_counter(), _children_cpu_s(), load)
 
-    def stop(self) -> Reading:
+    def stop(self) -> EnergyReading:
         """End counting and estimate from the CPU time of the children that ended since."""
         if self._begin is None or self._base_w is None or self._core_w is None:
             raise MeterError("the estimate was not started")
@@ -80,7 +80,7 @@ class Estimate:
         watts = power_w(self._base_w, self._core_w, busy, load.freq_khz, top)
         name = f"{self.NAME} (generic)" if self._generic else self.NAME
         detail = f"{self._base_w:g} W + {self._core_w:g} W per busy core ({busy:.1f} busy)"
-        return Reading(watts * elapsed, "estimated", name, detail)
+        return EnergyReading(watts * elapsed, "estimated", name, detail)
 
 
 def _children_cpu_s() -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from advisor.errors import MeterError
-from advisor.meters.base import Load, Reading
+from advisor.meters.base import EnergyReading, Load
 
 STALE_S = 2.0
 """The files are refreshed ten times a second; no change for this long means a dead sensor."""
@@ -82,7 +82,7 @@ class PmCounters:
         self._begin = self._snapshot()
         self._clock = time.monotonic()
 
-    def stop(self) -> Reading:
+    def stop(self) -> EnergyReading:
         """End counting. Raises MeterError when the counters restarted or stood still."""
         if self._begin is None:
             raise MeterError("the pm_counters meter was not started")
@@ -98,4 +98,4 @@ class PmCounters:
             raise MeterError(f"pm_counters were not refreshed for {elapsed:.0f} s")
         if end[0] == begin[0]:
             raise MeterError("pm_counters stood still during the run (1 J steps)")
-        return Reading(end[0] - begin[0], "measured", self.NAME, "whole node")
+        return EnergyReading(end[0] - begin[0], "measured", self.NAME, "whole node")

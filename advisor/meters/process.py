@@ -22,7 +22,7 @@ GRACE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredProcess:
     """One measured child process: exit code (negative: signal), seconds, joules if known."""
 
     exit_code: int
@@ -64,7 +64,7 @@ def measure(
     limit_s: float | None = None,
     stdout_to_stderr: bool = False,
     stdin: int | None = None,
-) -> Measured:
+) -> MeasuredProcess:
     """Run a command on ``threads`` cores and measure its time (monotonic) and energy.
 
     The child inherits the affinity of this thread, which is narrowed around the start only.
@@ -116,12 +116,12 @@ def measure(
             if note is not None:
                 note.unlink(missing_ok=True)
     if meter is None:
-        return Measured(code, elapsed, None, "missing", "", "no meter", timed_out)
+        return MeasuredProcess(code, elapsed, None, "missing", "", "no meter", timed_out)
     try:
         reading = meter.stop()
     except MeterError as error:
-        return Measured(code, elapsed, None, "missing", meter.NAME, str(error), timed_out)
-    return Measured(
+        return MeasuredProcess(code, elapsed, None, "missing", meter.NAME, str(error), timed_out)
+    return MeasuredProcess(
         code, elapsed, reading.energy_j, reading.quality, reading.meter, reading.detail, timed_out
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from advisor.errors import MeterError
-from advisor.meters.base import Load, Reading
+from advisor.meters.base import EnergyReading, Load
 
 _ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
 _COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
@@ -125,7 +125,7 @@ class Rapl:
                 self._failure = str(error)
                 return
 
-    def stop(self) -> Reading:
+    def stop(self) -> EnergyReading:
         """End counting. Raises MeterError when a counter failed or stood still."""
         if self._thread is None:
             raise MeterError("the RAPL meter was not started")
@@ -141,4 +141,4 @@ class Rapl:
         if self._total_uj <= 0:
             raise MeterError("RAPL counters stood still during the run")
         covers = " ".join(zone.name for zone in self._zones)
-        return Reading(self._total_uj / 1e6, "measured", self.NAME, covers)
+        return EnergyReading(self._total_uj / 1e6, "measured", self.NAME, covers)

@@ -16,7 +16,7 @@ _INTERACTIONS = ((_NODES, _THREADS), (_THREADS, _FREQUENCY))
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _KnotAxis:
     """One axis' spline basis: values are moved to 0..1 between the bounds and clipped there."""
 
     low: float
@@ -61,7 +61,7 @@ class BSpline:
         self._bounds = bounds
         self._df, self._degree = max(df, degree), degree
         self._knots = dict(knots or {})
-        self._axes: dict[int, _Axis] = {}
+        self._axes: dict[int, _KnotAxis] = {}
         self._coefficients: Vector = np.zeros(1)
 
     def fit(self, x: Matrix, y: Vector) -> None:
@@ -87,7 +87,7 @@ class BSpline:
             for i, a in self._axes.items()
         }
 
-    def _axis(self, i: int, name: str, values: Vector) -> _Axis | None:
+    def _axis(self, i: int, name: str, values: Vector) -> _KnotAxis | None:
         distinct = np.unique(values)
         if len(distinct) == 1:
             return None
@@ -98,13 +98,13 @@ class BSpline:
         degree = min(self._degree, len(distinct) - 1)
         if degree < self._degree:
             self.notes.append(f"{name}: only {len(distinct)} values were run, degree {degree}")
-            return _Axis(low, high, degree, ())
+            return _KnotAxis(low, high, degree, ())
         inner = self._df - degree
         wanted = self._knots.get(
             name, tuple(np.quantile(distinct, np.linspace(0, 1, inner + 2)[1:-1]))
         )
         scaled = {(k - low) / (high - low) for k in wanted}
-        return _Axis(low, high, degree, tuple(sorted(k for k in scaled if 0.0 < k < 1.0)))
+        return _KnotAxis(low, high, degree, tuple(sorted(k for k in scaled if 0.0 < k < 1.0)))
 
     def _design(self, x: Matrix) -> Matrix:
         bases = {i: axis.basis(x[:, i]) for i, axis in self._axes.items()}

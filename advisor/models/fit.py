@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.mark_front import place
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
-from advisor.core.placed import place
 from advisor.core.program import joined
 from advisor.core.units import format_change, format_freq
 from advisor.models.forecast import forecast

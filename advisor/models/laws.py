@@ -45,7 +45,7 @@ _LEAST_POWER = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Axes:
+class LawAxes:
     """The reach of the axes: what is trained on and what is asked for together."""
 
     first_nodes: float
@@ -56,7 +56,7 @@ class Axes:
     most_freq: float
 
     @classmethod
-    def of(cls, x: Matrix) -> Axes:
+    def of(cls, x: Matrix) -> LawAxes:
         """Return the reach of rows of [nodes, threads, frequency]."""
         low, high = x.min(axis=0), x.max(axis=0)
         nodes, cores, freqs = ((float(a), float(b)) for a, b in zip(low, high, strict=True))
@@ -79,7 +79,7 @@ class Axes:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Placements:
     """Configurations as laws and kernels see them, every vector of length m.
 
     ``freq`` is a share of the highest; ``along`` goes from -1/2 at the lowest frequency to 1/2 at
@@ -93,12 +93,12 @@ class Places:
     along: Vector
     top: Vector
 
-    def some(self, part: slice) -> Places:
+    def some(self, part: slice) -> Placements:
         """Return a part of the places."""
-        return Places(*(getattr(self, f.name)[part] for f in fields(self)))
+        return Placements(*(getattr(self, f.name)[part] for f in fields(self)))
 
     @classmethod
-    def of(cls, x: Matrix, axes: Axes) -> Places:
+    def of(cls, x: Matrix, axes: LawAxes) -> Placements:
         """Return rows of [nodes, threads, frequency] in these terms."""
         cores = np.maximum(x[:, 1], 1.0)
         log_nodes = np.log(np.maximum(x[:, 0], 1.0) / max(1.0, axes.first_nodes))
@@ -112,7 +112,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class LawFamily:
     """Laws by row of ``parameters``, with their log prior weights (k,).
 
     ``shown`` names the first columns of the parameters, those that mean something to people.
@@ -123,13 +123,13 @@ class Family:
     log_prior: Vector
     law: Callable[..., Matrix]
 
-    def evaluate(self, places: Places, rows: NDArray[np.intp] | None = None) -> Matrix:
+    def evaluate(self, places: Placements, rows: NDArray[np.intp] | None = None) -> Matrix:
         """Return the laws' log responses (m, k or number of ``rows``), up to a constant each."""
         chosen = self.parameters if rows is None else self.parameters[rows]
         return self.law(places, *(column[None] for column in chosen.T))
 
 
-def time_laws(axes: Axes) -> Family:
+def time_laws(axes: LawAxes) -> LawFamily:
     """Return the laws of time for such axes: only what their values can tell apart."""
     rounds = {2.0 ** round(math.log2(axes.most_cores * share)) for share in _PIECES}
     pieces = [math.inf, *sorted(w for w in rounds if w >= 2 and axes.cores_vary)]
@@ -153,10 +153,10 @@ def time_laws(axes: Axes) -> Family:
         rows.append((serial, apart, share * axes.most_cores, work, scale))
         weights.append(weight)
     prior = np.log(np.array(weights) / sum(weights))
-    return Family(("serial", "clockless"), np.array(rows), prior, _time)
+    return LawFamily(("serial", "clockless"), np.array(rows), prior, _time)
 
 
-def power_laws(axes: Axes) -> Family:
+def power_laws(axes: LawAxes) -> LawFamily:
     """Return the laws of power for such axes."""
     exponents = _EXPONENT if axes.freq_varies else (1.0,)
     leakage = _LEAKAGE if axes.freq_varies else (0.0,)
@@ -166,11 +166,16 @@ def power_laws(axes: Axes) -> Family:
         for uncore in (_UNCORE if idle and axes.freq_varies else (0.0,))
     ]
     prior = np.full(len(rows), -math.log(len(rows)))
-    return Family(("idle", "exponent"), np.array(rows), prior, _power)
+    return LawFamily(("idle", "exponent"), np.array(rows), prior, _power)
 
 
 def _time(
-    places: Places, serial: Matrix, apart: Matrix, ceiling: Matrix, pieces: Matrix, scaling: Matrix
+    places: Placements,
+    serial: Matrix,
+    apart: Matrix,
+    ceiling: Matrix,
+    pieces: Matrix,
+    scaling: Matrix,
 ) -> Matrix:
     cores, freq = places.cores[:, None], places.freq[:, None]
     with np.errstate(invalid="ignore"):
@@ -182,7 +187,7 @@ def _time(
 
 
 def _power(
-    places: Places, idle: Matrix, exponent: Matrix, leak: Matrix, uncore: Matrix, most: Matrix
+    places: Placements, idle: Matrix, exponent: Matrix, leak: Matrix, uncore: Matrix, most: Matrix
 ) -> Matrix:
     clock = places.freq[:, None] ** exponent
     busy = (1 - idle) * places.cores[:, None] / most * (leak + (1 - leak) * clock)

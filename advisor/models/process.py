@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from advisor.models.base import Matrix, Vector, folds
-from advisor.models.laws import Axes, Family, Places, power_laws, time_laws
+from advisor.models.laws import LawAxes, LawFamily, Placements, power_laws, time_laws
 
 What = Literal["time", "power"]
 
@@ -73,7 +73,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResidualKind:
     """How the processes of time and power differ: length in log cores, smoothness, settings."""
 
     length: float
@@ -84,7 +84,7 @@ class Kind:
     own: tuple[float, ...]
     """In units of one run's error."""
 
-    def settings(self, axes: Axes, sigma: float) -> list[Setting]:
+    def settings(self, axes: LawAxes, sigma: float) -> list[Setting]:
         """Return the settings that such axes can tell apart."""
         bends, tops = (self.bend, self.top) if axes.freq_varies else ((0.0,), (0.0,))
         return [
@@ -93,11 +93,11 @@ class Kind:
         ]
 
 
-KINDS: dict[What, Kind] = {
-    "time": Kind(
+KINDS: dict[What, ResidualKind] = {
+    "time": ResidualKind(
         1.0, False, (0.01, 0.03, 0.08, 0.2), (0.005, 0.02, 0.06), (0.0, 0.1, 0.3), (0.5, 2.0, 6.0)
     ),
-    "power": Kind(
+    "power": ResidualKind(
         1.5, True, (0.003, 0.01, 0.03, 0.08), (0.003, 0.01, 0.04), (0.0, 0.05, 0.2), (0.3, 1.0, 4.0)
     ),
 }
@@ -138,7 +138,7 @@ def believe(
     (n,) is the standard deviation of each ``log_y``, ``sigma`` that of a single run; ``at`` (m,)
     is the number of the training run made at that very configuration, -1 where there is none.
     """
-    axes = Axes.of(np.vstack([trained, wanted]))
+    axes = LawAxes.of(np.vstack([trained, wanted]))
     kind = KINDS[what]
     family = time_laws(axes) if what == "time" else power_laws(axes)
     process = _Process(axes, kind, family, kind.settings(axes, sigma), trained, log_y)
@@ -150,7 +150,7 @@ def believe(
         if not more.any():
             break
         disturbed = disturbed | more
-    mean, variance = process.predict(weighed, Places.of(wanted, axes), at, sigma)
+    mean, variance = process.predict(weighed, Placements.of(wanted, axes), at, sigma)
     everywhere, own = _scales(left, disturbed)
     undisturbed = left.variance - np.where(disturbed, _DISTURBED_SIGMA**2, 0.0)
     wider = _wider(disturbed)
@@ -202,15 +202,15 @@ class _Process:
 
     def __init__(
         self,
-        axes: Axes,
-        kind: Kind,
-        family: Family,
+        axes: LawAxes,
+        kind: ResidualKind,
+        family: LawFamily,
         settings: Sequence[Setting],
         trained: Matrix,
         log_y: Vector,
     ) -> None:
         self.kind, self.family, self.settings = kind, family, settings
-        self.places = Places.of(trained, axes)
+        self.places = Placements.of(trained, axes)
         self._nodes_vary = axes.nodes_vary
         self._log_y = log_y
         self._folds = folds(len(log_y))
@@ -275,7 +275,7 @@ class _Process:
         return _LeftOut(mean, spread, likely, (without * off).sum(axis=0))
 
     def predict(
-        self, weighed: _Weighed, places: Places, at: NDArray[np.intp], sigma: float
+        self, weighed: _Weighed, places: Placements, at: NDArray[np.intp], sigma: float
     ) -> tuple[Vector, Vector]:
         """Return mean and variance (m,) of a new run's logarithm."""
         m = len(places.cores)
@@ -318,13 +318,13 @@ class _Process:
         whole: Matrix = setting.rough**2 * rough + setting.bend**2 * bend + setting.top**2 * top
         return whole + _LEVEL**2
 
-    def _variance(self, h: int, places: Places) -> Vector:
+    def _variance(self, h: int, places: Placements) -> Vector:
         setting = self.settings[h]
         bend = setting.bend**2 * (places.along**2 + 0.5)
         whole: Vector = setting.rough**2 + bend + setting.top**2 * places.top + _LEVEL**2
         return whole
 
-    def _covariances(self, a: Places, b: Places) -> tuple[Matrix, Matrix, Matrix]:
+    def _covariances(self, a: Placements, b: Placements) -> tuple[Matrix, Matrix, Matrix]:
         """Return the parts' correlations (len(a), len(b)): in cores and nodes, frequency, top."""
         cores = _matern(a.log_cores, b.log_cores, self.kind.length, smooth=self.kind.smooth)
         rough = cores

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.core.configuration import Configuration
-from advisor.core.observation import Method, Observation, Quality
+from advisor.core.observation import Observation, Quality, RunMethod
 from advisor.core.units import format_change, format_freq
 from advisor.errors import InputError
 from advisor.models.response import ASSUMED, Z95, Response, response
@@ -78,14 +78,14 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
 
 def of_one_method(
     observations: Sequence[Observation], notes: list[str]
-) -> tuple[Sequence[Observation], Method]:
+) -> tuple[Sequence[Observation], RunMethod]:
     """Return the runs that may stand in one model, and how their threads were set.
 
     What a run takes with fewer threads inside its allocation says nothing of a smaller request,
     nor the other way round: of the two the newest counts (``observations`` are oldest first).
     Imported runs and jobs as they were written go with either.
     """
-    newest: Method = next((o.method for o in reversed(observations) if o.method), "")
+    newest: RunMethod = next((o.method for o in reversed(observations) if o.method), "")
     kept = [o for o in observations if o.method in ("", newest)]
     if len(kept) < len(observations):
         how = "inside the whole allocation" if newest == "request" else "by a smaller request"

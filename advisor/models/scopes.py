@@ -9,7 +9,7 @@ from advisor.core.observation import Observation, Scope
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ScopedRuns:
     """The runs of one model, and whose jobs it advises.
 
     ``owner`` is empty for scope ``all``, the account for ``account``, the user for ``own``.
@@ -20,7 +20,7 @@ class Group:
     observations: tuple[Observation, ...]
 
 
-def groups(observations: Sequence[Observation]) -> list[Group]:
+def groups(observations: Sequence[Observation]) -> list[ScopedRuns]:
     """Return the groups of one workload's runs on one node type, widest scope first.
 
     Each group's runs stay in the order given.
@@ -35,7 +35,7 @@ def groups(observations: Sequence[Observation]) -> list[Group]:
         return tuple(sorted(runs, key=lambda o: place[id(o)]))
 
     everybody = [o for o in observations if o.scope == "all"]
-    found = [Group("all", "", tuple(everybody))] if everybody else []
+    found = [ScopedRuns("all", "", tuple(everybody))] if everybody else []
     accounts: dict[str, list[Observation]] = {}
     own: dict[str, list[Observation]] = {}
     for o in observations:
@@ -44,9 +44,9 @@ def groups(observations: Sequence[Observation]) -> list[Group]:
         elif o.scope != "all":
             own.setdefault(o.contributor, []).append(o)
     for account, runs in sorted(accounts.items()):
-        found.append(Group("account", account, in_order(*everybody, *runs)))
+        found.append(ScopedRuns("account", account, in_order(*everybody, *runs)))
     for user, runs in sorted(own.items()):
         of_account = {o.account for o in runs}
         shared = accounts.get(of_account.pop(), []) if len(of_account) == 1 else []
-        found.append(Group("own", user, in_order(*everybody, *shared, *runs)))
+        found.append(ScopedRuns("own", user, in_order(*everybody, *shared, *runs)))
     return found

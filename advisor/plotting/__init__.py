@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-Point = tuple[float, float]
+PlotPoint = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,13 @@ class Scene:
     title: str
     x_label: str
     y_label: str
-    points: Sequence[Point]
+    points: Sequence[PlotPoint]
     front: Sequence[int] = ()
     zone: Sequence[int] = ()
     baseline: int | None = None
-    polygon: Sequence[Point] = ()
+    polygon: Sequence[PlotPoint] = ()
 
-    def window(self) -> tuple[Point, Point]:
+    def window(self) -> tuple[PlotPoint, PlotPoint]:
         """Return (low, high) of each axis around what matters: front, zone and baseline.
 
         Points far away from these would press the zone into a corner.

@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.plotting import Point
+from advisor.plotting import PlotPoint
 
-Cell = tuple[int, int]
+CharacterCell = tuple[int, int]
 """Column and row."""
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
@@ -25,12 +25,12 @@ _ENOUGH = 2
 class Frame:
     """A window onto the values, ``columns`` by ``rows`` cells; (low, high) of each axis."""
 
-    x: Point
-    y: Point
+    x: PlotPoint
+    y: PlotPoint
     columns: int
     rows: int
 
-    def cell(self, point: Point) -> Cell | None:
+    def cell(self, point: PlotPoint) -> CharacterCell | None:
         """Return the cell a point lies in, None outside of the window."""
         across, up = self._share(point)
         if not (-1e-9 <= across <= 1 + 1e-9 and -1e-9 <= up <= 1 + 1e-9):
@@ -38,7 +38,7 @@ class Frame:
         column = min(self.columns - 1, max(0, round(across * (self.columns - 1))))
         return column, self.rows - 1 - min(self.rows - 1, max(0, round(up * (self.rows - 1))))
 
-    def point(self, cell: Cell) -> Point:
+    def point(self, cell: CharacterCell) -> PlotPoint:
         """Return the values in the middle of a cell."""
         column, row = cell
         across = column / max(1, self.columns - 1)
@@ -48,24 +48,24 @@ class Frame:
             self.y[0] + up * (self.y[1] - self.y[0]),
         )
 
-    def _share(self, point: Point) -> Point:
+    def _share(self, point: PlotPoint) -> PlotPoint:
         return (
             (point[0] - self.x[0]) / (self.x[1] - self.x[0]),
             (point[1] - self.y[0]) / (self.y[1] - self.y[0]),
         )
 
-    def _dot(self, point: Point) -> tuple[float, float]:
+    def _dot(self, point: PlotPoint) -> tuple[float, float]:
         """Return a point in dots, fractions of them included, from the top left."""
         across, up = self._share(point)
         column = across * (self.columns - 1) + 0.5
         row = (1 - up) * (self.rows - 1) + 0.5
         return column * 2, row * 4
 
-    def covered(self, polygon: Sequence[Point]) -> set[Cell]:
+    def covered(self, polygon: Sequence[PlotPoint]) -> set[CharacterCell]:
         """Return the cells a polygon (even-odd rule) covers to a quarter at least."""
         dots = [self._dot(p) for p in polygon]
         edges = list(zip(dots, dots[1:] + dots[:1], strict=True))
-        count: dict[Cell, int] = {}
+        count: dict[CharacterCell, int] = {}
         for line in range(self.rows * 4):
             y = line + 0.5
             crossings = sorted(
@@ -81,9 +81,9 @@ class Frame:
                     count[cell] = count.get(cell, 0) + 1
         return {cell for cell, hits in count.items() if hits >= _ENOUGH}
 
-    def traced(self, path: Sequence[Point]) -> dict[Cell, str]:
+    def traced(self, path: Sequence[PlotPoint]) -> dict[CharacterCell, str]:
         """Return the braille characters of a line through points, cell by cell."""
-        bits: dict[Cell, int] = {}
+        bits: dict[CharacterCell, int] = {}
         dots = [self._dot(p) for p in path]
         for (ax, ay), (bx, by) in itertools.pairwise(dots):
             clipped = self._clip(ax, ay, bx, by)
@@ -119,7 +119,9 @@ class Frame:
             return None
         return ax + low * dx, ay + low * dy, ax + high * dx, ay + high * dy
 
-    def zoomed(self, factor: float, around: Point, limits: tuple[Point, Point]) -> Frame:
+    def zoomed(
+        self, factor: float, around: PlotPoint, limits: tuple[PlotPoint, PlotPoint]
+    ) -> Frame:
         """Return the frame ``factor`` times as wide, ``around`` in place, within ``limits``."""
         edges = []
         for (low, high), at, (least, most) in zip((self.x, self.y), around, limits, strict=True):
@@ -134,7 +136,7 @@ class Frame:
             edges.append((start, end))
         return Frame(edges[0], edges[1], self.columns, self.rows)
 
-    def holding(self, point: Point) -> Frame:
+    def holding(self, point: PlotPoint) -> Frame:
         """Return the frame moved, as little as need be, so that a point is well inside."""
         edges = []
         for (low, high), at in zip((self.x, self.y), point, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from advisor.plotting import Point, Scene
+from advisor.plotting import PlotPoint, Scene
 from advisor.plotting.raster import Frame
 
 
@@ -37,7 +37,7 @@ def short(value: float) -> str:
 def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None = None) -> str:
     """Return the picture as lines of at most ``width`` characters, legend included."""
     marks = marks or Marks()
-    groups: list[tuple[str, str, Sequence[Point]]] = [
+    groups: list[tuple[str, str, Sequence[PlotPoint]]] = [
         (marks.other, "other", scene.points),
         (marks.zone, "trade-off zone", [scene.points[i] for i in scene.zone]),
         (marks.front, "front", [scene.points[i] for i in scene.front]),
@@ -54,8 +54,8 @@ def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None
 
 
 def chart(
-    groups: Sequence[tuple[str, str, Sequence[Point]]],
-    window: tuple[Point, Point],
+    groups: Sequence[tuple[str, str, Sequence[PlotPoint]]],
+    window: tuple[PlotPoint, PlotPoint],
     labels: tuple[str, str],
     legend: Sequence[str],
     *,
@@ -76,7 +76,7 @@ def chart(
     columns = width - gutter - 2
     frame = Frame((x_low, x_high), (y_low, y_high), columns, height)
     cells = [[" "] * columns for _ in range(height)]
-    outside: set[Point] = set()
+    outside: set[PlotPoint] = set()
     for mark, _, points in groups:
         for point in points:
             place = frame.cell(point)

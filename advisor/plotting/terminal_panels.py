@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from advisor.plotting import Point
+from advisor.plotting import PlotPoint
 from advisor.plotting.panels import Lines, Observed, Panel, Panels, Surface
 from advisor.plotting.terminal import ASCII, Marks, chart, short
 
 _LETTERS = "abcdefghijklmnop"
 _Chart = tuple[
-    tuple[str, str], list[tuple[str, str, Sequence[Point]]], tuple[Point, Point]
+    tuple[str, str], list[tuple[str, str, Sequence[PlotPoint]]], tuple[PlotPoint, PlotPoint]
 ]  # labels, groups, window
 _SHADES, _ASCII_SHADES = " ░▒▓█", " .+x#"
 
@@ -42,7 +42,7 @@ def _power(value: float) -> str:
 
 def _lines(panel: Lines) -> _Chart:
     """Return labels, groups and window; of logarithms where the panel says so."""
-    groups: list[tuple[str, str, Sequence[Point]]] = []
+    groups: list[tuple[str, str, Sequence[PlotPoint]]] = []
     labels = panel.x_label, panel.y_label
     for letter, line in zip(_LETTERS, panel.lines, strict=False):
         points = list(zip(line.x, line.y, strict=True))
@@ -68,7 +68,7 @@ def _observed(panel: Observed, marks: Marks) -> _Chart:
     return labels, [(marks.other, "equal", diagonal), *points], ((low, high), (low, high))
 
 
-def _window(groups: Sequence[tuple[str, str, Sequence[Point]]]) -> tuple[Point, Point]:
+def _window(groups: Sequence[tuple[str, str, Sequence[PlotPoint]]]) -> tuple[PlotPoint, PlotPoint]:
     points = [p for _, _, group in groups for p in group]
     x, y = [p[0] for p in points], [p[1] for p in points]
     return (min(x), max(max(x), min(x) + 1e-9)), (min(y), max(y))

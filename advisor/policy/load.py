@@ -30,7 +30,7 @@ from advisor.policy.schema import (
     UserLimitsSection,
 )
 
-Kind = Literal["policy", "site"]
+DocumentKind = Literal["policy", "site"]
 
 _MAY_BE_EMPTY = {
     *("axes", "training", "user_limits", "rules"),
@@ -39,7 +39,7 @@ _MAY_BE_EMPTY = {
 """Keys of which nothing may be left but comments; they then count as not given."""
 
 
-def read_file(path: FilePath, kind: Kind) -> tuple[str, list[Problem]]:
+def read_file(path: FilePath, kind: DocumentKind) -> tuple[str, list[Problem]]:
     """Return a file's text and its problems. Raises InputError when it cannot be read at all."""
     try:
         with path.open("rb") as file:
@@ -52,7 +52,9 @@ def read_file(path: FilePath, kind: Kind) -> tuple[str, list[Problem]]:
     return decode(raw, str(path))
 
 
-def check_text(text: str, path: str, kind: Kind) -> tuple[dict[str, object] | None, list[Problem]]:
+def check_text(
+    text: str, path: str, kind: DocumentKind
+) -> tuple[dict[str, object] | None, list[Problem]]:
     """Check a file's text; return what it compiles to (None if it has a mistake) and its problems.
 
     The problems are in the order of their lines; warnings alone do not keep it from compiling.
@@ -102,7 +104,7 @@ def _without_empty(value: object, path: Path, document: Document) -> Any:
     return value
 
 
-def _translate(error: ValidationError, document: Document, kind: Kind) -> Iterator[Problem]:
+def _translate(error: ValidationError, document: Document, kind: DocumentKind) -> Iterator[Problem]:
     known_empty = {p.key for p in document.problems}
     for item in error.errors(include_url=False, include_input=True):
         path: Path = tuple(p for p in item["loc"] if p not in (*UNION_TAGS, "[key]"))
@@ -139,7 +141,7 @@ _SHAPES = {
 }
 
 
-def _unknown_key(path: Path, kind: Kind) -> tuple[str, str, tuple[str, ...]]:
+def _unknown_key(path: Path, kind: DocumentKind) -> tuple[str, str, tuple[str, ...]]:
     key = str(path[-1])
     allowed = tuple(_keys_at(FILES[kind], path[:-1]))
     hint = did_you_mean(key, allowed)

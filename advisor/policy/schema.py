@@ -114,7 +114,7 @@ class UserLimitsSection(Strict):
     )
 
 
-class Settings(Strict):
+class PolicySettings(Strict):
     """The settings that hold for a job: all of them may stand at the top and in a rule."""
 
     mode: Annotated[str, choice(core.MODES)] = Field(
@@ -201,13 +201,13 @@ class MatchSection(Strict):
         return self
 
 
-class RuleSection(Settings):
+class RuleSection(PolicySettings):
     """Settings for the jobs that match, merged over those at the top; the first match wins."""
 
     match: MatchSection = Field(description="which jobs the rule is for")
 
 
-class PolicyFile(Settings):
+class PolicyFile(PolicySettings):
     """The site's policy."""
 
     version: Annotated[int, Reads(_version, {"const": VERSION})] = Field(

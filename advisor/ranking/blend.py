@@ -31,7 +31,7 @@ LEAST_ERROR = 0.10
 """Root mean square of what estimates of posed node types are off (``benchmarks/ranking.py``)."""
 _SIZE_MEMORY = 16384.0
 
-Point = tuple[float, float]
+SizeAndTime = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class BlendedRun:
     energy_ratio: float | None
 
 
-class Machine:
+class NodeTypeTimes:
     """One node type's profiles, to be asked for any size and stride."""
 
     def __init__(self, profiles: Iterable[Profile]) -> None:
-        self._lines: defaultdict[tuple[str, int], defaultdict[int, list[Point]]]
+        self._lines: defaultdict[tuple[str, int], defaultdict[int, list[SizeAndTime]]]
         self._lines = defaultdict(lambda: defaultdict(list))
         self._flat: dict[tuple[str, int], Profile] = {}
         self._power: defaultdict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
@@ -124,7 +124,7 @@ def _families(stream: Stream) -> tuple[str, ...]:
     return ("mbw1wp", *loads) if stream.writes else loads
 
 
-def _surface(strides: Mapping[int, list[Point]], size_kb: float, stride_b: float) -> float:
+def _surface(strides: Mapping[int, list[SizeAndTime]], size_kb: float, stride_b: float) -> float:
     """Interpolate in the logarithms of time, size and stride; beyond the ends the ends hold."""
     known = sorted(strides)
     at = [s for s in known if len(strides[s]) > 1] or known
@@ -135,7 +135,7 @@ def _surface(strides: Mapping[int, list[Point]], size_kb: float, stride_b: float
     return math.exp(_line(line, max(1.0, stride_b)))
 
 
-def _line(points: Sequence[Point], x: float) -> float:
+def _line(points: Sequence[SizeAndTime], x: float) -> float:
     """Return the logarithm of y at x."""
     if x <= points[0][0]:
         return math.log(points[0][1])
@@ -154,14 +154,16 @@ def scaled(stream: Stream, factor: float) -> Stream:
 
 
 def _steps(
-    streams: Sequence[Stream], machine: Machine, threads: int
+    streams: Sequence[Stream], machine: NodeTypeTimes, threads: int
 ) -> list[tuple[float, float | None]]:
     """Return of each stream how often an iteration steps along it, and microseconds of a step."""
     wide = effective(streams, threads)
     return [(s.steps or 1.0, machine.step_us(s, threads)) for s in wide]
 
 
-def phase_on(phase: Phase, base: Machine, other: Machine, threads: int) -> Blended | None:
+def phase_on(
+    phase: Phase, base: NodeTypeTimes, other: NodeTypeTimes, threads: int
+) -> Blended | None:
     """Estimate a phase on another node type; None where profiles it needs are missing.
 
     ``threads`` are those it ran with on the base node; on the other it is taken to run with as
@@ -202,7 +204,7 @@ def _mixed(part: float, memory: float, compute: float, p: float) -> float:
 
 
 def arithmetic_ratio(
-    phase: Phase, base: Machine, other: Machine, threads: int
+    phase: Phase, base: NodeTypeTimes, other: NodeTypeTimes, threads: int
 ) -> tuple[float, float] | None:
     """Return how much longer arithmetic takes per operation of a thread, and the doubt of it.
 
@@ -226,7 +228,7 @@ def arithmetic_ratio(
     return math.exp(logs[0] * (1 - near) + logs[-1] * near), spread
 
 
-def remainder_ratio(base: Machine, other: Machine) -> tuple[float, float] | None:
+def remainder_ratio(base: NodeTypeTimes, other: NodeTypeTimes) -> tuple[float, float] | None:
     """Return how much longer one thread alone takes, and the doubt: what phases leave is serial.
 
     The mean of arithmetic's ratio and that of loading from memory.
@@ -244,7 +246,7 @@ def remainder_ratio(base: Machine, other: Machine) -> tuple[float, float] | None
     return math.exp(math.fsum(found) / len(found)), abs(found[0] - found[-1]) / 2
 
 
-def _power(base: Machine, other: Machine, threads: int, memory: float) -> float | None:
+def _power(base: NodeTypeTimes, other: NodeTypeTimes, threads: int, memory: float) -> float | None:
     """Return the other node's power over the base node's, in the phase's mix."""
     mixed = []
     for machine, own in ((base, threads), (other, other.threads)):
@@ -255,7 +257,7 @@ def _power(base: Machine, other: Machine, threads: int, memory: float) -> float 
     return mixed[1] / mixed[0]
 
 
-def machines(profiles: Sequence[Profile], base: str) -> dict[str, Machine]:
+def machines(profiles: Sequence[Profile], base: str) -> dict[str, NodeTypeTimes]:
     """Return every node type's profiles, the base node's first. Raises InputError without any."""
     by_type: defaultdict[str, list[Profile]] = defaultdict(list)
     for p in profiles:
@@ -263,7 +265,9 @@ def machines(profiles: Sequence[Profile], base: str) -> dict[str, Machine]:
     if base not in by_type:
         there = ", ".join(sorted(by_type)) or "none"
         raise InputError(f"there are no profiles of base node {base}", hint=f"of: {there}")
-    return {name: Machine(by_type[name]) for name in (base, *(n for n in by_type if n != base))}
+    return {
+        name: NodeTypeTimes(by_type[name]) for name in (base, *(n for n in by_type if n != base))
+    }
 
 
 def memory_parts(

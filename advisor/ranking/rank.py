@@ -15,12 +15,12 @@ from typing import Literal
 
 from advisor.errors import InputError
 from advisor.ranking.blend import Blended, blend, memory_parts
-from advisor.ranking.similarity import Match, Profile, Thresholds, matches, winner
+from advisor.ranking.similarity import Profile, ProfileMatch, Thresholds, matches, winner
 from advisor.ranking.streams import Characterisation, Phase
 
-Method = Literal["thesis", "blend"]
-METHODS: tuple[Method, ...] = ("blend", "thesis")
-DEFAULT: Method = "blend"
+RankingMethod = Literal["thesis", "blend"]
+METHODS: tuple[RankingMethod, ...] = ("blend", "thesis")
+DEFAULT: RankingMethod = "blend"
 """How rankings are made unless somebody says otherwise."""
 
 _NEAR = 0.9
@@ -36,13 +36,13 @@ class RankedPhase:
     """
 
     phase: Phase
-    match: Match | None
-    candidates: tuple[Match, ...]
+    match: ProfileMatch | None
+    candidates: tuple[ProfileMatch, ...]
     memory: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class TimeEstimate:
     """The time on one node type, s: of the phases, of the whole run; ``error_pct`` about it.
 
     ``energy_ratio`` is its energy over the base node's, None where no meter told it.
@@ -60,9 +60,9 @@ class Ranking:
     """Estimates, fastest first; ``missing`` names node types without a profile that is needed."""
 
     base: str
-    method: Method
+    method: RankingMethod
     phases: tuple[RankedPhase, ...]
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[TimeEstimate, ...]
     missing: tuple[str, ...]
 
 
@@ -71,7 +71,7 @@ def rank(
     profiles: Sequence[Profile],
     base: str,
     thresholds: Thresholds,
-    method: Method = "thesis",
+    method: RankingMethod = "thesis",
 ) -> Ranking:
     """Estimate the run on every node type that has the profiles it takes.
 
@@ -125,7 +125,7 @@ def _blended(
     tables: Mapping[str, Times],
     threads: int,
     profiles: Sequence[Profile],
-) -> tuple[list[Estimate], list[str]]:
+) -> tuple[list[TimeEstimate], list[str]]:
     def alone(n: int, node_type: str) -> Blended | None:
         there = _phase_s(phases[n], phases[n].match, tables[node_type], threads)
         if math.isnan(there):
@@ -138,7 +138,8 @@ def _blended(
 
     mixed, missing = blend(found, profiles, base, alone)
     return [
-        Estimate(e.node_type, e.phases_s, e.time_s, 100.0 * e.error, e.energy_ratio) for e in mixed
+        TimeEstimate(e.node_type, e.phases_s, e.time_s, 100.0 * e.error, e.energy_ratio)
+        for e in mixed
     ], missing
 
 
@@ -149,7 +150,7 @@ def _matched(
     tables: Mapping[str, Times],
     threads: int,
     _profiles: Sequence[Profile],
-) -> tuple[list[Estimate], list[str]]:
+) -> tuple[list[TimeEstimate], list[str]]:
     estimates, missing = [], []
     matched = [r for r in phases if r.match is not None]
     for node_type, times in tables.items():
@@ -167,7 +168,7 @@ def _matched(
         joules = [_joules(matched, table) for table in (times, tables[base])]
         energy = joules[0] / joules[1] if joules[0] and joules[1] else None
         estimates.append(
-            Estimate(node_type, phases_s, phases_s * whole / measured, 100.0 * error, energy)
+            TimeEstimate(node_type, phases_s, phases_s * whole / measured, 100.0 * error, energy)
         )
     return estimates, missing
 
@@ -184,7 +185,7 @@ def _joules(ranked: Sequence[RankedPhase], times: Times) -> float | None:
     return total
 
 
-def _phase_s(ranked: RankedPhase, match: Match | None, times: Times, threads: int) -> float:
+def _phase_s(ranked: RankedPhase, match: ProfileMatch | None, times: Times, threads: int) -> float:
     """Return a phase's seconds by a match; with other threads each makes another share."""
     profile = times.get(match.profile.key) if match is not None else None
     if profile is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from advisor.core.inventory import Inventory
+from advisor.core.node_type_estimate import EnergySource, NodeTypeEstimate
 from advisor.core.power import stated_power_w
-from advisor.core.ranked import EnergySource, RankedType
 from advisor.core.transfer import STATED_POWER_ERROR
 from advisor.ranking.rank import Ranking
 from advisor.ranking.similarity import Thresholds
@@ -14,7 +14,7 @@ from advisor.ranking.similarity import Thresholds
 
 def ratios(
     ranking: Ranking, inventory: Inventory, thresholds: Thresholds
-) -> tuple[RankedType, ...]:
+) -> tuple[NodeTypeEstimate, ...]:
     """Return every estimated node type against the base's own estimate, the base included.
 
     Both are estimates from the same profiles, so what a profile is off its phase on the base
@@ -39,7 +39,7 @@ def ratios(
             energy = ratio * power[0] / power[1], error, "node power"
         most = None if similarity is None else thresholds.most
         found.append(
-            RankedType(e.node_type, e.time_s, ratio, e.error_pct, similarity, most, *energy)
+            NodeTypeEstimate(e.node_type, e.time_s, ratio, e.error_pct, similarity, most, *energy)
         )
     return tuple(found)
 

@@ -118,7 +118,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ProfileMatch:
     """A profile held against a phase.
 
     ``streams`` are the phase's streams it stands for, by index; ``index`` None means discarded,
@@ -136,14 +136,14 @@ class Match:
         return self.index is not None and 0 in self.streams
 
 
-def compare(phase: Phase, profile: Profile, thresholds: Thresholds) -> list[Match]:
+def compare(phase: Phase, profile: Profile, thresholds: Thresholds) -> list[ProfileMatch]:
     """Hold a profile against every choice of as many of the phase's streams, in every order.
 
     Of the orders of one choice the best stands. A profile of more streams than the phase gives
     nothing, nor does one of none; of a phase's streams the busiest ``MOST_STREAMS`` are held
     against it.
     """
-    found: list[Match] = []
+    found: list[ProfileMatch] = []
     count = len(profile.streams)
     if not count:
         return found
@@ -156,8 +156,10 @@ def compare(phase: Phase, profile: Profile, thresholds: Thresholds) -> list[Matc
     return found
 
 
-def _match(phase: Phase, profile: Profile, order: tuple[int, ...], thresholds: Thresholds) -> Match:
-    discarded = Match(profile, order, None, {})
+def _match(
+    phase: Phase, profile: Profile, order: tuple[int, ...], thresholds: Thresholds
+) -> ProfileMatch:
+    discarded = ProfileMatch(profile, order, None, {})
     limit = thresholds.discard_above
     time = _difference(profile.time_per_iter_us, phase.time_per_iter_us)
     if time > limit:
@@ -175,7 +177,7 @@ def _match(phase: Phase, profile: Profile, order: tuple[int, ...], thresholds: T
         totals["access"] += thresholds.access * (there.access == own.access)
     elements = {name: value / len(order) for name, value in totals.items()}
     elements["time_per_iter"] = _points(time, thresholds.time_per_iter)
-    return Match(profile, order, sum(elements.values()), elements)
+    return ProfileMatch(profile, order, sum(elements.values()), elements)
 
 
 def _difference(there: float, own: float) -> float:
@@ -188,14 +190,18 @@ def _points(difference: float, steps: Steps) -> float:
     return next((points for limit, points in steps if difference <= limit + _ROUNDING), 0.0)
 
 
-def matches(phase: Phase, profiles: Sequence[Profile], thresholds: Thresholds) -> list[Match]:
+def matches(
+    phase: Phase, profiles: Sequence[Profile], thresholds: Thresholds
+) -> list[ProfileMatch]:
     """Return every comparison of a phase with the profiles of its base node, best first."""
     found = [m for p in profiles for m in compare(phase, p, thresholds)]
     found.sort(key=lambda m: (not m.represents, -(m.index or 0.0)))
     return found
 
 
-def winner(phase: Phase, found: Sequence[Match], thresholds: Thresholds) -> Match | None:
+def winner(
+    phase: Phase, found: Sequence[ProfileMatch], thresholds: Thresholds
+) -> ProfileMatch | None:
     """Return the match that stands for the phase, None when all were discarded.
 
     A match that lacks the busiest stream cannot. Ties are resolved by tighter thresholds, then by

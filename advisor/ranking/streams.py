@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Access = Literal["C", "P"]
-ACCESS: tuple[Access, ...] = ("C", "P")
+AccessPattern = Literal["C", "P"]
+ACCESS: tuple[AccessPattern, ...] = ("C", "P")
 
 MOST_PHASES, MOST_STREAMS = 200, 2000
 """What a characterisation of somebody else may have, so that reading it is soon done."""
@@ -50,7 +50,7 @@ class Stream:
     size_kb: float
     stride_b: int
     dtype_b: int
-    access: Access
+    access: AccessPattern
     writes: bool = False
     share: float | None = None
     dominance: float | None = None
@@ -235,8 +235,8 @@ def _text(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> str
 
 
 def _one_of(
-    data: Mapping[str, Any], key: str, path: tuple[str | int, ...], allowed: Sequence[Access]
-) -> Access:
+    data: Mapping[str, Any], key: str, path: tuple[str | int, ...], allowed: Sequence[AccessPattern]
+) -> AccessPattern:
     for value in allowed:
         if data.get(key) == value:
             return value

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.ranking.reuse import effective
-from advisor.ranking.streams import Access, Stream
+from advisor.ranking.streams import AccessPattern, Stream
 
 Size = Literal["quick", "full"]
 
@@ -43,7 +43,7 @@ class Family:
     """
 
     operation: str
-    access: tuple[Access, ...]
+    access: tuple[AccessPattern, ...]
     dtype_b: int = 8
     random: bool = False
     writes: bool = False

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
-from advisor.core.availability import Limits
+from advisor.core.availability import JobLimits
 from advisor.core.check import Check
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
-from advisor.core.observation import Method, Quality
+from advisor.core.observation import Quality, RunMethod
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.schedulers.cluster import Cluster
-from advisor.schedulers.node_state import Reading
+from advisor.schedulers.node_state import NodeReading
 from advisor.schedulers.plan import Plan
 
 Role = Literal["baseline", "design", "confirm"]
-SweepState = Literal["queued", "running", "ended"]
+JobPhase = Literal["queued", "running", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class SweepJob:
     baseline: Configuration | None = None
     partition: str = ""
     meter: str = "auto"
-    method: Method = "variables"
+    method: RunMethod = "variables"
     threads_from: tuple[str, ...] = THREAD_VARIABLES
 
     def threads_to_set(self, run: PlannedRun) -> int:
@@ -203,7 +203,7 @@ class SweepJob:
 class SweepStatus:
     """Where a sweep stands: every finished attempt so far, and what the scheduler says."""
 
-    state: SweepState
+    state: JobPhase
     results: tuple[RunResult, ...] = ()
     detail: str = ""
 
@@ -238,10 +238,10 @@ def slowdown_bound(configuration: Configuration, baseline: Configuration) -> flo
 class Watched(Protocol):
     """Reads what jobs can have now. Every read raises SchedulerError."""
 
-    def read(self) -> Reading:
+    def read(self) -> NodeReading:
         """Read nodes, partitions and queues."""
 
-    def read_limits(self) -> Limits:
+    def read_limits(self) -> JobLimits:
         """Read associations, QOS and what else bounds a user's jobs."""
 
 

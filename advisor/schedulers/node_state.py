@@ -29,7 +29,7 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class NodeReading:
     """A cluster as it was when it was read."""
 
     nodes: tuple[NodeState, ...]

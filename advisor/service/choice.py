@@ -13,8 +13,8 @@ from itertools import repeat
 
 from advisor.core.decision import Alternative
 from advisor.core.feasible import Constraints, explain, feasible_rows
+from advisor.core.node_type_estimate import similarity_text
 from advisor.core.option import Row
-from advisor.core.ranked import similarity_text
 from advisor.core.reasons import ESTIMATED, Reason, reason
 from advisor.core.select import Candidate, select, weigh
 from advisor.core.settings import Pin

@@ -9,7 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from advisor.core.asked import (
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
+from advisor.core.feasible import Constraints
+from advisor.core.inventory import NodeType
+from advisor.core.option import Row
+from advisor.core.policy import Policy
+from advisor.core.reasons import Reason, reason
+from advisor.core.recognise import Recognised, recognise
+from advisor.core.request import JobRequest
+from advisor.core.requested_configuration import (
     UnclearError,
     bound,
     configuration_of,
@@ -21,15 +30,6 @@ from advisor.core.asked import (
     threads_kept,
     use_of,
 )
-from advisor.core.configuration import Configuration
-from advisor.core.decision import Decision
-from advisor.core.feasible import Constraints
-from advisor.core.inventory import NodeType
-from advisor.core.option import Row
-from advisor.core.policy import Policy
-from advisor.core.reasons import Reason, reason
-from advisor.core.recognise import Recognised, recognise
-from advisor.core.request import JobRequest
 from advisor.core.script import advisor_lines
 from advisor.core.script_use import NO_USE, ScriptUse
 from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices

@@ -23,7 +23,7 @@ from advisor.service.answered import Answered
 from advisor.service.decide import decide, issue, new_id, timestamp, unchanged
 from advisor.service.peer import Peer, Users
 from advisor.service.protocol import ProtocolError, answer_line, parse_request_line
-from advisor.service.snapshot import Source
+from advisor.service.snapshot import StoreSource
 from advisor.service.spool import Spool
 from advisor.service.watch import Watch
 from advisor.store.journal import Journal
@@ -42,7 +42,7 @@ class Handlers:
     ``spool`` is where users' runs are left; ``watch`` keeps an eye on the scheduler.
     """
 
-    source: Source
+    source: StoreSource
     users: Users = field(default_factory=Users)
     journal: Journal | None = None
     spool: Spool | None = None

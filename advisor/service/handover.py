@@ -12,7 +12,7 @@ from typing import Any
 from advisor.core.availability import (
     Availability,
     Bounds,
-    Limits,
+    JobLimits,
     PartitionState,
     Queue,
     Room,
@@ -32,7 +32,7 @@ def pack(state: Availability) -> dict[str, object]:
     }
 
 
-def unpack(data: Mapping[str, Any], limits: Limits | None) -> Availability:
+def unpack(data: Mapping[str, Any], limits: JobLimits | None) -> Availability:
     """Read :func:`pack`'s form. Raises ValueError, KeyError or TypeError for anything else."""
     return Availability(
         scheduler=str(data["scheduler"]),
@@ -53,14 +53,14 @@ def unpack(data: Mapping[str, Any], limits: Limits | None) -> Availability:
     )
 
 
-def pack_limits(limits: Limits) -> dict[str, object]:
+def pack_limits(limits: JobLimits) -> dict[str, object]:
     """Return the JSON form of limits."""
     return asdict(limits)
 
 
-def unpack_limits(data: Mapping[str, Any]) -> Limits:
+def unpack_limits(data: Mapping[str, Any]) -> JobLimits:
     """Read :func:`pack_limits`'s form. Raises ValueError, KeyError or TypeError."""
-    return Limits(
+    return JobLimits(
         {
             str(user): {str(account): Bounds(**_tuples(b)) for account, b in accounts.items()}
             for user, accounts in data["users"].items()

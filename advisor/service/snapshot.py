@@ -140,7 +140,7 @@ class Snapshot:
         return choice
 
 
-class Source:
+class StoreSource:
     """Keeps a :class:`Snapshot` in step with a store file that others write or replace."""
 
     def __init__(self, path: Path) -> None:

@@ -15,9 +15,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from advisor.core.availability import Availability, Limits
+from advisor.core.availability import Availability, JobLimits
 from advisor.service.handover import unpack, unpack_limits
-from advisor.service.snapshot import Source
+from advisor.service.snapshot import StoreSource
 
 log = logging.getLogger("advisor.serve")
 
@@ -42,11 +42,11 @@ class Watch:
     :meth:`run` and all others are called in the daemon's loop only.
     """
 
-    def __init__(self, source: Source, every_s: float = 15.0) -> None:
+    def __init__(self, source: StoreSource, every_s: float = 15.0) -> None:
         self._source, self._every_s = source, every_s
         self._lasts_s = max(LASTS_S, 2 * every_s)
         self._known: Availability | None = None
-        self._limits: Limits | None = None
+        self._limits: JobLimits | None = None
         self._limits_error = ""
         self._read_at: float | None = None
         self._fresh = False

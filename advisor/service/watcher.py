@@ -22,12 +22,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TypeVar
 
-from advisor.core.availability import Availability, Limits
+from advisor.core.availability import Availability, JobLimits
 from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError, SchedulerError
 from advisor.schedulers.base import Watched
 from advisor.schedulers.choose import every
-from advisor.schedulers.node_state import Reading, rooms, sized
+from advisor.schedulers.node_state import NodeReading, rooms, sized
 from advisor.service.handover import pack, pack_limits
 from advisor.store.reader import Reader
 
@@ -67,7 +67,7 @@ class Watcher:
     def _look_at_limits(self) -> None:
         at = time.monotonic()
         try:
-            limits: Limits = _understood(self._reads(self._scheduler).read_limits)
+            limits: JobLimits = _understood(self._reads(self._scheduler).read_limits)
         except AdvisorError as error:
             if at - self._limits_at > _LIMITS_LAST_S:
                 self._sent.pop("limits", None)
@@ -90,7 +90,7 @@ class Watcher:
             reading.queues,
         )
 
-    def _ask(self) -> tuple[str, Reading]:
+    def _ask(self) -> tuple[str, NodeReading]:
         """Ask the scheduler that answered last, else the first of those installed that does."""
         watched = {n: s for n, s in self._schedulers.items() if s.watched() is not None}
         errors = []

@@ -28,7 +28,7 @@ MIGRATIONS = (
 )  # fmt: skip
 """The schema this program knows: the names of db/migrations.py, a test keeps them equal."""
 
-Access = Literal["live", "frozen", "quiet"]
+StoreAccess = Literal["live", "frozen", "quiet"]
 Identity = tuple[int, ...]
 
 _HEADER = b"SQLite format 3\0"
@@ -149,9 +149,9 @@ class StoreConnection:
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
 
-    def _open(self) -> tuple[sqlite3.Connection, Access, Identity]:
+    def _open(self) -> tuple[sqlite3.Connection, StoreAccess, Identity]:
         wal = is_wal(self.path)
-        access: Access = "live" if wal else "frozen"
+        access: StoreAccess = "live" if wal else "frozen"
         identity = self._identify(access)
         try:
             return self._attempt(access), access, identity
@@ -165,7 +165,7 @@ class StoreConnection:
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
 
-    def _attempt(self, access: Access) -> sqlite3.Connection:
+    def _attempt(self, access: StoreAccess) -> sqlite3.Connection:
         flags = "mode=ro" if access == "live" else "mode=ro&immutable=1"
         connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?{flags}",
@@ -194,7 +194,7 @@ class StoreConnection:
     def _stale(self) -> bool:
         return self._identify(self._access) != self._identity
 
-    def _identify(self, access: Access) -> Identity:
+    def _identify(self, access: StoreAccess) -> Identity:
         try:
             status = self.path.stat()
         except OSError as error:

@@ -34,7 +34,7 @@ _FREQ_KHZ = (100_000, 10_000_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RowProblem:
     """One mistake in a file: its line, its column (or empty) and what is wrong."""
 
     line: int
@@ -78,7 +78,7 @@ def read_csv(path: Path, terms: Terms) -> CsvFile:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    problems: list[Problem] = []
+    problems: list[RowProblem] = []
     runs: list[Observation] = []
     table = _Table(path, _decode(path, content))
     for line, cells in table:
@@ -105,7 +105,7 @@ def _decode(path: Path, content: bytes) -> str:
         ) from None
 
 
-def listing(path: Path, problems: list[Problem]) -> str:
+def listing(path: Path, problems: list[RowProblem]) -> str:
     """Return a file's mistakes as lines for people."""
     count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
     lines = [f"{path}: {count}, nothing was imported"]
@@ -119,7 +119,7 @@ class _Table:
     """The rows of a CSV text by column name, each with the line it starts on."""
 
     def __init__(self, path: Path, text: str) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[RowProblem] = []
         self._path = path
         self._reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         self._header_line, header = self._header(text)
@@ -133,7 +133,7 @@ class _Table:
         for line, cells in self._lines():
             if len(cells) != len(self._names):
                 message = f"{len(cells)} cells, but the header has {len(self._names)} columns"
-                self.problems.append(Problem(line, "", message))
+                self.problems.append(RowProblem(line, "", message))
                 continue
             yield line, dict(zip(self._names, map(str.strip, cells), strict=True))
 
@@ -143,7 +143,7 @@ class _Table:
             try:
                 cells = next(self._reader, None)
             except csv.Error as error:
-                self.problems.append(Problem(line, "", f"not CSV: {error}"))
+                self.problems.append(RowProblem(line, "", f"not CSV: {error}"))
                 return
             if cells is None:
                 return
@@ -171,14 +171,16 @@ class _Table:
     def _check_header(self) -> None:
         missing = [name for name in REQUIRED if name not in self._names]
         twice = {name for name in self._names if name and self._names.count(name) > 1}
-        found = [Problem(self._header_line, name, "column given twice") for name in sorted(twice)]
+        found = [
+            RowProblem(self._header_line, name, "column given twice") for name in sorted(twice)
+        ]
         for name in missing:
             unknown = [n for n in self._names if n not in (*REQUIRED, *OPTIONAL)]
             near = difflib.get_close_matches(name, unknown, 1, 0.7) or [
                 n for n in unknown if n.lower() == name
             ]
             hint = f"; is it {near[0]!r}?" if near else ""
-            found.append(Problem(self._header_line, name, f"column is missing{hint}"))
+            found.append(RowProblem(self._header_line, name, f"column is missing{hint}"))
         if found:
             raise InputError(listing(self._path, found), hint=f"the columns are {_names(REQUIRED)}")
 
@@ -186,7 +188,7 @@ class _Table:
 class _Row:
     """One row being read; what is wrong goes to ``problems``."""
 
-    def __init__(self, line: int, cells: dict[str, str], problems: list[Problem]) -> None:
+    def __init__(self, line: int, cells: dict[str, str], problems: list[RowProblem]) -> None:
         self._line, self._cells, self._problems = line, cells, problems
         self._before = len(problems)
 
@@ -231,7 +233,7 @@ class _Row:
             return None
 
     def _problem(self, column: str, message: str) -> None:
-        self._problems.append(Problem(self._line, column, message))
+        self._problems.append(RowProblem(self._line, column, message))
 
 
 def _number(text: str) -> float:

@@ -29,7 +29,7 @@ _REASON = "forgotten"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredResults:
     """What there is of one workload, or was forgotten or had back: how many of each."""
 
     application: str
@@ -44,7 +44,7 @@ class Measured:
 
 def measured(
     reader: Reader, application: str, workload: str | None = None, *, since: str = ""
-) -> list[Measured]:
+) -> list[MeasuredResults]:
     """Return what would be forgotten of an application or one workload, by workload.
 
     ``since`` (ISO 8601, UTC): only what was stored from then on.
@@ -56,7 +56,7 @@ def measured(
                 table: len(reader.rows(f"SELECT id FROM {table} WHERE {where}", values))
                 for table, where, values in _parts(w.id, since)
             }
-            found.append(Measured(application, w.name, counts))
+            found.append(MeasuredResults(application, w.name, counts))
     return found
 
 
@@ -69,7 +69,7 @@ def _parts(workload_id: int, since: str) -> list[tuple[str, str, tuple[object, .
 
 def forget(
     writer: Writer, application: str, workload: str | None = None, *, since: str = "", by: str
-) -> list[Measured]:
+) -> list[MeasuredResults]:
     """Forget, in one transaction; return what was forgotten of each workload that had anything."""
     found, at = [], _rows.now()
     with writer.batch():
@@ -84,7 +84,7 @@ def forget(
             if not since:
                 writer.change("UPDATE workloads SET hidden = 1 WHERE id = ?", (w.id,))
             writer.renew_transfers(application, w.name)
-            found.append(Measured(application, w.name, counts))
+            found.append(MeasuredResults(application, w.name, counts))
     return [m for m in found if m.anything]
 
 
@@ -114,7 +114,7 @@ def _forget(
     return len(found)
 
 
-def forgotten(reader: Reader) -> list[Measured]:
+def forgotten(reader: Reader) -> list[MeasuredResults]:
     """Return what can still be had back, by workload."""
     sql = (
         "SELECT w.application, w.name, f.kind FROM forgotten AS f"
@@ -124,10 +124,12 @@ def forgotten(reader: Reader) -> list[Measured]:
     found: dict[tuple[str, str], Counter[str]] = {}
     for application, name, kind in reader.rows(sql, (_limit(),)):
         found.setdefault((application, name), Counter())[kind] += 1
-    return [Measured(*names, counts) for names, counts in found.items()]
+    return [MeasuredResults(*names, counts) for names, counts in found.items()]
 
 
-def remember(writer: Writer, application: str, workload: str | None = None) -> list[Measured]:
+def remember(
+    writer: Writer, application: str, workload: str | None = None
+) -> list[MeasuredResults]:
     """Undo what was forgotten in the last day; return what came back, by workload.
 
     What was measured since wins: a model is only taken into use again where there is no newer one,
@@ -152,7 +154,7 @@ def remember(writer: Writer, application: str, workload: str | None = None) -> l
             writer.change("UPDATE workloads SET hidden = 0 WHERE id = ?", (row["workload_id"],))
         for name in found:
             writer.renew_transfers(application, name)
-    return [Measured(application, name, counts) for name, counts in found.items()]
+    return [MeasuredResults(application, name, counts) for name, counts in found.items()]
 
 
 def _restore(writer: Writer, kind: str, record: dict[str, Any]) -> int:

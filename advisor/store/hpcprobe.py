@@ -18,7 +18,7 @@ import yaml
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.errors import InputError
-from advisor.store.csvfile import CsvFile, Problem, Terms, listing
+from advisor.store.csvfile import CsvFile, RowProblem, Terms, listing
 
 ENDINGS = (".yml", ".yaml")
 TIME = ("totalTime", "time", "runTime", "wallTime", "elapsedTime", "execTime", "tt")
@@ -72,7 +72,7 @@ def read_summary(
             f"{path}: no objective is known to be the time in seconds",
             hint=f"name it with --time-key; there are {', '.join(names) or 'none'}",
         )
-    problems: list[Problem] = []
+    problems: list[RowProblem] = []
     runs = [e.run(terms, time, energy, fom, problems) for e in entries]
     if problems:
         raise InputError(listing(path, sorted(problems, key=lambda p: p.line)))
@@ -105,7 +105,7 @@ class _Entry:
         return all(str(self.parameters.get(k, "")) == v for k, v in only.items())
 
     def run(
-        self, terms: Terms, time: str, energy: str, fom: str, problems: list[Problem]
+        self, terms: Terms, time: str, energy: str, fom: str, problems: list[RowProblem]
     ) -> Observation | None:
         """Return the run, or None with what is wrong added to ``problems``."""
         before = len(problems)
@@ -116,12 +116,12 @@ class _Entry:
             key = next((k for k in keys if of.get(k) is not None), None)
             if key is None:
                 if need:
-                    problems.append(Problem(self.line, keys[0], "is missing"))
+                    problems.append(RowProblem(self.line, keys[0], "is missing"))
                 return None
             try:
                 return parse(of[key])
             except ValueError as error:
-                problems.append(Problem(self.lines.get(key, self.line), key, str(error)))
+                problems.append(RowProblem(self.lines.get(key, self.line), key, str(error)))
                 return None
 
         p = self.parameters
@@ -134,7 +134,7 @@ class _Entry:
             threads, rest = divmod(total or nodes, nodes)
             if rest or not threads:
                 problems.append(
-                    Problem(self.lines.get("threadCount", self.line), "threadCount",
+                    RowProblem(self.lines.get("threadCount", self.line), "threadCount",
                             f"{total} threads do not spread evenly over {nodes} nodes")
                 )  # fmt: skip
         freq = read(p, _FREQ, _freq, False) or 0
@@ -144,7 +144,7 @@ class _Entry:
         ranks = ranks or max(1, (total_ranks or nodes) // nodes)
         if threads and threads < ranks:
             message = f"{threads} per node is less than the {ranks} ranks"
-            problems.append(Problem(self.line, "threadCount", message))
+            problems.append(RowProblem(self.line, "threadCount", message))
         if len(problems) > before:
             return None
         return Observation(

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.observation import Scope
-from advisor.core.ranked import RankedType
 from advisor.store import rows as _rows
 
 if TYPE_CHECKING:
     from advisor.store.reader import Reader
     from advisor.store.writer import Writer
 
-_ESTIMATE = tuple(RankedType.__slots__)
+_ESTIMATE = tuple(NodeTypeEstimate.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class StoredRanking:
     method: str
     created_at: str
     by_hand: bool
-    estimate: RankedType
+    estimate: NodeTypeEstimate
 
 
 def save_ranking(
@@ -149,7 +149,7 @@ def save_ranking(
     application: str,
     workload: str,
     base: str,
-    estimates: Sequence[RankedType],
+    estimates: Sequence[NodeTypeEstimate],
     *,
     method: str,
     contributor: str,
@@ -197,7 +197,7 @@ def rankings(
     )
     found = []
     for row in reader.rows(sql, values):
-        fields: list[Any] = [*row[:8], bool(row[8]), RankedType(*row[9:])]
+        fields: list[Any] = [*row[:8], bool(row[8]), NodeTypeEstimate(*row[9:])]
         found.append(StoredRanking(*fields))
     return found
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from advisor.core.configuration import Configuration
-from advisor.core.observation import Method, Observation, Quality, Scope
+from advisor.core.observation import Observation, Quality, RunMethod, Scope
 from advisor.core.option import Option, unpack_options
 from advisor.errors import StoreError
 
@@ -60,7 +60,7 @@ class StoredModel:
         return said if isinstance(said, dict) else {}
 
     @property
-    def method(self) -> Method:
+    def method(self) -> RunMethod:
         """How the threads of the runs it rests on were set, see :class:`Observation`."""
         said = self.stats.get("method")
         return said if said in ("variables", "request") else ""

@@ -21,7 +21,7 @@ from advisor.core.program import joined
 from advisor.errors import InputError, StoreError
 from advisor.store import faults, transfers
 from advisor.store import rows as _rows
-from advisor.store.connection import Access, Identity
+from advisor.store.connection import Identity, StoreAccess
 from advisor.store.opening import open_store
 from advisor.store.reader import Reader
 from advisor.store.records import (
@@ -52,7 +52,7 @@ class Writer(Reader):
     def __init__(self, path: Path | str, *, timeout_s: float = 10.0) -> None:
         super().__init__(path, timeout_s=timeout_s)
 
-    def _open(self) -> tuple[sqlite3.Connection, Access, Identity]:
+    def _open(self) -> tuple[sqlite3.Connection, StoreAccess, Identity]:
         return open_store(self.path, self._timeout_s), "live", self._identify("live")
 
     @contextmanager

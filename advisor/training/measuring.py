@@ -15,9 +15,9 @@ from advisor.schedulers.results import read_results
 from advisor.store.records import TrainingRun, TrainingState
 from advisor.training.outcome import Event, Spent, describe
 from advisor.training.plan import MIN_RUNS, cost, expected_runs
-from advisor.training.sink import Sink
+from advisor.training.result_store import ResultStore
 from advisor.training.state import Stage, SweepState
-from advisor.training.subject import Site
+from advisor.training.training_job import TrainingSite
 
 
 @dataclass(slots=True)
@@ -30,9 +30,9 @@ class Measuring:
 
     state: SweepState
     scheduler: Scheduler
-    sink: Sink
+    sink: ResultStore
     policy: Policy
-    site: Site
+    site: TrainingSite
     show: Callable[[Event], None]
     results: dict[str, tuple[RunResult, ...]] = field(default_factory=dict)
     good: dict[int, RunResult] = field(default_factory=dict)

@@ -79,7 +79,7 @@ class Confirmation:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SweepOutcome:
     """What a sweep came to."""
 
     fit: FitResult

@@ -11,8 +11,8 @@ from advisor.core.inventory import NodeType
 from advisor.errors import InputError
 from advisor.models.design import uniform
 from advisor.schedulers.base import PlannedRun, slowdown_bound
-from advisor.training.subject import Subject
 from advisor.training.table import too_few_for_a_model
+from advisor.training.training_job import TrainingJob
 
 MAX_THREADS = 12
 MAX_FREQS = 16
@@ -22,7 +22,7 @@ REPEATS_OF_FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Axes:
+class SweepAxes:
     """The grid to be modelled, and why some axes have one value only."""
 
     space: SearchSpace
@@ -55,12 +55,12 @@ def thin(values: Sequence[int], limit: int = MAX_FREQS) -> tuple[int, ...]:
 
 
 def axes(
-    subject: Subject,
+    subject: TrainingJob,
     *,
     threads: Sequence[int] = (),
     freqs_khz: Sequence[int] = (),
     freq_kept: str = "",
-) -> Axes:
+) -> SweepAxes:
     """Return the grid for a subject on its node type, the baseline always on it.
 
     ``threads`` are cores per node, no more than the job has. Nodes and ranks are its own. Raises
@@ -82,11 +82,11 @@ def axes(
         notes.append(f"frequency is not varied: {kept}")
     else:
         freqs = _freqs_axis(node_type, freqs_khz, base.freq_khz, notes)
-    return Axes(SearchSpace(node_type.name, (base.nodes,), pairs, freqs), tuple(notes))
+    return SweepAxes(SearchSpace(node_type.name, (base.nodes,), pairs, freqs), tuple(notes))
 
 
 def _threads_axis(
-    subject: Subject, asked: Sequence[int], notes: list[str]
+    subject: TrainingJob, asked: Sequence[int], notes: list[str]
 ) -> tuple[tuple[int, int], ...]:
     base, ranks = subject.baseline, subject.baseline.ranks_per_node
     own = (ranks, base.threads_per_node)

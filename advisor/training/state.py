@@ -20,13 +20,13 @@ from advisor.core.program import checked
 from advisor.errors import InputError
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.store.records import TrainingRequest, TrainingState
-from advisor.training.subject import Site, Subject, understand
+from advisor.training.training_job import TrainingJob, TrainingSite, understand
 
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SweepSettings:
     """How a sweep is run: attempts per run, time per run (s), meter, who and for whom."""
 
     scheduler: str
@@ -61,8 +61,8 @@ class SweepState:
     id: str
     folder: Path
     created_at: str
-    settings: Settings
-    subject: Subject
+    settings: SweepSettings
+    subject: TrainingJob
     space: SearchSpace
     stages: dict[str, Stage]
     state: TrainingState = "requested"
@@ -140,9 +140,9 @@ def further_stage(made: int) -> str:
 
 def new(
     root: Path,
-    subject: Subject,
+    subject: TrainingJob,
     space: SearchSpace,
-    settings: Settings,
+    settings: SweepSettings,
     runs: tuple[PlannedRun, ...],
 ) -> SweepState:
     """Return the state of a sweep that nothing on the disk belongs to yet."""
@@ -263,7 +263,7 @@ def _to_json(state: SweepState) -> dict[str, Any]:
 
 
 def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
-    settings = Settings(
+    settings = SweepSettings(
         **{**data["settings"], "extra_options": tuple(data["settings"]["extra_options"])}
     )
     stages = {
@@ -298,12 +298,12 @@ def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
     )
 
 
-def _subject(folder: Path, data: Mapping[str, Any], settings: Settings) -> Subject:
+def _subject(folder: Path, data: Mapping[str, Any], settings: SweepSettings) -> TrainingJob:
     """Read the script's copy again; what depends on this process is taken from the state."""
     node_type = NodeType.from_dict(data["node_type"])
     again = understand(
         scheduler=settings.scheduler,
-        site=Site(Inventory.of([node_type])),
+        site=TrainingSite(Inventory.of([node_type])),
         script=folder / "script" if data["script"] else None,
         arguments=data["arguments"],
         command=data["command"],

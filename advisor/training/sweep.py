@@ -16,7 +16,7 @@ from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreErro
 from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
 from advisor.models.sequential import SEQUENTIAL, next_run
 from advisor.training.measuring import Measuring
-from advisor.training.outcome import Confirmation, Event, Outcome, compare, describe, option_at
+from advisor.training.outcome import Confirmation, Event, SweepOutcome, compare, describe, option_at
 from advisor.training.plan import payback_runs
 from advisor.training.state import confirm_stage, further_stage
 from advisor.training.table import tabulate, too_few_for_a_model
@@ -26,7 +26,7 @@ from advisor.training.table import tabulate, too_few_for_a_model
 class Sweep(Measuring):
     """One sweep: its runs, the model, the choice and its confirmation."""
 
-    def run(self) -> Outcome:
+    def run(self) -> SweepOutcome:
         """Run what is not done yet, and return the outcome.
 
         Raises SchedulerError when the scheduler fails, RefusedError over budget, and AdvisorError
@@ -50,7 +50,7 @@ class Sweep(Measuring):
             self.note_state("failed", str(error))
             raise
 
-    def _run(self) -> Outcome:
+    def _run(self) -> SweepOutcome:
         fit = self._measure()
         fit, attempts = self._confirm(fit)
         model_id = self._save(fit)
@@ -198,7 +198,7 @@ class Sweep(Measuring):
         confirmation: Confirmation | None,
         attempts: tuple[Confirmation, ...],
         model_id: int | None,
-    ) -> Outcome:
+    ) -> SweepOutcome:
         spent = self.spent()
         payback = saved = None
         if recommended is not None:
@@ -211,7 +211,7 @@ class Sweep(Measuring):
                     - recommended.time_s * recommended.configuration.nodes
                 ) / 3600
                 payback = payback_runs(spent.node_hours, saved)
-        return Outcome(
+        return SweepOutcome(
             fit, baseline, recommended, confirmation, spent, payback, saved, model_id, self.good,
             tuple(self.failed), tuple(fit.notes), attempts,
         )  # fmt: skip

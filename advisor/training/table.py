@@ -15,7 +15,7 @@ from typing import Any
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
-from advisor.core.pareto import Limits, trade_off
+from advisor.core.pareto import ErrorLimits, trade_off
 from advisor.errors import InputError
 from advisor.models.fit import FitResult
 from advisor.models.runs import of_one_method
@@ -135,7 +135,7 @@ def _place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
     """Mark front and zone of least energy and least time (algorithms 5.1 to 5.4)."""
     times = [o.time_s for o in options]
     energies = [1.0 if math.isnan(o.energy_j) else o.energy_j for o in options]
-    limits = Limits(error)
+    limits = ErrorLimits(error)
     found = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
     front, zone = set(found.front), set(found.zone)
     return tuple(replace(o, in_zone=i in zone, on_front=i in front) for i, o in enumerate(options))

@@ -22,9 +22,9 @@ from advisor.views.options import in_words, view_of
 from advisor.views.preview import Person, preview, site_for_preview
 
 if TYPE_CHECKING:
-    from advisor.loop.report import Comparison
+    from advisor.loop.report import OnOffComparison
 
-State = Literal["none", "training", "fitted", "confirmed", "suspended"]
+ModelStatus = Literal["none", "training", "fitted", "confirmed", "suspended"]
 Key = tuple[str, str]
 """Application and workload."""
 
@@ -43,7 +43,7 @@ class Listed:
     application: str
     workload: str
     runs: int
-    state: State
+    state: ModelStatus
     node_types: tuple[str, ...] = ()
     done: int = 0
     planned: int = 0
@@ -121,7 +121,7 @@ def _listed(
         view = view_of(model, reader.swept_baseline(w.application, w.name, model.node_type))
     except AdvisorError as error:
         return _with(row, "suspended", str(error))
-    state: State = "confirmed" if any(o.confirmed for o in view.options) else "fitted"
+    state: ModelStatus = "confirmed" if any(o.confirmed for o in view.options) else "fitted"
     if model.state == "suspended":
         state = "suspended"
     whose = replace(person, account=model.owner) if model.scope == "account" else person
@@ -140,7 +140,7 @@ def _listed(
     return replace(row, state=state, words=words, energy=energy, time=time, estimated=estimated)
 
 
-def _with(row: Listed, state: State, words: str) -> Listed:
+def _with(row: Listed, state: ModelStatus, words: str) -> Listed:
     return replace(row, state=state, words=words)
 
 
@@ -179,14 +179,14 @@ def home(models: Sequence[StoredModel], person: Person, inventory: Inventory) ->
     return max(models, key=rank)
 
 
-def measured(reader: Reader, since: str) -> dict[Key, Comparison]:
+def measured(reader: Reader, since: str) -> dict[Key, OnOffComparison]:
     """Return what the jobs since a time (ISO 8601) really saved, by workload."""
     from advisor.loop.report import report
 
     return {(c.application, c.workload): c for c in report(reader, since=since).comparisons}
 
 
-def measured_words(comparison: Comparison) -> str:
+def measured_words(comparison: OnOffComparison) -> str:
     """Say what a workload's rewritten jobs really saved, and against what; "" when unknown."""
     energy, time = comparison.energy, comparison.time
     if energy is None:

@@ -23,10 +23,10 @@ from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.request import payload_of, scheduler_of
 from advisor.views.script import diff, lines_of, rewritten
 
-Kind = Literal["pin", "goal", "off", "none"]
-Scope = Literal["workload", "application", "all"]
+ChoiceKind = Literal["pin", "goal", "off", "none"]
+ChoiceScope = Literal["workload", "application", "all"]
 
-_DROPPED: dict[Kind, tuple[str, ...]] = {
+_DROPPED: dict[ChoiceKind, tuple[str, ...]] = {
     "pin": ("off",),
     "goal": ("off", "pin"),
     "off": (),
@@ -41,8 +41,8 @@ class Wish:
     ``none`` leaves it to the policy again.
     """
 
-    kind: Kind
-    scope: Scope = "workload"
+    kind: ChoiceKind
+    scope: ChoiceScope = "workload"
     goal: str = ""
     max_slowdown: str = ""
     point: Configuration | None = None

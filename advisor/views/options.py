@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.core.configuration import Configuration
+from advisor.core.node_type_estimate import similarity_text
 from advisor.core.option import Option
-from advisor.core.pareto import Limits, trade_off
-from advisor.core.ranked import similarity_text
+from advisor.core.pareto import ErrorLimits, trade_off
 from advisor.errors import RefusedError
 from advisor.plotting import Scene
 
@@ -133,7 +133,7 @@ def scene(view: View) -> Scene:
     if not view.energy_known:
         raise RefusedError(f"{view.title}: energy is not known, so there is nothing to draw")
     points = [tuple(100.0 * v for v in view.change(o)) for o in view.options]
-    limits = Limits(float(view.model.stats.get("error", 0.05)))
+    limits = ErrorLimits(float(view.model.stats.get("error", 0.05)))
     found = trade_off(
         [o.energy_j for o in view.options],
         [o.time_s for o in view.options],

@@ -11,7 +11,7 @@ from advisor.store.reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedPolicy:
     """The policy that holds: its text, since when and by whom; version 0 is the built-in one."""
 
     version: int
@@ -21,15 +21,15 @@ class Applied:
     policy: PolicySet
 
 
-def applied(reader: Reader) -> Applied:
+def applied(reader: Reader) -> AppliedPolicy:
     """Return the applied policy. Raises StoreError."""
     found = reader.config("policy")
     policy = reader.policy()
     if found is None:
         from advisor.policy.render import to_yaml
 
-        return Applied(0, to_yaml("policy", {}), "", "", policy)
-    return Applied(found.version, found.text, found.applied_at, found.applied_by, policy)
+        return AppliedPolicy(0, to_yaml("policy", {}), "", "", policy)
+    return AppliedPolicy(found.version, found.text, found.applied_at, found.applied_by, policy)
 
 
 def holding(policy: PolicySet, facts: Mapping[str, str]) -> list[str]:

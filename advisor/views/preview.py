@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from advisor.core.asked import configuration_of, default_freq
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.request import JobRequest
+from advisor.core.requested_configuration import configuration_of, default_freq
 from advisor.schedulers.choose import installed
 from advisor.schedulers.translators import translator
 from advisor.service.decide import decide

@@ -8,16 +8,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from advisor.core.configuration import Configuration
-from advisor.core.ranked import RankedType, similarity_text
+from advisor.core.node_type_estimate import NodeTypeEstimate, similarity_text
 from advisor.core.units import format_freq
 from advisor.store.rankings import StoredRanking
 from advisor.views.options import View
 
-Kind = Literal["measured", "predicted", "estimated"]
+TimeSource = Literal["measured", "predicted", "estimated"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
+class RankedRow:
     """One node type for a workload, by its fastest option, and how that is known.
 
     ``where`` is that option's point, "" where there are no options; ``brief`` and ``how`` say how
@@ -25,7 +25,7 @@ class Rank:
     """
 
     node_type: str
-    kind: Kind
+    kind: TimeSource
     time_s: float
     energy_j: float | None
     where: str
@@ -33,7 +33,7 @@ class Rank:
     how: str
 
 
-def ranked(views: Mapping[str, View], stored: Sequence[StoredRanking]) -> tuple[Rank, ...]:
+def ranked(views: Mapping[str, View], stored: Sequence[StoredRanking]) -> tuple[RankedRow, ...]:
     """Return node types with options or a stored ranking, fastest first.
 
     ``stored`` is newest first; of several rankings of a node type the newest counts. One without
@@ -56,29 +56,29 @@ def short(c: Configuration) -> str:
     return f"{nodes}, {c.threads_per_node} core{'s' if c.threads_per_node > 1 else ''}{cap}"
 
 
-def _of_options(name: str, view: View) -> Rank:
+def _of_options(name: str, view: View) -> RankedRow:
     best = min(view.options, key=lambda o: o.time_s)
     energy = None if math.isnan(best.energy_j) else best.energy_j
     said = view.model.transfer
     if said:
-        fields: dict[str, Any] = {n: said.get(n) for n in RankedType.__slots__}
+        fields: dict[str, Any] = {n: said.get(n) for n in NodeTypeEstimate.__slots__}
         base, method = str(said.get("base")), str(said.get("method"))
-        told = RankedType(**fields)
-        kind: Kind = "estimated"
+        told = NodeTypeEstimate(**fields)
+        kind: TimeSource = "estimated"
         brief, how = _brief(told), _sentence(told, base, method)
     elif any(o.measured for o in view.options):
         kind, brief = "measured", f"{view.model.n_train} runs there"
         how = f"its options follow from {view.model.n_train} runs there"
     else:
         kind, brief, how = "predicted", "predicted", "predicted, nothing ran at its options"
-    return Rank(name, kind, best.time_s, energy, short(best.configuration), brief, how)
+    return RankedRow(name, kind, best.time_s, energy, short(best.configuration), brief, how)
 
 
-def _of_ranking(ranking: StoredRanking, base: View | None) -> Rank:
+def _of_ranking(ranking: StoredRanking, base: View | None) -> RankedRow:
     told = ranking.estimate
     if told.node_type == ranking.base:
         how = "it ran there while it was characterised; advisor train measures its options"
-        return Rank(told.node_type, "measured", told.time_s, None, "", "characterised", how)
+        return RankedRow(told.node_type, "measured", told.time_s, None, "", "characterised", how)
     time_s, energy_j = told.time_s, None
     if base is not None:
         fastest = min(base.options, key=lambda o: o.time_s)
@@ -86,14 +86,14 @@ def _of_ranking(ranking: StoredRanking, base: View | None) -> Rank:
         if told.energy_ratio is not None and not math.isnan(fastest.energy_j):
             energy_j = fastest.energy_j * told.energy_ratio
     how = _sentence(told, ranking.base, ranking.method) + "; no options: none is applied there"
-    return Rank(told.node_type, "estimated", time_s, energy_j, "", _brief(told), how)
+    return RankedRow(told.node_type, "estimated", time_s, energy_j, "", _brief(told), how)
 
 
-def _brief(told: RankedType) -> str:
+def _brief(told: NodeTypeEstimate) -> str:
     return f"estimate, ±{told.error_pct:.0f} %"
 
 
-def _sentence(told: RankedType, base: str, method: str) -> str:
+def _sentence(told: NodeTypeEstimate, base: str, method: str) -> str:
     """Say how an estimate was found."""
     text = f"estimated from microbenchmarks ({method}): {told.time_ratio:.2f} times the time"
     if told.energy_ratio is not None:

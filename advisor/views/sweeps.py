@@ -23,7 +23,7 @@ _PLAN_LASTS_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class SweepRow:
     """One sweep as the list shows it; ``own`` is all about it where its folder is the caller's."""
 
     id: str
@@ -47,7 +47,7 @@ class Sweep:
         return "running" if own.alive else "interrupted"
 
 
-def listed(root: Path, store: Path | None, user: str) -> list[Sweep]:
+def listed(root: Path, store: Path | None, user: str) -> list[SweepRow]:
     """Return the sweeps in a folder and, of others, those the store knows; newest first.
 
     Raises StoreError when the store cannot be read; without one only the folder is looked at.
@@ -61,14 +61,14 @@ def listed(root: Path, store: Path | None, user: str) -> list[Sweep]:
     return sorted(found.values(), key=lambda s: (s.created_at, s.id), reverse=True)[:MOST]
 
 
-def _own(p: Progress, user: str) -> Sweep:
-    return Sweep(
+def _own(p: Progress, user: str) -> SweepRow:
+    return SweepRow(
         p.id, p.application, p.workload, p.node_type, user, p.state, p.created_at, p.done,
         p.planned, p.detail, p,
     )  # fmt: skip
 
 
-def _stored(reader: Reader) -> list[Sweep]:
+def _stored(reader: Reader) -> list[SweepRow]:
     rows = reader.rows(
         "SELECT r.id, w.application, w.name, r.node_type, r.user, r.state, r.created_at,"
         " (SELECT count(*) FROM training_runs AS t WHERE t.request_id = r.id"
@@ -79,7 +79,7 @@ def _stored(reader: Reader) -> list[Sweep]:
         " ORDER BY r.created_at DESC LIMIT ?",
         (MOST,),
     )
-    return [Sweep(*row) for row in rows]
+    return [SweepRow(*row) for row in rows]
 
 
 def spent_words(spent: Spent) -> str:

@@ -10,17 +10,17 @@ from typing import Literal
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.option import Option
-from advisor.core.pareto import Limits, TradeOff, trade_off
+from advisor.core.pareto import ErrorLimits, TradeOff, trade_off
 from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.errors import RefusedError
-from advisor.plotting import Point
+from advisor.plotting import PlotPoint
 from advisor.service.snapshot import Snapshot
 from advisor.store.rankings import rankings
 from advisor.store.reader import Reader
 from advisor.views.applications import home, promise
 from advisor.views.options import View, in_words, view_of
 from advisor.views.preview import Person, preview, site_for_preview
-from advisor.views.ranking import Rank, ranked
+from advisor.views.ranking import RankedRow, ranked
 
 Across = Literal["time", "performance"]
 Up = Literal["energy", "efficiency"]
@@ -29,7 +29,7 @@ EVERY = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class TradeOffView:
     """A trade-off: the options of one node type, or of all, beside the job as it is.
 
     ``policy`` and ``yours`` are the decisions for such a job without and with what the person has
@@ -71,14 +71,14 @@ class Board:
             return f"node type {self.view.baseline.configuration.node_type} is not in the inventory"
         return promise(self.yours)
 
-    def points(self, across: Across, up: Up) -> list[Point]:
+    def points(self, across: Across, up: Up) -> list[PlotPoint]:
         """Return every option's place: s and J, or performance and efficiency in % of the baseline.
 
         Efficiency is work per energy. NaN where no energy is known.
         """
         base = self.view.baseline
 
-        def place(o: Option) -> Point:
+        def place(o: Option) -> PlotPoint:
             x = o.time_s if across == "time" else 100.0 * base.time_s / o.time_s
             y = o.energy_j if up == "energy" else 100.0 * base.energy_j / o.energy_j
             return x, y
@@ -90,7 +90,7 @@ class Board:
         if not self.view.energy_known:
             raise RefusedError(f"{self.view.title}: energy is not known, so there is no trade-off")
         points = self.points(across, up)
-        limits = Limits(float(self.view.model.stats.get("error", 0.05)))
+        limits = ErrorLimits(float(self.view.model.stats.get("error", 0.05)))
         return trade_off(
             [p[0] for p in points],
             [p[1] for p in points],
@@ -113,7 +113,7 @@ class Board:
         guessed = self.estimated or self.transferred(self.options[number])
         return in_words(energy, time, estimated=guessed and not brief, brief=brief)
 
-    def window(self, points: Sequence[Point], found: TradeOff) -> tuple[Point, Point]:
+    def window(self, points: Sequence[PlotPoint], found: TradeOff) -> tuple[PlotPoint, PlotPoint]:
         """Return (low, high) of each axis around front, zone, and what is special."""
         special = (self.baseline, self.policy_at, self.yours_at)
         focus = {*found.front, *found.zone, *(n for n in special if n is not None)}
@@ -128,7 +128,7 @@ class Board:
 def board_of(
     view: View, node_type: str, policy: Decision | None, yours: Decision | None,
     foreign: frozenset[str] = frozenset(),
-) -> Board:  # fmt: skip
+) -> TradeOffView:  # fmt: skip
     """Return a board, everything special found among its options."""
     numbers = {o.configuration: i for i, o in enumerate(view.options)}
 
@@ -142,7 +142,7 @@ def board_of(
         own = baseline if own is None else own
     elif own == policy_at:
         own = None
-    return Board(view, node_type, policy, yours, baseline, policy_at, own, foreign)
+    return TradeOffView(view, node_type, policy, yours, baseline, policy_at, own, foreign)
 
 
 def axis_title(axis: Across | Up) -> str:
@@ -162,8 +162,8 @@ class Boards:
     application: str
     workload: str
     runs: int
-    by_type: Mapping[str, Board]
-    ranking: tuple[Rank, ...] = ()
+    by_type: Mapping[str, TradeOffView]
+    ranking: tuple[RankedRow, ...] = ()
     unranked: tuple[str, ...] = ()
     """Node types of the inventory of which nothing is known."""
 
@@ -204,7 +204,7 @@ def load(
         raise RefusedError(f"there is no model of {application} {workload} yet", hint="measure it")
     snapshot = site_for_preview(reader)
     snapshot.take(models)
-    found: dict[str, Board] = {}
+    found: dict[str, TradeOffView] = {}
     first_one = home(list(snapshot.models.values()), person, snapshot.inventory).node_type
     names = sorted(
         {m.node_type for m in snapshot.models.values()}, key=lambda n: (n != first_one, n)
@@ -235,8 +235,8 @@ def load(
 
 
 def _board(
-    snapshot: Snapshot, view: View, person: Person, node_type: str, home_board: Board | None
-) -> Board:
+    snapshot: Snapshot, view: View, person: Person, node_type: str, home_board: TradeOffView | None
+) -> TradeOffView:
     m, base = view.model, view.baseline.configuration
     if m.transferred:  # a job's own node type must have been measured: it may be sent here
         policy, yours = (home_board.policy, home_board.yours) if home_board else (None, None)
@@ -255,7 +255,7 @@ def spread(low: float, value: float, high: float) -> str:
     return f"±{half:.1f}%" if half < 0.95 else f"±{half:.0f}%"
 
 
-def detail(board: Board, number: int) -> list[str]:
+def detail(board: TradeOffView, number: int) -> list[str]:
     """Return everything about one option: where, what it takes, what it changes."""
     o = board.options[number]
     c = o.configuration
@@ -283,7 +283,7 @@ def detail(board: Board, number: int) -> list[str]:
     return [where, f"{time}, {energy}", "; ".join(words)]
 
 
-def known(board: Board, option: Option) -> str:
+def known(board: TradeOffView, option: Option) -> str:
     """Say how an option's numbers are known: measured, predicted, estimated."""
     if board.transferred(option):
         return "estimated from microbenchmarks: nothing ran on this node type"
@@ -294,9 +294,11 @@ def known(board: Board, option: Option) -> str:
 
 
 def walk(
-    board: Board, points: Sequence[Point], place: TradeOff | None, which: Literal["front", "zone",
-    "all"]
-) -> list[int]:  # fmt: skip
+    board: TradeOffView,
+    points: Sequence[PlotPoint],
+    place: TradeOff | None,
+    which: Literal["front", "zone", "all"],
+) -> list[int]:
     """Return the options to step through, in the order of the picture's x axis.
 
     The job as it is and what is chosen are always among them.

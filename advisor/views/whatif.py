@@ -17,11 +17,11 @@ from advisor.store.records import StoredModel
 from advisor.views.options import in_words, size
 from advisor.views.preview import Person, preview, site_for_preview
 
-Kind = Literal["same", "gained", "lost", "moved"]
+ChangeKind = Literal["same", "gained", "lost", "moved"]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PolicyOutcome:
     """What a workload would run at under a policy. Fractions against the baseline."""
 
     configuration: Configuration
@@ -30,7 +30,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JobCase:
     """One model's workload, whose jobs it advises, and the job as it is."""
 
     application: str
@@ -38,25 +38,25 @@ class Case:
     person: Person
     baseline: Configuration
     model_id: int
-    now: Choice | None = None
+    now: PolicyOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DecisionChange:
     """A workload under the applied policy and under the other one."""
 
-    case: Case
-    then: Choice | None
+    case: JobCase
+    then: PolicyOutcome | None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ChangeKind:
         """How the two differ."""
         now, then = self.case.now, self.then
         if now is None or then is None:
             return "same" if now is then else "gained" if now is None else "lost"
         return "same" if now.configuration == then.configuration else "moved"
 
-    def words(self, choice: Choice | None) -> str:
+    def words(self, choice: PolicyOutcome | None) -> str:
         """Say what a choice does to its jobs."""
         return (
             "as submitted" if choice is None else in_words(choice.energy, choice.time, brief=True)
@@ -77,7 +77,7 @@ class Change:
         changed = f"today {today}; then {then}" if today != then else f"today and then {today}"
         return f"{case.application} / {case.workload} on {case.baseline.node_type}{whose}", changed
 
-    def _at(self, choice: Choice | None) -> str:
+    def _at(self, choice: PolicyOutcome | None) -> str:
         return "" if choice is None else describe_choice(self.case.baseline, choice.configuration)
 
 
@@ -91,10 +91,10 @@ class Sum:
     time: float
 
 
-_ORDER: dict[Kind, int] = {"lost": 0, "gained": 1, "moved": 2, "same": 3}
+_ORDER: dict[ChangeKind, int] = {"lost": 0, "gained": 1, "moved": 2, "same": 3}
 
 
-def in_order(changes: Sequence[Change]) -> list[Change]:
+def in_order(changes: Sequence[DecisionChange]) -> list[DecisionChange]:
     """Return changes with what differs first, in the order of their names otherwise."""
     return sorted(changes, key=lambda c: (_ORDER[c.kind], c.case.application, c.case.workload))
 
@@ -107,7 +107,7 @@ def sum_words(total: Sum) -> str:
     return f"{total.advised} of {total.workloads} models advise; all together {words}"
 
 
-def summed(choices: Sequence[Choice | None]) -> Sum:
+def summed(choices: Sequence[PolicyOutcome | None]) -> Sum:
     """Return the sum of choices: geometric means over all workloads, unchanged ones included."""
     made = [c for c in choices if c is not None]
     if not choices:
@@ -127,7 +127,7 @@ class WhatIf:
 
     policy: PolicySet
     snapshot: Snapshot
-    cases: list[Case] = field(default_factory=list)
+    cases: list[JobCase] = field(default_factory=list)
 
     @classmethod
     def load(cls, reader: Reader, going_on: Callable[[], bool] = lambda: True) -> WhatIf:
@@ -154,18 +154,20 @@ class WhatIf:
 
     def under(
         self, goal: Goal, max_slowdown: float, going_on: Callable[[], bool] = lambda: True
-    ) -> list[Change]:
+    ) -> list[DecisionChange]:
         """Return every workload under the applied policy with another goal and bound.
 
         Rules that set their own keep them. Stops early when ``going_on`` says no.
         """
         base = replace(self.policy.base, goal=goal, max_slowdown=max_slowdown)
         choices = self._decide(replace(self.policy, base=base), going_on)
-        return [Change(c, then) for c, then in zip(self.cases, choices, strict=False)]
+        return [DecisionChange(c, then) for c, then in zip(self.cases, choices, strict=False)]
 
-    def _decide(self, policy: PolicySet, going_on: Callable[[], bool]) -> list[Choice | None]:
+    def _decide(
+        self, policy: PolicySet, going_on: Callable[[], bool]
+    ) -> list[PolicyOutcome | None]:
         self.snapshot.policy = policy.with_idle_nodes()
-        found: list[Choice | None] = []
+        found: list[PolicyOutcome | None] = []
         for case in self.cases:
             if not going_on():
                 break
@@ -176,17 +178,17 @@ class WhatIf:
             found.append(
                 None
                 if chosen is None
-                else Choice(chosen.configuration, chosen.energy.change, chosen.time.change)
+                else PolicyOutcome(chosen.configuration, chosen.energy.change, chosen.time.change)
             )
         return found
 
 
-def _case(model: StoredModel, baseline: Configuration) -> Case:
+def _case(model: StoredModel, baseline: Configuration) -> JobCase:
     person = Person(
         model.owner if model.scope == "own" else "",
         account=model.owner if model.scope == "account" else "",
     )
-    return Case(model.application, model.workload, person, baseline, model.id)
+    return JobCase(model.application, model.workload, person, baseline, model.id)
 
 
 def prune(

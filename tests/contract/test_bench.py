@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from advisor.errors import AdvisorError
-from advisor.ranking.bench import measure, session
-from advisor.ranking.native import SOURCES
+from advisor.lab.bench import measure, session
+from advisor.lab.native import SOURCES
 from advisor.ranking.streams import Stream
 from advisor.ranking.suite import Microbenchmark, member, plan
 from advisor.store.profiles import (

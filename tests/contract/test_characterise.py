@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from advisor import paths
-from advisor.ranking import valgrind
-from advisor.ranking.characterise_files import read_sites
-from advisor.ranking.characterise_runs import timing_library
+from advisor.lab import valgrind
+from advisor.lab.characterise_files import read_sites
+from advisor.lab.characterise_runs import timing_library
+from advisor.lab.twin import compile_twice
 from advisor.ranking.files import read_phases
 from advisor.ranking.streams import Characterisation
-from advisor.ranking.twin import compile_twice
 from advisor.store.rankings import characterisations
 from advisor.store.reader import Reader
 

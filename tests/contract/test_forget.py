@@ -12,12 +12,12 @@ import pytest
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.observation import Observation
 from advisor.core.option import Option
-from advisor.core.ranked import RankedType
 from advisor.service.handlers import Handlers
 from advisor.service.peer import Peer
-from advisor.service.snapshot import Source
+from advisor.service.snapshot import StoreSource
 from advisor.store.forgetting import purge
 from advisor.store.rankings import characterisations, rankings, save_characterisation, save_ranking
 from advisor.store.reader import Reader
@@ -48,7 +48,7 @@ def fill(path: Path, application: str = "app", workload: str = "small") -> None:
         save_characterisation(
             store, application, workload, "hsw", {"x": 1}, contributor="ann", scope="own"
         )
-        found = [RankedType("skl", 9.0, 0.9, 5.0, None, None, 0.8, 5.0, "profiles")]
+        found = [NodeTypeEstimate("skl", 9.0, 0.9, 5.0, None, None, 0.8, 5.0, "profiles")]
         save_ranking(
             store, application, workload, "hsw", found, method="m", contributor="ann", scope="all"
         )
@@ -102,7 +102,7 @@ def test_the_daemon_s_next_look_finds_it_gone(
     advisor: Callable[..., Any], store_path: Path
 ) -> None:
     fill(store_path)
-    handlers = Handlers(Source(store_path))
+    handlers = Handlers(StoreSource(store_path))
     handlers.refresh()
     job = {
         "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,42 @@ def test_a_room_knows_no_other_room(room: str) -> None:
     others = "|".join(r for r in ROOMS if r != room)
     for path in (ROOT / "advisor" / "schedulers" / room).glob("*.py"):
         assert not re.findall(rf"advisor\.schedulers\.(?:{others})\b", path.read_text()), path
+
+
+LABORATORY = re.compile(
+    r"(valgrind|trace|microbench|characterise\w*|twin|symbols|native|bench|evaluate)(\.\w+)?"
+)
+
+
+def test_the_laboratory_has_a_room_of_its_own() -> None:
+    may = [ROOT / "advisor" / room for room in ("lab", "cli", "views", "schedulers")]
+    outside = [
+        path
+        for path in (ROOT / "advisor").rglob("*")
+        if "__pycache__" not in path.parts
+        and LABORATORY.fullmatch(path.name)
+        and not any(room in path.parents for room in may)
+    ]
+    assert not outside
+
+
+def _types(body: list[ast.stmt]) -> list[str]:
+    """Return the classes and aliases of a module, those behind a condition too."""
+    names: list[str] = []
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.If):
+            names += _types(node.body) + _types(node.orelse)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names += [t.id for t in targets if isinstance(t, ast.Name)]
+    return [n for n in names if re.match(r"_?[A-Z]", n) and not n.isupper() and n != "T"]
+
+
+def test_no_class_and_no_alias_has_the_name_of_another() -> None:
+    times = Counter[str]()
+    for folder in ("advisor", "tui/advisor_tui"):
+        for path in (ROOT / folder).rglob("*.py"):
+            times.update(set(_types(ast.parse(path.read_text(encoding="utf-8")).body)))
+    assert [name for name, n in times.items() if n > 1] == []

@@ -37,7 +37,7 @@ import sys
 from pathlib import Path
 from advisor import paths
 paths.SYSTEM = Path(sys.argv[1])
-from advisor_tui.desk import Desk
+from advisor_tui.session import Desk
 print(Desk.here().store)
 """
 AS_NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")

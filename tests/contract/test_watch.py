@@ -23,7 +23,7 @@ from advisor.core.request import JobRequest
 from advisor.service import watch as module
 from advisor.service.answered import Answered
 from advisor.service.protocol import call
-from advisor.service.snapshot import Source
+from advisor.service.snapshot import StoreSource
 from advisor.service.watch import Watch
 from advisor.store.writer import Writer
 
@@ -85,23 +85,23 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
 
 
 @pytest.fixture
-def source(store_path: Path) -> Iterator[Source]:
+def source(store_path: Path) -> Iterator[StoreSource]:
     with Writer(store_path) as writer:
         writer.save_node_types(TYPES, source="test")
-    found = Source(store_path)
+    found = StoreSource(store_path)
     found.refresh()
     yield found
     found.close()
 
 
-def idle(source: Source, name: str = "broadwell") -> int | None:
+def idle(source: StoreSource, name: str = "broadwell") -> int | None:
     state = source.snapshot.availability
     assert state is not None
     room = state.rooms.get((name, "batch"))
     return None if room is None else sum(count for _, count in room.idle)
 
 
-def watching(source: Source, test: Callable[[Watch], Any], every_s: float = 0.1) -> None:
+def watching(source: StoreSource, test: Callable[[Watch], Any], every_s: float = 0.1) -> None:
     """Run a coroutine function of a watch while that watches."""
 
     async def run() -> None:
@@ -123,7 +123,7 @@ async def until(condition: Callable[[], object], seconds: float = 20) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_what_it_brings(slurm: Slurm, source: Source) -> None:
+def test_what_it_brings(slurm: Slurm, source: StoreSource) -> None:
     async def test(watch: Watch) -> None:
         assert idle(source) is None and not watch.status()["known"]
         await until(lambda: watch.status()["limits_known"])
@@ -140,7 +140,7 @@ def test_what_it_brings(slurm: Slurm, source: Source) -> None:
     watching(source, test)
 
 
-def test_only_a_change_makes_answers_anew(slurm: Slurm, source: Source) -> None:
+def test_only_a_change_makes_answers_anew(slurm: Slurm, source: StoreSource) -> None:
     async def test(watch: Watch) -> None:
         await until(lambda: watch.status()["limits_known"])
         snapshot = source.snapshot
@@ -157,7 +157,7 @@ def test_only_a_change_makes_answers_anew(slurm: Slurm, source: Source) -> None:
 
 
 def test_a_promised_node_is_not_idle(
-    slurm: Slurm, source: Source, monkeypatch: pytest.MonkeyPatch
+    slurm: Slurm, source: StoreSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PROMISED_S", 1.0)
     request = JobRequest("slurm", "cli_filter", "daemon", 1, time_limit_s=60)
@@ -178,7 +178,7 @@ def test_a_promised_node_is_not_idle(
     watching(source, test)
 
 
-def test_it_survives_a_new_snapshot(slurm: Slurm, source: Source, store_path: Path) -> None:
+def test_it_survives_a_new_snapshot(slurm: Slurm, source: StoreSource, store_path: Path) -> None:
     async def test(watch: Watch) -> None:
         await until(lambda: watch.status()["limits_known"])
         old = source.snapshot
@@ -193,7 +193,7 @@ def test_it_survives_a_new_snapshot(slurm: Slurm, source: Source, store_path: Pa
     [("garbage", "something unexpected"), ("fail", "Unable to contact slurm controller")],
 )
 def test_commands_that_fail(
-    slurm: Slurm, source: Source, monkeypatch: pytest.MonkeyPatch, fault: str, error: str
+    slurm: Slurm, source: StoreSource, monkeypatch: pytest.MonkeyPatch, fault: str, error: str
 ) -> None:
     monkeypatch.setattr(module, "LASTS_S", 1.0)
 
@@ -219,7 +219,7 @@ def test_commands_that_fail(
     watching(source, test)
 
 
-def test_limits_that_cannot_be_read(slurm: Slurm, source: Source) -> None:
+def test_limits_that_cannot_be_read(slurm: Slurm, source: StoreSource) -> None:
     (slurm.folder / "sacctmgr").write_text("#!/bin/sh\necho no access >&2; exit 1\n")
 
     async def test(watch: Watch) -> None:
@@ -235,7 +235,7 @@ def test_limits_that_cannot_be_read(slurm: Slurm, source: Source) -> None:
 
 
 def test_a_child_that_dies_is_started_again(
-    slurm: Slurm, source: Source, monkeypatch: pytest.MonkeyPatch
+    slurm: Slurm, source: StoreSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PAUSE_S", (0.1, 0.2))
 
@@ -264,7 +264,7 @@ def test_a_child_that_dies_is_started_again(
     ],
 )
 def test_a_child_gone_mad(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, why: str
+    source: StoreSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, why: str
 ) -> None:
     mad = tmp_path / "mad"
     mad.write_text(f"#!/bin/sh\n{program}\n")
@@ -284,7 +284,7 @@ def test_a_child_gone_mad(
     watching(source, test)
 
 
-def test_no_scheduler_here(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_scheduler_here(source: StoreSource, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setenv("PBS_CONF_FILE", "/nonexistent")
 
@@ -341,7 +341,7 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_hanging_commands_delay_nobody_and_end_with_the_daemon(
-    slurm: Slurm, source: Source, folder: Path, number: signal.Signals
+    slurm: Slurm, source: StoreSource, folder: Path, number: signal.Signals
 ) -> None:
     slurm.now("hang")
     daemon = start(folder, source.path, "--watch", "0.5")
@@ -365,7 +365,7 @@ def test_hanging_commands_delay_nobody_and_end_with_the_daemon(
     wait_for(lambda: not alive(child) and not alive(hung), 10)
 
 
-def test_a_daemon_that_does_not_watch(source: Source, folder: Path) -> None:
+def test_a_daemon_that_does_not_watch(source: StoreSource, folder: Path) -> None:
     daemon = start(folder, source.path, "--watch", "0")
     try:
         wait_for((folder / "s").exists)
@@ -378,7 +378,7 @@ def test_a_daemon_that_does_not_watch(source: Source, folder: Path) -> None:
     assert done.wait(20) == 2 and "--watch takes 0 to 30" in (folder / "log").read_text()
 
 
-def test_doctor_says_how_old_it_is(slurm: Slurm, source: Source, folder: Path) -> None:
+def test_doctor_says_how_old_it_is(slurm: Slurm, source: StoreSource, folder: Path) -> None:
     def doctor() -> list[tuple[str, str, str]]:
         done = subprocess.run(
             [sys.executable, "-m", "advisor", "doctor", "--json", "--db", str(source.path),

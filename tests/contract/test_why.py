@@ -18,7 +18,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.policy import Policy
 from advisor.core.reasons import reason
 from advisor.core.stamp import make_stamp
-from advisor.loop.match import Match
+from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.slurm.accounting import FIELDS
@@ -71,7 +71,7 @@ def collected(store_path: Path) -> Callable[..., None]:
             writer.save_node_types([BDW], source="test")
             writer.save_decision(decision.to_dict(), job_id=record.job_id.partition("_")[0])
             outcome = make_outcome(
-                record, Match(decision.to_dict(), "verified"), scheduler="slurm",
+                record, MatchedJob(decision.to_dict(), "verified"), scheduler="slurm",
                 inventory=writer.inventory(), policies=writer.policy(), reader=writer,
             )  # fmt: skip
             writer.save_outcome(outcome)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.core.pareto import Limits, trade_off
+from advisor.core.pareto import ErrorLimits, trade_off
 
 TABLE = Path(__file__).with_name("stencil64_bspline.csv")
 ROWS = list(csv.DictReader(TABLE.open()))
@@ -46,7 +46,9 @@ def test_the_same_zone_comes_out_of_the_mirrored_table() -> None:
 
 def test_a_hair_more_error_takes_the_border_row_no_further() -> None:
     """Row 55 marks the border itself: only a wider error that reaches below it lets it in."""
-    same = trade_off(EFFICIENCY, SPEED, x_limits=Limits(0.0500001), y_limits=Limits(0.0500001))
+    same = trade_off(
+        EFFICIENCY, SPEED, x_limits=ErrorLimits(0.0500001), y_limits=ErrorLimits(0.0500001)
+    )
     assert same.zone == PUBLISHED
-    wider = trade_off(EFFICIENCY, SPEED, x_limits=Limits(0.09), y_limits=Limits(0.09))
+    wider = trade_off(EFFICIENCY, SPEED, x_limits=ErrorLimits(0.09), y_limits=ErrorLimits(0.09))
     assert set(wider.zone) > {55, *PUBLISHED}

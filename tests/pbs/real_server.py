@@ -35,7 +35,7 @@ from advisor.core.decision import Decision  # noqa: E402
 from advisor.errors import SchedulerError  # noqa: E402
 from advisor.schedulers.node_state import rooms, sized  # noqa: E402
 from advisor.schedulers.pbs import availability  # noqa: E402
-from advisor.schedulers.pbs.hooks import HookSettings, queuejob_config  # noqa: E402
+from advisor.schedulers.pbs.hooks import PbsHookSettings, queuejob_config  # noqa: E402
 from advisor.schedulers.pbs.inventory import read_hook_inventory  # noqa: E402
 
 HOOK = "advisor_differential"
@@ -154,7 +154,7 @@ def compare(shapes: list[Shape], snapshot: Any, folder: Path) -> int:
             sized(snapshot.inventory, reading.partitions), reading.queues,
         )  # fmt: skip
         settings = queuejob_config(
-            HookSettings(folder / f"s{number}", deadline_s=5.0), read_hook_inventory()
+            PbsHookSettings(folder / f"s{number}", deadline_s=5.0), read_hook_inventory()
         )
         settings["breaker"] = str(folder / "breaker")
         (folder / "hook.json").write_text(json.dumps(settings))

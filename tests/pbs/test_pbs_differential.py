@@ -30,12 +30,12 @@ from advisor.core.inventory import NodeType
 from advisor.core.option import Option
 from advisor.schedulers.node_state import rooms, sized
 from advisor.schedulers.pbs.availability import reading_of
-from advisor.schedulers.pbs.hooks import HookSettings, queuejob_config
+from advisor.schedulers.pbs.hooks import PbsHookSettings, queuejob_config
 from advisor.schedulers.pbs.inventory import hook_inventory
 from advisor.schedulers.pbs.translator import parse_request
 from advisor.service.answered import Answered
 from advisor.service.decide import decide
-from advisor.service.snapshot import Snapshot, Source
+from advisor.service.snapshot import Snapshot, StoreSource
 from advisor.store.writer import Writer
 
 _BDW = {"ncpus": 28, "mem": "64gb", "node_type": "bdw", "arch": "linux"}
@@ -107,7 +107,7 @@ def stored(path: Path) -> Iterator[Snapshot]:
                 "stencil", "default", kind.name, name="bspline", n_train=12, options=options,
                 scope="all", owner="", energy_quality="measured", stats={},
             )  # fmt: skip
-        source = Source(path)
+        source = StoreSource(path)
         source.refresh()
         yield source.snapshot
         source.close()
@@ -268,7 +268,9 @@ def differences(
             job["Variable_List"]["ADVISOR_QSUB"] = client(text)
             submitted.append((shape, job))
         inventory = hook_inventory(state["server"], fake_pbs.nodes_of(state), state["queues"])
-        settings = queuejob_config(HookSettings(folder / f"s{number}", deadline_s=5.0), inventory)
+        settings = queuejob_config(
+            PbsHookSettings(folder / f"s{number}", deadline_s=5.0), inventory
+        )
         settings["breaker"] = str(folder / "breaker")
         known = replace(snapshot, availability=availability(state, snapshot))
         decisions: list[Decision] = []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.errors import SchedulerError
-from advisor.loop.ran import differs, ran
+from advisor.loop.execution import differs, ran
 from advisor.schedulers.grouping import Claim, group
 from advisor.schedulers.pbs.accounting import parse_text, record_of, short_id
 from advisor.schedulers.pbs.inventory import cluster_of, hook_inventory, read_hosts

@@ -30,7 +30,7 @@ from hooked import (
     run_hook,
 )
 
-from advisor.schedulers.pbs.hooks import HookSettings, queuejob_config
+from advisor.schedulers.pbs.hooks import PbsHookSettings, queuejob_config
 
 HOOK = "advisor_queuejob.py"
 WHOLE = {"select": "1:ncpus=28:mpiprocs=1:node_type=bdw", "place": "excl", "walltime": "1:00:00"}
@@ -45,7 +45,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(path: Path, tmp_path: Path) -> dict[str, object]:
-    installed = queuejob_config(HookSettings(path, deadline_s=0.25), None)
+    installed = queuejob_config(PbsHookSettings(path, deadline_s=0.25), None)
     return {**installed, "breaker": str(tmp_path / "breaker"), "host_resources": ["node_type"]}
 
 

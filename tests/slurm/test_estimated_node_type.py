@@ -18,7 +18,7 @@ from advisor.store.profiles import Bench, StoredProfile, save_profiles
 from advisor.store.rankings import rankings
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
-from advisor.training.sink import SocketSink
+from advisor.training.result_store import DaemonResults
 
 BDW, MIL = NODE_TYPES["bdw"], NODE_TYPES["mil"]
 SCALE = 5.0
@@ -99,7 +99,7 @@ def ranked_by_the_site(site: AdvisedSite, kernel: str) -> None:
             bench = Bench(one["node_type"], {}, "posed", "6.1", "cc", "root")
             stored = StoredProfile(**one, threads=1, spread=0.01, repeats=5, meter="posed")
             save_profiles(store, bench, [stored])
-    SocketSink(site.socket).characterise(read_phases(characterised(site, kernel)))
+    DaemonResults(site.socket).characterise(read_phases(characterised(site, kernel)))
     end = time.monotonic() + 60
     while time.monotonic() < end:
         with Reader(site.store) as reader:

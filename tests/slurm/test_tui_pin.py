@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from advised import AdvisedSite
 from advisor_tui.app import AdvisorApp
-from advisor_tui.desk import Desk
+from advisor_tui.session import Session
 from test_end_to_end import khz, programs, write_grid
 from testbed import NODE_TYPES
 
 BDW = NODE_TYPES["bdw"]
 
 
-def pin(desk: Desk, steps: int) -> dict[str, Any]:
+def pin(desk: Session, steps: int) -> dict[str, Any]:
     """Open the only workload, walk along its front, pin the point there; return the point."""
     points = []
 
@@ -69,7 +69,7 @@ def test_a_point_pinned_in_the_tui_is_what_runs(
 
     for name, value in site.environment().items():
         monkeypatch.setenv(name, value)
-    point = pin(Desk.here(), 3)
+    point = pin(Session.here(), 3)
     choices = json.loads((site.folder / "xdg" / "advisor" / "choices.json").read_text())
     pinned = choices["workloads"][f"simapp/{workload}"]["pin"]
     assert pinned == {k: v for k, v in point.items() if k != "threads_per_rank"}

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 from advisor_tui import demo
 from advisor_tui.app import AdvisorApp
-from advisor_tui.desk import Desk
+from advisor_tui.session import Session
 from textual import _wait
 from textual.pilot import Pilot
 from textual.widget import Widget
@@ -62,12 +62,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture
-def desk(site: Site, tmp_path: Path) -> Desk:
+def desk(site: Site, tmp_path: Path) -> Session:
     """Ann's desk at the site: her own choices, sweeps and job scripts, all empty."""
     work = tmp_path / "work"
     work.mkdir()
     return replace(
-        Desk.here(),
+        Session.here(),
         store=site.store,
         socket=site.socket,
         choices=tmp_path / "home" / "advisor" / "choices.json",
@@ -82,7 +82,7 @@ def desk(site: Site, tmp_path: Path) -> Desk:
 
 
 @pytest.fixture
-def own_store(desk: Desk, tmp_path: Path) -> Desk:
+def own_store(desk: Session, tmp_path: Path) -> Session:
     """Ann's desk with a copy of the store that a test may write, and no daemon."""
     store = tmp_path / "own.db"
     shutil.copy(desk.store, store)
@@ -148,7 +148,7 @@ def play() -> Callable[..., AdvisorApp]:
     """Run the program at a desk, without a terminal, and let a story happen in it."""
 
     def run(
-        desk: Desk, story: Story, size: tuple[int, int] = (80, 24), *, settle: bool = True
+        desk: Session, story: Story, size: tuple[int, int] = (80, 24), *, settle: bool = True
     ) -> AdvisorApp:
         app = AdvisorApp(desk)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from advisor_tui.desk import Desk
+from advisor_tui.session import Session
 from advisor_tui.table import LazyTable
 from textual.widgets import Input
 
@@ -21,7 +21,7 @@ def row_of(lines: list[str], *words: str) -> str:
     return next(line for line in lines if all(w in line for w in words))
 
 
-def test_every_state_is_listed_with_promise_and_measurement(desk: Desk, play: Play) -> None:
+def test_every_state_is_listed_with_promise_and_measurement(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         assert "12 workloads of 10 applications" in at.text
         assert "○ fitted" in row_of(at.lines, "cg-solver", "n=3e7")
@@ -36,7 +36,7 @@ def test_every_state_is_listed_with_promise_and_measurement(desk: Desk, play: Pl
     play(desk, story)
 
 
-def test_the_sentence_follows_the_cursor(desk: Desk, play: Play) -> None:
+def test_the_sentence_follows_the_cursor(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         assert "not confirmed by a run yet" in at.text
         await at.press("down")
@@ -50,7 +50,7 @@ def test_the_sentence_follows_the_cursor(desk: Desk, play: Play) -> None:
     play(desk, story)
 
 
-def test_search_narrows_as_one_types(desk: Desk, play: Play) -> None:
+def test_search_narrows_as_one_types(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("slash")
         await at.write("lb")
@@ -73,7 +73,7 @@ def test_search_narrows_as_one_types(desk: Desk, play: Play) -> None:
     play(desk, story)
 
 
-def test_sorting(desk: Desk, play: Play) -> None:
+def test_sorting(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         assert "by name" in at.text
         await at.press("s")
@@ -94,7 +94,7 @@ def _runs(lines: list[str]) -> list[str]:
     return [f"{row[:end].rstrip()[-6:]}" for row in rows if row.strip()]
 
 
-def test_only_what_is_shown_is_read(own_store: Desk, play: Play) -> None:
+def test_only_what_is_shown_is_read(own_store: Session, play: Play) -> None:
     run = Observation(Configuration("broadwell", 1, 1, 28, 2_200_000), 9.0, None)
     with Writer(own_store.store) as store, store.batch():
         for n in range(700):
@@ -127,7 +127,7 @@ def test_only_what_is_shown_is_read(own_store: Desk, play: Play) -> None:
     play(own_store, story)
 
 
-def test_the_mouse_chooses_and_opens(desk: Desk, play: Play) -> None:
+def test_the_mouse_chooses_and_opens(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         table = at.one("#applications", LazyTable)
         await at.pilot.click("#applications", offset=(10, 3))
@@ -145,7 +145,7 @@ def test_the_mouse_chooses_and_opens(desk: Desk, play: Play) -> None:
     play(desk, story)
 
 
-def test_keys_lead_to_every_place_and_help_is_everywhere(desk: Desk, play: Play) -> None:
+def test_keys_lead_to_every_place_and_help_is_everywhere(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         for key, title in (("2", "2 Jobs"), ("3", "3 Training"), ("4", "4 Policy"), ("1", "1 App")):
             await at.press(key)
@@ -163,7 +163,7 @@ def test_keys_lead_to_every_place_and_help_is_everywhere(desk: Desk, play: Play)
     play(desk, story)
 
 
-def test_the_palette_finds_a_workload_by_name(desk: Desk, play: Play) -> None:
+def test_the_palette_finds_a_workload_by_name(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("ctrl+p")
         await at.write("stencil")
@@ -174,7 +174,7 @@ def test_the_palette_finds_a_workload_by_name(desk: Desk, play: Play) -> None:
     play(desk, story)
 
 
-def test_a_theme_is_kept(desk: Desk, play: Play) -> None:
+def test_a_theme_is_kept(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         at.app.theme = "nord"
         await at.settle()
@@ -186,7 +186,7 @@ def test_a_theme_is_kept(desk: Desk, play: Play) -> None:
     assert play(desk, lambda at: at.settle()).theme != "nord"
 
 
-def test_it_fits_any_size(desk: Desk, play: Play) -> None:
+def test_it_fits_any_size(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         for width, height, keys in (
             (160, 50, ("enter", "c")),
@@ -203,7 +203,7 @@ def test_it_fits_any_size(desk: Desk, play: Play) -> None:
     play(desk, story)
 
 
-def test_another_users_view_chooses_nothing(desk: Desk, play: Play) -> None:
+def test_another_users_view_chooses_nothing(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         assert "as bob" in at.lines[0]
         await at.press("c")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from advisor_tui.demo_site import PROGRAMS, script_of
-from advisor_tui.desk import Desk
 from advisor_tui.picks import Picks
+from advisor_tui.session import Session
 from advisor_tui.stepper import Stepper
 from textual.widgets import Input
 
@@ -21,7 +21,7 @@ Decide = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def script(desk: Desk) -> Path:
+def script(desk: Session) -> Path:
     """The job script of cg-solver n=4e6, on broadwell nodes."""
     path = desk.folder / "cg-solver.sh"
     path.write_text(script_of(next(p for p in PROGRAMS if p.workload == "n=4e6")))
@@ -37,12 +37,12 @@ async def choose_point(at: Any, steps: int) -> Any:
     return point
 
 
-def held(desk: Desk, workload: str = "n=4e6") -> dict[str, Any]:
+def held(desk: Session, workload: str = "n=4e6") -> dict[str, Any]:
     return chosen(json.loads(desk.choices.read_text()), "cg-solver", workload)
 
 
 def test_a_pinned_point_holds_from_the_next_submission_on(
-    desk: Desk, script: Path, play: Play, decide: Decide
+    desk: Session, script: Path, play: Play, decide: Decide
 ) -> None:
     before = decide(script, desk.choices)
     points = []
@@ -73,7 +73,7 @@ def test_a_pinned_point_holds_from_the_next_submission_on(
 
 
 def test_a_goal_and_a_bound_for_all_of_ones_jobs(
-    desk: Desk, script: Path, play: Play, decide: Decide
+    desk: Session, script: Path, play: Play, decide: Decide
 ) -> None:
     async def story(at: Any) -> None:
         await at.press("down", "c")
@@ -97,7 +97,7 @@ def test_a_goal_and_a_bound_for_all_of_ones_jobs(
 
 
 def test_leave_my_jobs_alone_and_the_policy_again(
-    desk: Desk, script: Path, play: Play, decide: Decide
+    desk: Session, script: Path, play: Play, decide: Decide
 ) -> None:
     desk.choices.parent.mkdir(parents=True)
     desk.choices.write_text(
@@ -130,7 +130,7 @@ def test_leave_my_jobs_alone_and_the_policy_again(
     assert decide(script, desk.choices)["rewrite"]
 
 
-def test_undo_takes_back_one_change_after_the_other(desk: Desk, play: Play) -> None:
+def test_undo_takes_back_one_change_after_the_other(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("down", "c", "down", "s")
         await at.press("c", "down", "down", "s")
@@ -153,7 +153,7 @@ def test_undo_takes_back_one_change_after_the_other(desk: Desk, play: Play) -> N
     assert json.loads(desk.choices.read_text()) == {"version": 1, "goal": "edp"}
 
 
-def test_a_choices_file_broken_by_hand_is_named_and_left(desk: Desk, play: Play) -> None:
+def test_a_choices_file_broken_by_hand_is_named_and_left(desk: Session, play: Play) -> None:
     desk.choices.parent.mkdir(parents=True)
     desk.choices.write_text("{broken by hand")
 
@@ -170,7 +170,7 @@ def test_a_choices_file_broken_by_hand_is_named_and_left(desk: Desk, play: Play)
     assert desk.choices.read_text() == "{broken by hand"
 
 
-def test_the_lines_go_to_the_clipboard(desk: Desk, play: Play) -> None:
+def test_the_lines_go_to_the_clipboard(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         point = await choose_point(at, 3)
         await at.press("y")
@@ -186,7 +186,7 @@ def test_the_lines_go_to_the_clipboard(desk: Desk, play: Play) -> None:
 
 
 def test_the_script_is_written_after_a_question_and_taken_back(
-    desk: Desk, script: Path, play: Play, decide: Decide
+    desk: Session, script: Path, play: Play, decide: Decide
 ) -> None:
     old = script.read_bytes()
     points = []
@@ -224,7 +224,7 @@ def test_the_script_is_written_after_a_question_and_taken_back(
     assert base["freq_khz"] == points[0].freq_khz
 
 
-def test_a_script_changed_meanwhile_is_not_written(desk: Desk, script: Path, play: Play) -> None:
+def test_a_script_changed_meanwhile_is_not_written(desk: Session, script: Path, play: Play) -> None:
     async def story(at: Any) -> None:
         await choose_point(at, 3)
         await at.press("slash")
@@ -238,7 +238,9 @@ def test_a_script_changed_meanwhile_is_not_written(desk: Desk, script: Path, pla
     assert script.read_text() == "#!/bin/bash\n# quite another\n"
 
 
-def test_a_script_of_something_else_and_none_at_all(desk: Desk, script: Path, play: Play) -> None:
+def test_a_script_of_something_else_and_none_at_all(
+    desk: Session, script: Path, play: Play
+) -> None:
     async def story(at: Any) -> None:
         await at.press("home", "c", *["down"] * 4)  # from choice to choice, from field to field
         assert at.one("#script", Input).has_focus
@@ -255,7 +257,7 @@ def test_a_script_of_something_else_and_none_at_all(desk: Desk, script: Path, pl
     play(desk, story)
 
 
-def test_a_job_that_cannot_be_pinned_says_why(desk: Desk, script: Path, play: Play) -> None:
+def test_a_job_that_cannot_be_pinned_says_why(desk: Session, script: Path, play: Play) -> None:
     text = script.read_text()
     script.write_text(text.replace("#SBATCH --exclusive\n", "#SBATCH --exclusive\n#SBATCH -c 28\n"))
 
@@ -268,7 +270,7 @@ def test_a_job_that_cannot_be_pinned_says_why(desk: Desk, script: Path, play: Pl
     play(desk, story, (100, 40))
 
 
-def test_an_empty_goal_is_not_saved(desk: Desk, play: Play) -> None:
+def test_an_empty_goal_is_not_saved(desk: Session, play: Play) -> None:
     """The line stands beside the fields until one of them is changed."""
 
     async def story(at: Any) -> None:
@@ -286,7 +288,7 @@ def test_an_empty_goal_is_not_saved(desk: Desk, play: Play) -> None:
     assert held(desk) == {"max_slowdown": "0%"}
 
 
-def test_a_point_the_site_no_longer_has_is_not_saved(own_store: Desk, play: Play) -> None:
+def test_a_point_the_site_no_longer_has_is_not_saved(own_store: Session, play: Play) -> None:
     """The node type is renewed with other frequency steps while the form is open."""
     from dataclasses import replace
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from advisor_tui import background
-from advisor_tui.desk import Desk
+from advisor_tui.session import Session
 
 from advisor.errors import AdvisorError
 
@@ -33,7 +33,7 @@ def everywhere(at: Any) -> Any:
     )
 
 
-def test_without_a_store(desk: Desk, tmp_path: Path, play: Play) -> None:
+def test_without_a_store(desk: Session, tmp_path: Path, play: Play) -> None:
     gone = replace(desk, store=tmp_path / "none.db", socket=tmp_path / "none")
 
     async def story(at: Any) -> None:
@@ -51,7 +51,7 @@ def test_without_a_store(desk: Desk, tmp_path: Path, play: Play) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"not a store at all" * 100, None])
 def test_a_store_that_is_none(
-    desk: Desk, tmp_path: Path, play: Play, content: bytes | None
+    desk: Session, tmp_path: Path, play: Play, content: bytes | None
 ) -> None:
     path = tmp_path / "bad.db"
     if content is None:  # a store whose pages were written over
@@ -67,7 +67,7 @@ def test_a_store_that_is_none(
     assert path.read_bytes() == content
 
 
-def test_a_locked_store(own_store: Desk, play: Play) -> None:
+def test_a_locked_store(own_store: Session, play: Play) -> None:
     with closing(sqlite3.connect(own_store.store, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
@@ -84,7 +84,7 @@ def test_a_locked_store(own_store: Desk, play: Play) -> None:
 
 
 def test_a_store_that_hangs_holds_nothing_up(
-    desk: Desk, tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+    desk: Session, tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A named pipe that nobody writes to: whoever opens it waits for ever."""
     from advisor_tui import app
@@ -112,7 +112,7 @@ def test_a_store_that_hangs_holds_nothing_up(
 
 
 def test_what_nobody_expected_is_told_and_the_program_goes_on(
-    desk: Desk, play: Play, monkeypatch: pytest.MonkeyPatch
+    desk: Session, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a mistake")
@@ -146,7 +146,7 @@ def test_too_many_waiting_threads_are_refused() -> None:
     asyncio.run(story())
 
 
-def test_a_daemon_that_never_answers(desk: Desk, tmp_path: Path, play: Play) -> None:
+def test_a_daemon_that_never_answers(desk: Session, tmp_path: Path, play: Play) -> None:
     path = tmp_path / "mute"
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(path))
@@ -160,7 +160,7 @@ def test_a_daemon_that_never_answers(desk: Desk, tmp_path: Path, play: Play) -> 
         play(replace(desk, socket=path), story)
 
 
-def test_a_dead_daemon_is_told_where_it_matters(desk: Desk, tmp_path: Path, play: Play) -> None:
+def test_a_dead_daemon_is_told_where_it_matters(desk: Session, tmp_path: Path, play: Play) -> None:
     path = tmp_path / "dead"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
@@ -173,7 +173,7 @@ def test_a_dead_daemon_is_told_where_it_matters(desk: Desk, tmp_path: Path, play
     play(replace(desk, socket=path), story, (80, 40))
 
 
-def test_the_daemons_own_trouble_is_shown(desk: Desk, tmp_path: Path, play: Play) -> None:
+def test_the_daemons_own_trouble_is_shown(desk: Session, tmp_path: Path, play: Play) -> None:
     path, store = tmp_path / "s", tmp_path / "copy.db"
     shutil.copy(desk.store, store)
     with subprocess.Popen(
@@ -197,7 +197,7 @@ def test_the_daemons_own_trouble_is_shown(desk: Desk, tmp_path: Path, play: Play
             daemon.terminate()
 
 
-def test_a_folder_that_cannot_be_written(desk: Desk, play: Play) -> None:
+def test_a_folder_that_cannot_be_written(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("down", "c", "down", "s")
         assert "nothing was changed" in at.notices
@@ -206,7 +206,7 @@ def test_a_folder_that_cannot_be_written(desk: Desk, play: Play) -> None:
     play(replace(desk, choices=Path("/proc/none/choices.json")), story)
 
 
-def test_any_key_anywhere_breaks_nothing(desk: Desk, play: Play) -> None:
+def test_any_key_anywhere_breaks_nothing(desk: Session, play: Play) -> None:
     """What is typed without looking: all keys of all pages on each of them, and a broken screen."""
     keys = [*"+-0abchijklnorsvwxy/\t", "?", "escape", "enter", "escape", "up", "end", "pageup", "u"]
     names = {"+": "plus", "-": "minus", "/": "slash", "\t": "tab", "?": "question_mark"}

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from advisor_tui import demo_site
-from advisor_tui.desk import Desk
 from advisor_tui.jobs import hanging
+from advisor_tui.session import Session
 from advisor_tui.stepper import Stepper
 from advisor_tui.table import LazyTable
 from textual.widgets import Input
@@ -22,7 +22,7 @@ from advisor.views.whatif import WhatIf
 Play = Callable[..., Any]
 
 
-def test_the_latest_jobs_with_promise_and_outcome(desk: Desk, play: Play, advisor: Any) -> None:
+def test_the_latest_jobs_with_promise_and_outcome(desk: Session, play: Play, advisor: Any) -> None:
     with Reader(desk.store) as reader:
         mine = [d for d in reader.decisions(user="ann") if d["job_id"]]
     changed = next(d for d in mine if d["rewrite"] and reader_outcome(desk, d["job_id"]))
@@ -61,12 +61,12 @@ def test_long_lines_of_the_reasons_are_wrapped_below_their_own_text() -> None:
     assert hanging("x" * 30 + "  " + "y" * 30, 40)[1] == "  " + "y" * 30
 
 
-def reader_outcome(desk: Desk, job_id: str) -> object:
+def reader_outcome(desk: Session, job_id: str) -> object:
     with Reader(desk.store) as reader:
         return reader.outcome(job_id)
 
 
-def test_more_jobs_are_read_on_the_way_down(own_store: Desk, play: Play) -> None:
+def test_more_jobs_are_read_on_the_way_down(own_store: Session, play: Play) -> None:
     with Writer(own_store.store) as store:
         (record,) = store.decisions(limit=1)
         with store.batch():
@@ -85,7 +85,7 @@ def test_more_jobs_are_read_on_the_way_down(own_store: Desk, play: Play) -> None
     play(own_store, story)
 
 
-def test_the_applied_policy_and_the_rule_that_holds(desk: Desk, play: Play) -> None:
+def test_the_applied_policy_and_the_rule_that_holds(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("4")
         assert "version 1, applied" in at.text and "goal: min_energy" in at.text
@@ -110,7 +110,7 @@ def test_the_example_policy_is_what_its_text_says() -> None:
 
 
 def test_the_slider_shows_what_applying_another_policy_would_do(
-    own_store: Desk, play: Play
+    own_store: Session, play: Play
 ) -> None:
     rows = []
 
@@ -145,11 +145,11 @@ def test_the_slider_shows_what_applying_another_policy_would_do(
     assert any(c.kind != "same" for c in rows)
 
 
-def test_a_whatif_decides_as_the_daemon_does(desk: Desk) -> None:
+def test_a_whatif_decides_as_the_daemon_does(desk: Session) -> None:
     """Pruned models give the same choice as whole ones."""
-    from advisor.service.snapshot import Source
+    from advisor.service.snapshot import StoreSource
 
-    source = Source(desk.store)
+    source = StoreSource(desk.store)
     source.refresh()
     with Reader(desk.store) as reader:
         whatif = WhatIf.load(reader)
@@ -163,8 +163,8 @@ def test_a_whatif_decides_as_the_daemon_does(desk: Desk) -> None:
     source.close()
 
 
-def test_only_admins_decide_for_everybody(desk: Desk, play: Play, monkeypatch: Any) -> None:
-    monkeypatch.setattr(Desk, "admin", property(lambda _: False))
+def test_only_admins_decide_for_everybody(desk: Session, play: Play, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Session, "admin", property(lambda _: False))
 
     async def story(at: Any) -> None:
         await at.press("4", "i")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advisor_tui.desk import Desk
+from advisor_tui.session import Session
 
 Play = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ STORIES: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-def test_a_screen_looks_as_it_should(desk: Desk, play: Play, name: str) -> None:
+def test_a_screen_looks_as_it_should(desk: Session, play: Play, name: str) -> None:
     size, keys = STORIES[name]
     pictures = []
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from advisor_tui import points
 from advisor_tui.chart import Chart
-from advisor_tui.desk import Desk
+from advisor_tui.session import Session
 from advisor_tui.table import LazyTable
 from textual.widgets import Static
 
 from advisor.core.configuration import Configuration
+from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.option import Option
-from advisor.core.ranked import RankedType
 from advisor.store.rankings import save_ranking
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -30,12 +30,12 @@ async def open_row(at: Any, row: int) -> None:
     await at.press("home", *["down"] * row, "enter")
 
 
-def boards(desk: Desk, application: str, workload: str) -> tradeoff.Boards:
+def boards(desk: Session, application: str, workload: str) -> tradeoff.Boards:
     with Reader(desk.store) as reader:
         return tradeoff.load(reader, application, workload, Person("ann"))
 
 
-def test_the_arrows_walk_the_front_and_the_table_follows(desk: Desk, play: Play) -> None:
+def test_the_arrows_walk_the_front_and_the_table_follows(desk: Session, play: Play) -> None:
     board = boards(desk, "cg-solver", "n=4e6").by_type["broadwell"]
     place = board.place("time", "energy")
 
@@ -68,7 +68,7 @@ def test_the_arrows_walk_the_front_and_the_table_follows(desk: Desk, play: Play)
     play(desk, story)
 
 
-def test_the_table_says_all_about_an_option(desk: Desk, play: Play) -> None:
+def test_the_table_says_all_about_an_option(desk: Session, play: Play) -> None:
     board = boards(desk, "cg-solver", "n=4e6").by_type["broadwell"]
 
     async def story(at: Any) -> None:
@@ -84,7 +84,7 @@ def test_the_table_says_all_about_an_option(desk: Desk, play: Play) -> None:
     play(desk, story, (160, 50))
 
 
-def test_measured_predicted_and_estimated_look_different(own_store: Desk, play: Play) -> None:
+def test_measured_predicted_and_estimated_look_different(own_store: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await open_row(at, 1)
         await at.press("v")
@@ -109,7 +109,7 @@ def test_measured_predicted_and_estimated_look_different(own_store: Desk, play: 
     play(own_store, story)
 
 
-def test_node_types_and_how_their_order_is_known(desk: Desk, play: Play) -> None:
+def test_node_types_and_how_their_order_is_known(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await open_row(at, LBM)
         page = at.app.screen
@@ -140,15 +140,19 @@ def test_node_types_and_how_their_order_is_known(desk: Desk, play: Play) -> None
     play(desk, story)
 
 
-def test_estimated_node_types_are_ranked_and_look_different(own_store: Desk, play: Play) -> None:
+def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, play: Play) -> None:
     """With a model on the base there are options, else only a place in the ranking."""
     with Writer(own_store.store) as store:
         for application, workload in (("cg-solver", "n=4e6"), ("raytrace", "default")):
             save_ranking(
                 store, application, workload, "broadwell",
                 [
-                    RankedType("broadwell", 66.0, 1.0, 2.0, 118.0, 125.0, 1.0, 2.0, "profiles"),
-                    RankedType("milan", 41.2, 0.62, 11.0, 104.0, 125.0, 0.71, 14.0, "profiles"),
+                    NodeTypeEstimate(
+                        "broadwell", 66.0, 1.0, 2.0, 118.0, 125.0, 1.0, 2.0, "profiles"
+                    ),
+                    NodeTypeEstimate(
+                        "milan", 41.2, 0.62, 11.0, 104.0, 125.0, 0.71, 14.0, "profiles"
+                    ),
                 ],
                 method="thesis", contributor="ann", scope="all",
             )  # fmt: skip
@@ -188,7 +192,7 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Desk, pla
     play(own_store, story)
 
 
-def test_zoom_by_keys_and_wheel_and_click(desk: Desk, play: Play) -> None:
+def test_zoom_by_keys_and_wheel_and_click(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await open_row(at, LBM)
         chart, page = at.one("#chart", Chart), at.app.screen
@@ -223,7 +227,7 @@ def test_zoom_by_keys_and_wheel_and_click(desk: Desk, play: Play) -> None:
     play(desk, story)
 
 
-def test_axes_and_baseline(desk: Desk, play: Play) -> None:
+def test_axes_and_baseline(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await open_row(at, LBM)
         page, chart = at.app.screen, at.one("#chart", Chart)
@@ -245,7 +249,7 @@ def test_axes_and_baseline(desk: Desk, play: Play) -> None:
     play(desk, story)
 
 
-def test_a_suspended_model_and_one_without_energy_say_so(own_store: Desk, play: Play) -> None:
+def test_a_suspended_model_and_one_without_energy_say_so(own_store: Session, play: Play) -> None:
     nan = float("nan")
     points = [Configuration("broadwell", 1, 1, t, 2_200_000) for t in (8, 16, 28)]
     options = [
@@ -274,7 +278,7 @@ def test_a_suspended_model_and_one_without_energy_say_so(own_store: Desk, play: 
     play(own_store, story)
 
 
-def test_an_application_without_a_model_says_how_to_get_one(desk: Desk, play: Play) -> None:
+def test_an_application_without_a_model_says_how_to_get_one(desk: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await open_row(at, 8)
         assert "raytrace" in at.text and "there is no model" in at.text and "Press t" in at.text

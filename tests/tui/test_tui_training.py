@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from advisor_tui.chart import Chart
-from advisor_tui.desk import Desk
+from advisor_tui.session import Session
 from advisor_tui.training import picture_of
 from textual.widgets import Button, Input
 
@@ -28,7 +28,7 @@ sleep 0.02
 
 
 @pytest.fixture
-def local(own_store: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def local(own_store: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
     """A desk whose sweeps run on this machine; its kernel runs as often as `hold` says."""
     desk = replace(own_store, arguments=("--db", str(own_store.store), "--scheduler", "local"))
     monkeypatch.setenv("ADVISOR_DB", str(desk.store))
@@ -41,7 +41,7 @@ def local(own_store: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return desk
 
 
-def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Desk, play: Play) -> None:
+def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Session, play: Play) -> None:
     hold = local.folder / "hold"
     long = local.folder / "long.sh"
     long.write_text("#!/bin/bash\n#SBATCH --exclusive -t 24:00:00\nsrun ./kernel one\n")

@@ -13,7 +13,7 @@ import pytest
 from advisor.core.availability import (
     Availability,
     Bounds,
-    Limits,
+    JobLimits,
     PartitionState,
     Queue,
     Room,
@@ -39,7 +39,7 @@ FREE = Availability(
         ("small", "batch"): Room(4, 4, ((INF, 4),)),
     },
     partitions={"batch": BATCH},
-    limits=Limits(enforced=False),
+    limits=JobLimits(enforced=False),
 )
 
 
@@ -146,7 +146,7 @@ def limited(
     qos: Bounds = Bounds(),  # noqa: B008
     **place: Any,
 ) -> Availability:
-    known = Limits({"ann": {"lab": association, "other": Bounds(qos=("free",))}},
+    known = JobLimits({"ann": {"lab": association, "other": Bounds(qos=("free",))}},
                    {"q": qos, "free": Bounds()})  # fmt: skip
     return replace(FREE, limits=known, partitions={"batch": replace(BATCH, **place)})
 

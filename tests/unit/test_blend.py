@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from advisor.ranking.blend import Machine, phase_on
+from advisor.ranking.blend import NodeTypeTimes, phase_on
 from advisor.ranking.rank import rank
 from advisor.ranking.reuse import effective
 from advisor.ranking.similarity import Profile, Thresholds
-from advisor.ranking.streams import Access, Characterisation, Phase, Stream
+from advisor.ranking.streams import AccessPattern, Characterisation, Phase, Stream
 
 STEPS = ((0.02, 25.0), (0.2, 5.0))
 LIMITS = Thresholds(STEPS, STEPS, STEPS, 25, 25, 0.8)
@@ -28,7 +28,7 @@ def profiles(
 
     for th in {threads, 1}:
         for family, access in (("mbw1lc", "C"), ("mbw1lp", "P"), ("mbw1rc", "C"), ("mbw1wp", "P")):
-            kind: Access = "C" if access == "C" else "P"
+            kind: AccessPattern = "C" if access == "C" else "P"
             for size in (16, 256, 4096, 65536):
                 for stride in (0,) if "r" in family else (8, 64):
                     ns = memory * math.log2(size) * (1 if stride == 8 else 4)
@@ -45,8 +45,8 @@ BIG = Stream(4096, 8, 8, "C")
 
 
 def ratio(one: Phase, memory: float, compute: float, threads: int = 4) -> float:
-    base = Machine(profiles("a", 1.0, 1.0))
-    other = Machine(profiles("b", memory, compute, threads))
+    base = NodeTypeTimes(profiles("a", 1.0, 1.0))
+    other = NodeTypeTimes(profiles("b", memory, compute, threads))
     found = phase_on(one, base, other, 4)
     assert found is not None
     return found.ratio
@@ -86,7 +86,7 @@ def test_fewer_threads_take_longer_and_private_zones_grow() -> None:
 
 
 def test_sizes_and_strides_between_profiles() -> None:
-    machine = Machine(profiles("a", 1.0, 1.0))
+    machine = NodeTypeTimes(profiles("a", 1.0, 1.0))
 
     def step(size: float, stride: int) -> float:
         return machine.step_us(Stream(size, stride, 8, "C"), 4) or math.nan
@@ -101,12 +101,12 @@ def test_sizes_and_strides_between_profiles() -> None:
 
 def test_an_exact_profile_stands_before_its_neighbours() -> None:
     exact = Profile("mbw1lcX", "a", 0.5, (Stream(4000, 8000, 8, "C"),), None, 4)
-    machine = Machine([*profiles("a", 1.0, 1.0), exact])
+    machine = NodeTypeTimes([*profiles("a", 1.0, 1.0), exact])
     assert machine.step_us(Stream(4000, 8000, 8, "C"), 4) == pytest.approx(0.5)
 
 
 def test_intervals_are_wider_where_overlap_is_not_known() -> None:
-    base, other = Machine(profiles("a", 1.0, 1.0)), Machine(profiles("b", 3.0, 1.0))
+    base, other = NodeTypeTimes(profiles("a", 1.0, 1.0)), NodeTypeTimes(profiles("b", 3.0, 1.0))
     errors = []
     for ns in (12.0, 24.0, 1200.0):
         found = phase_on(phase(ns, BIG), base, other, 4)

@@ -19,7 +19,7 @@ from advisor.core.option import Option
 from advisor.core.stamp import make_stamp, read_stamp
 from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
 from advisor.service.decide import decide
-from advisor.service.snapshot import Snapshot, Source
+from advisor.service.snapshot import Snapshot, StoreSource
 from advisor.store.writer import Writer
 
 FREQS = tuple(range(1_200_000, 2_300_000, 100_000))
@@ -79,7 +79,7 @@ def model(
 
 
 def snapshot(writer: Writer) -> Snapshot:
-    source = Source(Path(writer.path))
+    source = StoreSource(Path(writer.path))
     source.refresh()
     source.close()
     return source.snapshot

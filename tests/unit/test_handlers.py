@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from advisor.core.availability import Availability, Limits, PartitionState, Queue, Room
+from advisor.core.availability import Availability, JobLimits, PartitionState, Queue, Room
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
@@ -21,7 +21,7 @@ from advisor.service.answered import Answered
 from advisor.service.decide import issue
 from advisor.service.handlers import Handlers
 from advisor.service.peer import Peer
-from advisor.service.snapshot import Source
+from advisor.service.snapshot import StoreSource
 from advisor.store.journal import Journal
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -70,7 +70,7 @@ def model(writer: Writer, *, threads: int = 8, **key: str) -> None:
 
 @pytest.fixture
 def handlers(store: Writer) -> Iterator[Handlers]:
-    handlers = Handlers(Source(Path(store.path)))
+    handlers = Handlers(StoreSource(Path(store.path)))
     handlers.refresh()
     yield handlers
     handlers.close()
@@ -110,7 +110,7 @@ def test_an_answer_given_again_is_what_its_own_decision_would_be_answered(
 
 def test_a_job_told_right_after_its_decision_is_linked_to_it(store: Writer) -> None:
     journal = Journal(store.path)
-    handlers = Handlers(Source(Path(store.path)), journal=journal)
+    handlers = Handlers(StoreSource(Path(store.path)), journal=journal)
     handlers.refresh()
     handlers.start()
     for job in ("17", "18"):  # worked out, and remembered
@@ -219,7 +219,7 @@ def test_nodes_that_a_job_is_bound_to_are_promised_on_each_scheduler(
         "stencil", "default", "skl", name="bspline", energy_quality="measured", n_train=12,
         stats={}, options=options, owner="", scope="all",
     )  # fmt: skip
-    handlers = Handlers(Source(Path(store.path)), watch=Promises())  # type: ignore[arg-type]
+    handlers = Handlers(StoreSource(Path(store.path)), watch=Promises())  # type: ignore[arg-type]
     handlers.refresh()
     handlers.source.take(
         Availability(
@@ -227,7 +227,7 @@ def test_nodes_that_a_job_is_bound_to_are_promised_on_each_scheduler(
             {(name, "batch"): Room(1, 1, ((math.inf, 1),)) for name in ("bdw", "skl")},
             {"batch": PartitionState()},
             {"": Queue(""), "batch": Queue("batch")},
-            Limits(enforced=False),
+            JobLimits(enforced=False),
         )
     )
     heard = handlers.watch.heard  # type: ignore[union-attr]
@@ -303,7 +303,7 @@ def test_another_build_changes_nothing(
 
 def test_of_a_job_that_was_asked_about_twice_one_decision_is_kept(store: Writer) -> None:
     measured_with(store, BUILT)
-    handlers = Handlers(Source(Path(store.path)), journal=Journal(store.path))
+    handlers = Handlers(StoreSource(Path(store.path)), journal=Journal(store.path))
     handlers.refresh()
     handlers.start()
     first, others = ask(handlers), ask(handlers, OTHER)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from advisor.schedulers.cluster import Cluster, Node, Partition
 from advisor.schedulers.slurm import table as slurm_table
-from advisor.schedulers.slurm.hook_files import HookSettings, module_files
+from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files
 from advisor.service.protocol import answer_line
 
 LUA = shutil.which("lua5.1")
@@ -50,7 +50,7 @@ end
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("modules")
-    for name, data in module_files(HookSettings(Path("/nowhere")), CLUSTER, {}).items():
+    for name, data in module_files(SlurmHookSettings(Path("/nowhere")), CLUSTER, {}).items():
         (folder / name).write_bytes(data)
     return folder
 
@@ -188,7 +188,7 @@ def test_what_the_cluster_does_not_have(
 
 
 def test_nothing_is_known_of_the_cluster(home: Path, tmp_path: Path) -> None:
-    for name, data in module_files(HookSettings(Path("/nowhere")), None, {}).items():
+    for name, data in module_files(SlurmHookSettings(Path("/nowhere")), None, {}).items():
         (tmp_path / name).write_bytes(data)
     assert "there is no inventory" in refused(tmp_path, {"constraint": "old"})
 
@@ -249,7 +249,7 @@ def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_pa
         "SLURM-SITE": ("threads",),
         "power-mode": ("frequency", "node_type"),
     }
-    settings_ = HookSettings(Path("/nowhere"), understood=site)
+    settings_ = SlurmHookSettings(Path("/nowhere"), understood=site)
     for name, data in module_files(settings_, None, {}).items():
         (tmp_path / name).write_bytes(data)
     for options, variables, bound in [
@@ -376,11 +376,11 @@ def test_the_usual_line_reads_as_json_would(home: Path, answer: dict[str, Any]) 
 def test_the_daemons_own_answer_is_the_usual_line(home: Path, tmp_path: Path) -> None:
     from advisor.service.handlers import Handlers
     from advisor.service.peer import Peer
-    from advisor.service.snapshot import Source
+    from advisor.service.snapshot import StoreSource
 
     request = {"v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter",
                "options": {}, "argv": ["x"], "script": "#!/bin/sh\nsrun ./app\n"}  # fmt: skip
-    answer = Handlers(Source(tmp_path / "none.db")).answer(
+    answer = Handlers(StoreSource(tmp_path / "none.db")).answer(
         json.dumps(request).encode(), Peer(1, os.getuid(), 0)
     )
     plan, decoded = read_answer(home, answer[:-1])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from advisor.loop.compare import (
-    Group,
+    WorkloadJobs,
     against_prediction,
     log_ratios,
     pooled,
@@ -27,7 +27,7 @@ ratios = st.lists(st.floats(-1, 1), min_size=4, max_size=12)
 def test_welch_is_scipys(a: list[float], b: list[float]) -> None:
     if np.var(a) + np.var(b) < 1e-9:
         return
-    found = welch(Group(tuple(a), tuple(b)))
+    found = welch(WorkloadJobs(tuple(a), tuple(b)))
     assert found is not None and found.lo is not None and found.hi is not None
     interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.90)
     assert math.log1p(found.lo) == pytest.approx(interval.low, abs=1e-6)
@@ -39,7 +39,7 @@ def test_welch_is_scipys(a: list[float], b: list[float]) -> None:
 def test_against_the_prediction_is_the_one_sample_t(a: list[float]) -> None:
     if np.var(a) < 1e-9:
         return
-    found = against_prediction(Group(tuple(a)))
+    found = against_prediction(WorkloadJobs(tuple(a)))
     assert found is not None and found.lo is not None
     assert math.log1p(found.lo) == pytest.approx(
         stats.ttest_1samp(a, 0).confidence_interval(0.90).low, abs=1e-6
@@ -51,13 +51,13 @@ def test_pooled_is_the_regression_with_one_level_per_workload() -> None:
 
     rng = random.Random(1)
     groups = [
-        Group(
+        WorkloadJobs(
             tuple(rng.gauss(level - 0.1, 0.05) for _ in range(n)),
             tuple(rng.gauss(level, 0.05) for _ in range(m)),
         )
         for level, n, m in ((0.0, 20, 3), (0.3, 7, 2), (-0.2, 11, 1))
     ]
-    found = pooled([*groups, Group((0.1, 0.2))])
+    found = pooled([*groups, WorkloadJobs((0.1, 0.2))])
     y, x = [], []
     for i, g in enumerate(groups):
         for side, values in ((1.0, g.advised), (0.0, g.left)):
@@ -76,7 +76,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     rng = random.Random(7)
     inside = 0
     for _ in range(400):
-        group = Group(
+        group = WorkloadJobs(
             tuple(rng.gauss(-0.08, 0.10) for _ in range(30)),
             tuple(rng.gauss(0.0, 0.05) for _ in range(6)),
         )
@@ -87,27 +87,27 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
 
 
 def test_few_jobs_give_a_number_but_no_interval() -> None:
-    found = welch(Group((-0.1, -0.1, -0.1, -0.1, -0.1), (0.0, 0.0, 0.0)))
+    found = welch(WorkloadJobs((-0.1, -0.1, -0.1, -0.1, -0.1), (0.0, 0.0, 0.0)))
     assert found is not None and found.lo is None and found.hi is None
     assert found.change == pytest.approx(math.expm1(-0.1))
-    alone = against_prediction(Group((-0.1, -0.2)))
+    alone = against_prediction(WorkloadJobs((-0.1, -0.2)))
     assert alone is not None and alone.lo is None and alone.basis == "prediction"
-    together = pooled([Group((-0.1, -0.1), (0.0,))])
+    together = pooled([WorkloadJobs((-0.1, -0.1), (0.0,))])
     assert together is not None and together.lo is None
 
 
 def test_nothing_to_compare() -> None:
-    assert welch(Group((), (1.0,))) is None
-    assert welch(Group((1.0,), ())) is None
-    assert against_prediction(Group(())) is None
+    assert welch(WorkloadJobs((), (1.0,))) is None
+    assert welch(WorkloadJobs((1.0,), ())) is None
+    assert against_prediction(WorkloadJobs(())) is None
     assert pooled([]) is None
-    assert pooled([Group((), (1.0,))]) is None
+    assert pooled([WorkloadJobs((), (1.0,))]) is None
     assert share_interval(0, 0) is None
     assert log_ratios([(0.0, 1.0), (1.0, 0.0)]) == ()
 
 
 def test_identical_jobs_have_an_interval_of_no_width() -> None:
-    found = welch(Group((-0.1,) * 5, (0.0,) * 5))
+    found = welch(WorkloadJobs((-0.1,) * 5, (0.0,) * 5))
     assert found is not None and found.lo == found.hi == pytest.approx(math.expm1(-0.1))
 
 
@@ -121,9 +121,9 @@ def test_a_shares_interval_holds_the_share(inside: int, total: int) -> None:
 
 def test_whole_seconds_are_not_taken_for_a_precise_measurement() -> None:
     same = (0.2,) * 6
-    for group in (Group(same, (0.0,) * 6, 0.01), Group(same, (), 0.01)):
+    for group in (WorkloadJobs(same, (0.0,) * 6, 0.01), WorkloadJobs(same, (), 0.01)):
         found = pooled([group])
         assert found is not None and found.lo is not None and found.hi is not None
         assert found.lo < found.change < found.hi
-    two = pooled([Group(same, (0.0,) * 6, 0.01), Group(same, (0.0,) * 6, 0.01)])
+    two = pooled([WorkloadJobs(same, (0.0,) * 6, 0.01), WorkloadJobs(same, (0.0,) * 6, 0.01)])
     assert two is not None and two.lo is not None and two.lo < two.change

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.inventory import Inventory, NodeType
-from advisor.loop.ran import Ran, differs, ran
-from advisor.loop.verdict import QUANTITIES, Interval, in_words, judge, promised
+from advisor.loop.execution import Execution, differs, ran
+from advisor.loop.verdict import QUANTITIES, PromiseInterval, in_words, judge, promised
 from advisor.schedulers.base import JobRecord, StepRecord
 
-TIME = Interval(100.0, 95.0, 105.0)
-ENERGY = Interval(10_000.0, 9_000.0, 11_000.0)
-RAN = Ran("bdw", 2, 1, 28, 1_900_000, True, 100.0, 1.0, 10_000.0)
+TIME = PromiseInterval(100.0, 95.0, 105.0)
+ENERGY = PromiseInterval(10_000.0, 9_000.0, 11_000.0)
+RAN = Execution("bdw", 2, 1, 28, 1_900_000, True, 100.0, 1.0, 10_000.0)
 BDW = NodeType(
     "bdw", "broadwell", ("batch",), cores=28, freq_khz=(1_200_000, 1_900_000, 2_200_000),
     nodes=("bdw1", "bdw2", "bdw3"),

@@ -15,7 +15,7 @@ from advisor.core.power import power_w
 from advisor.errors import InputError, MeterError, SchedulerError
 from advisor.meters.base import Load
 from advisor.meters.choose import best_meter
-from advisor.meters.estimate import Estimate, estimate_j
+from advisor.meters.estimate import EstimateMeter, estimate_j
 from advisor.meters.pm_counters import PmCounters
 from advisor.meters.process import exit_text, measure, usable_cpus
 from advisor.meters.rapl import Rapl
@@ -200,8 +200,8 @@ def test_estimate_formula() -> None:
 
 
 def test_estimate_needs_stated_power_or_an_explicit_wish() -> None:
-    assert "states no power" in (Estimate(NodeType("laptop")).available() or "")
-    generic = Estimate(NodeType("laptop"), generic=True)
+    assert "states no power" in (EstimateMeter(NodeType("laptop")).available() or "")
+    generic = EstimateMeter(NodeType("laptop"), generic=True)
     assert generic.available() is None
     measured = measure((sys.executable, "-c", "pass"), threads=1, meter=generic)
     assert measured.meter == "estimate (generic)"
@@ -212,14 +212,14 @@ def test_estimate_counts_busy_cores_not_asked_ones() -> None:
     """A child that only sleeps keeps no core busy: base power is all that is left."""
     node = NodeType("n", cores=64, base_power_w=100, core_power_w=1000)
     idle = measure(
-        (sys.executable, "-c", "import time; time.sleep(0.5)"), threads=1, meter=Estimate(node)
+        (sys.executable, "-c", "import time; time.sleep(0.5)"), threads=1, meter=EstimateMeter(node)
     )
     assert idle.energy_j is not None
     assert idle.energy_j / idle.time_s < 100 + 500
     busy = measure(
         (sys.executable, "-c", "sum(i * i for i in range(4_000_000))"),
         threads=1,
-        meter=Estimate(node),
+        meter=EstimateMeter(node),
     )
     assert busy.energy_j is not None
     assert busy.energy_j / busy.time_s > idle.energy_j / idle.time_s

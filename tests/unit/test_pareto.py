@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from advisor.core.pareto import Limits, TradeOff, front, trade_off
+from advisor.core.pareto import ErrorLimits, TradeOff, front, trade_off
 from advisor.errors import InputError
 
 FAST = settings(deadline=None, max_examples=100)
@@ -36,7 +36,7 @@ def solve(
     max_x: bool = True,
     max_y: bool = True,
 ) -> TradeOff:
-    limits = Limits(error)
+    limits = ErrorLimits(error)
     return trade_off(
         [r[0] for r in rows], [r[1] for r in rows],
         max_x=max_x, max_y=max_y, x_limits=limits, y_limits=limits,
@@ -134,10 +134,10 @@ def test_more_error_in_one_axis_never_takes_a_row_away(
 ) -> None:
     small, large = sorted((a, b))
     x, y = [r[0] for r in rows], [r[1] for r in rows]
-    near = Limits(small)
+    near = ErrorLimits(small)
     zone = set(trade_off(x, y, x_limits=near, y_limits=near).zone)
-    assert zone <= set(trade_off(x, y, x_limits=Limits(large), y_limits=near).zone)
-    assert zone <= set(trade_off(x, y, x_limits=near, y_limits=Limits(large)).zone)
+    assert zone <= set(trade_off(x, y, x_limits=ErrorLimits(large), y_limits=near).zone)
+    assert zone <= set(trade_off(x, y, x_limits=near, y_limits=ErrorLimits(large)).zone)
 
 
 @FAST
@@ -177,7 +177,7 @@ def test_an_outer_limit_moves_the_outer_side_outwards() -> None:
     rows = [(10.0, 1.0), (8.0, 6.0), (1.0, 10.0)]
     x, y = [r[0] for r in rows], [r[1] for r in rows]
     plain = trade_off(x, y)
-    wide = trade_off(x, y, x_limits=Limits(0.05, 0.1), y_limits=Limits(0.05, 0.1))
+    wide = trade_off(x, y, x_limits=ErrorLimits(0.05, 0.1), y_limits=ErrorLimits(0.05, 0.1))
     assert max(p[0] for p in wide.polygon) == pytest.approx(11.0)
     assert max(p[1] for p in wide.polygon) == pytest.approx(11.0)
     assert set(plain.zone) <= set(wide.zone)
@@ -195,4 +195,4 @@ def test_no_rows_and_wrong_limits_are_refused() -> None:
     with pytest.raises(InputError, match="1 values of x but 2 of y"):
         trade_off([1.0], [1.0, 2.0])
     with pytest.raises(InputError, match="means 5 %"):
-        Limits(5.0)
+        ErrorLimits(5.0)

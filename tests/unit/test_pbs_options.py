@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.asked import configuration_of, fills_nodes
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.request import JobRequest
+from advisor.core.requested_configuration import configuration_of, fills_nodes
 from advisor.core.script_use import NO_USE
 from advisor.schedulers.pbs.chunks import Place, asked, parse_size_mb
 from advisor.schedulers.pbs.qsub import (

@@ -13,7 +13,7 @@ import pytest
 
 from advisor.core import program
 from advisor.core.script import main_command
-from advisor.schedulers.slurm.hook_files import HookSettings, module_files
+from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files
 
 LUA, CC = shutil.which("lua5.1"), shutil.which("cc")
 needs_lua = pytest.mark.skipif(LUA is None, reason="lua5.1 is not installed")
@@ -119,7 +119,7 @@ def test_facts_from_a_hook_are_texts_and_may_be_relative() -> None:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("modules")
-    for name, data in module_files(HookSettings(Path("/nowhere")), None, {}).items():
+    for name, data in module_files(SlurmHookSettings(Path("/nowhere")), None, {}).items():
         (folder / name).write_bytes(data)
     return folder
 

@@ -10,7 +10,7 @@ import pytest
 from advisor.core import variables
 from advisor.paths import share
 from advisor.schedulers.slurm import table as slurm_table
-from advisor.schedulers.slurm.hook_files import HookSettings, module_files
+from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files
 from advisor.schedulers.slurm.table import Judged, judge
 
 
@@ -114,7 +114,7 @@ def test_every_documented_variable_is_sent_by_both_hooks() -> None:
     named = set(re.findall(r"\bADVISOR(?:_[A-Z]+)*\b", page))
     named -= {"ADVISOR_DB"}  # where commands look, nothing of a job
     assert len(named) > 5
-    files = module_files(HookSettings(Path("/nowhere")), None, {})
+    files = module_files(SlurmHookSettings(Path("/nowhere")), None, {})
     for name, key in (("config.lua", "names"), ("table.lua", "asked_by_name")):
         sent = re.search(rf'\b{key} = "([^"]*)"', files[name].decode())
         assert sent is not None

@@ -21,8 +21,8 @@ from advisor.schedulers.base import PlannedRun, SweepJob, array_environment, slo
 from advisor.schedulers.slurm import translator as slurm_options
 from advisor.schedulers.slurm.scheduler import Slurm
 from advisor.training.plan import axes, cost, payback_runs, planned, thin, thread_counts
-from advisor.training.subject import Site, Subject, understand
 from advisor.training.table import tabulate
+from advisor.training.training_job import TrainingJob, TrainingSite, understand
 
 BDW = NodeType(
     "bdw", feature="broadwell", partitions=("batch", "big"), sockets=2, cores=28,
@@ -30,7 +30,7 @@ BDW = NodeType(
     nodes=("b1", "b2", "b3", "b4"), default_partition="batch",
 )  # fmt: skip
 SKL = replace(BDW, name="skl", feature="skylake", partitions=("new",), cores=40, nodes=("s1",))
-SITE = Site(Inventory.of([BDW, SKL]))
+SITE = TrainingSite(Inventory.of([BDW, SKL]))
 
 
 def script(folder: Path, text: str) -> Path:
@@ -39,7 +39,7 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
-def subject(folder: Path, text: str, **wishes: Any) -> Subject:
+def subject(folder: Path, text: str, **wishes: Any) -> TrainingJob:
     return understand(scheduler="slurm", site=SITE, script=script(folder, text), **wishes)
 
 

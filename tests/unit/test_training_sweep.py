@@ -32,13 +32,13 @@ from advisor.schedulers.results import append_result, read_results
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.training import state as states
-from advisor.training.known import earlier_runs, load_known
-from advisor.training.outcome import Event, Outcome
+from advisor.training.outcome import Event, SweepOutcome
 from advisor.training.plan import planned
-from advisor.training.sink import SocketSink, StoreSink, open_sink, owner_of
-from advisor.training.state import Settings, SweepState
-from advisor.training.subject import Site, current_user, understand
+from advisor.training.result_store import DaemonResults, LocalResults, open_sink, owner_of
+from advisor.training.site_context import earlier_runs, load_known
+from advisor.training.state import SweepSettings, SweepState
 from advisor.training.sweep import Sweep
+from advisor.training.training_job import TrainingSite, current_user, understand
 
 FREQS = (1_000_000, 1_400_000, 1_800_000, 2_000_000)
 NODE = NodeType(
@@ -93,7 +93,7 @@ class World:
 
     def new(self, **settings: Any) -> SweepState:
         subject = understand(
-            scheduler="local", site=Site(), script=self.script, application="posed",
+            scheduler="local", site=TrainingSite(), script=self.script, application="posed",
             workload="w", node_type="posed", this_machine=NODE,
         )  # fmt: skip
         threads = tuple((1, t) for t in range(1, min(2, os.cpu_count() or 1) + 1))
@@ -105,17 +105,19 @@ class World:
             self.folder / "sweeps",
             subject,
             space,
-            Settings("local", current_user(), **chosen),
+            SweepSettings("local", current_user(), **chosen),
             planned(design, subject.baseline),
         )
         states.begin(state)
         return state
 
-    def run(self, state: SweepState) -> Outcome:
-        sink = StoreSink(Writer(self.store), user=current_user(), trust="all")
+    def run(self, state: SweepState) -> SweepOutcome:
+        sink = LocalResults(Writer(self.store), user=current_user(), trust="all")
         try:
             sink.know(state.subject.node_type)
-            sweep = Sweep(state, self.scheduler, sink, self.policy, Site(), self.events.append)
+            sweep = Sweep(
+                state, self.scheduler, sink, self.policy, TrainingSite(), self.events.append
+            )
             return sweep.run()
         finally:
             sink.close()
@@ -293,9 +295,9 @@ def test_interrupted_by_the_user(world: World) -> None:
         if event.kind == "run":
             raise KeyboardInterrupt
 
-    sink = StoreSink(Writer(world.store), user=current_user(), trust="own")
+    sink = LocalResults(Writer(world.store), user=current_user(), trust="own")
     with pytest.raises(KeyboardInterrupt):
-        Sweep(state, world.scheduler, sink, world.policy, Site(), interrupt).run()
+        Sweep(state, world.scheduler, sink, world.policy, TrainingSite(), interrupt).run()
     assert sink._writer.training_requests(state="stopped")
     sink.close()
     found = states.latest(world.folder / "sweeps", "posed")
@@ -335,9 +337,9 @@ def test_a_sequential_sweep_chooses_its_runs_and_resumes_where_it_was(world: Wor
         if event.kind == "run" and event.stage == "next-2":
             raise KeyboardInterrupt
 
-    sink = StoreSink(Writer(world.store), user=current_user(), trust="all")
+    sink = LocalResults(Writer(world.store), user=current_user(), trust="all")
     with pytest.raises(KeyboardInterrupt):
-        Sweep(state, world.scheduler, sink, world.policy, Site(), interrupt).run()
+        Sweep(state, world.scheduler, sink, world.policy, TrainingSite(), interrupt).run()
     sink.close()
     stopped = len(world.ran())
     assert stopped == 6
@@ -521,7 +523,7 @@ OBSERVATION = Observation(
 def test_results_go_to_the_daemon_where_the_store_is_out_of_reach(tmp_path: Path) -> None:
     path = tmp_path / "d.sock"
     daemon = Daemon(path, b'{"v":1,"ok":true,"stored":1}\n')
-    sink = SocketSink(path)
+    sink = DaemonResults(path)
     assert sink.observe("app", "w", [OBSERVATION]) == [0]
     (message,) = daemon.got
     assert (message["v"], message["op"], message["fit"]) == (1, "observe", True)
@@ -541,15 +543,15 @@ def test_a_daemon_that_does_not_take_them(tmp_path: Path, answer: bytes) -> None
     path = tmp_path / "d.sock"
     Daemon(path, answer)
     with pytest.raises(StoreError):
-        SocketSink(path).observe("app", "w", [OBSERVATION])
+        DaemonResults(path).observe("app", "w", [OBSERVATION])
     with pytest.raises(StoreError, match="does not answer"):
-        SocketSink(tmp_path / "none.sock").observe("app", "w", [OBSERVATION])
+        DaemonResults(tmp_path / "none.sock").observe("app", "w", [OBSERVATION])
 
 
 def test_where_results_go(tmp_path: Path) -> None:
     store, path = tmp_path / "a.db", tmp_path / "d.sock"
     here = open_sink(store, path, explicit=True, user="ann", trust="own")
-    assert isinstance(here, StoreSink)
+    assert isinstance(here, LocalResults)
     here.close()
     blocked = tmp_path / "file"
     blocked.touch()
@@ -561,13 +563,13 @@ def test_where_results_go(tmp_path: Path) -> None:
         open_sink(blocked / "a.db", only_reads, explicit=True, user="ann", trust="own")
     assert "--db" in caught.value.hint
     instead = open_sink(tmp_path / "own.db", only_reads, explicit=False, user="ann", trust="own")
-    assert isinstance(instead, StoreSink)
+    assert isinstance(instead, LocalResults)
     instead.close()
     Daemon(path, b"{}\n")
     there = open_sink(blocked / "a.db", path, explicit=True, user="ann", trust="own")
-    assert isinstance(there, SocketSink)
+    assert isinstance(there, DaemonResults)
     other = open_sink(tmp_path / "new.db", path, explicit=False, user="ann", trust="own")
-    assert isinstance(other, SocketSink)
+    assert isinstance(other, DaemonResults)
 
 
 def test_scope_and_owner() -> None:

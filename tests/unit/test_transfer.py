@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.node_type_estimate import NodeTypeEstimate, similarity_text
 from advisor.core.option import Option
-from advisor.core.ranked import RankedType, similarity_text
 from advisor.core.transfer import TransferError, transfer
 
 
@@ -38,7 +38,7 @@ BASE = NodeType("a", cores=20, freq_khz=(1_000_000, 1_500_000, 2_000_000),
                 default_freq_khz=2_000_000, nodes=("a1", "a2", "a3", "a4"))  # fmt: skip
 OTHER = NodeType("b", cores=30, freq_khz=(1_200_000, 1_800_000, 2_400_000),
                  default_freq_khz=2_400_000, nodes=("b1", "b2"))  # fmt: skip
-HALF = RankedType("b", 50.0, 0.5, 0.0, 110.0, 125.0, 0.7, 0.0, "profiles")
+HALF = NodeTypeEstimate("b", 50.0, 0.5, 0.0, 110.0, 125.0, 0.7, 0.0, "profiles")
 
 
 def option(nodes: int, ranks: int, threads: int, freq: int, time_s: float = 100.0,
@@ -132,7 +132,7 @@ def test_several_nodes_may_wait_for_the_network() -> None:
 
 
 def test_energy_from_stated_power() -> None:
-    ranked = RankedType("b", 50.0, 0.5, 0.0, 110.0, 125.0)
+    ranked = NodeTypeEstimate("b", 50.0, 0.5, 0.0, 110.0, 125.0)
     with pytest.raises(TransferError, match=r"states no base_power_w and core_power_w"):
         transfer([option(1, 1, 20, 2_000_000)], BASE, OTHER, ranked)
     here = replace(BASE, base_power_w=100.0, core_power_w=5.0)
@@ -212,7 +212,7 @@ def test_intervals_are_true_between_posed_node_types(kernel: str) -> None:
                 continue
             (t0, w0), (t1, w1) = (LAW.predict(kernel, s, 1, s.cores) for s in (here, there))
             for off in (0.9, 1.0, 1.1):
-                ranked = RankedType(
+                ranked = NodeTypeEstimate(
                     there.name, t1, off * t1 / t0, 5.0, 110.0, 125.0,
                     off * t1 * w1 / (t0 * w0), 5.0, "profiles",
                 )  # fmt: skip

@@ -12,16 +12,16 @@ import pytest
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
+from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.observation import Scope
 from advisor.core.option import Option
-from advisor.core.ranked import RankedType
 from advisor.core.stamp import make_stamp, read_stamp
-from advisor.loop.checked import model_promises
 from advisor.loop.outcomes import judged_model, unmetered
+from advisor.loop.verify_promise import model_promises
 from advisor.schedulers.base import JobRecord
 from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
 from advisor.service.decide import decide
-from advisor.service.snapshot import Source
+from advisor.service.snapshot import StoreSource
 from advisor.store.publish import publish
 from advisor.store.rankings import promote_estimates, save_ranking
 from advisor.store.records import StoredModel
@@ -73,7 +73,10 @@ def ranked(writer: Writer, ratio: float = 0.5, scope: Scope = "all", contributor
     }  # fmt: skip
     save_ranking(
         writer, "stencil", "default", base,
-        [RankedType(base, 100.0, 1.0, 0.0), RankedType("skl", 100 * ratio, ratio, **values)],
+        [
+            NodeTypeEstimate(base, 100.0, 1.0, 0.0),
+            NodeTypeEstimate("skl", 100 * ratio, ratio, **values),
+        ],
         method="thesis", contributor=contributor, scope=scope,
     )  # fmt: skip
 
@@ -108,7 +111,7 @@ def ask(writer: Writer, arguments: str = "-N1 --exclusive --mem=2G", user: str =
          "argv": ["/home/job.sh"], **payload},
         user=user, uid=1000, choices=payload.get("picks") or {},
     )  # fmt: skip
-    source = Source(path or Path(writer.path))
+    source = StoreSource(path or Path(writer.path))
     source.refresh()
     source.close()
     return decide(request, source.snapshot, chance=lambda: 1.0)

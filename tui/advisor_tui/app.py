@@ -20,8 +20,8 @@ from advisor.errors import AdvisorError
 from advisor_tui.applications import ApplicationsPage
 from advisor_tui.background import begin, in_thread
 from advisor_tui.bar import Bar
-from advisor_tui.desk import Desk
 from advisor_tui.page import Page
+from advisor_tui.session import Session
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -55,9 +55,9 @@ def _policy() -> Screen[None]:
 
 
 def _places() -> type[Provider]:
-    from advisor_tui.palette import Places
+    from advisor_tui.palette import PlacesProvider
 
-    return Places
+    return PlacesProvider
 
 
 class AdvisorApp(App[None]):
@@ -85,7 +85,7 @@ class AdvisorApp(App[None]):
         Binding("q", "quit", "quit", show=False),
     ]
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Session) -> None:
         super().__init__()
         self.desk = desk
         self.animation_level = "none"

@@ -20,7 +20,7 @@ from advisor_tui.page import Page
 from advisor_tui.table import PAGE, Cell, Column, LazyTable
 
 if TYPE_CHECKING:
-    from advisor.loop.report import Comparison
+    from advisor.loop.report import OnOffComparison
 
 SINCE = "90d"
 """How far back measured savings go."""
@@ -93,7 +93,7 @@ Type / and some words; every word must be in the name.
         self._order: Order = "name"
         self._search = ""
         self._listed: dict[int, Listed] = {}
-        self._measured: dict[view.Key, Comparison] = {}
+        self._measured: dict[view.Key, OnOffComparison] = {}
         self._generation = 0
         self._measuring = False
 
@@ -191,7 +191,7 @@ Type / and some words; every word must be in the name.
 
         desk = self.desk
 
-        def work() -> dict[view.Key, Comparison]:
+        def work() -> dict[view.Key, OnOffComparison]:
             with desk.reader() as reader:
                 return view.measured(reader, clock.form(clock.since(SINCE)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.views import tradeoff as view
-from advisor.views.tradeoff import Board, Boards
+from advisor.views.tradeoff import Boards, TradeOffView
 from advisor_tui import chart as signs
 from advisor_tui.ranking import SIGNS, figures
 
@@ -16,7 +16,7 @@ def names(boards: Boards) -> list[str]:
     return [*(n for n in boards.by_type if n), *every]
 
 
-def title(boards: Boards, board: Board) -> str:
+def title(boards: Boards, board: TradeOffView) -> str:
     """Return what is looked at, on which node type, and how it is known."""
     types = [
         f"[{n or 'all'}]" if n == board.node_type else f" {n or 'all'} " for n in names(boards)
@@ -37,7 +37,7 @@ def title(boards: Boards, board: Board) -> str:
     )
 
 
-def promise(board: Board) -> str:
+def promise(board: TradeOffView) -> str:
     """Return what a job would get, with the sign of whose choice it is."""
     if board.yours is None or board.yours.chosen is None or board.node_type in board.foreign:
         return board.sentence
@@ -45,7 +45,7 @@ def promise(board: Board) -> str:
     return f"{sign} {board.sentence}"
 
 
-def legend(board: Board, shown: str) -> str:
+def legend(board: TradeOffView, shown: str) -> str:
     """Return what the signs mean, after how many options are ``shown``."""
     estimated = board.estimated
     parts = []

@@ -18,8 +18,8 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from advisor.plotting import Point
-from advisor.plotting.raster import Cell, Frame, ticks
+from advisor.plotting import PlotPoint
+from advisor.plotting.raster import CharacterCell, Frame, ticks
 
 MEASURED, PREDICTED, MEASURED_ESTIMATE, PREDICTED_ESTIMATE = "●", "○", "◍", "◌"
 ESTIMATED = "△"
@@ -41,25 +41,25 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ChartMarks:
     """What a chart shows: a mark for every point, the ones in ``special`` over all others.
 
     ``window`` is shown first, ``limits`` are the farthest that zooming out goes; ``usual`` is a
     point whose units the axes take (the window's far corner by default).
     """
 
-    points: Sequence[Point]
+    points: Sequence[PlotPoint]
     marks: Sequence[Mark]
     special: Mapping[int, Mark]
     front: Sequence[int]
-    polygon: Sequence[Point]
-    window: tuple[Point, Point]
-    limits: tuple[Point, Point]
+    polygon: Sequence[PlotPoint]
+    window: tuple[PlotPoint, PlotPoint]
+    limits: tuple[PlotPoint, PlotPoint]
     x_axis: str
     y_axis: str
     steps: Sequence[int] = field(default=())
     """The points the cursor can be on, for a click."""
-    usual: Point | None = None
+    usual: PlotPoint | None = None
 
 
 def unit_of(axis: str, largest: float) -> tuple[float, str]:
@@ -88,16 +88,16 @@ class Chart(Widget, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._picture: Picture | None = None
-        self._window: tuple[Point, Point] | None = None
+        self._picture: ChartMarks | None = None
+        self._window: tuple[PlotPoint, PlotPoint] | None = None
         self._message = ""
-        self._cells: dict[Cell, Mark] = {}
-        self._shade: set[Cell] = set()
+        self._cells: dict[CharacterCell, Mark] = {}
+        self._shade: set[CharacterCell] = set()
         self._frame: Frame | None = None
 
     # -- what is shown ---------------------------------------------------------------------------
 
-    def show(self, picture: Picture | None, message: str = "", *, keep: bool = False) -> None:
+    def show(self, picture: ChartMarks | None, message: str = "", *, keep: bool = False) -> None:
         """Show a picture, or a sentence instead; with ``keep`` the zoom stays."""
         self._picture, self._message = picture, message
         if picture is None or not keep or self._window is None:
@@ -105,12 +105,12 @@ class Chart(Widget, can_focus=True):
         self._draw()
 
     @property
-    def picture(self) -> Picture | None:
+    def picture(self) -> ChartMarks | None:
         """What is shown."""
         return self._picture
 
     @property
-    def window(self) -> tuple[Point, Point] | None:
+    def window(self) -> tuple[PlotPoint, PlotPoint] | None:
         """The part that is shown, (low, high) of each axis."""
         return self._window
 
@@ -123,7 +123,7 @@ class Chart(Widget, can_focus=True):
                 self._draw()
         self.refresh()
 
-    def zoom(self, factor: float, around: Point | None = None) -> None:
+    def zoom(self, factor: float, around: PlotPoint | None = None) -> None:
         """Zoom by a factor (below 1: nearer) around a point, the cursor's by default."""
         if self._picture is None or self._frame is None:
             return
@@ -242,7 +242,7 @@ class Chart(Widget, can_focus=True):
         segments.append(Segment(run, run_style))
         return Strip(segments, width)
 
-    def _y_title(self, frame: Frame, place: Cell | None) -> dict[int, str]:
+    def _y_title(self, frame: Frame, place: CharacterCell | None) -> dict[int, str]:
         """Return the y axis' title by column: where the top line is empty, first to the left."""
         text = f"{self._titles[1]} ↑"
         taken = {c for c, r in {*self._cells, *self._shade} if r == 0}
@@ -254,7 +254,9 @@ class Chart(Widget, can_focus=True):
                 return dict(zip(columns, text, strict=True))
         return {}
 
-    def _at(self, frame: Frame, cell: Cell, place: Cell | None, base: Style) -> tuple[str, Style]:
+    def _at(
+        self, frame: Frame, cell: CharacterCell, place: CharacterCell | None, base: Style
+    ) -> tuple[str, Style]:
         shaded = cell in self._shade
         mark = self._cells.get(cell)
         ground = base + self._style("zone") if shaded else base
@@ -267,7 +269,7 @@ class Chart(Widget, can_focus=True):
             return mark.char, ground + self._style(mark.role)
         return (ZONE if shaded else " "), ground
 
-    def _margin(self, frame: Frame, y: int, place: Cell | None) -> str:
+    def _margin(self, frame: Frame, y: int, place: CharacterCell | None) -> str:
         """Return the y axis' part of a line: a number where there is one, and the cursor's mark."""
         at = {}
         for value, text in self._y_ticks:
@@ -310,7 +312,7 @@ def _title(axis: str, usual: float) -> str:
     return f"{axis} ({unit})" if unit else axis
 
 
-def _labels(axis: str, window: Point, most: int, usual: float) -> list[tuple[float, str]]:
+def _labels(axis: str, window: PlotPoint, most: int, usual: float) -> list[tuple[float, str]]:
     scale, _ = unit_of(axis, abs(usual))
     values = ticks(window[0] / scale, window[1] / scale, most)
     return [(value * scale, f"{round(value, 10):.6g}") for value in values]

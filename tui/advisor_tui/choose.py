@@ -18,7 +18,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.policy import GOALS
 from advisor.errors import AdvisorError
 from advisor.views import choosing
-from advisor.views.choosing import Kind, Outlook, Scope, Wish
+from advisor.views.choosing import ChoiceKind, ChoiceScope, Outlook, Wish
 from advisor.views.ranking import short
 from advisor_tui.background import begin
 from advisor_tui.dialogue import Confirm, painted_diff
@@ -29,7 +29,7 @@ from advisor_tui.stepper import Stepper
 
 _AS_SITE = "as the site says"
 _SLOWDOWNS = (_AS_SITE, "0%", "1%", "2%", "3%", "5%", "7%", "10%", "15%", "20%")
-_SCOPES: tuple[Scope, ...] = ("workload", "application", "all")
+_SCOPES: tuple[ChoiceScope, ...] = ("workload", "application", "all")
 
 
 class ChoosePage(Page):
@@ -133,7 +133,7 @@ undo   (u) takes the last change back
         """What the form says."""
         kind, scope = (self.query_one(f"#{name}", Picks).key for name in ("kind", "scope"))
         aim, slower = (self.query_one(f"#{name}", Stepper).value for name in ("aim", "slower"))
-        kinds: dict[str, Kind] = {"pin": "pin", "goal": "goal", "off": "off", "none": "none"}
+        kinds: dict[str, ChoiceKind] = {"pin": "pin", "goal": "goal", "off": "off", "none": "none"}
         return Wish(
             kinds.get(kind, "none"),
             next((s for s in _SCOPES if s == scope), "workload"),

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory
+from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.observation import Observation
-from advisor.core.ranked import RankedType
-from advisor.loop.match import Match
+from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.choose import every
@@ -44,7 +44,7 @@ from advisor_tui.demo_site import (
     options,
     script_of,
 )
-from advisor_tui.desk import Desk
+from advisor_tui.session import Session
 
 
 def build(store: Path, user: str) -> None:
@@ -93,7 +93,7 @@ def _ranking(writer: Writer) -> None:
     (base_s, base_j), (time_s, energy_j) = (
         law(p, m, m.node_type.cores, m.node_type.freq_khz[-1]) for m in (here, there)
     )
-    told = RankedType(
+    told = NodeTypeEstimate(
         RANKED[1], 1.06 * time_s, 1.06 * time_s / base_s, 9.0, 108.0, 125.0,
         1.06 * energy_j / base_j, 11.0, "profiles",
     )  # fmt: skip
@@ -188,7 +188,7 @@ def _job(
         ended_at=(when + timedelta(seconds=time_s)).isoformat(timespec="seconds"),
         partition="batch", cpus=MACHINES[ran.node_type].node_type.cores, steps=(step,),
     )  # fmt: skip
-    match = Match(decision.to_dict(), "verified")
+    match = MatchedJob(decision.to_dict(), "verified")
     inventory = Inventory.of(m.node_type for m in MACHINES.values())
     writer.save_outcome(
         make_outcome(
@@ -199,11 +199,11 @@ def _job(
 
 
 @contextmanager
-def demonstration() -> Iterator[Desk]:
+def demonstration() -> Iterator[Session]:
     """Yield a desk with the example site, in a folder that is removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="advisor-tui-demo-"))
     try:
-        desk = Desk.here()
+        desk = Session.here()
         desk.store = folder / "advisor.db"
         desk.socket = folder / "no-daemon"
         desk.choices = folder / "config" / "advisor" / "choices.json"

@@ -14,7 +14,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
-from advisor.core.pareto import Limits, trade_off
+from advisor.core.pareto import ErrorLimits, trade_off
 
 POLICY = """\
 # The example site's policy.
@@ -76,7 +76,7 @@ srun ./busy 8000000
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class DemoMachine:
     """A node type and its law: rates per core and GHz, bandwidths, and watts."""
 
     node_type: NodeType
@@ -105,13 +105,13 @@ class Program:
 
 def _machine(
     name: str, feature: str, nodes: int, cores: int, khz: tuple[int, ...], *law: float
-) -> Machine:
+) -> DemoMachine:
     kind = NodeType(
         feature, feature=feature, partitions=("batch", "debug"), sockets=2, cores=cores,
         memory_mb=192_000, freq_khz=khz, default_freq_khz=khz[-1],
         nodes=tuple(f"{name}{i:02}" for i in range(1, nodes + 1)), default_partition="batch",
     )  # fmt: skip
-    return Machine(kind, *law)
+    return DemoMachine(kind, *law)
 
 
 def _steps(low: int, high: int, by: int = 100_000) -> tuple[int, ...]:
@@ -156,7 +156,7 @@ RANKED = ("genome-align", "milan")
 """An application, and a node type where it never ran but that was ranked by microbenchmarks."""
 
 
-def law(p: Program, m: Machine, threads: int, khz: int) -> tuple[float, float]:
+def law(p: Program, m: DemoMachine, threads: int, khz: int) -> tuple[float, float]:
     """Return (seconds, joules) of one run on one node."""
     f = khz / 1e6
     top = m.node_type.freq_khz[-1] / 1e6
@@ -167,7 +167,7 @@ def law(p: Program, m: Machine, threads: int, khz: int) -> tuple[float, float]:
     return time_s, time_s * watts
 
 
-def grid(m: Machine) -> list[Configuration]:
+def grid(m: DemoMachine) -> list[Configuration]:
     """Return the configurations of one node that are modelled."""
     cores = m.node_type.cores
     step = cores // (7 if cores % 7 == 0 else 8)
@@ -175,7 +175,7 @@ def grid(m: Machine) -> list[Configuration]:
     return [Configuration(name, 1, 1, t, f) for t in range(step, cores + 1, step) for f in khz]
 
 
-def options(p: Program, m: Machine) -> tuple[list[Option], list[Observation]]:
+def options(p: Program, m: DemoMachine) -> tuple[list[Option], list[Observation]]:
     """Return a program's options on a machine, and the runs behind them."""
     draw = random.Random(f"{p.name} {p.workload} {m.node_type.name}")
     points = grid(m)
@@ -227,7 +227,7 @@ def _confirmed(made: list[Option], baseline: Configuration) -> list[Option]:
 
 
 def _placed(made: list[Option]) -> list[Option]:
-    limits = Limits(0.05)
+    limits = ErrorLimits(0.05)
     found = trade_off(
         [o.time_s for o in made], [o.energy_j for o in made], max_x=False, max_y=False,
         x_limits=limits, y_limits=limits,

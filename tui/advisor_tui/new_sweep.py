@@ -23,7 +23,7 @@ from advisor_tui.dialogue import Dialogue
 from advisor_tui.field import Field
 
 if TYPE_CHECKING:
-    from advisor_tui.desk import Desk
+    from advisor_tui.session import Session
 
 
 class NewSweep(Dialogue[str]):
@@ -31,7 +31,7 @@ class NewSweep(Dialogue[str]):
 
     KEYS = "Enter shows the plan; nothing runs before Start.  Esc cancels"
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Session) -> None:
         super().__init__("Measure an application once: which job script shows how it is run?")
         self._desk = desk
         self._planned: tuple[str, ...] = ()

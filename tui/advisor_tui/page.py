@@ -15,7 +15,7 @@ from advisor_tui.bar import Bar
 
 if TYPE_CHECKING:
     from advisor_tui.app import AdvisorApp
-    from advisor_tui.desk import Desk
+    from advisor_tui.session import Session
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Page(Screen[None]):
         return self.app
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> Session:
         """Who sits here and where things are."""
         return self.advisor.desk
 

@@ -24,7 +24,7 @@ _PLACES = (
 _MOST = 12
 
 
-class Places(Provider):
+class PlacesProvider(Provider):
     """Finds the four places, and any workload by the words of its name."""
 
     @property

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from advisor.core.option import Option
 from advisor.core.pareto import TradeOff
 from advisor.core.units import duration_like, format_energy
-from advisor.plotting import Point
+from advisor.plotting import PlotPoint
 from advisor.views import tradeoff as view
-from advisor.views.tradeoff import Across, Board, Up
+from advisor.views.tradeoff import Across, TradeOffView, Up
 from advisor_tui import chart as signs
-from advisor_tui.chart import Mark, Picture
+from advisor_tui.chart import ChartMarks, Mark
 from advisor_tui.table import Cell, Column
 
 _WIDE = 110
@@ -38,7 +38,7 @@ COLUMNS_OF_EVERY = (
 """Where several node types are together: each option says on which it is."""
 
 
-def sign(board: Board, option: Option) -> str:
+def sign(board: TradeOffView, option: Option) -> str:
     """Return the sign of what is measured, predicted, estimated."""
     if board.transferred(option):
         return signs.ESTIMATED
@@ -47,7 +47,7 @@ def sign(board: Board, option: Option) -> str:
     return signs.MEASURED if option.measured else signs.PREDICTED
 
 
-def cells(board: Board, number: int) -> list[Cell]:
+def cells(board: TradeOffView, number: int) -> list[Cell]:
     """Return an option's row."""
     o = board.options[number]
     c = o.configuration
@@ -77,9 +77,9 @@ def cells(board: Board, number: int) -> list[Cell]:
 
 
 def picture(
-    board: Board, points: Sequence[Point], place: TradeOff, steps: Sequence[int], across: Across,
-    up: Up,
-) -> Picture:  # fmt: skip
+    board: TradeOffView, points: Sequence[PlotPoint], place: TradeOff, steps: Sequence[int],
+    across: Across, up: Up,
+) -> ChartMarks:  # fmt: skip
     """Return a board as a picture: options outside of the zone are faint."""
     zone = set(place.zone)
     marks = [
@@ -92,19 +92,19 @@ def picture(
     if board.yours_at is not None:
         special[board.yours_at] = Mark(signs.YOURS, "yours")
     xs, ys = [p[0] for p in points], [p[1] for p in points]
-    return Picture(
+    return ChartMarks(
         points, marks, special, place.front, place.polygon,
         board.window(points, place), (_padded(min(xs), max(xs)), _padded(min(ys), max(ys))),
         view.axis_title(across), view.axis_title(up), steps, points[board.baseline],
     )  # fmt: skip
 
 
-def _role(board: Board, option: Option) -> str:
+def _role(board: TradeOffView, option: Option) -> str:
     if board.transferred(option):
         return "estimated"
     return "measured" if option.measured else "predicted"
 
 
-def _padded(low: float, high: float) -> Point:
+def _padded(low: float, high: float) -> PlotPoint:
     margin = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
     return low - margin, high + margin

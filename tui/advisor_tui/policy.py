@@ -15,8 +15,8 @@ from textual.widgets import ContentSwitcher, Input, Static
 from advisor.core.policy import GOALS, Goal
 from advisor.errors import AdvisorError
 from advisor.views import policy as view
-from advisor.views.policy import Applied
-from advisor.views.whatif import Change, WhatIf, in_order, sum_words, summed
+from advisor.views.policy import AppliedPolicy
+from advisor.views.whatif import DecisionChange, WhatIf, in_order, sum_words, summed
 from advisor_tui.background import begin
 from advisor_tui.field import Field
 from advisor_tui.page import Page
@@ -69,10 +69,10 @@ Percentages are the predicted energy and time against the job as it is.
 
     def __init__(self) -> None:
         super().__init__()
-        self._applied: Applied | None = None
+        self._applied: AppliedPolicy | None = None
         self._whatif: WhatIf | None = None
         self._loading = False
-        self._changes: list[Change] = []
+        self._changes: list[DecisionChange] = []
         self._turn = 0
 
     def body(self) -> Iterable[Widget]:
@@ -113,7 +113,7 @@ Percentages are the predicted energy and time against the job as it is.
     async def _load(self) -> None:
         desk = self.desk
 
-        def work() -> Applied:
+        def work() -> AppliedPolicy:
             with desk.reader() as reader:
                 return view.applied(reader)
 
@@ -218,7 +218,7 @@ Percentages are the predicted energy and time against the job as it is.
         goal: Goal = next((g for g in GOALS if g == name), "balanced")
         bound = _fraction(self.query_one("#slowdown", Stepper).value)
 
-        def work() -> list[Change]:
+        def work() -> list[DecisionChange]:
             return whatif.under(goal, bound, lambda: self.app.is_running and self._turn == turn)
 
         changes = await self.ask(work)
@@ -258,7 +258,7 @@ Percentages are the predicted energy and time against the job as it is.
         self.advisor.show_tradeoff(case.application, case.workload)
 
 
-def _cells(change: Change) -> list[Cell]:
+def _cells(change: DecisionChange) -> list[Cell]:
     case = change.case
     return [
         (case.application, "strong"),

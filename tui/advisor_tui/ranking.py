@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from advisor.core.units import duration_like, format_energy
-from advisor.views.ranking import Rank
+from advisor.views.ranking import RankedRow
 from advisor.views.tradeoff import Boards
 from advisor_tui import chart as signs
 from advisor_tui.dialogue import Dialogue
@@ -28,7 +28,7 @@ _COLUMNS = (
 )
 
 
-def figures(boards: Boards, rank: Rank) -> tuple[str, str]:
+def figures(boards: Boards, rank: RankedRow) -> tuple[str, str]:
     """Return time and energy of a node type as text, ``~`` before what is estimated."""
     about = "~" if rank.kind == "estimated" else ""
     time = duration_like(boards.ranking[-1].time_s)(rank.time_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor_tui.app import AdvisorApp
-from advisor_tui.desk import Desk
+from advisor_tui.session import Session
 
 
 def start(
@@ -16,10 +16,10 @@ def start(
 
         with demonstration() as desk:
             return _run(desk)
-    return _run(Desk.here(db=db, socket=socket, user=user))
+    return _run(Session.here(db=db, socket=socket, user=user))
 
 
-def _run(desk: Desk) -> int:
+def _run(desk: Session) -> int:
     app = AdvisorApp(desk)
     app.run()
     return app.return_code or 0

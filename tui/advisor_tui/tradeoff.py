@@ -15,9 +15,9 @@ from textual.widgets import Static
 from advisor.core.configuration import Configuration
 from advisor.core.pareto import TradeOff
 from advisor.errors import AdvisorError, RefusedError
-from advisor.plotting import Point
+from advisor.plotting import PlotPoint
 from advisor.views import tradeoff as view
-from advisor.views.tradeoff import Across, Board, Boards, Up
+from advisor.views.tradeoff import Across, Boards, TradeOffView, Up
 from advisor_tui import captions, points
 from advisor_tui.background import begin
 from advisor_tui.chart import Chart
@@ -77,7 +77,7 @@ value with 90 % confidence.
         self.across: Across = "time"
         self.up: Up = "energy"
         self.steps: list[int] = []
-        self._points: Sequence[Point] = ()
+        self._points: Sequence[PlotPoint] = ()
         self._place: TradeOff | None = None
         self._asked: Configuration | None = None
 
@@ -109,7 +109,7 @@ value with 90 % confidence.
         return self.query_one("#points", LazyTable)
 
     @property
-    def board(self) -> Board | None:
+    def board(self) -> TradeOffView | None:
         """The options of the node type that is shown."""
         if self.boards is None:
             return None
@@ -203,7 +203,7 @@ value with 90 % confidence.
         self._titles(board)
         self._detail(board, number)
 
-    def _fill(self, board: Board, number: int) -> None:
+    def _fill(self, board: TradeOffView, number: int) -> None:
         table = self.table
         table.set_columns(COLUMNS_OF_EVERY if board.node_type == view.EVERY else COLUMNS)
         table.reset(len(self.steps), cursor=self.steps.index(number))
@@ -217,7 +217,7 @@ value with 90 % confidence.
 
     # -- saying ----------------------------------------------------------------------------------
 
-    def _titles(self, board: Board) -> None:
+    def _titles(self, board: TradeOffView) -> None:
         assert self.boards is not None
         shown = f"{self.which} {len(self.steps)}/{len(board.options)}"
         for name, text in (
@@ -227,7 +227,7 @@ value with 90 % confidence.
         ):
             self.query_one(f"#{name}", Static).update(Content(text))
 
-    def _detail(self, board: Board, number: int) -> None:
+    def _detail(self, board: TradeOffView, number: int) -> None:
         assert self.boards is not None
         lines = view.detail(board, number)
         self.query_one("#detail", Static).update(Content("\n".join(lines)))

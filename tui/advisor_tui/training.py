@@ -13,15 +13,15 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from advisor.core.configuration import Configuration
-from advisor.plotting import Point
+from advisor.plotting import PlotPoint
 from advisor.training import progress
 from advisor.training.progress import Made, Progress
 from advisor.views import sweeps as view
 from advisor.views.ranking import short
-from advisor.views.sweeps import Sweep
+from advisor.views.sweeps import SweepRow
 from advisor_tui import chart as signs
 from advisor_tui.background import begin
-from advisor_tui.chart import Chart, Mark, Picture
+from advisor_tui.chart import Chart, ChartMarks, Mark
 from advisor_tui.dialogue import Confirm
 from advisor_tui.jobs import ago
 from advisor_tui.page import Page
@@ -68,7 +68,7 @@ Where no energy is known it shows time against cores.
 
     def __init__(self) -> None:
         super().__init__()
-        self._sweeps: list[Sweep] = []
+        self._sweeps: list[SweepRow] = []
         self._reading = False
         self._begun = ""
 
@@ -90,7 +90,7 @@ Where no energy is known it shows time against cores.
         return self.query_one("#sweeps", LazyTable)
 
     @property
-    def current(self) -> Sweep | None:
+    def current(self) -> SweepRow | None:
         """The sweep under the cursor."""
         row = self.table.cursor
         return self._sweeps[row] if row < len(self._sweeps) else None
@@ -225,7 +225,7 @@ Where no energy is known it shows time against cores.
             self.advisor.show_tradeoff(sweep.application, sweep.workload)
 
 
-def _cells(s: Sweep) -> list[Cell]:
+def _cells(s: SweepRow) -> list[Cell]:
     return [
         (ago(s.created_at), "dim"),
         s.user,
@@ -237,7 +237,7 @@ def _cells(s: Sweep) -> list[Cell]:
     ]
 
 
-def _detail(s: Sweep) -> list[str]:
+def _detail(s: SweepRow) -> list[str]:
     full = round(_BAR * s.done / s.planned) if s.planned else 0
     bar = f"{'█' * full}{'░' * (_BAR - full)} {s.done} of {s.planned} runs"
     if s.own is None:
@@ -260,7 +260,7 @@ def _last(made: Made) -> str:
     return f"last: {where}: {made.time_s or 0:.3g} s, {about}{energy}"
 
 
-def picture_of(sweep: Progress) -> Picture | None:
+def picture_of(sweep: Progress) -> ChartMarks | None:
     """Return the good runs as a picture, None without any: energy against time.
 
     Where no energy is known, time against cores.
@@ -271,7 +271,7 @@ def picture_of(sweep: Progress) -> Picture | None:
     if not good:
         return None
     axes = ("time", "energy") if metered else ("cores", "time")
-    points: list[Point] = [
+    points: list[PlotPoint] = [
         (float(m.time_s or 0), float(m.energy_j or 0)) if metered
         else (float(Configuration.from_dict(m.configuration).cores), float(m.time_s or 0))
         for m in good
@@ -290,7 +290,7 @@ def picture_of(sweep: Progress) -> Picture | None:
         margin = 0.1 * (max(values) - min(values)) or 0.1 * values[0]
         edges.append((min(values) - margin, max(values) + margin))
     window = edges[0], edges[1]
-    return Picture(points, marks, special, (), (), window, window, *axes)
+    return ChartMarks(points, marks, special, (), (), window, window, *axes)
 
 
 class LogPage(Page):

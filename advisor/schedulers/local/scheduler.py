@@ -15,7 +15,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.errors import MeterError, SchedulerError, UsageError
-from advisor.meters.choose import Choice, best_meter
+from advisor.meters.choose import ChosenMeter, best_meter
 from advisor.meters.process import exit_text, measure, start_ticks, usable_cpus
 from advisor.schedulers.base import (
     HookRequest,
@@ -183,7 +183,7 @@ class Local:
         """Return why this machine's frequency cannot be capped, "" when it can."""
         return self._cpufreq.controllable() or ""
 
-    def _choice(self, job: SweepJob) -> Choice:
+    def _choice(self, job: SweepJob) -> ChosenMeter:
         return best_meter(job.node_type, name=job.meter, root=self._root)
 
     def gives_whole_nodes(self, partition: str) -> bool:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.core.availability import Limits, PartitionState, Queue
+from advisor.core.availability import JobLimits, PartitionState, Queue
 from advisor.errors import SchedulerError
-from advisor.schedulers.node_state import TIMEOUT_S, NodeState, Reading
+from advisor.schedulers.node_state import TIMEOUT_S, NodeReading, NodeState
 from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.pbs.inventory import features, hosts_of, read_hosts
 
@@ -32,7 +32,7 @@ def installed() -> bool:
     return True
 
 
-def read() -> Reading:
+def read() -> NodeReading:
     """Return what hosts, queues and the server say now. Raises SchedulerError."""
     server = pbs_control.ask_json("qstat", "-B", "-f", timeout_s=TIMEOUT_S).get("Server")
     queues = pbs_control.ask_json("qstat", "-Q", "-f", timeout_s=TIMEOUT_S).get("Queue")
@@ -48,9 +48,9 @@ def read() -> Reading:
     )
 
 
-def read_limits() -> Limits:
+def read_limits() -> JobLimits:
     """Return no limits of accounts: PBS's own stand with its queues and server."""
-    return Limits(enforced=False)
+    return JobLimits(enforced=False)
 
 
 def reading_of(
@@ -58,7 +58,7 @@ def reading_of(
     server: Mapping[str, Any],
     nodes: Mapping[str, Any],
     queues: Mapping[str, Any],
-) -> Reading:
+) -> NodeReading:
     """Make the reading of what server, pbsnodes and ``qstat -Q`` say (JSON)."""
     hosts = read_hosts(nodes)
     places = {name: hosts_of(name, queues, hosts) for name in queues}
@@ -90,7 +90,7 @@ def reading_of(
         for name, queue in found.items()
         if name
     }
-    return Reading(states, partitions, found)
+    return NodeReading(states, partitions, found)
 
 
 def _words(state: object) -> list[str]:

@@ -29,7 +29,7 @@ class PbsHooks:
         if request.action == "remove":
             return hooks.plan_remove(self.folder)
         socket = socket_path(request.socket).absolute()
-        settings = hooks.HookSettings(
+        settings = hooks.PbsHookSettings(
             socket, request.deadline_s, request.retry_s, understood=request.understood
         )
         return hooks.plan_install(self.folder, settings, state.inventory_now())

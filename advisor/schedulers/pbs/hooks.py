@@ -44,7 +44,7 @@ PERIOD_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class HookSettings:
+class PbsHookSettings:
     """What is written into the hooks' configuration: times in seconds."""
 
     socket: Path
@@ -98,7 +98,7 @@ def _export(name: str, form: str) -> str:
         return ""
 
 
-def plan_install(folder: Path, settings: HookSettings, inventory: HookInventory | None) -> Plan:
+def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInventory | None) -> Plan:
     """Plan an install or a reinstall; nothing is done yet.
 
     ``folder`` keeps what is imported, and the commands. Raises InputError for a socket's path
@@ -162,7 +162,9 @@ def plan_install(folder: Path, settings: HookSettings, inventory: HookInventory 
     return plan
 
 
-def queuejob_config(settings: HookSettings, inventory: HookInventory | None) -> dict[str, object]:
+def queuejob_config(
+    settings: PbsHookSettings, inventory: HookInventory | None
+) -> dict[str, object]:
     """Return the queuejob hook's configuration: what it asks, sends, and knows of PBS.
 
     Without an inventory no job is sent to another kind of nodes.

@@ -17,11 +17,11 @@ from advisor.schedulers.base import (
     Health,
     HookRequest,
     Hooks,
+    JobPhase,
     JobRecord,
     PlannedRun,
     RunResult,
     SweepJob,
-    SweepState,
     SweepStatus,
     Watched,
 )
@@ -172,7 +172,7 @@ class Pbs:
     def poll(self, job: SweepJob, handle: str) -> SweepStatus:
         """Settle the attempts that ended, submit what is due next, return all results so far."""
         results = read_results(job.folder / "results.jsonl")
-        state: SweepState = "running"
+        state: JobPhase = "running"
         detail = ""
         waiting = 0
         pending = self._open(job, results)

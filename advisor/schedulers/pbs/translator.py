@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from advisor.core.asked import default_freq
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.program import checked, sent
 from advisor.core.request import JobRequest
+from advisor.core.requested_configuration import default_freq
 from advisor.core.script import main_command
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices

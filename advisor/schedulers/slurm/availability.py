@@ -17,12 +17,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from advisor.core.availability import Bounds, Limits, PartitionState
+from advisor.core.availability import Bounds, JobLimits, PartitionState
 from advisor.core.nodelist import expand
 from advisor.core.units import parse_memory_mb, parse_slurm_time
 from advisor.errors import SchedulerError
 from advisor.schedulers.command import run_command
-from advisor.schedulers.node_state import FOR_EVER_S, TIMEOUT_S, NodeState, Reading
+from advisor.schedulers.node_state import FOR_EVER_S, TIMEOUT_S, NodeReading, NodeState
 from advisor.schedulers.slurm.inventory import records
 
 _READY = frozenset({"CLOUD", "DYNAMIC_NORM", "PERFCTRS"})
@@ -50,7 +50,7 @@ def installed() -> bool:
     return shutil.which("scontrol") is not None
 
 
-def read() -> Reading:
+def read() -> NodeReading:
     """Return what nodes and partitions do now. Raises SchedulerError."""
     settings = parse_settings(_scontrol("config"))
     _check_seen(settings)
@@ -58,17 +58,17 @@ def read() -> Reading:
     nodes = parse_nodes(_scontrol("node"), parse_reservations(_scontrol("reservation"), now), now)
     if not nodes:
         raise SchedulerError("Slurm has no nodes", hint="see: scontrol show node")
-    return Reading(tuple(nodes), parse_partitions(_scontrol("partition"), settings))
+    return NodeReading(tuple(nodes), parse_partitions(_scontrol("partition"), settings))
 
 
-def read_limits() -> Limits:
+def read_limits() -> JobLimits:
     """Return the limits of associations and QOS, as far as Slurm enforces any.
 
     Raises SchedulerError where accounting cannot be asked.
     """
     settings = parse_settings(_scontrol("config"))
     if "limits" not in settings.get("AccountingStorageEnforce", "").lower().split(","):
-        return Limits(enforced=False)
+        return JobLimits(enforced=False)
     cluster = f"cluster={settings.get('ClusterName', '')}"
     return parse_limits(_sacctmgr("assoc", _ASSOC, cluster), _sacctmgr("qos", _QOS))
 
@@ -215,7 +215,7 @@ def _time_limit(fields: Mapping[str, str]) -> float:
 # -- limits --------------------------------------------------------------------------------------
 
 
-def parse_limits(associations: str, qos: str) -> Limits:
+def parse_limits(associations: str, qos: str) -> JobLimits:
     """Return the limits of ``sacctmgr show assoc`` and ``show qos`` on cores, memory and billing.
 
     An association has the limits of all that lie above it too. Of a user's several associations
@@ -241,7 +241,7 @@ def parse_limits(associations: str, qos: str) -> Limits:
         for name in _above(account, parents):
             found = _joined(found, own[name])
         users[user][account] = _joined(users[user].get(account, Bounds()), found)
-    return Limits(dict(users), parse_qos(qos))
+    return JobLimits(dict(users), parse_qos(qos))
 
 
 def _joined(a: Bounds, b: Bounds) -> Bounds:

@@ -20,7 +20,7 @@ from typing import Literal
 from advisor.schedulers.base import PlannedRun, SweepJob, array_environment
 from advisor.schedulers.command import interpreter
 
-Mode = Literal["steps", "wrap", "whole"]
+RunMode = Literal["steps", "wrap", "whole"]
 """``steps``: the script's sruns are timed; ``wrap``: the whole script is put into one step;
 ``whole``: the script is timed as it is, without step, cap or metered energy."""
 
@@ -155,7 +155,7 @@ class TimedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SweepRun:
     """One attempt the driver has ended."""
 
     seq: int
@@ -168,7 +168,7 @@ class Attempt:
     verdict: str
     steps: tuple[TimedStep, ...] = ()
 
-    def time_s(self, mode: Mode) -> float:
+    def time_s(self, mode: RunMode) -> float:
         """Return the run's time: of its sruns (overlaps once), or of the whole script."""
         if mode == "whole" or not self.steps:
             return self.end - self.begin
@@ -189,13 +189,13 @@ class Attempt:
 class Log:
     """What the driver has written so far."""
 
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[SweepRun] = field(default_factory=list)
     job_ids: list[str] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)
     failure: str = ""
 
 
-def mode_of(job: SweepJob) -> Mode:
+def mode_of(job: SweepJob) -> RunMode:
     """Return how a sweep's script is timed."""
     if job.launcher == "srun":
         return "steps"
@@ -284,7 +284,7 @@ def read_log(folder: Path) -> Log:
                 log.job_ids.append(job_id)
             case ["end", seq, number, begin, end, code, verdict]:
                 try:
-                    attempt = Attempt(
+                    attempt = SweepRun(
                         int(seq), int(number), job_id, account, float(begin), float(end),
                         int(code), verdict, _steps(folder / "steps" / f"{int(seq)}-{int(number)}"),
                     )  # fmt: skip

@@ -72,7 +72,7 @@ LEFTOVER_MARK = "(advisor leftover)"
 
 
 @dataclass(frozen=True, slots=True)
-class HookSettings:
+class SlurmHookSettings:
     """What is written into the installed files: times in seconds."""
 
     socket: Path
@@ -84,7 +84,7 @@ class HookSettings:
 
 
 def module_files(
-    settings: HookSettings, cluster: Cluster | None, sites: Mapping[str, bytes]
+    settings: SlurmHookSettings, cluster: Cluster | None, sites: Mapping[str, bytes]
 ) -> dict[str, bytes]:
     """Return the files of the modules' folder by name.
 
@@ -153,7 +153,7 @@ def lua_program(name: str) -> str | None:
     return shutil.which(f"{name}5.1") or shutil.which(f"{name}-5.1")
 
 
-def _config(settings: HookSettings) -> str:
+def _config(settings: SlurmHookSettings) -> str:
     libraries = ", ".join(
         f"[{_lua_text(version)}] = {_lua_text(str(path))}"
         for version, path in sorted(_posix_libraries().items())

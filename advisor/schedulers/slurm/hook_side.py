@@ -11,7 +11,7 @@ from advisor.paths import socket_path
 from advisor.schedulers.base import HookRequest
 from advisor.schedulers.plan import Plan
 from advisor.schedulers.slurm import hook_state as state
-from advisor.schedulers.slurm.hook_files import HookSettings
+from advisor.schedulers.slurm.hook_files import SlurmHookSettings
 from advisor.schedulers.slurm.hooks import find_folder, plan_install, plan_remove, read_hooks
 
 
@@ -32,7 +32,7 @@ class SlurmHooks:
         if request.action == "remove":
             return plan_remove(self.folder)
         socket = socket_path(request.socket).absolute()
-        settings = HookSettings(
+        settings = SlurmHookSettings(
             socket, request.deadline_s, request.retry_s, understood=request.understood
         )
         return plan_install(self.folder, settings, state.cluster_of(self.folder))

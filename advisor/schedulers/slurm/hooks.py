@@ -24,7 +24,7 @@ from advisor.schedulers.slurm.hook_files import (
     LEFTOVER_MARK,
     NOTHING,
     STUB_MARK,
-    HookSettings,
+    SlurmHookSettings,
     folder_id,
     module_files,
     stub,
@@ -92,7 +92,7 @@ def read_hooks(folder: Path) -> list[HookFile]:
     return [_read_hook(folder, name, "lua" in plugins[name]) for name in HOOKS]
 
 
-def plan_install(folder: Path, settings: HookSettings, cluster: Cluster | None) -> Plan:
+def plan_install(folder: Path, settings: SlurmHookSettings, cluster: Cluster | None) -> Plan:
     """Plan an install or a reinstall; nothing is written yet.
 
     Raises InputError for a folder that cannot be written, a socket's path that is too long, and

@@ -14,12 +14,12 @@ from advisor.meters.estimate import estimate_j
 from advisor.schedulers.base import (
     LEFT_OUT,
     UNFINISHED,
+    JobPhase,
     JobRecord,
     PlannedRun,
     RunResult,
     StepRecord,
     SweepJob,
-    SweepState,
     SweepStatus,
     slowdown_bound,
 )
@@ -31,7 +31,7 @@ from advisor.schedulers.slurm.control import (
     partition_minutes,
 )
 from advisor.schedulers.slurm.driver import (
-    Attempt,
+    SweepRun,
     job_name,
     mode_of,
     read_log,
@@ -61,7 +61,7 @@ class Sweeps:
 
     def __init__(self) -> None:
         self._asked: dict[str, float] = {}
-        self._phase: dict[str, tuple[SweepState, str]] = {}
+        self._phase: dict[str, tuple[JobPhase, str]] = {}
         self._seen: dict[tuple[str, int, int], float] = {}
         self._records: dict[str, tuple[float, JobRecord | None, str]] = {}
 
@@ -207,7 +207,7 @@ class Sweeps:
                 if "Invalid job id" not in str(error) and "already" not in str(error):
                     raise
 
-    def _ask_queue(self, job: SweepJob, handle: str) -> tuple[SweepState, str]:
+    def _ask_queue(self, job: SweepJob, handle: str) -> tuple[JobPhase, str]:
         """Return whether the allocation waits, runs or has ended, asking only now and then."""
         now = time.monotonic()
         last = self._phase.get(handle)
@@ -223,7 +223,7 @@ class Sweeps:
                 return "running", f"Slurm does not answer: {error}"
             text = ""
         word, _, reason = text.partition(" ")
-        phase: tuple[SweepState, str]
+        phase: tuple[JobPhase, str]
         if word == "PENDING":
             why = "" if reason in ("", "None") else f": {reason}"
             phase = ("queued", f"job {handle} is queued{why}")
@@ -237,7 +237,7 @@ class Sweeps:
 
     # -- results -------------------------------------------------------------------------------
 
-    def _settle(self, job: SweepJob, attempt: Attempt) -> RunResult | None:
+    def _settle(self, job: SweepJob, attempt: SweepRun) -> RunResult | None:
         """Return an attempt's result, None while its energy may still come."""
         mode = mode_of(job)
         time_s = attempt.time_s(mode)
@@ -285,7 +285,7 @@ class Sweeps:
             detail=why,
         )
 
-    def _energy(self, job: SweepJob, attempt: Attempt) -> tuple[float | None, str] | None:
+    def _energy(self, job: SweepJob, attempt: SweepRun) -> tuple[float | None, str] | None:
         """Return (joules or None, why not), or None while the accounting lags."""
         if attempt.overlapping:
             return None, "its steps overlap, so their energies count a node twice"
@@ -317,7 +317,9 @@ class Sweeps:
         return cached[1], cached[2]
 
 
-def _steps_of(job: SweepJob, attempt: Attempt, record: JobRecord | None) -> list[StepRecord] | None:
+def _steps_of(
+    job: SweepJob, attempt: SweepRun, record: JobRecord | None
+) -> list[StepRecord] | None:
     """Return the finished records of an attempt's steps, None until all are there.
 
     Steps are known by number; where a script has an epilog of its own, by name.
@@ -335,7 +337,7 @@ def _steps_of(job: SweepJob, attempt: Attempt, record: JobRecord | None) -> list
     return found
 
 
-def _why_failed(job: SweepJob, attempt: Attempt) -> str:
+def _why_failed(job: SweepJob, attempt: SweepRun) -> str:
     if attempt.verdict == "late":
         return f"stopped after its limit of {job.run_limit_s:.0f} s"
     if attempt.code != 0:

@@ -11,13 +11,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from advisor.core.asked import default_freq
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.nodelist import expand
 from advisor.core.program import checked
 from advisor.core.request import JobRequest
+from advisor.core.requested_configuration import default_freq
 from advisor.core.script_use import THREAD_VARIABLES, counts_threads
 from advisor.core.units import parse_memory_mb, parse_slurm_time
 from advisor.schedulers.slurm import table as slurm_table

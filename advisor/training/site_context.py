@@ -8,17 +8,17 @@ from statistics import median
 
 from advisor.core.policy import Policy, PolicySet
 from advisor.store.reader import Reader
-from advisor.training.subject import Site, Subject, current_user
+from advisor.training.training_job import TrainingJob, TrainingSite, current_user
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SiteContext:
     """The applied policy and the site; defaults where there is no store yet."""
 
     policy: PolicySet = field(default_factory=PolicySet)
-    site: Site = field(default_factory=Site)
+    site: TrainingSite = field(default_factory=TrainingSite)
 
-    def policy_for(self, subject: Subject, *, account: str = "") -> Policy:
+    def policy_for(self, subject: TrainingJob, *, account: str = "") -> Policy:
         """Return the settings that hold for a subject's job."""
         request = subject.request
         policy, _ = self.policy.for_job(
@@ -46,15 +46,17 @@ class Earlier:
     runs: int
 
 
-def load_known(store: Path) -> Known:
+def load_known(store: Path) -> SiteContext:
     """Read policy and site from the store. Raises StoreError for one that cannot be read."""
     if not store.exists():
-        return Known()
+        return SiteContext()
     with Reader(store) as reader:
-        return Known(reader.policy(), Site.from_store(reader.inventory(), reader.site()))
+        return SiteContext(
+            reader.policy(), TrainingSite.from_store(reader.inventory(), reader.site())
+        )
 
 
-def earlier_runs(store: Path, subject: Subject) -> Earlier | None:
+def earlier_runs(store: Path, subject: TrainingJob) -> Earlier | None:
     """Return what this user's visible runs at the baseline took, None when there are none."""
     if not store.exists():
         return None

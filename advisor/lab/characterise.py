@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from advisor.ranking.characterise_files import TimedPhase, TimedProcess, TracedProcess
-from advisor.ranking.characterise_runs import TimedRun, TracedRun, twin_of
-from advisor.ranking.characterise_streams import FoundPhase, find_phase
+from advisor.lab.characterise_files import TimedPhase, TimedProcess, TracedProcess
+from advisor.lab.characterise_runs import TimedRun, TracedRun, twin_of
+from advisor.lab.characterise_streams import FoundPhase, find_phase
+from advisor.lab.symbols import Symbol, look_up
 from advisor.ranking.streams import Characterisation, Phase, Stream
-from advisor.ranking.symbols import Symbol, look_up
 
 WHOLE = "whole program"
 DEFAULT_L1 = 32 * 1024

@@ -1,4 +1,4 @@
-"""Read what the C parts of ``advisor/ranking/trace`` leave behind: one binary file per process.
+"""Read what the C parts of ``advisor/lab/trace`` leave behind: one binary file per process.
 
 The layouts are those of ``phases.c`` and ``sites.h``; keep them equal.
 """
@@ -55,7 +55,7 @@ class TimedProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class BarrierInterval:
     """A site's zone between two barriers, and a sample of the cache lines touched in it.
 
     ``threshold`` is the hash (of 2**64) below which a line is in the sample.
@@ -80,7 +80,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class AccessSite:
     """One load or store instruction, seen by one thread in one region.
 
     ``strides`` maps differences between one address and the next to how often they occurred;
@@ -98,7 +98,7 @@ class Site:
     moves: int
     strides: dict[int, int]
     span: float
-    interval: Interval | None
+    interval: BarrierInterval | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class TracedProcess:
     counts_flops: bool
     regions: tuple[TracedRegion, ...]
     modules: tuple[Module, ...]
-    sites: tuple[Site, ...]
+    sites: tuple[AccessSite, ...]
 
     def locate(self, pc: int) -> tuple[Path, int] | None:
         """Return the file an address belongs to and the address in it."""
@@ -195,7 +195,7 @@ def _process(data: mmap.mmap) -> TracedProcess:
     return TracedProcess(pid, real, bool(complete), lost, bool(flops), region, tuple(module), sites)
 
 
-def _sites(data: mmap.mmap, at: int) -> Iterator[Site]:
+def _sites(data: mmap.mmap, at: int) -> Iterator[AccessSite]:
     while at:
         values = _SITE.unpack_from(data, at)
         pc, region, thread, size, element, write, sampling, count, moves = values[:9]
@@ -204,7 +204,7 @@ def _sites(data: mmap.mmap, at: int) -> Iterator[Site]:
         lo, hi, before = values[27:30]
         ran = count - before
         weighted = spanned * 1024 + ran * _lines(lo, hi)
-        yield Site(
+        yield AccessSite(
             pc, region, thread, size, element, bool(write), count, moves,
             strides, weighted / max(1, folded + ran),
             _interval(data, values[27:35], values[35:43], ran, bool(sampling)),
@@ -213,7 +213,7 @@ def _sites(data: mmap.mmap, at: int) -> Iterator[Site]:
 
 def _interval(
     data: mmap.mmap, now: tuple[int, ...], best: tuple[int, ...], ran: int, sampling: bool
-) -> Interval | None:
+) -> BarrierInterval | None:
     """Return the interval whose sample counts: the one that was going on, unless it is small."""
     if sampling and 2 * ran >= best[2]:
         lo, hi, _, number, threshold, _, slots, table = now
@@ -223,7 +223,9 @@ def _interval(
     else:
         return None
     kept = struct.unpack_from(f"<{slots}Q", data, table) if slots else ()
-    return Interval(number, lo, hi, count, threshold, frozenset(line for line in kept if line))
+    return BarrierInterval(
+        number, lo, hi, count, threshold, frozenset(line for line in kept if line)
+    )
 
 
 def _lines(lo: int, hi: int) -> int:

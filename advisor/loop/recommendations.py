@@ -7,7 +7,7 @@ from pathlib import Path
 
 from advisor.loop.backlog import backlog
 from advisor.loop.clock import form
-from advisor.loop.ran import NO_STEP, NOT_METERED, SHARED
+from advisor.loop.execution import NO_STEP, NOT_METERED, SHARED
 from advisor.loop.report import Report
 from advisor.store.reader import Reader
 

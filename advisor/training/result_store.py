@@ -33,7 +33,7 @@ def owner_of(scope: Scope, user: str, account: str) -> str:
 _AGAIN = "the results are kept; try again with advisor train --resume"
 
 
-class Sink(Protocol):
+class ResultStore(Protocol):
     """Takes what is found. ``description`` says where it goes."""
 
     description: str
@@ -72,7 +72,7 @@ class Sink(Protocol):
         """Let go of whatever is open."""
 
 
-class StoreSink:
+class LocalResults:
     """Writes into the store directly. ``trust`` decides whose jobs the results advise."""
 
     def __init__(self, writer: Writer, *, user: str, trust: Trust) -> None:
@@ -150,7 +150,7 @@ class StoreSink:
         self._writer.close()
 
 
-class SocketSink:
+class DaemonResults:
     """Sends results to the daemon, which stores them, and fits or ranks what follows.
 
     The daemon takes the contributor from the socket's peer and the scope from its policy. The
@@ -242,7 +242,7 @@ def observation_json(observation: Observation) -> dict[str, object]:
 
 def open_sink(
     store: Path, daemon: Path, *, explicit: bool, user: str, trust: Trust
-) -> StoreSink | SocketSink:
+) -> LocalResults | DaemonResults:
     """Return where results can go, tried before anything is run.
 
     A store that was named (``explicit``) and can be written is used; else a daemon that listens
@@ -251,14 +251,14 @@ def open_sink(
     answer = _asked(daemon)
     takes = answer is not None and answer.get("takes_results") is not False
     if not explicit and takes and not _writable(store):
-        return SocketSink(daemon)
+        return DaemonResults(daemon)
     try:
         if store.exists() and not _writable(store):
             raise StoreError(f"{store} may not be written by {user}")
-        return StoreSink(Writer(store), user=user, trust=trust)
+        return LocalResults(Writer(store), user=user, trust=trust)
     except AdvisorError as error:
         if takes:
-            return SocketSink(daemon)
+            return DaemonResults(daemon)
         there = "start the daemon" if answer is None else "do this on the store's own host"
         said = "" if answer is None else f", and the daemon at {daemon} only reads (--read-only)"
         raise RefusedError(

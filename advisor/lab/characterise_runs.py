@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import AdvisorError
-from advisor.meters.process import Measured, exit_text, measure, usable_cpus
-from advisor.ranking import valgrind
-from advisor.ranking.characterise_files import (
+from advisor.lab import valgrind
+from advisor.lab.characterise_files import (
     TimedProcess,
     TracedProcess,
     read_phases,
     read_sites,
 )
-from advisor.ranking.native import SOURCES, built
-from advisor.ranking.twin import SUFFIX
+from advisor.lab.native import SOURCES, built
+from advisor.lab.twin import SUFFIX
+from advisor.meters.process import MeasuredProcess, exit_text, measure, usable_cpus
 
 TRACE_BYTES = 512 * 2**20
 """Most that one traced process may keep; the file is sparse, most take a few MB."""
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class TracedCommand:
     """What is characterised: words, threads (0: as the environment says), and its input.
 
     ``stdin`` is a file that every run reads from ``start`` on, None for what this process has;
@@ -86,7 +86,7 @@ def timing_library() -> Path:
     )
 
 
-def timed_run(command: Command) -> TimedRun:
+def timed_run(command: TracedCommand) -> TimedRun:
     """Run the command once, its own program untouched, under the timing library.
 
     Raises SchedulerError when it cannot be started. A command that fails is a result too.
@@ -103,7 +103,7 @@ def twin_of(exe: Path) -> Path:
     return exe.with_name(exe.name + SUFFIX)
 
 
-def twin_run(command: Command, *, limit_s: float | None) -> TracedRun:
+def twin_run(command: TracedCommand, *, limit_s: float | None) -> TracedRun:
     """Run the command again, its programs replaced by their twins where there are any.
 
     Raises AdvisorError when it fails, which the timed run before it did not.
@@ -132,7 +132,7 @@ def twin_run(command: Command, *, limit_s: float | None) -> TracedRun:
         return TracedRun("advisor cc", measured.time_s, measured.timed_out, processes)
 
 
-def valgrind_run(command: Command, *, outside: bool, limit_s: float | None) -> TracedRun:
+def valgrind_run(command: TracedCommand, *, outside: bool, limit_s: float | None) -> TracedRun:
     """Run the command again as it is, under valgrind; ``outside`` for what has no regions.
 
     Raises AdvisorError when that cannot be done, or the command fails there.
@@ -167,13 +167,13 @@ def _room(folder: Path) -> int:
 
 
 def _measure(
-    command: Command,
+    command: TracedCommand,
     extra: Mapping[str, str],
     *,
     output: Path | None = None,
     limit_s: float | None = None,
     prefix: Sequence[str] = (),
-) -> Measured:
+) -> MeasuredProcess:
     if command.stdin is not None:
         os.lseek(command.stdin, command.start, os.SEEK_SET)
     return measure(

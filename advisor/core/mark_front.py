@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.core.option import Option
-from advisor.core.pareto import Limits, trade_off
+from advisor.core.pareto import ErrorLimits, trade_off
 
 
 def place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
     """Mark the front and the trade-off zone of least energy (x) and least time (y)."""
-    limits = Limits(error)
+    limits = ErrorLimits(error)
     times = [o.time_s for o in options]
     energies = [o.energy_j for o in options]
     if any(math.isnan(e) for e in energies):

@@ -2,7 +2,7 @@
  *
  * A few clock readings per region and thread are all it costs. Each process has a file of its own
  * in the folder ADVISOR_PHASES, mapped shared, so that the figures are there even if the program
- * is killed. advisor/ranking/characterise_files.py reads it; keep the two equal.
+ * is killed. advisor/lab/characterise_files.py reads it; keep the two equal.
  *
  * With ADVISOR_TWIN set to a suffix, nothing is timed: a program that has a twin of that name is
  * replaced by it before its main begins, however deep in scripts or launchers it is started.

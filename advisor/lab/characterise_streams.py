@@ -16,7 +16,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal
 
-from advisor.ranking.characterise_files import LINE, Interval, Site, TracedProcess
+from advisor.lab.characterise_files import LINE, AccessSite, BarrierInterval, TracedProcess
 
 Dropped = Literal["", "rare", "cached"]
 
@@ -84,7 +84,7 @@ class FoundPhase:
 class _Instruction:
     """One site over all threads that ran it."""
 
-    def __init__(self, pc: int, sites: Sequence[Site]) -> None:
+    def __init__(self, pc: int, sites: Sequence[AccessSite]) -> None:
         self.pc = pc
         self.sites = sites
         self.count = sum(s.count for s in self.sites)
@@ -157,7 +157,7 @@ def zone_hash(line: int) -> int:
     return line ^ line >> 33
 
 
-def _common_interval(sites: Iterable[Site]) -> int:
+def _common_interval(sites: Iterable[AccessSite]) -> int:
     """Return the number of the interval in which most was accessed: threads are compared in it."""
     seen: Counter[int] = Counter()
     for site in sites:
@@ -166,7 +166,7 @@ def _common_interval(sites: Iterable[Site]) -> int:
     return max(seen.items(), key=lambda item: item[1], default=(0, 0))[0]
 
 
-def _overlap(a: Interval, b: Interval) -> float:
+def _overlap(a: BarrierInterval, b: BarrierInterval) -> float:
     common = min(a.hi, b.hi) - max(a.lo, b.lo)
     return max(0, common) / max(1, min(a.hi - a.lo, b.hi - b.lo))
 
@@ -176,7 +176,7 @@ def find_phase(process: TracedProcess, region: int, *, l1_bytes: int) -> FoundPh
 
     ``region`` counts as in ``process.regions``: 0 is all that lies outside of them.
     """
-    by_pc: defaultdict[tuple[int, bool], list[Site]] = defaultdict(list)
+    by_pc: defaultdict[tuple[int, bool], list[AccessSite]] = defaultdict(list)
     for site in process.sites:
         if site.region == region:
             by_pc[site.pc, site.write].append(site)

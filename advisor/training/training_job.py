@@ -11,7 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.core import program
-from advisor.core.asked import (
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import Inventory, NodeType
+from advisor.core.observation import RunMethod
+from advisor.core.recognise import ApplicationRule, clean_name, recognise
+from advisor.core.request import JobRequest, understood_of
+from advisor.core.requested_configuration import (
     UnclearError,
     bound,
     configuration_of,
@@ -22,11 +27,6 @@ from advisor.core.asked import (
     threads_kept,
     use_of,
 )
-from advisor.core.configuration import Configuration
-from advisor.core.inventory import Inventory, NodeType
-from advisor.core.observation import Method
-from advisor.core.recognise import ApplicationRule, clean_name, recognise
-from advisor.core.request import JobRequest, understood_of
 from advisor.core.script import Command, advisor_lines
 from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import stated
@@ -41,7 +41,7 @@ _SRUN = re.compile(r"^[^#\n]*\bsrun\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TrainingSite:
     """What the store knows of the site, as far as training needs it."""
 
     inventory: Inventory = field(default_factory=Inventory)
@@ -50,7 +50,7 @@ class Site:
     understood_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def from_store(cls, inventory: Inventory, site: Mapping[str, object]) -> Site:
+    def from_store(cls, inventory: Inventory, site: Mapping[str, object]) -> TrainingSite:
         """Read the compiled site file."""
         rules, defaults = site.get("applications"), site.get("default_node_types")
         return cls(
@@ -62,7 +62,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class TrainingJob:
     """An application to train, and the job that shows how it is run.
 
     ``launcher`` is the first launcher in the script ("" for none); ``threads_kept`` says why the
@@ -85,7 +85,7 @@ class Subject:
     threads_kept: str = ""
     freq_kept: str = ""
     partition: str = ""
-    method: Method = "variables"
+    method: RunMethod = "variables"
     threads_from: tuple[str, ...] = THREAD_VARIABLES
     left_alone: str = ""
     """Why the advisor will not change this script's jobs, whatever is measured."""
@@ -119,7 +119,7 @@ def read_script(path: Path) -> str:
 def understand(
     *,
     scheduler: str,
-    site: Site,
+    site: TrainingSite,
     script: Path | None = None,
     arguments: Sequence[str] = (),
     command: Sequence[str] = (),
@@ -130,7 +130,7 @@ def understand(
     extra_options: Sequence[str] = (),
     fallback: str = "",
     gives_whole_nodes: Callable[[str], bool] = lambda _: False,
-) -> Subject:
+) -> TrainingJob:
     """Work out what a script or command runs, where, and with which configuration by default.
 
     ``application`` and ``workload`` given by the caller win over what is recognised; ``fallback``
@@ -193,7 +193,7 @@ def understand(
     launcher_options = found.command.launcher_options if found.command else ()
     if any(option.startswith("--cpu-freq") for option in launcher_options):
         freq_kept = f"{launcher} --cpu-freq sets it"
-    return Subject(
+    return TrainingJob(
         application=recognised,
         workload=found.workload,
         node_type=chosen,
@@ -265,7 +265,7 @@ def _from_environment(language: Translator) -> dict[str, str]:
 
 
 def _node_type(
-    name: str, request: JobRequest, site: Site, this_machine: NodeType | None
+    name: str, request: JobRequest, site: TrainingSite, this_machine: NodeType | None
 ) -> NodeType:
     """Return the node type asked for, else the one the job would land on first."""
     known = site.inventory.node_types

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from advisor.core.configuration import SearchSpace
 from advisor.core.observation import Observation
-from advisor.core.pareto import Limits, trade_off
-from advisor.models.evaluate import Evaluation
+from advisor.core.pareto import ErrorLimits, trade_off
+from advisor.lab.evaluate import Evaluation
 from advisor.models.fit import fit_options
 from advisor.models.runs import gather
 from advisor.plotting import Scene, panels
@@ -51,7 +51,7 @@ def picture_of(
         return panels.observed(title, options, measured, frozenset(trained))
     if view in ("lines", "surface"):
         return (panels.lines if view == "lines" else panels.surface)(title, options, base)
-    limits = Limits(error)
+    limits = ErrorLimits(error)
     energies, times = [o.energy_j for o in options], [o.time_s for o in options]
     zone = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
     x, y = base.energy_j, base.time_s

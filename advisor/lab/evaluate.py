@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.mark_front import place
 from advisor.core.observation import Observation
 from advisor.core.option import Option
-from advisor.core.pareto import Limits, Point, trade_off
-from advisor.core.placed import place
+from advisor.core.pareto import ErrorLimits, Point, trade_off
 from advisor.core.policy import Policy
 from advisor.errors import InputError
-from advisor.models.decision import Cell, DecisionScore, decide
+from advisor.lab.decision_score import DecisionScore, GridCell, decide
 from advisor.models.design import DESIGNS, within
 from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
 from advisor.models.registry import DEFAULT
@@ -176,7 +176,7 @@ def evaluate(
     )
 
 
-def _truth(grid: Sequence[Observation]) -> dict[Configuration, Cell]:
+def _truth(grid: Sequence[Observation]) -> dict[Configuration, GridCell]:
     runs = gather(grid)
     if runs.energy is None:
         raise InputError("the grid has no energy to judge by", hint="fill the column energy_j in")
@@ -185,7 +185,7 @@ def _truth(grid: Sequence[Observation]) -> dict[Configuration, Cell]:
     def value(response: Response, c: Configuration) -> float:
         return math.exp(response.log_mean[c])
 
-    return {c: Cell(value(runs.time, c), value(runs.energy, c)) for c in energies}
+    return {c: GridCell(value(runs.time, c), value(runs.energy, c)) for c in energies}
 
 
 def _design(
@@ -207,7 +207,7 @@ def _score(
     name: str,
     stats: Mapping[str, Any],
     predicted: Sequence[Option],
-    truth: Mapping[Configuration, Cell],
+    truth: Mapping[Configuration, GridCell],
     trained: set[Configuration],
 ) -> ResponseScore:
     off, zone, covered = [], [], []
@@ -237,13 +237,13 @@ def _rms_pct(errors: Sequence[float]) -> float:
 
 def _front(
     predicted: Sequence[Option],
-    truth: Mapping[Configuration, Cell],
+    truth: Mapping[Configuration, GridCell],
     space: SearchSpace,
     baseline: Configuration,
     error: float,
 ) -> FrontScore:
     order = [o.configuration for o in predicted]
-    seen, forecast = [truth[c] for c in order], [Cell.of(o) for o in predicted]
+    seen, forecast = [truth[c] for c in order], [GridCell.of(o) for o in predicted]
     zone, line = _zone(seen, error)
     forecast_zone, forecast_line = _zone(forecast, error)
     step = _steps(space)
@@ -273,14 +273,14 @@ def _both(observed: float, forecast: float) -> dict[str, float]:
     return {"observed": observed, "forecast": forecast}
 
 
-def _zone(cells: Sequence[Cell], error: float) -> tuple[tuple[int, ...], tuple[Point, ...]]:
+def _zone(cells: Sequence[GridCell], error: float) -> tuple[tuple[int, ...], tuple[Point, ...]]:
     found = trade_off(
         [c.energy for c in cells],
         [c.time for c in cells],
         max_x=False,
         max_y=False,
-        x_limits=Limits(error),
-        y_limits=Limits(error),
+        x_limits=ErrorLimits(error),
+        y_limits=ErrorLimits(error),
     )
     return found.zone, found.extended_front
 

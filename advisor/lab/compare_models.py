@@ -1,6 +1,6 @@
 """Compare models on measured grids: several grids, models and seeds, with means; k-fold checks.
 
-What single grids tell is in :mod:`advisor.models.evaluate`; here are the summaries of Endrei 2019:
+What single grids tell is in :mod:`advisor.lab.evaluate`; here are the summaries of Endrei 2019:
 tables 6.11 and 6.12 (means over cases) and 6.13 and 6.14 (3-fold cross validation).
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.errors import InputError, MissingExtraError
-from advisor.models.evaluate import RESPONSES, Evaluation
+from advisor.lab.evaluate import RESPONSES, Evaluation
 from advisor.models.fit import fit_options
 from advisor.models.registry import create
 from advisor.models.runs import gather
@@ -29,7 +29,7 @@ Evaluate = Callable[[Sequence[Observation], str, int], Evaluation]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Grid:
     """One evaluation and what it was of."""
 
     grid: str
@@ -76,10 +76,10 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class ModelComparison:
     """All cases, and the models that could not be tried with the reason."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[Grid, ...]
     skipped: Mapping[str, str]
 
     def means(self) -> list[Mean]:
@@ -107,14 +107,14 @@ def compare(
     models: Iterable[str],
     seeds: Sequence[int],
     evaluate: Evaluate,
-) -> Study:
+) -> ModelComparison:
     """Judge every model on every grid with every seed; all train on the same cells.
 
     Where several models are asked for, one whose extra is not installed is left out and named.
     A grid that cannot be judged is named in the InputError.
     """
     models = tuple(models)
-    cases: list[Case] = []
+    cases: list[Grid] = []
     skipped: dict[str, str] = {}
     for model in models:
         try:
@@ -126,11 +126,11 @@ def compare(
             continue
         for grid, runs in grids.items():
             try:
-                cases += [Case(grid, model, seed, evaluate(runs, model, seed)) for seed in seeds]
+                cases += [Grid(grid, model, seed, evaluate(runs, model, seed)) for seed in seeds]
             except InputError as error:
                 where = f"{grid}: " if len(grids) > 1 else ""
                 raise InputError(f"{where}{error.message}", hint=error.hint) from None
-    return Study(tuple(cases), skipped)
+    return ModelComparison(tuple(cases), skipped)
 
 
 @dataclass(frozen=True, slots=True)

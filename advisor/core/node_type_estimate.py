@@ -11,7 +11,7 @@ EnergySource = Literal["profiles", "node power"]
 
 
 @dataclass(frozen=True, slots=True)
-class RankedType:
+class NodeTypeEstimate:
     """A node type against the base node type: ratios of a whole run on one node.
 
     ``time_s`` is the estimated time there; ``error_pct`` and ``energy_error_pct`` are one
@@ -34,7 +34,7 @@ class RankedType:
 def similarity_text(said: Mapping[str, Any]) -> str:
     """Return how close the microbenchmarks of an estimate are: ``similarity 110/125``.
 
-    ``said`` holds the fields of :class:`RankedType`; without an index it is the error.
+    ``said`` holds the fields of :class:`NodeTypeEstimate`; without an index it is the error.
     """
     index, most = said.get("similarity"), said.get("similarity_max")
     if index is None or most is None:

@@ -14,20 +14,20 @@ from advisor.models.fit import FitResult
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class GridCell:
     """A configuration's measured time (s) and energy (J)."""
 
     time: float
     energy: float
 
     @classmethod
-    def of(cls, option: Option) -> Cell:
+    def of(cls, option: Option) -> GridCell:
         """Return what an option says."""
         return cls(option.time_s, option.energy_j)
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AppliedOption:
     """One confirming run: whether it came out within its interval and kept the bounds."""
 
     configuration: Configuration
@@ -66,7 +66,7 @@ class DecisionScore:
     recommended: Configuration | None
     within_interval: bool | None
     baseline: Configuration
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AppliedOption, ...] = ()
     why: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class DecisionScore:
 def decide(
     fit: Callable[[Collection[Configuration], Collection[Configuration]], FitResult],
     trained: Collection[Configuration],
-    truth: Mapping[Configuration, Cell],
+    truth: Mapping[Configuration, GridCell],
     baseline: Configuration,
     *,
     max_slowdown: float,
@@ -114,7 +114,7 @@ def decide(
     at = truth[baseline]
     runs, known = len(trained), set(trained)
     again: set[Configuration] = set()
-    attempts: list[Attempt] = []
+    attempts: list[AppliedOption] = []
     while True:
         fitted = fit(known, [a.configuration for a in attempts])
         options = _options(fitted, truth, again)
@@ -130,7 +130,7 @@ def decide(
         cell = truth[c]
         saving, slowdown = 1.0 - cell.energy / at.energy, cell.time / at.time - 1.0
         attempts.append(
-            Attempt(
+            AppliedOption(
                 c,
                 holds(promised, cell.time, cell.energy),
                 saving,
@@ -169,7 +169,7 @@ def holds(option: Option, time_s: float, energy_j: float) -> bool:
 
 
 def _options(
-    fitted: FitResult, truth: Mapping[Configuration, Cell], again: Collection[Configuration]
+    fitted: FitResult, truth: Mapping[Configuration, GridCell], again: Collection[Configuration]
 ) -> Sequence[Option]:
     """Return the options of the grid's cells; what ran twice and came out alike is confirmed."""
     return [
@@ -179,7 +179,7 @@ def _options(
     ]
 
 
-def _why(choice: Configuration | None, attempts: Sequence[Attempt]) -> str:
+def _why(choice: Configuration | None, attempts: Sequence[AppliedOption]) -> str:
     if choice is None and not attempts:
         return "no run is expected to find a saving worth having"
     tries = "1 confirming run" if len(attempts) == 1 else f"{len(attempts)} confirming runs"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.errors import AdvisorError, UsageError
-from advisor.ranking.native import SOURCES, built, compiler, first_error
+from advisor.lab.native import SOURCES, built, compiler, first_error
 
 SUFFIX = ".traced"
 SECTION = ".advisor.twin"
@@ -42,7 +42,7 @@ _NOT_TWICE = ("-M", "-Wp,-M", "-fsanitize", "-flto", "-fprofile",
               "-fcallgraph-info")  # fmt: skip
 _TRACE = ("-fsanitize=thread", "-U__SANITIZE_THREAD__", "-g1", "-w")
 
-Mode = Literal["ask", "compile", "link"]
+CompilerStep = Literal["ask", "compile", "link"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Invocation:
 
     compiler: str
     arguments: tuple[str, ...]
-    mode: Mode
+    mode: CompilerStep
     inputs: tuple[tuple[int, str], ...]
     output: str
 
@@ -94,7 +94,7 @@ def understand(argv: Sequence[str]) -> Invocation:
         elif word in _ONLY_ASK:
             ask = True
     something = inputs or any(word.startswith("-l") for word in words)
-    mode: Mode = "ask" if ask or not something else "compile" if "-c" in words else "link"
+    mode: CompilerStep = "ask" if ask or not something else "compile" if "-c" in words else "link"
     return Invocation(chosen or compiler(), tuple(words), mode, tuple(inputs), output)
 
 

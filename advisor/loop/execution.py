@@ -18,7 +18,7 @@ SHARED = "other jobs may have run on its nodes"
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class Execution:
     """A finished job's own facts.
 
     ``time_s`` is comparable with what a sweep measures: the numbered steps one after the other,
@@ -47,7 +47,7 @@ class Ran:
         return asdict(self)
 
 
-def ran(job: JobRecord, inventory: Inventory) -> Ran:
+def ran(job: JobRecord, inventory: Inventory) -> Execution:
     """Read a job's accounting against the inventory."""
     numbered = [s for s in job.steps if s.numbered]
     node_type = node_type_of(job.node_list, inventory)
@@ -67,7 +67,7 @@ def ran(job: JobRecord, inventory: Inventory) -> Ran:
     if main is not None and main.nodes:
         ranks = main.tasks // main.nodes if main.tasks % main.nodes == 0 else 0
         threads = _step_threads(main)
-    return Ran(
+    return Execution(
         node_type.name if node_type else "",
         job.nodes,
         ranks,
@@ -129,7 +129,7 @@ def _step_threads(step: StepRecord) -> int:
     return step.cpus // step.nodes if step.cpus % step.nodes == 0 else 0
 
 
-def differs(expected: Mapping[str, object], seen: Ran, inventory: Inventory) -> str:
+def differs(expected: Mapping[str, object], seen: Execution, inventory: Inventory) -> str:
     """Return in words how a job differs from the configuration it was meant to run, "" if not.
 
     What the accounting does not tell cannot differ.

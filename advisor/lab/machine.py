@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.inventory import NodeType
-from advisor.ranking.characterise import cache_bytes
-from advisor.ranking.native import compiler
+from advisor.lab.characterise import cache_bytes
+from advisor.lab.native import compiler
 
 NEAR_MEMORY = 0.05
 """Nodes of one type may differ by so much in the memory their kernels leave them."""

@@ -18,7 +18,7 @@ _ACCOUNTS = ("SBATCH_ACCOUNT", "SLURM_ACCOUNT", "PBS_ACCOUNT")
 
 
 @dataclass(slots=True)
-class Desk:
+class Session:
     """One person's places. ``foreign``: somebody else's jobs are looked at, nothing is chosen."""
 
     store: Path
@@ -38,7 +38,7 @@ class Desk:
     @classmethod
     def here(
         cls, *, db: str | None = None, socket: str | None = None, user: str | None = None
-    ) -> Desk:
+    ) -> Session:
         """Return the places of the caller, or what the caller sees of another user's.
 
         Raises InputError when there is no such user.

@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from advisor.errors import AdvisorError, MeterError
+from advisor.lab.machine import processor
+from advisor.lab.native import SOURCES, built
 from advisor.meters.base import Load, Meter
-from advisor.ranking.machine import processor
-from advisor.ranking.native import SOURCES, built
 from advisor.ranking.suite import Microbenchmark
 
 SURE = 0.02
@@ -34,7 +34,7 @@ _METERED_S = 0.4
 
 
 @dataclass(slots=True)
-class Measured:
+class Repetitions:
     """The repetitions of one microbenchmark: seconds and iterations (of one thread) of each.
 
     ``energy_j`` is what the visits with a meter took, over ``energy_iterations``.
@@ -83,7 +83,7 @@ def environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith(told)}
 
 
-class Session:
+class BenchSession:
     """The C program, asked for one microbenchmark after the other."""
 
     def __init__(self, program: Path, process: subprocess.Popen[str]) -> None:
@@ -110,7 +110,7 @@ class Session:
 
 
 @contextmanager
-def session(folder: Path = SOURCES / "microbench") -> Iterator[Session]:
+def session(folder: Path = SOURCES / "microbench") -> Iterator[BenchSession]:
     """Compile the microbenchmarks if need be, and have them ready."""
     header = [folder / "walks.h"]
     common = ("-O2", "-g0", "-fopenmp", "-c")
@@ -128,7 +128,7 @@ def session(folder: Path = SOURCES / "microbench") -> Iterator[Session]:
         process_group=0,  # an interrupt is for us: what was measured is kept
     )  # fmt: skip
     try:
-        yield Session(program, process)
+        yield BenchSession(program, process)
     finally:
         assert process.stdin is not None and process.stdout is not None
         with suppress(OSError):
@@ -144,14 +144,14 @@ def measure(
     budget_s: float,
     meter: Meter | None = None,
     show: Show = lambda sure, of, seconds: None,
-) -> list[Measured]:
+) -> list[Repetitions]:
     """Measure each once; then those that are not sure again and again, until the time is over.
 
     Returns those that were measured: what the budget left no time for is not among them, nor what
     an interrupt came before. Raises AdvisorError when one cannot run or its result is wrong.
     """
     begin = time.monotonic()
-    found = [Measured(m) for m in wanted]
+    found = [Repetitions(m) for m in wanted]
     with session() as asked, suppress(KeyboardInterrupt):
         for n, one in enumerate(found):
             if n and _since(begin) > budget_s:
@@ -177,7 +177,7 @@ def _since(begin: float) -> float:
     return time.monotonic() - begin
 
 
-def _visit(asked: Session, one: Measured, meter: Meter | None) -> None:
+def _visit(asked: BenchSession, one: Repetitions, meter: Meter | None) -> None:
     """Make some repetitions; the first of a visit warms up the machine and counts as well."""
     operation, dtype, *zones = one.microbenchmark.request().split()
     threads = one.microbenchmark.threads

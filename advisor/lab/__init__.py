@@ -1,0 +1,1 @@
+"""The laboratory: tracing, microbenchmarks, characterising and evaluation; no job waits for it."""

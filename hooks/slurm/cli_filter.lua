@@ -18,7 +18,8 @@ local function advisor(name, ...)
   collectgarbage("stop") -- for as short as this it costs more than it frees
   if filter == nil then
     local ok, loaded = pcall(function()
-      local chunk = not debug and loadfile(home .. "/filter.luac") or assert(loadfile(home .. "/start.lua"))
+      local chunk = not debug and loadfile(home .. "/filter-" .. _VERSION:sub(5) .. ".luac")
+        or assert(loadfile(home .. "/start.lua"))
       return chunk(home, "filter")
     end)
     filter = ok and loaded

@@ -76,7 +76,7 @@ class Cluster:
             cwd=ROOT, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        for path in (self.testbed.conf_dir / "advisor").glob("*/filter.luac"):
+        for path in (self.testbed.conf_dir / "advisor").glob("*/filter-*.luac"):
             path.unlink()  # has its own copy of config.lua
         for path in (self.testbed.conf_dir / "advisor").glob("*/config.lua"):
             path.write_text(path.read_text().replace("/dev/log", str(self.folder / "log")))

@@ -7,6 +7,7 @@ that an install or an upgrade is seen whole or not at all: ``advisor/<id>/``.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -24,24 +25,23 @@ from advisor.schedulers.slurm import table as slurm_table
 
 HOOKS = ("cli_filter.lua", "job_submit.lua")
 STUB_MARK = "(advisor stub)"
-BUNDLE = "filter.luac"
-"""cli_filter's modules in one precompiled file: a third of the time to load the sources."""
+BUNDLES = {
+    "filter": ("config", "system", "filter"),
+    "answer": ("answer", "rewrite"),
+    "change": ("inventory", "json", "limits", "program", "table", "understood"),
+}
+"""cli_filter's modules precompiled into ``NAME-VERSION.luac``, a third of the time to load the
+sources: what every job needs; what every answer needs; what an answer that changes the job needs
+besides. The last two are loaded while the daemon thinks."""
 NATIVE = "native.so"
 """The system calls cli_filter needs, compiled here; without it lua-posix is used."""
 
-_BUNDLED = ("config", "system", "filter")
-_LATER = {
-    "answer.luac": ("answer", "rewrite"),
-    "change.luac": ("inventory", "json", "limits", "program", "table", "understood"),
-}
-"""What every answer needs, and what an answer that changes the job needs besides: in files of
-their own, loaded while the daemon thinks."""
 _LOADER = """\
 local loaded = { home = home }
 local function use(name)
   if loaded[name] == nil then
-    for _, file in ipairs({ "answer.luac", "change.luac" }) do
-      local later = not parts[name] and loadfile(home .. "/" .. file)
+    for _, file in ipairs({ "/answer-", "/change-" }) do
+      local later = not parts[name] and loadfile(home .. file .. _VERSION:sub(5) .. ".luac")
       for other, part in pairs(later and later() or {}) do parts[other] = part end
     end
     local part = parts[name] or assert(loadfile(home .. "/" .. name .. ".lua"))
@@ -100,13 +100,15 @@ def module_files(
     files["table.lua"] = table_text(settings.understood).encode()
     files["inventory.lua"] = inventory_text(cluster).encode()
     files.update(sites)
-    parts = _BUNDLED if native is not None else (*_BUNDLED, "portable")
-    head = "local home, main = ...\n"
-    bundle = _compiled(f"{head}{_parts(files, parts)}{_LOADER}")
-    later = {name: _compiled(f"{_parts(files, of)}return parts\n") for name, of in _LATER.items()}
-    if bundle is not None:
-        files[BUNDLE] = bundle
-        files.update({name: code for name, code in later.items() if code is not None})
+    sources_of = dict(BUNDLES)
+    if native is None:
+        sources_of["filter"] += ("portable",)
+    code = {name: f"{_parts(files, of)}return parts\n" for name, of in sources_of.items()}
+    code["filter"] = f"local home, main = ...\n{_parts(files, sources_of['filter'])}{_LOADER}"
+    for compiler in lua_programs("luac"):
+        for name, text in code.items():
+            version, compiled = _compiled(compiler, text)
+            files[f"{name}-{version}.luac"] = compiled
     return files
 
 
@@ -136,21 +138,23 @@ _MARKERS = ("-- @site\n", "-- @end\n")
 
 def syntax_problem(name: str, code: bytes) -> str:
     """Return what Lua's compiler says is wrong, "" when nothing or when there is no compiler."""
-    compiler = lua_program("luac")
-    if compiler is None:
-        return ""
-    done = subprocess.run(
-        [compiler, "-p", "-"], input=code, capture_output=True, check=False, timeout=30
-    )
-    if done.returncode == 0:
-        return ""
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return said[0].partition("stdin:")[2] if said and "stdin:" in said[0] else f"{name}: {said}"
+    problem = ""
+    for compiler in lua_programs("luac"):
+        done = subprocess.run(
+            [compiler, "-p", "-"], input=code, capture_output=True, check=False, timeout=30
+        )
+        if done.returncode == 0:  # which Lua Slurm uses is not known
+            return ""
+        first = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        problem = problem or first.partition("stdin:")[2] or f"{name}: {first}"
+    return problem
 
 
-def lua_program(name: str) -> str | None:
-    """Return the path of Lua 5.1's ``lua`` or ``luac``, which Slurm uses; None without."""
-    return shutil.which(f"{name}5.1") or shutil.which(f"{name}-5.1")
+def lua_programs(name: str) -> list[str]:
+    """Return the paths of ``lua`` or ``luac`` of every Lua on this host that Slurm may use."""
+    names = [f"{name}{dash}5.{minor}" for minor in (1, 2, 3, 4) for dash in ("", "-")]
+    paths = [shutil.which(n) for n in (*names, name)]
+    return list({os.path.realpath(path): path for path in reversed(paths) if path}.values())[::-1]
 
 
 def _config(settings: SlurmHookSettings) -> str:
@@ -259,19 +263,16 @@ def _parts(files: Mapping[str, bytes], names: Sequence[str]) -> str:
     return text
 
 
-def _compiled(code: str) -> bytes | None:
-    """Return Lua 5.1 bytecode, None where there is no compiler; other Luas refuse to load it."""
-    compiler = lua_program("luac")
-    if compiler is None:
-        return None
+def _compiled(compiler: str, code: str) -> tuple[str, bytes]:
+    """Return the version of a compiler's Lua and its bytecode, which other Luas refuse to load."""
     done = subprocess.run(
         [compiler, "-s", "-o", "/dev/stdout", "-"],
         input=code.encode(), capture_output=True, check=False, timeout=30,
     )  # fmt: skip
-    if done.returncode or not done.stdout.startswith(b"\x1bLua\x51"):
-        said = done.stderr.decode(errors="replace").strip()
-        raise AdvisorError(f"{compiler} cannot compile the hook: {said}", hint="report this")
-    return done.stdout
+    if done.returncode or not done.stdout.startswith(b"\x1bLua"):
+        problem = done.stderr.decode(errors="replace").strip()
+        raise AdvisorError(f"{compiler} cannot compile the hook: {problem}", hint="report this")
+    return f"{done.stdout[4] >> 4}.{done.stdout[4] & 15}", done.stdout
 
 
 def _native(source: Path) -> bytes | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from advisor.errors import SchedulerError
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.slurm.conf import read_conf
-from advisor.schedulers.slurm.hook_files import inventory_text, lua_program
+from advisor.schedulers.slurm.hook_files import inventory_text, lua_programs
 from advisor.schedulers.slurm.hooks import HookFile
 from advisor.schedulers.slurm.inventory import read_cluster
 
@@ -25,7 +25,7 @@ for name in ("filter submit limits log inventory rewrite understood"):gmatch("%S
 local native = package.loadlib(home .. "/native.so", "luaopen_advisor")
 local ok, problem = pcall(function() return use("portable").hung(1) end)
 if not ok and not native then error(problem, 0) end
-print(native and "native" or "lua-posix")
+print(_VERSION:sub(5) .. ": " .. (native and "native" or "lua-posix"))
 """
 
 
@@ -51,20 +51,31 @@ def read_settings(modules: Path | None) -> dict[str, object]:
 
 
 def check_modules(modules: Path | None) -> str:
-    """Load the installed modules as Slurm would; say "load" and by what, or what is wrong."""
+    """Load the installed modules in every Lua here: "load" and by what, or what is wrong.
+
+    Which Lua Slurm was built with is not known, so that one of them loads the modules is enough.
+    """
     if modules is None:
         return "none installed"
-    lua = lua_program("lua")
-    if lua is None:
-        return "not tried: lua5.1 is not installed here"
-    done = subprocess.run(
-        [lua, "-", str(modules)], input=_TRY, capture_output=True, text=True, check=False,
-        timeout=30,
-    )  # fmt: skip
-    if done.returncode == 0:
-        return f"load ({done.stdout.strip()})"
-    said = done.stderr.strip().splitlines() or ["no word why"]
-    return f"do not load: {said[0].removeprefix('lua5.1: ')}"
+    loaded: dict[str, list[str]] = {}
+    problem = ""
+    for lua in lua_programs("lua"):
+        done = subprocess.run(
+            [lua, "-", str(modules)], input=_TRY, capture_output=True, text=True, check=False,
+            timeout=30,
+        )  # fmt: skip
+        version, _, way = done.stdout.strip().partition(": ")
+        if done.returncode == 0:
+            loaded.setdefault(way, []).append(version)
+        else:
+            first = (done.stderr.strip() or "no word why").partition("\n")[0]
+            problem = problem or first.removeprefix(f"{Path(lua).name}: ")
+    if len(loaded) == 1:
+        return f"load ({next(iter(loaded))})"
+    if loaded:
+        ways = (f"{way} for Lua {', '.join(versions)}" for way, versions in loaded.items())
+        return f"load ({'; '.join(ways)})"
+    return f"do not load: {problem}" if problem else "not tried: Lua is not installed here"
 
 
 def check_inventory(modules: Path, cluster: Cluster | None) -> str:

@@ -1,13 +1,14 @@
-/* The few system calls cli_filter needs, for Lua 5.1.
+/* The few system calls cli_filter needs, for Lua 5.1 to 5.4.
  *
  * lua-posix has them too, but opening it takes a twentieth of an sbatch; `advisor hook install`
  * compiles this where there is a C compiler, and portable.lua does the same with lua-posix
- * where there is none or this does not load. No header of Lua's is needed.
+ * where there is none or this does not load. One library serves every Lua, without its headers.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,10 @@ extern void lua_pushnil(lua_State *);
 extern int lua_toboolean(lua_State *, int);
 extern int lua_type(lua_State *, int);
 extern void lua_pushvalue(lua_State *, int);
-extern void lua_replace(lua_State *, int);
 extern void lua_settop(lua_State *, int);
-extern int lua_pcall(lua_State *, int, int, int);
+/* 5.1 has the first, 5.2 and later have the second; a weak symbol that is missing is null. */
+extern int lua_pcall(lua_State *, int, int, int) __attribute__((weak));
+extern int lua_pcallk(lua_State *, int, int, int, intptr_t, lua_CFunction) __attribute__((weak));
 extern const char *lua_tolstring(lua_State *, int, size_t *);
 extern const char *luaL_checklstring(lua_State *, int, size_t *);
 extern double luaL_checknumber(lua_State *, int);
@@ -89,16 +91,18 @@ static int ready(int fd, short events, double finish)
     }
 }
 
+/* Call the function at an index; what it returns, or its error, is on top then. */
+static int call(lua_State *L, int index)
+{
+    lua_pushvalue(L, index);
+    return lua_pcallk ? lua_pcallk(L, 0, 1, 0, 0, NULL) : lua_pcall(L, 0, 1, 0);
+}
+
 /* The text at an index, or what the function there returns; NULL when that fails, and why. */
 static const char *line_at(lua_State *L, int index, size_t *length, const char **problem)
 {
-    int failed = 0;
-    if (lua_type(L, index) == LUA_IS_FUNCTION) {
-        lua_pushvalue(L, index);
-        failed = lua_pcall(L, 0, 1, 0);
-        lua_replace(L, index);
-    }
-    const char *line = lua_tolstring(L, index, length);
+    int made = lua_type(L, index) == LUA_IS_FUNCTION, failed = made && call(L, index);
+    const char *line = lua_tolstring(L, made ? -1 : index, length);
     if (failed || !line)
         *problem = line ? line : "there is no line to send";
     return failed ? NULL : line;
@@ -115,6 +119,7 @@ static int exchange(lua_State *L)
     struct sockaddr_un to;
     const char *word = NULL, *text = "no answer in time", *end = NULL;
 
+    lua_settop(L, 5); /* the line that is made comes to lie above */
     if (address(&to, path) < 0)
         return fail(L, "absent", "the socket's path is too long");
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -138,9 +143,8 @@ static int exchange(lua_State *L)
     }
     for (int more = !word && lua_type(L, 5) == LUA_IS_FUNCTION; more;) {
         struct pollfd there = {.fd = fd, .events = POLLIN};
-        lua_pushvalue(L, 5);
-        more = !lua_pcall(L, 0, 1, 0) && lua_toboolean(L, -1) && poll(&there, 1, 0) == 0;
-        lua_settop(L, 5);
+        more = !call(L, 5) && lua_toboolean(L, -1) && poll(&there, 1, 0) == 0;
+        lua_settop(L, 6);
     }
     while (!word && !no_answer && !end) {
         if (got == sizeof answer) {
@@ -245,14 +249,14 @@ static int quote_file(struct text *t, const char *path, size_t limit)
     return got > limit;
 }
 
-/* Whether the word is among those, or begins like one of them. */
-static int begins_like(const char *name, size_t length, const char *words)
+/* Whether a name is one of the words or, unless it has to be whole, begins like one of them. */
+static int among(const char *name, size_t length, const char *words, int whole)
 {
-    for (; *words; words += strspn(words, " ")) {
-        size_t n = strcspn(words, " ");
-        if (n <= length && memcmp(name, words, n) == 0)
+    for (size_t n; words; words = strchr(words + n, ' '), words += words != NULL) {
+        for (n = 0; n < length && words[n] == name[n];)
+            n++;
+        if (n && (words[n] == ' ' || !words[n]) && (n == length || !whole))
             return 1;
-        words += n;
     }
     return 0;
 }
@@ -260,14 +264,13 @@ static int begins_like(const char *name, size_t length, const char *words)
 /* Whether a variable is sent although it is not named: see portable.lua. */
 static int is_sent(const char *name, size_t length, const char *prefixes)
 {
-    static const char count[] = "_NUM_THREADS", jwt[] = "SLURM_JWT";
+    static const char count[] = "_NUM_THREADS";
     size_t end = sizeof count - 1;
     if (length >= end && memcmp(name + length - end, count, end) == 0)
         return 1;
-    if ((length == sizeof jwt - 1 && memcmp(name, jwt, length) == 0) ||
-        begins_like(name, length, "SLURM_SACK_"))
+    if (among(name, length, "SLURM_JWT", 1) || among(name, length, "SLURM_SACK_", 0))
         return 0; /* those are keys */
-    return begins_like(name, length, prefixes);
+    return among(name, length, prefixes, 0);
 }
 
 /* Add a member of an object; `comma` stands before it unless it is the first. */
@@ -291,7 +294,7 @@ static int request(lua_State *L)
     const char *names = luaL_checklstring(L, 4, NULL);
     const char *prefixes = luaL_checklstring(L, 5, NULL);
     struct text t = {NULL, 0, 0, 0};
-    char name[64], cwd[4096], full[8192] = "";
+    char cwd[4096], full[8192] = "";
     const char *comma = "";
     size_t env;
     int more;
@@ -314,24 +317,12 @@ static int request(lua_State *L)
     say(&t, ",\"env\":");
     env = t.length;
     say(&t, "{");
-    for (; *names; names += strspn(names, " ")) {
-        size_t n = strcspn(names, " ");
-        const char *value = NULL;
-        if (n < sizeof name) {
-            memcpy(name, names, n);
-            name[n] = 0;
-            value = getenv(name);
-        }
-        names += n;
-        if (!value || strlen(value) > VARIABLE_LIMIT)
-            continue;
-        member(&t, &comma, name, n, value, strlen(value));
-    }
     for (char **entry = environ; entry && *entry; entry++) {
         const char *equals = strchr(*entry, '=');
-        size_t n = equals ? (size_t)(equals - *entry) : 0;
-        if (n && is_sent(*entry, n, prefixes))
-            member(&t, &comma, *entry, n, equals + 1, strnlen(equals + 1, CUT));
+        size_t n = equals ? (size_t)(equals - *entry) : 0, size = equals ? strlen(equals + 1) : 0;
+        int named = size <= VARIABLE_LIMIT && among(*entry, n, names, 1);
+        if (n && (named || is_sent(*entry, n, prefixes)))
+            member(&t, &comma, *entry, n, equals + 1, named || size < CUT ? size : CUT);
     }
     say(&t, "}");
     size_t env_end = t.length;
@@ -446,9 +437,8 @@ static int datagram(lua_State *L)
 int luaopen_advisor(lua_State *L)
 {
     static const struct { const char *name; lua_CFunction f; } all[] = {
-        {"request", request}, {"exchange", exchange}, {"setenv", set_variable},
-        {"status", status}, {"at_terminal", at_terminal},
-        {"hung", hung}, {"trip", trip}, {"datagram", datagram},
+        {"request", request}, {"exchange", exchange}, {"setenv", set_variable}, {"status", status},
+        {"at_terminal", at_terminal}, {"hung", hung}, {"trip", trip}, {"datagram", datagram},
     };
     lua_createtable(L, 0, sizeof all / sizeof *all);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

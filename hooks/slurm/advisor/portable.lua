@@ -109,7 +109,7 @@ local function read(path, limit)
 end
 
 -- Whether a variable is sent although it is not named: by its beginning or as a number of threads.
-local function sent(name, prefixes)
+local function is_sent(name, prefixes)
   if name:find("_NUM_THREADS$") then return true end
   for prefix in prefixes:gmatch("%S+") do
     if name:sub(1, #prefix) == prefix then
@@ -130,15 +130,11 @@ function M.request(head, script, choices, names, prefixes)
   local text, more = read(script, SCRIPT_LIMIT)
   local chosen, too_long = read(choices, CHOICES_LIMIT)
   local words = {}
-  for name in names:gmatch("%S+") do
-    local value = os.getenv(name)
-    if value and #value <= VARIABLE_LIMIT then
-      words[#words + 1] = quote(name) .. ":" .. quote(value)
-    end
-  end
+  names = " " .. names .. " "
   for name, value in pairs(posix("stdlib").getenv()) do
-    if sent(name, prefixes) then
-      words[#words + 1] = quote(name) .. ":" .. quote(value:sub(1, CUT))
+    local named = #value <= VARIABLE_LIMIT and names:find(" " .. name .. " ", 1, true)
+    if named or is_sent(name, prefixes) then
+      words[#words + 1] = quote(name) .. ":" .. quote(named and value or value:sub(1, CUT))
     end
   end
   local env = "{" .. table.concat(words, ",") .. "}"

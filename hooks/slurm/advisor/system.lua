@@ -2,5 +2,5 @@
 
 local use = ...
 
-local open = _VERSION == "Lua 5.1" and package.loadlib(use("home") .. "/native.so", "luaopen_advisor")
+local open = package.loadlib(use("home") .. "/native.so", "luaopen_advisor")
 return open and open() or use("portable")

@@ -35,9 +35,12 @@ message: always
 class AdvisedSite:
     """The advisor on a testbed, in a folder of its own; commands run as root, the admin."""
 
-    def __init__(self, testbed: Testbed, policy: str = POLICY, *, watch_s: float = 0) -> None:
+    def __init__(
+        self, testbed: Testbed, policy: str = POLICY, *, watch_s: float = 0, deadline: str = "250ms"
+    ) -> None:
         self.testbed = testbed
         self.watch_s = watch_s
+        self.deadline = deadline
         self.folder = Path(tempfile.mkdtemp(prefix="advised-", dir="/tmp"))
         self.folder.chmod(0o755)
         self.store = self.folder / "advisor.db"
@@ -118,7 +121,9 @@ class AdvisedSite:
     def install_hooks(self) -> None:
         """Install both hooks where the testbed's Slurm looks for them."""
         where = ["--scheduler", "slurm", "--dir", str(self.testbed.conf_dir)]
-        self.advisor("hook", "install", *where, "--socket", self.socket)
+        self.advisor(
+            "hook", "install", *where, "--socket", self.socket, "--deadline", self.deadline
+        )
 
     def tear_down(self) -> None:
         """Remove the hooks, stop the daemon, delete the folder."""

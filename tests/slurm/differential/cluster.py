@@ -247,7 +247,9 @@ def write_grid(path: Path, node_type: NodeType) -> None:
 def cluster() -> Iterator[Cluster]:
     """Start the whole: testbed, advisor, program, limits; nothing is left of it afterwards."""
     with Testbed(users=USERS, more_configuration=PARTITIONS) as testbed:
-        site = AdvisedSite(testbed, POLICY, watch_s=1)
+        # It compares what becomes of jobs that were advised: a machine too busy to answer within
+        # 250 ms would let them through as they are, and the trial would show nothing.
+        site = AdvisedSite(testbed, POLICY, watch_s=1, deadline="5s")
         try:
             site.set_up()
             made = Cluster(testbed, site)

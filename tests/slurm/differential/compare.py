@@ -127,13 +127,15 @@ def _without_nodes(text: str) -> str:
 
 
 _CHATTER = re.compile(
-    r"^(salloc|srun): (Pending|job|Granted|Relinquishing|Job|Step created|Force).*\n?", re.M
+    r"^((salloc|srun): (Pending|job|Granted|Relinquishing|Job|Step created|Force)"
+    r"|\(null\): _log_init: Unable to open logfile).*\n?",  # a slip of slurmd 22.05
+    re.M,
 )
 _CLOCK = re.compile(r"\d+m[\d.]+s|\b\d{10}\b|\d+:\d\d:\d\d")
 
 
 def _said(text: str) -> str:
-    """Leave out what Slurm's commands tell of their waiting, and times."""
+    """Leave out what Slurm says of its own work, and times."""
     return _CLOCK.sub("TIME", _CHATTER.sub("", text))
 
 

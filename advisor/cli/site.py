@@ -184,8 +184,8 @@ def _unapplied(args: argparse.Namespace, site: Mapping[str, object]) -> list[str
 
 
 def _print_types(node_types: Sequence[NodeType], status: Mapping[str, str]) -> None:
-    from advisor.core.nodelist import fold
     from advisor.policy.inventory import freq_text
+    from advisor.policy.render import fold
 
     rows = [
         (

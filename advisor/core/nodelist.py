@@ -1,16 +1,15 @@
-"""Node lists as sites write them: ``bdw[1-4,7],skl[001-012]`` to names and back."""
+"""Node lists as sites write them: the names in ``bdw[1-4,7],skl[001-012]``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 MAX_NODES = 200_000
 """More names than any machine has nodes: a longer list is a typing mistake."""
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-_TAIL = re.compile(r"(.*?)(\d+)")
 
 
 def expand(text: str) -> tuple[str, ...]:
@@ -70,46 +69,3 @@ def _expand_word(word: str, text: str) -> Iterator[str]:
         for number in range(first, last + 1):
             for end in tails:
                 yield f"{head}{number:0{len(match[1])}d}{end}"
-
-
-def fold(names: Iterable[str]) -> str:
-    """Return names as a short list, ``bdw[1-4,7]``: the last number of each name is folded."""
-    groups: dict[tuple[str, int], list[int]] = {}
-    plain: list[str] = []
-    for name in sorted(set(names)):
-        match = _TAIL.fullmatch(name)
-        if match is None:
-            plain.append(name)
-            continue
-        digits = match[2]
-        width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
-        groups.setdefault((match[1], width), []).append(int(digits))
-    _adopt_padded(groups)
-    parts = [
-        f"{prefix}{_bracket(sorted(numbers), width)}"
-        for (prefix, width), numbers in sorted(groups.items())
-    ]
-    return ",".join(plain + parts)
-
-
-def _adopt_padded(groups: dict[tuple[str, int], list[int]]) -> None:
-    """Move ``10`` beside ``08``: a number as wide as its padded neighbours needs no padding."""
-    for prefix, width in [key for key in groups if key[1]]:
-        unpadded = groups.get((prefix, 0), [])
-        groups[prefix, width] += [n for n in unpadded if len(str(n)) == width]
-        groups[prefix, 0] = [n for n in unpadded if len(str(n)) != width]
-        if not groups[prefix, 0]:
-            del groups[prefix, 0]
-
-
-def _bracket(numbers: list[int], width: int) -> str:
-    if len(numbers) == 1:
-        return f"{numbers[0]:0{width}d}"
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    texts = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in runs]
-    return f"[{','.join(texts)}]"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from advisor.core.check import Check, check_error
 from advisor.core.inventory import Inventory
-from advisor.core.nodelist import fold
 from advisor.core.policy import PolicySet
 from advisor.errors import AdvisorError
 from advisor.loop.clock import utc
@@ -92,6 +91,8 @@ def check_cluster(inventory: Inventory, scheduler: Scheduler) -> Iterator[Check]
         return
     if cluster is None:
         return
+    from advisor.policy.render import fold
+
     known = {name: t for t in inventory.node_types.values() for name in t.nodes}
     there = {node.name: node for node in cluster.nodes}
     served = {name for name, node in there.items() if node.partitions}

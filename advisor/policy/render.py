@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
 import yaml
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-from advisor.core.nodelist import fold
 from advisor.core.policy import PolicySet
 from advisor.core.units import format_freq, parse_freq_khz
 from advisor.policy.schema import VERSION
 
 _FRACTIONS = ("max_slowdown", "min_saving", "confidence", "holdout")
 _FREQUENCIES = ("freq_khz", "default_freq_khz")
+
+
+def fold(names: Iterable[str]) -> str:
+    """Return node names as a short list, ``bdw[1-4,7]``."""
+    return str(NodeSet.fromlist(sorted(names), resolver=RESOLVER_NOGROUP))
 
 
 def effective(kind: str, compiled: Mapping[str, object]) -> dict[str, Any]:

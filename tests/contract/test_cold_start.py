@@ -11,7 +11,7 @@ import pytest
 
 HEAVY = (
     "numpy", "pandas", "yaml", "pydantic", "sqlite_utils", "textual", "scipy", "statsmodels",
-    "patsy", "rich", "shapely", "matplotlib",
+    "patsy", "rich", "shapely", "matplotlib", "ClusterShell",
 )  # fmt: skip
 
 
@@ -42,8 +42,8 @@ def test_a_decision_loads_nothing_heavy(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path\nfrom advisor.service import server, spool\n"
         "from advisor.service.handlers import Handlers\nfrom advisor.service.peer import Peer\n"
-        "from advisor.service.snapshot import Source\n"
-        f"handlers = Handlers(Source(Path({str(tmp_path / 'advisor.db')!r})))\n"
+        "from advisor.service.snapshot import StoreSource\n"
+        f"handlers = Handlers(StoreSource(Path({str(tmp_path / 'advisor.db')!r})))\n"
         "handlers.refresh()\n"
         'line = b\'{"v": 1, "op": "decide", "scheduler": "slurm", \'\n'
         'line += b\'"script": "srun ./app", "options": {}}\'\n'

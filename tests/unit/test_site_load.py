@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.core.inventory import Inventory, NodeType
-from advisor.core.nodelist import expand, fold
+from advisor.core.nodelist import expand
 from advisor.core.recognise import ApplicationRule, recognise
 from advisor.paths import share
 from advisor.policy.inventory import (
@@ -23,7 +23,7 @@ from advisor.policy.inventory import (
 )
 from advisor.policy.load import check_text
 from advisor.policy.problems import Problem
-from advisor.policy.render import effective, to_yaml
+from advisor.policy.render import effective, fold, to_yaml
 
 
 def check(text: str) -> tuple[dict[str, Any] | None, list[Problem]]:
@@ -287,9 +287,10 @@ def test_what_is_no_node_list(text: str) -> None:
 
 
 def test_fold() -> None:
-    assert fold(["bdw7", "bdw1", "bdw2", "login", "n010", "n009"]) == "login,bdw[1-2,7],n[009-010]"
+    names = ["bdw7", "bdw1", "bdw2", "login", "n010", "n009", "r1n1", "r1n2", "r2n1", "r2n2"]
+    assert fold(names) == "bdw[1-2,7],login,n[009-010],r[1-2]n[1-2]"
     assert fold([]) == ""
-    assert fold(["n08", "n10", "n9"]) == "n9,n[08,10]"
+    assert fold(["n08", "n10", "n9"]) == "n[9,08,10]"
 
 
 @given(st.lists(st.from_regex(r"[a-c]{0,2}[0-9]{0,4}[xy]?", fullmatch=True).filter(bool)))

@@ -12,7 +12,7 @@ import pytest
 CODE = """
 import time
 
-from advisor.meters.base import Reading
+from advisor.meters.base import EnergyReading
 from advisor.models.polynomial import Polynomial
 from advisor.schedulers.local.scheduler import Local
 
@@ -39,7 +39,7 @@ class Watts:
         self.began = time.monotonic()
 
     def stop(self):
-        return Reading(100.0 * (time.monotonic() - self.began), "measured", self.NAME)
+        return EnergyReading(100.0 * (time.monotonic() - self.began), "measured", self.NAME)
 """
 ENTRY_POINTS = """\
 [advisor.schedulers]

@@ -37,8 +37,8 @@ import sys
 from pathlib import Path
 from advisor import paths
 paths.SYSTEM = Path(sys.argv[1])
-from advisor_tui.session import Desk
-print(Desk.here().store)
+from advisor_tui.session import Session
+print(Session.here().store)
 """
 AS_NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
 

@@ -32,6 +32,7 @@ _COUNTS_CORES = re.compile(
     r"SLURM_CPUS_ON_NODE|SLURM_JOB_CPUS_PER_NODE|SLURM_TASKS_PER_NODE|\bnproc\b|\blscpu\b|cpuinfo"
     r"|_NPROCESSORS|\bNCPUS\b|PBS_NODEFILE|PBS_NP\b|PBS_NUM_PPN|\bnumactl\b|\btaskset\b"
 )
+_READS_CAP = re.compile(r"SLURM_CPU_FREQ\w*")
 _COUNTS_REQUEST = re.compile(r"SLURM_(?:JOB_)?(?:CPUS|TASKS|NTASKS|NPROCS|MEM)\w*|SLURM_TRES\w*")
 _FOLLOWS = re.compile(
     r"\b[A-Z]+_NUM_THREADS=\$\{?SLURM_CPUS_PER_TASK(?::-\d+)?\}?(?=\s|$)"
@@ -195,6 +196,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     node_type = kept["node_type"] or ("it binds threads to a list of cores" if pinned else "")
     if not node_type and (counting := _found(_COUNTS_CORES, text)):
         node_type = f"the script uses {counting}"
+    cap = _found(_READS_CAP, text)
     following = _FOLLOWS.sub("", text)
     cores = node_type
     if not cores and (counting := _found(_COUNTS_REQUEST, following)):
@@ -207,7 +209,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
             cores = f"{main.launcher} {option.partition('=')[0]} states what a step takes"
     return ScriptUse(
         threads=threads,
-        frequency=kept["frequency"],
+        frequency=kept["frequency"] or (f"the script uses {cap}" if cap else ""),
         node_type=node_type,
         cores=cores,
         ranks=ranks,

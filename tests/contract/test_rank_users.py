@@ -56,8 +56,8 @@ APP = {
                 "streams": [STREAM]}],
 }  # fmt: skip
 NEEDED = (
-    "cli.characterise", "cli.rank", "cli.rank_store", "ranking.valgrind", "schedulers.local",
-    "service.protocol", "training.known", "training.sink", "training.subject",
+    "cli.characterise", "cli.rank", "cli.rank_store", "lab.valgrind", "schedulers.local",
+    "service.protocol", "training.site_context", "training.result_store", "training.training_job",
 )  # fmt: skip
 """What the commands below load when they run, which that user may not be able to read."""
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs two users")

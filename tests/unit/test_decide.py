@@ -160,6 +160,16 @@ def test_an_explicit_frequency_is_a_cap_that_may_be_lowered_never_raised(store: 
     assert "cpu-freq" not in ask(store, "-N1 --exclusive --cpu-freq=1200000-1800000").rewrite
 
 
+@pytest.mark.parametrize(
+    "script", ["echo $SLURM_CPU_FREQ_REQ\n", "env | grep -E '^(OMP|SLURM_CPU_FREQ)'\n"]
+)
+def test_a_script_that_reads_its_cap_keeps_it(store: Writer, script: str) -> None:
+    decision = ask(store, "-N1 --exclusive", f"{script}srun ./stencil")
+    assert set(decision.environment) == {"OMP_NUM_THREADS"}
+    assert "cpu-freq" not in decision.rewrite
+    assert "the script uses SLURM_CPU_FREQ" in str(decision.reasons)
+
+
 SHARED = "-N1 -c 24 --mem=2G"
 
 

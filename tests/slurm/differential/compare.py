@@ -243,8 +243,17 @@ def _compare_runs(verdict: Verdict, off: Tried, on: Tried) -> None:
         _compare_jobs(verdict, one, other)
         _compare_steps(verdict, _steps(off, one), _steps(on, other))
     _compare_reports(verdict, off, on)
+    set_by_us = {"threads": _OF_THREADS, "frequency cap": _OF_CAP}
+    ours = tuple(f"{n}=" for change in verdict.changes for n in set_by_us.get(change, ()))
     outputs = [  # sorted: lines of several nodes come in any order
-        [sorted(_without_nodes(_said(_plain(t, o))).splitlines()) for o in t.outputs]
+        [
+            sorted(
+                line  # a script may print its environment
+                for line in _without_nodes(_said(_plain(t, o))).splitlines()
+                if not (ours and line.startswith(ours))
+            )
+            for o in t.outputs
+        ]
         for t in (off, on)
     ]
     _equal(verdict, "output", *outputs)

@@ -56,7 +56,7 @@ APP = {
                 "streams": [STREAM]}],
 }  # fmt: skip
 NEEDED = (
-    "cli.characterise", "cli.rank", "cli.rank_store", "lab.valgrind", "schedulers.local",
+    "cli.characterise", "cli.rank", "cli.rank_store", "lab.valgrind", "schedulers.local.scheduler", "meters.process",
     "service.protocol", "training.site_context", "training.result_store", "training.training_job",
 )  # fmt: skip
 """What the commands below load when they run, which that user may not be able to read."""

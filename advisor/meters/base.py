@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal, Protocol
+
+from advisor.core.inventory import NodeType
 
 EnergyQuality = Literal["measured", "estimated"]
 
@@ -29,16 +32,33 @@ class EnergyReading:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MeteredNode:
+    """The node a meter is made for: its /sys, its type as far as it is known.
+
+    ``generic``: numbers that hold for no node in particular may stand in for unknown ones.
+    """
+
+    root: Path = Path("/sys")
+    node_type: NodeType | None = None
+    generic: bool = False
+
+
 class Meter(Protocol):
     """A meter of one node: ``start`` before a run, ``stop`` after it.
 
-    NAME and DESCRIPTION drive the command line. ``available`` returns None when the meter can be
-    read here and now, else the reason with what to do about it. ``stop`` raises MeterError when
-    the energy of this run cannot be told.
+    NAME and DESCRIPTION drive the command line; of the meters that work here the one with the
+    lowest RANK is taken (without one: 0, before all of the advisor's own). ``available`` returns
+    None when the meter can be read here and now, else the reason with what to do about it.
+    ``stop`` raises MeterError when the energy of this run is not known.
     """
 
     NAME: ClassVar[str]
     DESCRIPTION: ClassVar[str]
+    RANK: ClassVar[int]
+
+    def __init__(self, node: MeteredNode) -> None:
+        """Make a meter of this node; nothing is read yet."""
 
     def available(self) -> str | None:
         """Return why this meter cannot be used here, or None."""

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from advisor import plugins
 from advisor.core.inventory import NodeType
-from advisor.errors import MeterError
-from advisor.meters.base import Meter
-from advisor.meters.estimate import EstimateMeter
-from advisor.meters.pm_counters import PmCounters
-from advisor.meters.rapl import Rapl
-
-ORDER = ("pm_counters", "rapl", "estimate")
-"""Best first: the whole node, then packages and memory, then a guess."""
+from advisor.errors import InputError, MeterError
+from advisor.meters.base import Meter, MeteredNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +25,10 @@ class ChosenMeter:
         why = "; ".join(f"{name}: {reason}" for name, reason in self.missing.items())
         if self.meter is None:
             return f"no meter, energy is not known ({why})" if why else "no meter, as asked for"
-        said = f"energy measured by {self.meter.NAME}: {self.meter.DESCRIPTION}"
-        if isinstance(self.meter, EstimateMeter):
-            said = f"energy estimated, not measured: {self.meter.basis}"
-        return f"{said} (not used: {why})" if why else said
-
-
-def _build(name: str, node_type: NodeType | None, root: Path, generic: bool) -> Meter:
-    if name == "pm_counters":
-        return PmCounters(root)
-    if name == "rapl":
-        return Rapl(root)
-    if name == "estimate":
-        return EstimateMeter(node_type, generic=generic)
-    return cast(Meter, plugins.load("meters", name)())
-
-
-def names() -> tuple[str, ...]:
-    """Return the names of all meters, a site's own (entry points ``advisor.meters``) first."""
-    return (*(n for n in plugins.names("meters") if n not in ORDER), *ORDER)
+        sentence = f"energy measured by {self.meter.NAME}: {self.meter.DESCRIPTION}"
+        if basis := getattr(self.meter, "basis", ""):
+            sentence = f"energy estimated, not measured: {basis}"
+        return f"{sentence} (not used: {why})" if why else sentence
 
 
 def best_meter(
@@ -62,20 +40,28 @@ def best_meter(
 ) -> ChosenMeter:
     """Pick the best meter of this machine, or the one asked for by name.
 
-    ``auto`` takes the first that works, in the order of :func:`names`; ``none`` takes none. A
-    meter asked for by name must work, or MeterError says why not; ``estimate`` by name falls
-    back on generic numbers, labelled as such. ``root`` poses another /sys.
+    ``auto`` takes the first that works, in the order of RANK, and leaves out a package that does
+    not load; ``none`` takes none. A meter asked for by name must work, or MeterError says why
+    not; ``estimate`` by name falls back on generic numbers, labelled as such. ``root`` stands in
+    for /sys.
     """
     if name == "none":
         return ChosenMeter(None, {})
     if name != "auto":
-        meter = _build(name, node_type, root, generic=True)
+        meter: Meter = plugins.load("meters", name)(MeteredNode(root, node_type, generic=True))
         if reason := meter.available():
             raise MeterError(f"meter {name} cannot be used: {reason}", hint="or --meter auto")
         return ChosenMeter(meter, {})
     missing: dict[str, str] = {}
-    for candidate in names():
-        meter = _build(candidate, node_type, root, generic)
+    candidates: dict[str, type[Meter]] = {}
+    for candidate in plugins.names("meters"):
+        try:
+            candidates[candidate] = plugins.load("meters", candidate)
+        except InputError as error:
+            missing[candidate] = str(error)
+    by_rank = sorted(candidates.items(), key=lambda item: getattr(item[1], "RANK", 0))
+    for candidate, meter_type in by_rank:
+        meter = meter_type(MeteredNode(root, node_type, generic))
         reason = meter.available()
         if reason is None:
             return ChosenMeter(meter, missing)

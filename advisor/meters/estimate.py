@@ -10,7 +10,7 @@ from typing import ClassVar
 from advisor.core.inventory import NodeType
 from advisor.core.power import power_w, stated_power_w
 from advisor.errors import MeterError
-from advisor.meters.base import EnergyReading, Load
+from advisor.meters.base import EnergyReading, Load, MeteredNode
 
 GENERIC_BASE_W = 45.0
 GENERIC_CORE_W = 4.0
@@ -35,11 +35,12 @@ class EstimateMeter:
 
     NAME: ClassVar[str] = "estimate"
     DESCRIPTION: ClassVar[str] = "estimate from the node type's stated power (not a measurement)"
+    RANK: ClassVar[int] = 30
 
-    def __init__(self, node_type: NodeType | None = None, *, generic: bool = False) -> None:
-        self._node_type = node_type or NodeType("", cores=os.cpu_count() or 1)
+    def __init__(self, node: MeteredNode) -> None:
+        self._node_type = node.node_type or NodeType("", cores=os.cpu_count() or 1)
         stated = (self._node_type.base_power_w, self._node_type.core_power_w)
-        self._generic = generic and None in stated
+        self._generic = node.generic and None in stated
         self._base_w, self._core_w = stated
         if self._generic:
             self._base_w = GENERIC_BASE_W * self._node_type.sockets

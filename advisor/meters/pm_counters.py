@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import ClassVar
 
 from advisor.errors import MeterError
-from advisor.meters.base import EnergyReading, Load
+from advisor.meters.base import EnergyReading, Load, MeteredNode
 
 STALE_S = 2.0
 """The files are refreshed ten times a second; no change for this long means a dead sensor."""
@@ -19,14 +18,15 @@ class PmCounters:
     Where the node has ``freshness`` (changes with each refresh) it is read on both sides of the
     energy, so that a value is not taken in the middle of a refresh, and compared over the run,
     so that a sensor that stopped is noticed. A changed ``startup`` means that the counters began
-    anew in between. ``root`` poses another /sys.
+    anew in between. The counters are those of ``node.root``.
     """
 
     NAME: ClassVar[str] = "pm_counters"
     DESCRIPTION: ClassVar[str] = "Cray pm_counters: energy of the whole node"
+    RANK: ClassVar[int] = 10
 
-    def __init__(self, root: Path = Path("/sys")) -> None:
-        self._folder = root / "cray" / "pm_counters"
+    def __init__(self, node: MeteredNode) -> None:
+        self._folder = node.root / "cray" / "pm_counters"
         self._begin: tuple[float, str, str] | None = None
         self._clock = 0.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from advisor.errors import MeterError
-from advisor.meters.base import EnergyReading, Load
+from advisor.meters.base import EnergyReading, Load, MeteredNode
 
 _ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
 _COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
@@ -37,14 +37,15 @@ class Rapl:
     ``psys`` (the whole platform) holds the packages, ``core`` and ``uncore`` are inside them,
     and ``intel-rapl-mmio`` shows a package a second time: none of these is added. A thread reads
     the counters at least four times per shortest possible wrap, so any number of wraps during a
-    run is counted. Counters: Linux, Documentation/power/powercap. ``root`` poses another /sys.
+    run is counted. Counters: Linux, Documentation/power/powercap, below ``node.root``.
     """
 
     NAME: ClassVar[str] = "rapl"
     DESCRIPTION: ClassVar[str] = "RAPL counters of packages and memory (Linux powercap)"
+    RANK: ClassVar[int] = 20
 
-    def __init__(self, root: Path = Path("/sys"), *, max_power_w: float = MAX_POWER_W) -> None:
-        self._root = root
+    def __init__(self, node: MeteredNode, *, max_power_w: float = MAX_POWER_W) -> None:
+        self._root = node.root
         self._max_power_w = max_power_w
         self._zones: list[Zone] = []
         self._last: list[int] = []

@@ -32,6 +32,9 @@ class Watts:
     NAME = "watts"
     DESCRIPTION = "always 100 W"
 
+    def __init__(self, node):
+        self.node = node
+
     def available(self):
         return None
 

@@ -13,7 +13,7 @@ import pytest
 from advisor.core.inventory import NodeType
 from advisor.core.power import power_w
 from advisor.errors import InputError, MeterError, SchedulerError
-from advisor.meters.base import Load
+from advisor.meters.base import Load, MeteredNode
 from advisor.meters.choose import best_meter
 from advisor.meters.estimate import EstimateMeter, estimate_j
 from advisor.meters.pm_counters import PmCounters
@@ -53,7 +53,7 @@ def two_sockets(root: Path) -> dict[str, Path]:
 
 def test_rapl_counts_packages_and_memory_once(tmp_path: Path) -> None:
     zones = two_sockets(tmp_path)
-    meter = Rapl(tmp_path)
+    meter = Rapl(MeteredNode(tmp_path))
     assert meter.available() is None
     assert [z.name for z in meter.zones()] == ["package-0", "dram", "package-1", "dram"]
     meter.start(Load())
@@ -72,7 +72,7 @@ def test_rapl_counts_packages_and_memory_once(tmp_path: Path) -> None:
 def test_rapl_counts_several_wraps(tmp_path: Path) -> None:
     """A counter that wraps every 100 J goes through 1000 J while the meter's thread samples."""
     path = zone(tmp_path, "intel-rapl:0", "package-0", 0, 100_000_000)
-    meter = Rapl(tmp_path, max_power_w=25_000.0)
+    meter = Rapl(MeteredNode(tmp_path), max_power_w=25_000.0)
     sampled = threading.Event()
     original = meter.sample
 
@@ -95,7 +95,7 @@ def test_rapl_counts_several_wraps(tmp_path: Path) -> None:
 def test_rapl_interval_follows_range_and_power(tmp_path: Path) -> None:
     zone(tmp_path, "intel-rapl:0", "package-0", 1, RANGE)
     zone(tmp_path, "intel-rapl:0:0", "dram", 1, 65_712_999_613)
-    meter = Rapl(tmp_path, max_power_w=1000.0)
+    meter = Rapl(MeteredNode(tmp_path), max_power_w=1000.0)
     meter.start(Load())
     assert meter.interval_s() == pytest.approx(65_713 / 1000 / 4, rel=1e-3)
     with pytest.raises(MeterError, match="stood still"):
@@ -111,21 +111,21 @@ def test_rapl_that_only_root_may_read_says_the_fix() -> None:
         if user == 0:
             os.seteuid(65534)
         try:
-            reason = Rapl(root).available()
+            reason = Rapl(MeteredNode(root)).available()
         finally:
             os.seteuid(user)
     assert reason is not None and "root only" in reason and "chmod o+r" in reason
 
 
 def test_rapl_without_packages_is_unavailable(tmp_path: Path) -> None:
-    assert "no RAPL package" in (Rapl(tmp_path).available() or "")
+    assert "no RAPL package" in (Rapl(MeteredNode(tmp_path)).available() or "")
     zone(tmp_path, "intel-rapl:0", "psys", 5)
-    assert "no RAPL package" in (Rapl(tmp_path).available() or "")
+    assert "no RAPL package" in (Rapl(MeteredNode(tmp_path)).available() or "")
 
 
 def test_rapl_that_breaks_during_the_run_is_an_error(tmp_path: Path) -> None:
     path = zone(tmp_path, "intel-rapl:0", "package-0", 5)
-    meter = Rapl(tmp_path)
+    meter = Rapl(MeteredNode(tmp_path))
     meter.start(Load())
     (path / "energy_uj").write_text("nonsense\n")
     with pytest.raises(MeterError, match="failed during the run"):
@@ -143,7 +143,7 @@ def counters(root: Path, energy: int, **files: object) -> Path:
 
 def test_pm_counters_measure_the_whole_node(tmp_path: Path) -> None:
     counters(tmp_path, 1000, power="100 W", freshness=7, startup=1)
-    meter = PmCounters(tmp_path)
+    meter = PmCounters(MeteredNode(tmp_path))
     assert meter.available() is None
     assert meter.power_w() == 100.0
     meter.start(Load())
@@ -164,7 +164,7 @@ def test_pm_counters_that_cannot_be_trusted(
     tmp_path: Path, after: dict[str, int], message: str
 ) -> None:
     counters(tmp_path, 1000, startup=1, freshness=1)
-    meter = PmCounters(tmp_path)
+    meter = PmCounters(MeteredNode(tmp_path))
     meter.start(Load())
     counters(tmp_path, after.pop("energy"), freshness=2, **after)
     with pytest.raises(MeterError, match=message):
@@ -173,7 +173,7 @@ def test_pm_counters_that_cannot_be_trusted(
 
 def test_pm_counters_notice_a_dead_sensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counters(tmp_path, 1000, freshness=1)
-    meter = PmCounters(tmp_path)
+    meter = PmCounters(MeteredNode(tmp_path))
     meter.start(Load())
     counters(tmp_path, 1001)
     monkeypatch.setattr("advisor.meters.pm_counters.STALE_S", 0.0)
@@ -185,7 +185,7 @@ def test_pm_counters_notice_a_dead_sensor(tmp_path: Path, monkeypatch: pytest.Mo
 def test_pm_counters_with_nonsense_are_unavailable(tmp_path: Path, text: str) -> None:
     folder = counters(tmp_path, 1)
     (folder / "energy").write_text(text)
-    assert PmCounters(tmp_path).available()
+    assert PmCounters(MeteredNode(tmp_path)).available()
 
 
 def test_estimate_formula() -> None:
@@ -200,8 +200,10 @@ def test_estimate_formula() -> None:
 
 
 def test_estimate_needs_stated_power_or_an_explicit_wish() -> None:
-    assert "states no power" in (EstimateMeter(NodeType("laptop")).available() or "")
-    generic = EstimateMeter(NodeType("laptop"), generic=True)
+    assert "states no power" in (
+        EstimateMeter(MeteredNode(node_type=NodeType("laptop"))).available() or ""
+    )
+    generic = EstimateMeter(MeteredNode(node_type=NodeType("laptop"), generic=True))
     assert generic.available() is None
     measured = measure((sys.executable, "-c", "pass"), threads=1, meter=generic)
     assert measured.meter == "estimate (generic)"
@@ -212,14 +214,16 @@ def test_estimate_counts_busy_cores_not_asked_ones() -> None:
     """A child that only sleeps keeps no core busy: base power is all that is left."""
     node = NodeType("n", cores=64, base_power_w=100, core_power_w=1000)
     idle = measure(
-        (sys.executable, "-c", "import time; time.sleep(0.5)"), threads=1, meter=EstimateMeter(node)
+        (sys.executable, "-c", "import time; time.sleep(0.5)"),
+        threads=1,
+        meter=EstimateMeter(MeteredNode(node_type=node)),
     )
     assert idle.energy_j is not None
     assert idle.energy_j / idle.time_s < 100 + 500
     busy = measure(
         (sys.executable, "-c", "sum(i * i for i in range(4_000_000))"),
         threads=1,
-        meter=EstimateMeter(node),
+        meter=EstimateMeter(MeteredNode(node_type=node)),
     )
     assert busy.energy_j is not None
     assert busy.energy_j / busy.time_s > idle.energy_j / idle.time_s

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+HARDWARE = ("sockets", "cores", "threads_per_core", "memory_mb")
+"""What equal nodes share; of unequal ones of a node type the smallest counts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -22,9 +25,9 @@ class Node:
     partitions: tuple[str, ...] = ()
 
     @property
-    def hardware(self) -> tuple[int, int, int, int]:
-        """What equal nodes share: sockets, cores, threads per core, memory."""
-        return self.sockets, self.cores, self.threads_per_core, self.memory_mb
+    def hardware(self) -> tuple[int, ...]:
+        """The values of HARDWARE."""
+        return tuple(getattr(self, name) for name in HARDWARE)
 
 
 @dataclass(frozen=True, slots=True)

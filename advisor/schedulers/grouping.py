@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from advisor.core.inventory import NodeType
 from advisor.core.nodelist import expand
-from advisor.schedulers.cluster import Cluster, Node
+from advisor.schedulers.cluster import HARDWARE, Cluster, Node
 
 _CONSTRAINT = re.compile(r"[A-Za-z0-9_.:+-]+(?:=[A-Za-z0-9_.+-]+)?")
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z_.-]*")
@@ -132,10 +132,7 @@ def _node_type(
         name,
         feature=own_feature(nodes, everyone),
         partitions=partitions,
-        sockets=min(n.sockets for n in nodes),
-        cores=min(n.cores for n in nodes),
-        threads_per_core=min(n.threads_per_core for n in nodes),
-        memory_mb=min(n.memory_mb for n in nodes),
+        **{name: min(getattr(n, name) for n in nodes) for name in HARDWARE},
         nodes=tuple(n.name for n in nodes),
         weight=min(n.weight for n in nodes),
         partition_nodes=tuple(counts),

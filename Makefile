@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup setup-dev demo demo-slurm test soak differential lint bench schema docs man slurm-packages clean
+.PHONY: help setup setup-dev demo demo-slurm test soak differential explore lint bench schema docs man slurm-packages clean
 
 help:
 	@echo "make demo        measure a real kernel here, fit it, advise a job, run it (under 2 minutes)"
@@ -12,6 +12,7 @@ help:
 	@echo "make test        set up, lint, type-check and run all tests"
 	@echo "make differential  submit requests without and with the advisor, print how many differ"
 	@echo "make soak        the same with new requests for an hour (MINUTES=60)"
+	@echo "make explore     the property tests with new examples for an hour (MINUTES=60)"
 	@echo "make bench       print the benchmarks' ratios"
 	@echo "make docs        write what is generated: docs/cli.md, docs/reference, the schemas"
 	@echo "make man         write the man pages into build/man/man1"
@@ -52,6 +53,12 @@ differential: setup-dev slurm-packages
 
 soak: setup-dev slurm-packages
 	@cd tests/slurm && $(abspath $(BIN))/python -m differential --soak $(MINUTES) --seed $(SEED)
+
+# The property tests, again and again with new examples; the first failure ends it and stays shown.
+explore: setup-dev
+	@end=$$(($$(date +%s) + 60 * $(MINUTES))); while [ $$(date +%s) -lt $$end ]; do \
+	    $(BIN)/python -m pytest -m hypothesis --hypothesis-profile explore --numprocesses 2 tests \
+	    || exit 1; done
 
 lint: setup-dev
 	@$(BIN)/ruff check .

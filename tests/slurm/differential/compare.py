@@ -107,7 +107,12 @@ def _record(tried: Tried, record: Record) -> Record:
 
 
 def _settings(tried: Tried, environment: Mapping[str, str]) -> dict[str, str]:
-    return {k: _plain(tried, v) for k, v in environment.items() if not _PASSING.fullmatch(k)}
+    settings = {k: _plain(tried, v) for k, v in environment.items() if not _PASSING.fullmatch(k)}
+    if "SLURM_JOB_PARTITION" in settings:  # of several, the controller changes the order
+        settings["SLURM_JOB_PARTITION"] = ",".join(
+            sorted(settings["SLURM_JOB_PARTITION"].split(","))
+        )
+    return settings
 
 
 def _plain(tried: Tried, text: str) -> str:

@@ -13,7 +13,7 @@ from advisor.cli.pictures import percent
 from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.models.scopes import ScopedRuns
+    from advisor.models.runs import ScopedRuns
     from advisor.store.records import StoredModel
     from advisor.store.writer import Writer
 
@@ -173,10 +173,10 @@ def _fit_place(
 ) -> list[_Fitted]:
     """Fit every group of one workload and node type; a group with too few runs is told so."""
     from advisor.models.fit import fit_options
-    from advisor.models.scopes import groups
+    from advisor.models.runs import runs_by_scope
 
     found = []
-    for group in groups(observations):
+    for group in runs_by_scope(observations):
         try:
             fit = fit_options(
                 group.observations,

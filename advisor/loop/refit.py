@@ -18,10 +18,10 @@ def refit(
     Raises InputError when there are too few runs.
     """
     from advisor.models.fit import fit_options
-    from advisor.models.scopes import groups
+    from advisor.models.runs import runs_by_scope
 
     stored = writer.observations(application, workload, node_type)
-    for group in groups([s.observation for s in stored]):
+    for group in runs_by_scope([s.observation for s in stored]):
         if (group.scope, group.owner) != (scope, owner):
             continue
         fit = fit_options(group.observations)

@@ -11,10 +11,8 @@ from scipy.stats import t as student
 
 from advisor.core.configuration import Configuration
 from advisor.errors import AdvisorError
-from advisor.models.base import Matrix, ModelOption, Vector
-from advisor.models.forecast import forecast
-from advisor.models.intervals import Forecast, Prediction
-from advisor.models.registry import find, names
+from advisor.models.base import Forecast, Matrix, ModelOption, Prediction, Vector
+from advisor.models.registry import find, forecast, names
 from advisor.models.response import Response
 from advisor.models.runs import Runs
 

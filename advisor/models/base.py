@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.core.configuration import Configuration
 from advisor.errors import InputError
-
-if TYPE_CHECKING:
-    from advisor.models.intervals import Forecast
-    from advisor.models.runs import Runs
+from advisor.models.runs import Runs
 
 Matrix = NDArray[np.float64]
 """Configurations as rows of [nodes, threads_per_node, freq_khz]."""
@@ -65,6 +61,7 @@ class Model(Protocol):
 
     notes: list[str]
     """What a person should know about the fit: axes that dropped out, terms that were cut."""
+    # A model may also have ``facts``: plain JSON about the fit, which is stored with it.
 
     def __init__(self, *, bounds: Matrix | None = None, **options: Any) -> None: ...
 
@@ -75,12 +72,40 @@ class Model(Protocol):
         """Predict the response."""
 
 
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A response over m configurations, in log space, with 90 % half widths for a new run.
+
+    ``held_out`` gives each training configuration's log mean and half width as the others predict
+    them. ``r2`` is equation 4.16 on the response itself, ``cv_rmse`` the root mean square of the
+    held-out relative errors; ``facts`` is plain JSON that the model wants to be kept.
+    """
+
+    log_mean: Vector
+    half: Vector
+    held_out: Mapping[Configuration, tuple[float, float]]
+    r2: float
+    cv_rmse: float
+    trained: int
+    """The number of configurations trained on; the held-out ones may be more."""
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a model says of both responses; ``energy`` is None when too few runs know theirs."""
+
+    time: Prediction
+    energy: Prediction | None
+
+
 class JointModel(Protocol):
     """Time and energy together, by a model that knows its own error.
 
     Made as a :class:`Model` is. ``forecast`` takes :class:`advisor.models.runs.Runs` and returns,
     for m wanted configurations, both responses with 90 % half widths for a new run, and each
-    run as the others predict it (:class:`advisor.models.intervals.Forecast`).
+    run as the others predict it (:class:`Forecast`).
     """
 
     NAME: ClassVar[str]
@@ -110,19 +135,6 @@ def folds(n: int) -> list[NDArray[np.intp]]:
     """
     order = np.random.default_rng(0).permutation(n)
     return np.array_split(order, n if n <= _LEAVE_ONE_OUT else _FOLDS)
-
-
-def least_squares(design: Matrix, response: Vector) -> Vector:
-    """Return the smallest coefficients that fit best, by ordinary least squares (pseudo-inverse).
-
-    A design of fewer runs than columns is meant: statsmodels' warning of it is kept quiet.
-    """
-    from statsmodels.regression.linear_model import OLS
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fitted = OLS(response, design).fit(method="pinv")
-    return np.asarray(fitted.params, dtype=np.float64)
 
 
 def parse_options(

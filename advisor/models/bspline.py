@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from patsy import bs
 
-from advisor.models.base import AXES, Matrix, ModelOption, Vector, least_squares
+from advisor.models.base import AXES, Matrix, ModelOption, Vector
+from advisor.models.regression import least_squares
 
 _NODES, _THREADS, _FREQUENCY = range(3)
 _INTERACTIONS = ((_NODES, _THREADS), (_THREADS, _FREQUENCY))
@@ -72,7 +73,7 @@ class BSpline:
             axis = self._axis(i, name, x[:, i])
             if axis is not None:
                 self._axes[i] = axis
-        self._coefficients = least_squares(self._design(x), np.log(y))
+        self._coefficients = np.asarray(least_squares(self._design(x), np.log(y)).params)
 
     def predict(self, x: Matrix) -> Vector:
         """Predict the response in its own unit; beyond the bounds it stays what it is there."""

@@ -13,9 +13,8 @@ from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
 from advisor.core.program import joined
 from advisor.core.units import format_change, format_freq
-from advisor.models.forecast import forecast
-from advisor.models.intervals import Forecast, Prediction
-from advisor.models.registry import DEFAULT
+from advisor.models.base import Forecast, Prediction
+from advisor.models.registry import DEFAULT, forecast
 from advisor.models.response import Response
 from advisor.models.runs import Runs, broken, gather, of_one_method, place_name
 

@@ -12,44 +12,14 @@ responses follow powers of them, so half the threads is as far away whatever the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.stats import t as student
 
 from advisor.core.configuration import Configuration
-from advisor.models.base import Matrix, Model, Vector, folds, matrix
+from advisor.models.base import Matrix, Model, Prediction, Vector, folds, matrix
 from advisor.models.response import Response
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """A response over m configurations, in log space, with 90 % half widths for a new run.
-
-    ``held_out`` gives each training configuration's log mean and half width as the others predict
-    them. ``r2`` is equation 4.16 on the response itself, ``cv_rmse`` the root mean square of the
-    held-out relative errors; ``facts`` is plain JSON that the model wants to be kept.
-    """
-
-    log_mean: Vector
-    half: Vector
-    held_out: Mapping[Configuration, tuple[float, float]]
-    r2: float
-    cv_rmse: float
-    trained: int
-    """The number of configurations trained on; the held-out ones may be more."""
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What a model says of both responses; ``energy`` is None when too few runs know theirs."""
-
-    time: Prediction
-    energy: Prediction | None
 
 
 def cross_validated(
@@ -92,6 +62,7 @@ def cross_validated(
         relative_rmse(held - log_y),
         n,
         tuple(model.notes),
+        getattr(model, "facts", {}),
     )
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from advisor.core.configuration import Configuration
 from advisor.core.option import Z90
 from advisor.core.units import format_change
-from advisor.models.base import Matrix, ModelOption, Vector, matrix
-from advisor.models.intervals import Forecast, Prediction, r_squared, relative_rmse
+from advisor.models.base import Forecast, Matrix, ModelOption, Prediction, Vector, matrix
+from advisor.models.intervals import r_squared, relative_rmse
 from advisor.models.process import Belief, What, believe
 from advisor.models.response import Response
 from advisor.models.runs import Runs, place_name

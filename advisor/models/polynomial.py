@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from advisor.models.base import AXES, Matrix, ModelOption, Vector, least_squares
+from advisor.models.base import AXES, Matrix, ModelOption, Vector
+from advisor.models.regression import inference, least_squares
 
 _FLOOR = 0.1
 """Predictions stay above this share of the smallest run: a polynomial may cross zero."""
@@ -31,7 +33,7 @@ class Polynomial:
         self._degree = degree
         self._low = self._high = np.zeros(3)
         self._powers: list[tuple[int, ...]] = [(0, 0, 0)]
-        self._coefficients: Vector = np.zeros(1)
+        self._fitted: Any = None
         self._floor = 0.0
 
     def fit(self, x: Matrix, y: Vector) -> None:
@@ -48,15 +50,26 @@ class Polynomial:
         ]
         if len(self._powers) > len(y):
             self.notes.append(f"{len(y)} runs for {len(self._powers)} terms: not all determined")
-        self._coefficients = least_squares(self._design(x), y)
+        self._fitted = least_squares(self._design(x), y)
         self._floor = _FLOOR * float(y.min())
 
     def predict(self, x: Matrix) -> Vector:
         """Predict the response in its own unit, at least a tenth of the smallest run."""
-        predicted: Vector = np.maximum(self._design(x) @ self._coefficients, self._floor)
+        predicted: Vector = np.maximum(self._design(x) @ self._fitted.params, self._floor)
         return predicted
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What statsmodels infers of the terms, in axes moved to -1..1."""
+        return {"inference": inference(self._fitted, [_term(p) for p in self._powers])}
 
     def _design(self, x: Matrix) -> Matrix:
         span = np.where(self._high > self._low, self._high - self._low, 1.0)
         scaled = np.clip(2.0 * (x - self._low) / span - 1.0, -1.0, 1.0)
         return np.column_stack([np.prod(scaled ** np.array(p), axis=1) for p in self._powers])
+
+
+def _term(powers: Sequence[int]) -> str:
+    """Return a product of axes for people: ``threads^2 frequency``, ``1`` for the constant."""
+    factors = zip(AXES, powers, strict=True)
+    return " ".join(axis if n == 1 else f"{axis}^{n}" for axis, n in factors if n) or "1"

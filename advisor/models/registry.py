@@ -1,11 +1,18 @@
-"""Response models by name, and the one that is fitted where none is named."""
+"""Response models by name: find them, make them, predict both responses with them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
+import numpy as np
+
 from advisor import plugins
-from advisor.models.base import JointModel, Matrix, Model, parse_options
+from advisor.core.configuration import Configuration
+from advisor.models.base import Forecast, JointModel, Matrix, Model, matrix, parse_options
+from advisor.models.intervals import cross_validated
+from advisor.models.runs import Runs
 
 DEFAULT = "auto"
 """The model that is fitted where none is named."""
@@ -23,5 +30,30 @@ def find(name: str) -> type[Model] | type[JointModel]:
 
 def create(name: str, *, bounds: Matrix | None = None, **options: Any) -> Any:
     """Make a Model or JointModel; InputError for an unknown name or option, or a bad value."""
-    found = find(name)
-    return found(bounds=bounds, **parse_options(name, found.OPTIONS, options))
+    model = find(name)
+    return model(bounds=bounds, **parse_options(name, model.OPTIONS, options))
+
+
+def forecast(
+    name: str,
+    runs: Runs,
+    wanted: Sequence[Configuration],
+    options: Mapping[str, object] | None = None,
+) -> Forecast:
+    """Fit a model to runs and predict the wanted configurations, with intervals.
+
+    Raises InputError for an unknown name or option, or when the model cannot be fitted.
+    """
+    make = partial(create, name, bounds=_bounds([*wanted, *runs.time.log_mean]), **(options or {}))
+    model = make()
+    if hasattr(model, "forecast"):
+        joint: JointModel = model
+        return joint.forecast(runs, wanted)
+    time = cross_validated(make, runs.time, wanted)
+    energy = None if runs.energy is None else cross_validated(make, runs.energy, wanted)
+    return Forecast(time, energy)
+
+
+def _bounds(configurations: Sequence[Configuration]) -> Matrix:
+    x = matrix(configurations)
+    return np.array([x.min(axis=0), x.max(axis=0)])

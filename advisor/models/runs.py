@@ -1,4 +1,4 @@
-"""From single runs to responses: one mean time and energy per configuration, and their error."""
+"""Which runs a model rests on, and their responses: one mean time and energy per configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.core.configuration import Configuration
-from advisor.core.observation import Observation, Quality, RunMethod
+from advisor.core.observation import Observation, Quality, RunMethod, Scope
 from advisor.core.units import format_change, format_freq
 from advisor.errors import InputError
 from advisor.models.response import ASSUMED, Z95, Response, response
@@ -35,6 +35,50 @@ class Runs:
     power: Response | None
     energy_quality: Quality
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScopedRuns:
+    """The runs of one model, and whose jobs it advises.
+
+    ``owner`` is empty for scope ``all``, the account for ``account``, the user for ``own``.
+    """
+
+    scope: Scope
+    owner: str
+    observations: tuple[Observation, ...]
+
+
+def runs_by_scope(observations: Sequence[Observation]) -> list[ScopedRuns]:
+    """Return the groups of one workload's runs on one node type, widest scope first.
+
+    Each group's runs stay in the order given.
+
+    Everybody's model rests on runs of scope ``all`` only; an account's also on its own of scope
+    ``account``; a user's also on what only they may use, and on the account's when all of these
+    were made for one account. So nobody's private run reaches another's jobs.
+    """
+    place = {id(o): i for i, o in enumerate(observations)}
+
+    def in_order(*runs: Observation) -> tuple[Observation, ...]:
+        return tuple(sorted(runs, key=lambda o: place[id(o)]))
+
+    everybody = [o for o in observations if o.scope == "all"]
+    scoped = [ScopedRuns("all", "", tuple(everybody))] if everybody else []
+    accounts: dict[str, list[Observation]] = {}
+    own: dict[str, list[Observation]] = {}
+    for o in observations:
+        if o.scope == "account" and o.account:
+            accounts.setdefault(o.account, []).append(o)
+        elif o.scope != "all":
+            own.setdefault(o.contributor, []).append(o)
+    for account, runs in sorted(accounts.items()):
+        scoped.append(ScopedRuns("account", account, in_order(*everybody, *runs)))
+    for user, runs in sorted(own.items()):
+        of_account = {o.account for o in runs}
+        shared = accounts.get(of_account.pop(), []) if len(of_account) == 1 else []
+        scoped.append(ScopedRuns("own", user, in_order(*everybody, *shared, *runs)))
+    return scoped
 
 
 def gather(observations: Sequence[Observation], *, measurement_error: float = ASSUMED) -> Runs:

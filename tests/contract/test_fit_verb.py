@@ -8,10 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation, Scope
+from advisor.models.base import matrix
 from advisor.models.design import uniform
 from advisor.store.opening import caller
 from advisor.store.reader import Reader
@@ -74,6 +77,41 @@ def test_fit_prints_a_table(advisor: Advisor, store: Path) -> None:
     assert header.split()[:2] == ["workload", "node"]
     assert row.split()[:4] == ["default", "cpu", "all", "12"]
     assert row.split()[-1] == "measured"
+
+
+def test_fit_tells_what_the_terms_of_a_polynomial_are_worth(advisor: Advisor, store: Path) -> None:
+    options = ("--model", "polynomial", "--model-option")
+    (model,) = advisor("fit", "stencil", *options, "degree=2", "--json").json()["models"]
+    found = model["stats"]["time"]["inference"]
+    terms = [t["term"] for t in found["terms"]]
+    assert terms == [
+        "1", "frequency", "frequency^2", "threads", "threads frequency", "threads^2",
+    ]  # fmt: skip
+    assert found["degrees_of_freedom"] == 12 - 6
+    # by the normal equations, and by regressing each column on the others
+    u, v = (
+        2 * (a - a.min()) / np.ptp(a) - 1 for a in matrix([r.configuration for r in RUNS]).T[1:]
+    )
+    x = np.column_stack([u**0, v, v**2, u, u * v, u**2])
+    y = np.array([r.time_s for r in RUNS])
+    inverse = np.linalg.inv(x.T @ x)
+    b = inverse @ x.T @ y
+    rest = float(((y - x @ b) ** 2).sum()) / 6
+    spread = float(y.var(ddof=1))
+    assert found["r2_adjusted"] == pytest.approx(1 - rest / spread)
+    for i, term in enumerate(found["terms"]):
+        error = math.sqrt(rest * inverse[i, i])
+        assert term["coefficient"] == pytest.approx(b[i])
+        assert term["standard_error"] == pytest.approx(error)
+        assert term["p_value"] == pytest.approx(2 * student.sf(abs(b[i] / error), 6))
+        if i:
+            away = x[:, i] - x[:, i].mean()
+            assert term["vif"] == pytest.approx(inverse[i, i] * float(away @ away))
+    assert found["terms"][0]["vif"] is None
+    (full,) = advisor("fit", "stencil", *options, "degree=6", "--json").json()["models"]
+    found = full["stats"]["time"]["inference"]
+    assert (found["degrees_of_freedom"], found["r2_adjusted"]) == (0, None)
+    assert {t["p_value"] for t in found["terms"]} == {None}
 
 
 def test_fitting_again_replaces_the_model(advisor: Advisor, store: Path) -> None:

@@ -17,7 +17,7 @@ from advisor.errors import InputError
 from advisor.models.design import uniform
 from advisor.models.fit import FitResult, fit_options
 from advisor.models.runs import gather
-from advisor.models.scopes import groups
+from advisor.models.runs import runs_by_scope
 
 SPACE = SearchSpace(
     "n", (1,), tuple((1, t) for t in range(4, 45, 4)), tuple(range(1_200_000, 2_200_001, 100_000))
@@ -349,7 +349,7 @@ def test_groups_never_show_a_private_run_to_another() -> None:
     ada = owned(RUNS[4:6], "ada", "climate", "own")
     bob = owned(RUNS[6:8], "bob", "physics", "own")
     found = {
-        (g.scope, g.owner): list(g.observations) for g in groups([*bob, *ada, *climate, *site])
+        (g.scope, g.owner): list(g.observations) for g in runs_by_scope([*bob, *ada, *climate, *site])
     }
     assert found == {
         ("all", ""): site,
@@ -357,14 +357,14 @@ def test_groups_never_show_a_private_run_to_another() -> None:
         ("own", "ada"): [*ada, *climate, *site],
         ("own", "bob"): [*bob, *site],
     }
-    assert [g.scope for g in groups([*bob, *site])] == ["all", "own"]
-    assert groups([]) == []
+    assert [g.scope for g in runs_by_scope([*bob, *site])] == ["all", "own"]
+    assert runs_by_scope([]) == []
 
 
 def test_a_user_of_two_accounts_gets_neither_accounts_runs_mixed_in() -> None:
     climate = owned(RUNS[2:4], "ada", "climate", "account")
     both = [*owned(RUNS[4:5], "bob", "climate", "own"), *owned(RUNS[5:6], "bob", "physics", "own")]
-    found = {(g.scope, g.owner): g.observations for g in groups([*climate, *both])}
+    found = {(g.scope, g.owner): g.observations for g in runs_by_scope([*climate, *both])}
     assert list(found["own", "bob"]) == both
 
 

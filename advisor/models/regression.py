@@ -1,0 +1,62 @@
+"""Least squares by statsmodels, and what its coefficients are worth."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from advisor.models.base import Matrix, Vector
+
+
+def least_squares(design: Matrix, response: Vector) -> Any:
+    """Return statsmodels' results of ordinary least squares, by pseudo-inverse.
+
+    A design (n, k) of fewer runs than columns is meant: of all coefficients that fit, ``params``
+    are the smallest. statsmodels' warning of it is kept quiet.
+    """
+    from statsmodels.regression.linear_model import OLS
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return OLS(response, design).fit(method="pinv")
+
+
+def inference(results: Any, terms: Sequence[str]) -> dict[str, Any]:
+    """Return what statsmodels infers of each term, as plain JSON; None where it cannot.
+
+    ``r2_adjusted`` counts the terms used; ``p_value`` (Student's t) is how probable so large a
+    coefficient would be were the term without effect; ``vif`` (variance inflation factor, above
+    about 10: collinear) says how much of a coefficient's variance comes of the other terms.
+    """
+    from statsmodels.stats.outliers_influence import variance_inflation_factor
+
+    design, left = results.model.exog, int(results.df_resid)
+    known = left > 0 and left + design.shape[1] == len(design)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        columns = {
+            "coefficient": results.params,
+            "standard_error": results.bse if known else None,
+            "p_value": results.pvalues if known else None,
+            "vif": [
+                variance_inflation_factor(design, i) if known and np.ptp(design[:, i]) else None
+                for i in range(len(terms))
+            ],
+        }
+        return {
+            "degrees_of_freedom": left,
+            "r2_adjusted": _finite(results.rsquared_adj) if known else None,
+            "terms": [
+                {"term": term, **{k: _finite(v[i]) if v is not None else None
+                                  for k, v in columns.items()}}
+                for i, term in enumerate(terms)
+            ],
+        }  # fmt: skip
+
+
+def _finite(value: Any) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)

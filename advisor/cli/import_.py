@@ -15,7 +15,7 @@ from advisor.core.observation import Observation, Scope
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.store.csvfile import CsvFile, Terms
+    from advisor.store.csvfile import RunsFile, Terms
 
 _ADVISES = {"all": "everybody's jobs", "account": "jobs of account {1}", "own": "jobs of {0} only"}
 
@@ -157,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read(args: argparse.Namespace, terms: Terms) -> CsvFile:
+def _read(args: argparse.Namespace, terms: Terms) -> RunsFile:
     from advisor.store.csvfile import read_csv
     from advisor.store.hpcprobe import ENDINGS, Objectives, read_summary
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, percent, print_picture, save_plot
 from advisor.core.pareto import ErrorLimits, TradeOff, trade_off
 from advisor.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from advisor.store.csvfile import TextTable
 
 _SHOWN = 40
 _MISTAKES = 20
@@ -76,8 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print front and zone."""
     check_plot(args.plot)
-    header, rows = _read(args.file)
-    x, y = _columns(args.file, header, rows, (args.x.column, args.y.column))
+    from advisor.store.csvfile import read_table
+
+    table = read_table(args.file)
+    x, y = _columns(args.file, table, (args.x.column, args.y.column))
     errors = [args.error if e is None else e for e in (args.x_error, args.y_error)]
     found = trade_off(
         x,
@@ -101,13 +109,13 @@ def run(args: argparse.Namespace) -> int:
     )
     save_plot(scene, args.plot)
     if args.json:
-        print_json("pareto", _json(args, errors, len(rows), found, scene.points))
+        print_json("pareto", _json(args, errors, found, scene.points))
         return 0
-    _print_rows(header, [r for _, r in rows], found, None if args.all else _SHOWN)
+    _print_rows(table.cells, found, None if args.all else _SHOWN)
     print()
     print_picture(scene)
     print(
-        f"{len(found.front)} rows on the front, {len(found.zone)} of {len(rows)} in the trade-off "
+        f"{len(found.front)} rows on the front, {len(found.zone)} of {len(x)} in the trade-off "
         f"zone at {_percent(errors)} error"
     )
     return 0
@@ -120,7 +128,6 @@ def _percent(errors: Sequence[float]) -> str:
 def _json(
     args: argparse.Namespace,
     errors: Sequence[float],
-    rows: int,
     found: TradeOff,
     points: Sequence[tuple[float, float]],
 ) -> dict[str, object]:
@@ -128,7 +135,7 @@ def _json(
         "file": str(args.file),
         "x": {"column": args.x.column, "goal": args.x.goal, "error_pct": 100 * errors[0]},
         "y": {"column": args.y.column, "goal": args.y.goal, "error_pct": 100 * errors[1]},
-        "rows": rows,
+        "rows": len(points),
         "front": found.front,
         "front_points": [points[i] for i in found.front],
         "extended_front": found.extended_front,
@@ -138,84 +145,50 @@ def _json(
     }
 
 
-def _print_rows(
-    header: Sequence[str], rows: Sequence[Sequence[str]], found: TradeOff, most: int | None
-) -> None:
+def _print_rows(cells: pd.DataFrame, found: TradeOff, most: int | None) -> None:
     front = set(found.front)
     order = [*found.front, *(i for i in found.zone if i not in front)]
-    shown = order[:most]
     print_table(
-        ["row", *header, "place"],
-        [[i, *rows[i], "front" if i in front else "zone"] for i in shown],
-    )
-    if len(order) > len(shown):
-        print(f"and {len(order) - len(shown)} more in the zone (--all lists them)")
+        ["row", *cells, "place"],
+        [[i, *map(str.strip, cells.iloc[i]), "front" if i in front else "zone"]
+         for i in order[:most]],
+    )  # fmt: skip
+    if most is not None and len(order) > most:
+        print(f"and {len(order) - most} more in the zone (--all lists them)")
 
 
-def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the header and the rows with the line each starts on."""
-    rows: list[tuple[int, list[str]]] = []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.reader(stream, strict=True)
-            line = 1
-            for cells in reader:
-                if any(c.strip() for c in cells):
-                    rows.append((line, [c.strip() for c in cells]))
-                line = reader.line_num + 1
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: {error.reason}") from None
-    except csv.Error as error:
-        raise InputError(f"{path}, line {line}: not CSV: {error}") from None
-    if not rows:
-        raise InputError(f"{path} is empty", hint="the first line names the columns")
-    header = rows.pop(0)[1]
-    if not rows:
-        raise InputError(f"{path}: there are no rows in it, only a header")
-    return header, rows
+def _columns(path: Path, table: TextTable, names: Sequence[str]) -> list[list[float]]:
+    """Return columns as numbers; InputError lists every cell that is none."""
+    from advisor.store.csvfile import each
 
-
-def _columns(
-    path: Path,
-    header: Sequence[str],
-    rows: Sequence[tuple[int, Sequence[str]]],
-    names: tuple[str, str],
-) -> tuple[list[float], list[float]]:
-    """Return the two columns as numbers; InputError lists every cell that is none."""
+    cells, problems = table.cells, list(table.problems)
     for name in names:
-        if header.count(name) != 1:
-            what = "column is missing" if name not in header else "column given twice"
+        if table.names.count(name) != 1:
+            what = "column is missing" if name not in table.names else "column given twice"
             raise InputError(
-                f"{path}, line 1, {name}: {what}", hint=f"the columns are {', '.join(header)}"
+                f"{path}, line {table.header_line}, {name}: {what}",
+                hint=f"the columns are {', '.join(table.names)}",
             )
-    places = [header.index(name) for name in names]
-    values: tuple[list[float], list[float]] = ([], [])
-    mistakes: list[str] = []
-    for i, (line, cells) in enumerate(rows):
-        if len(cells) != len(header):
-            mistakes.append(f"line {line} (row {i}): {len(cells)} cells for {len(header)} columns")
-            continue
-        for name, place, column in zip(names, places, values, strict=True):
-            number = _number(cells[place])
-            if number is None:
-                text = cells[place] or "blank"
-                mistakes.append(f"line {line} (row {i}), {name}: {text} is not a finite number")
-            else:
-                column.append(number)
-    if mistakes:
-        more = [f"and {len(mistakes) - _MISTAKES} more"] if len(mistakes) > _MISTAKES else []
+    if cells.empty and not problems:
+        raise InputError(f"{path}: there are no rows in it, only a header")
+    values = [each(cells[name], _number, problems).tolist() for name in names]
+    if problems:
+        lines = sorted({*cells.index, *(p.line for p in table.problems)})
+        mistakes = [
+            str(p).replace(f"line {p.line}", f"line {p.line} (row {lines.index(p.line)})", 1)
+            for p in sorted(problems, key=lambda p: p.line)[:_MISTAKES]
+        ]
+        if len(problems) > _MISTAKES:
+            mistakes.append(f"and {len(problems) - _MISTAKES} more")
         raise InputError(
-            "\n  ".join([f"{path}: rows that cannot be compared", *mistakes[:_MISTAKES], *more]),
+            "\n  ".join([f"{path}: rows that cannot be compared", *mistakes]),
             hint="fill the values in or remove the rows",
         )
     return values
 
 
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+def _number(text: str) -> float:
+    with suppress(ValueError):
+        if math.isfinite(value := float(text)):
+            return value
+    raise ValueError(f"{text or 'blank'} is not a finite number")

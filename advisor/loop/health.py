@@ -21,10 +21,10 @@ from advisor.store.records import TRANSFER
 from advisor.store.transfers import unadvised
 
 _LOW, _TOO_LOW = 1 << 30, 64 << 20
-_MODULES = {
+IMPORTED = {
     "numpy": "", "pandas": "", "patsy": "", "pydantic": "", "yaml": "", "rich": "", "scipy": "",
-    "shapely": "", "sqlite_utils": "", "statsmodels": "", "textual": "tui", "matplotlib": "plot",
-    "sklearn": "ml",
+    "shtab": "", "sqlite_utils": "", "statsmodels": "", "textual": "", "textual_serve": "tui",
+    "matplotlib": "plot", "sklearn": "ml",
 }  # fmt: skip
 """What is imported, and the extra that brings it, "" where the advisor cannot do without."""
 
@@ -155,12 +155,12 @@ def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
 
 def check_python() -> Iterator[Check]:
     """Check that what the advisor imports is installed."""
-    missing = [name for name, extra in _MODULES.items() if not extra and find_spec(name) is None]
+    missing = [name for name, extra in IMPORTED.items() if not extra and find_spec(name) is None]
     if missing:
         yield Check(
             "python", "fail", f"not installed: {', '.join(missing)}", "reinstall hpc-advisor"
         )
-    extras = {e: find_spec(name) is not None for name, e in _MODULES.items() if e}
+    extras = {e: find_spec(name) is not None for name, e in IMPORTED.items() if e}
     have = [e for e, found in extras.items() if found]
     lack = [e for e, found in extras.items() if not found]
     text = f"extras: {', '.join(have) or 'none'}"

@@ -7,26 +7,22 @@ import difflib
 import hashlib
 import io
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Quality, Scope
 from advisor.core.units import parse_freq_khz
 from advisor.errors import InputError
 
-REQUIRED = (
-    "nodes",
-    "ranks_per_node",
-    "threads_per_node",
-    "freq_khz",
-    "time_s",
-    "energy_j",
-)
+if TYPE_CHECKING:
+    import pandas as pd
+
+REQUIRED = ("nodes", "ranks_per_node", "threads_per_node", "freq_khz", "time_s", "energy_j")
 OPTIONAL = ("fom",)
-_T = TypeVar("_T")
 _SHOWN = 100
 _COUNT_LIMIT = 10_000_000
 _FREQ_KHZ = (100_000, 10_000_000)
@@ -57,9 +53,33 @@ class Terms:
     energy_quality: Quality = "measured"
     meter: str = ""
 
+    def run(
+        self,
+        place: tuple[int, int, int, int],
+        time_s: float,
+        energy_j: float | None,
+        fom: float | None,
+        extra: Mapping[str, object],
+    ) -> Observation:
+        """Return one run; ``place`` is nodes, ranks and threads per node, kHz."""
+        return Observation(
+            Configuration(self.node_type, *place),
+            time_s,
+            energy_j,
+            fom,
+            "missing" if energy_j is None else self.energy_quality,
+            "" if energy_j is None else self.meter,
+            "import",
+            self.contributor,
+            self.account,
+            self.scope,
+            "",
+            extra,
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class CsvFile:
+class RunsFile:
     """A file's runs, the extra columns kept with each, and the file's SHA-256."""
 
     observations: tuple[Observation, ...]
@@ -67,31 +87,112 @@ class CsvFile:
     sha256: str
 
 
-def read_csv(path: Path, terms: Terms) -> CsvFile:
+def read_csv(path: Path, terms: Terms) -> RunsFile:
     """Read measured runs from a CSV file.
 
     Columns nodes, ranks_per_node, threads_per_node, freq_khz (kHz, 0 where no cap can be set),
     time_s (s), energy_j (J over all nodes; blank or 0: not measured), optional fom (a rate); all
     others are kept as extra. Raises InputError that lists every mistake by line and column.
     """
+    import pandas as pd
+
+    table = read_table(path)
+    _check_header(path, table)
+    cells, problems = table.cells.assign(**{"fom": table.cells.get("fom", "")}), table.problems
+    values = pd.DataFrame({n: each(cells[n], parse, problems) for n, parse in _PARSERS.items()})
+    known = values.dropna(subset=["ranks_per_node", "threads_per_node"])
+    few = known[known["threads_per_node"] < known["ranks_per_node"]]
+    for line, ranks, threads in few[["ranks_per_node", "threads_per_node"]].itertuples():
+        message = f"{threads} is less than the {ranks} ranks per node; count ranks x threads"
+        problems.append(RowProblem(line, "threads_per_node", message))
+    names = [n for n in table.names if n and n not in _PARSERS]
+    if "node_type" in names:
+        each(cells["node_type"], partial(_own_node_type, terms.node_type), problems)
+    if problems:
+        raise InputError(listing(path, problems))
+    if values.empty:
+        raise InputError(f"{path}: there are no runs in it, only a header")
+    extra = [n for n in names if n != "node_type"]
+    values = values.assign(**{n: each(cells[n], _plain, problems) for n in extra})
+    runs = (
+        terms.run(row[:4], row[4], row[5], row[6], dict(zip(extra, row[7:], strict=True)))
+        for row in values.itertuples(index=False, name=None)
+    )
+    return RunsFile(tuple(runs), tuple(names), table.sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A CSV file as text: ``cells`` by column name, indexed by the line that a row starts on.
+
+    Rows of another length than the header are only in ``problems``.
+    """
+
+    names: list[str]
+    cells: pd.DataFrame
+    header_line: int
+    problems: list[RowProblem]
+    sha256: str
+
+
+def read_table(path: Path) -> TextTable:
+    """Read a CSV file with a header; blank lines do not count.
+
+    Raises InputError where it cannot be read, is empty, or is not CSV in UTF-8.
+    """
+    import pandas as pd
+
+    content = read_bytes(path)
+    reader = csv.reader(io.StringIO(_decode(path, content), newline=""), strict=True)
+    line, rows = 1, {}
     try:
-        content = path.read_bytes()
+        for cells in reader:
+            if "".join(cells).strip():
+                rows[line] = cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{path}, line {line}: not CSV: {error}") from None
+    if not rows:
+        raise InputError(
+            f"{path} is empty", hint=f"the first line names columns: {', '.join(REQUIRED)}"
+        )
+    header_line = next(iter(rows))
+    names = [name.strip() for name in rows.pop(header_line)]
+    uneven = [at for at, cells in rows.items() if len(cells) != len(names)]
+    problems = [
+        RowProblem(at, "", f"{len(rows.pop(at))} cells, but the header has {len(names)} columns")
+        for at in uneven
+    ]
+    frame = pd.DataFrame(list(rows.values()), list(rows), names, dtype=object)
+    return TextTable(names, frame, header_line, problems, hashlib.sha256(content).hexdigest())
+
+
+def each(cells: pd.Series, parse: Callable[[str], object], problems: list[RowProblem]) -> pd.Series:
+    """Return a column's parsed cells; where ``parse`` raises ValueError the mistake is added."""
+    import pandas as pd
+
+    values: dict[str, object] = {}
+    mistakes: dict[str, str] = {}
+    for text in cells.unique():
+        try:
+            values[text] = parse(text.strip())
+        except ValueError as error:
+            mistakes[text] = str(error)
+    if mistakes:
+        wrong = cells[cells.isin(mistakes)]
+        problems += [
+            RowProblem(int(str(line)), str(cells.name), mistakes[text])
+            for line, text in wrong.items()
+        ]
+    return pd.Series(list(map(values.get, cells)), cells.index, dtype=object)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return a file's content. Raises InputError where it cannot be read."""
+    try:
+        return path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    problems: list[RowProblem] = []
-    runs: list[Observation] = []
-    table = _Table(path, _decode(path, content))
-    for line, cells in table:
-        reader = _Row(line, cells, problems)
-        run = reader.observation(terms, table.extra)
-        if run is not None:
-            runs.append(run)
-    problems += table.problems
-    if problems:
-        raise InputError(listing(path, sorted(problems, key=lambda p: p.line)))
-    if not runs:
-        raise InputError(f"{path}: there are no runs in it, only a header")
-    return CsvFile(tuple(runs), table.extra, hashlib.sha256(content).hexdigest())
 
 
 def _decode(path: Path, content: bytes) -> str:
@@ -100,140 +201,48 @@ def _decode(path: Path, content: bytes) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(
-            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8",
+            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8 text",
             hint="save the file as UTF-8 text",
         ) from None
 
 
 def listing(path: Path, problems: list[RowProblem]) -> str:
-    """Return a file's mistakes as lines for people."""
+    """Return a file's mistakes, by line, as lines for people."""
     count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
     lines = [f"{path}: {count}, nothing was imported"]
-    lines += [f"  {problem}" for problem in problems[:_SHOWN]]
+    lines += [f"  {problem}" for problem in sorted(problems, key=lambda p: p.line)[:_SHOWN]]
     if len(problems) > _SHOWN:
         lines.append(f"  and {len(problems) - _SHOWN} more")
     return "\n".join(lines)
 
 
-class _Table:
-    """The rows of a CSV text by column name, each with the line it starts on."""
-
-    def __init__(self, path: Path, text: str) -> None:
-        self.problems: list[RowProblem] = []
-        self._path = path
-        self._reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        self._header_line, header = self._header(text)
-        self._names = [name.strip() for name in header]
-        self._check_header()
-        self.extra = tuple(
-            name for name in self._names if name and name not in (*REQUIRED, *OPTIONAL)
-        )
-
-    def __iter__(self) -> Iterator[tuple[int, dict[str, str]]]:
-        for line, cells in self._lines():
-            if len(cells) != len(self._names):
-                message = f"{len(cells)} cells, but the header has {len(self._names)} columns"
-                self.problems.append(RowProblem(line, "", message))
-                continue
-            yield line, dict(zip(self._names, map(str.strip, cells), strict=True))
-
-    def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        while True:
-            line = self._reader.line_num + 1
-            try:
-                cells = next(self._reader, None)
-            except csv.Error as error:
-                self.problems.append(RowProblem(line, "", f"not CSV: {error}"))
-                return
-            if cells is None:
-                return
-            if any(cell.strip() for cell in cells):
-                yield line, cells
-
-    def _header(self, text: str) -> tuple[int, list[str]]:
-        line, cells = next(self._lines(), (0, []))
-        if self.problems:
-            raise InputError(listing(self._path, self.problems))
-        if not cells:
-            raise InputError(
-                f"{self._path} is empty", hint=f"the first line names columns: {_names(REQUIRED)}"
-            )
-        if len(cells) == 1 or not set(map(str.strip, cells)) & set(REQUIRED):
-            first = text.lstrip().partition("\n")[0]
-            for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-                if first.count(mark) > first.count(","):
-                    raise InputError(
-                        f"{self._path}, line {line}: columns are separated by {name}, not commas",
-                        hint="export as CSV with commas, and with points in decimal numbers",
-                    )
-        return line, cells
-
-    def _check_header(self) -> None:
-        missing = [name for name in REQUIRED if name not in self._names]
-        twice = {name for name in self._names if name and self._names.count(name) > 1}
-        found = [
-            RowProblem(self._header_line, name, "column given twice") for name in sorted(twice)
-        ]
-        for name in missing:
-            unknown = [n for n in self._names if n not in (*REQUIRED, *OPTIONAL)]
+def _check_header(path: Path, table: TextTable) -> None:
+    names = table.names
+    if len(names) == 1 or not set(names) & set(REQUIRED):
+        first = ",".join(names)
+        for mark, mark_name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+            if first.count(mark) > first.count(","):
+                raise InputError(
+                    f"{path}, line {table.header_line}: columns are separated by {mark_name}, "
+                    "not commas",
+                    hint="export as CSV with commas, and with points in decimal numbers",
+                )
+    wrong = {name: "column given twice" for name in sorted(names) if name and names.count(name) > 1}
+    unknown = [name for name in names if name not in (*REQUIRED, *OPTIONAL)]
+    for name in REQUIRED:
+        if name not in names:
             near = difflib.get_close_matches(name, unknown, 1, 0.7) or [
                 n for n in unknown if n.lower() == name
             ]
-            hint = f"; is it {near[0]!r}?" if near else ""
-            found.append(RowProblem(self._header_line, name, f"column is missing{hint}"))
-        if found:
-            raise InputError(listing(self._path, found), hint=f"the columns are {_names(REQUIRED)}")
+            wrong[name] = "column is missing" + (f"; is it {near[0]!r}?" if near else "")
+    if wrong:
+        problems = [RowProblem(table.header_line, *place) for place in wrong.items()]
+        raise InputError(listing(path, problems), hint=f"the columns are {', '.join(REQUIRED)}")
 
 
-class _Row:
-    """One row being read; what is wrong goes to ``problems``."""
-
-    def __init__(self, line: int, cells: dict[str, str], problems: list[RowProblem]) -> None:
-        self._line, self._cells, self._problems = line, cells, problems
-        self._before = len(problems)
-
-    def observation(self, terms: Terms, extra: tuple[str, ...]) -> Observation | None:
-        """Return the row's run, or None when something is wrong with it."""
-        nodes = self._read("nodes", _count)
-        ranks = self._read("ranks_per_node", _count)
-        threads = self._read("threads_per_node", _count)
-        freq = self._read("freq_khz", _freq)
-        time_s = self._read("time_s", _positive)
-        energy_j = self._read("energy_j", _energy)
-        fom = self._read("fom", _fom)
-        if ranks and threads and threads < ranks:
-            message = f"{threads} is less than the {ranks} ranks per node; count ranks x threads"
-            self._problem("threads_per_node", message)
-        stated = self._cells.get("node_type", "")
-        if stated and stated != terms.node_type:
-            self._problem("node_type", f"{stated!r}, but --node-type says {terms.node_type!r}")
-        if len(self._problems) > self._before:
-            return None
-        assert nodes and ranks and threads and freq is not None and time_s
-        return Observation(
-            Configuration(terms.node_type, nodes, ranks, threads, freq),
-            time_s,
-            energy_j,
-            fom,
-            "missing" if energy_j is None else terms.energy_quality,
-            "" if energy_j is None else terms.meter,
-            "import",
-            terms.contributor,
-            terms.account,
-            terms.scope,
-            "",
-            {name: _plain(self._cells[name]) for name in extra if name != "node_type"},
-        )
-
-    def _read(self, column: str, parse: Callable[[str], _T]) -> _T | None:
-        try:
-            return parse(self._cells.get(column, ""))
-        except ValueError as error:
-            self._problem(column, str(error))
-            return None
-
-    def _problem(self, column: str, message: str) -> None:
-        self._problems.append(RowProblem(self._line, column, message))
+def _own_node_type(own: str, text: str) -> None:
+    if text not in ("", own):
+        raise ValueError(f"{text!r}, but --node-type says {own!r}")
 
 
 def _number(text: str) -> float:
@@ -293,6 +302,8 @@ def _fom(text: str) -> float | None:
 
 def _plain(text: str) -> object:
     """Return an extra cell as the number it plainly is, else as text."""
+    if text[:1].isalpha():
+        return text
     try:
         number = int(text)
     except ValueError:
@@ -304,5 +315,13 @@ def _plain(text: str) -> object:
     return number if str(number) == text else text
 
 
-def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(names)
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "nodes": _count,
+    "ranks_per_node": _count,
+    "threads_per_node": _count,
+    "freq_khz": _freq,
+    "time_s": _positive,
+    "energy_j": _energy,
+    "fom": _fom,
+}
+"""What each column holds, in the order of :meth:`Terms.run`."""

@@ -15,10 +15,9 @@ from typing import Any
 
 import yaml
 
-from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.errors import InputError
-from advisor.store.csvfile import CsvFile, RowProblem, Terms, listing
+from advisor.store.csvfile import RowProblem, RunsFile, Terms, listing, read_bytes
 
 ENDINGS = (".yml", ".yaml")
 TIME = ("totalTime", "time", "runTime", "wallTime", "elapsedTime", "execTime", "tt")
@@ -42,16 +41,13 @@ class Objectives:
 
 def read_summary(
     path: Path, terms: Terms, objectives: Objectives, only: Mapping[str, str]
-) -> CsvFile:
+) -> RunsFile:
     """Read a results summary as runs; ``only`` keeps those with these parameters.
 
     Raises InputError that lists every mistake by line, or says which objective is which is not
     known; runs that differ in execParam are workloads of their own and refused together.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    content = read_bytes(path)
     entries = [e for e in _entries(path, content) if e.matches(only)]
     if not entries:
         what = " with " + ", ".join(f"{k}={v}" for k, v in only.items()) if only else ""
@@ -75,9 +71,9 @@ def read_summary(
     problems: list[RowProblem] = []
     runs = [e.run(terms, time, energy, fom, problems) for e in entries]
     if problems:
-        raise InputError(listing(path, sorted(problems, key=lambda p: p.line)))
+        raise InputError(listing(path, problems))
     kept = tuple(dict.fromkeys(k for r in runs if r for k in r.extra))
-    return CsvFile(tuple(r for r in runs if r), kept, hashlib.sha256(content).hexdigest())
+    return RunsFile(tuple(r for r in runs if r), kept, hashlib.sha256(content).hexdigest())
 
 
 def _objective(
@@ -147,20 +143,8 @@ class _Entry:
             problems.append(RowProblem(self.line, "threadCount", message))
         if len(problems) > before:
             return None
-        return Observation(
-            Configuration(terms.node_type, nodes, ranks, threads, freq),
-            time_s,
-            energy_j,
-            rate,
-            "missing" if energy_j is None else terms.energy_quality,
-            "" if energy_j is None else terms.meter,
-            "import",
-            terms.contributor,
-            terms.account,
-            terms.scope,
-            "",
-            {k: v for k, v in p.items() if k not in _READ and isinstance(v, str | int | float)},
-        )
+        extra = {k: v for k, v in p.items() if k not in _READ and isinstance(v, str | int | float)}
+        return terms.run((nodes, ranks, threads, freq), time_s, energy_j, rate, extra)
 
 
 def _entries(path: Path, content: bytes) -> Iterator[_Entry]:

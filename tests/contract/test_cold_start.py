@@ -11,7 +11,7 @@ import pytest
 
 HEAVY = (
     "numpy", "pandas", "yaml", "pydantic", "sqlite_utils", "textual", "scipy", "statsmodels",
-    "patsy", "rich", "shapely", "matplotlib", "ClusterShell",
+    "patsy", "rich", "matplotlib", "ClusterShell",
 )  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def test_cells_that_are_no_numbers_are_named_by_line_and_row(
         "line 4 (row 1), a: nan is not a finite number",
         "line 5 (row 2), b: blank is not a finite number",
         "line 6 (row 3), b: x is not a finite number",
-        "line 7 (row 4): 1 cells for 2 columns",
+        "line 7 (row 4): 1 cells, but the header has 2 columns",
     ):
         assert text in result.err
     assert "Traceback" not in result.err

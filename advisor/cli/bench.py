@@ -177,7 +177,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Measure on a node of this type; return what it found."""
     if node is None:
-        from advisor.cli.bench_here import measure_here
+        from advisor.lab.bench import measure_here
 
         return measure_here(order, lambda *at: board.show(name, *at))
     from advisor.schedulers.choose import installed
@@ -190,7 +190,7 @@ def _measure(
 
 def _emit(order: dict[str, Any]) -> int:
     """Measure this machine for somebody else: progress and result as lines of JSON."""
-    from advisor.cli.bench_here import measure_here
+    from advisor.lab.bench import measure_here
 
     def say(kind: str, data: object) -> None:
         print(json.dumps({kind: data}), flush=True)

@@ -223,7 +223,7 @@ def _json(
     return {
         "file": str(args.grid),
         "cases": [{"grid": c.grid, "seed": c.seed, **c.evaluation.to_dict()} for c in study.cases],
-        "means": [m.to_dict() for m in study.means()],
+        "means": [asdict(m) for m in study.means()],
         "skipped": dict(study.skipped),
         **more,
     }

@@ -56,8 +56,7 @@ def save_plot(scene: Drawing, path: Path | None) -> None:
 
 def print_picture(picture: Drawing) -> None:
     """Print a picture as wide as the terminal, in ASCII where the terminal knows no more."""
-    from advisor.plotting.terminal import ASCII, Marks, draw
-    from advisor.plotting.terminal_panels import draw_panels
+    from advisor.plotting.terminal import ASCII, Marks, draw, draw_panels
 
     width = shutil.get_terminal_size((80, 24)).columns
 

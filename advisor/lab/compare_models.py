@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
@@ -65,15 +65,6 @@ class Mean:
     mean: Mapping[str, float]
     spread: Mapping[str, float]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "model": self.model,
-            "cases": self.cases,
-            "mean": dict(self.mean),
-            "spread": dict(self.spread),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
@@ -84,22 +75,13 @@ class ModelComparison:
 
     def means(self) -> list[Mean]:
         """Return each model's means over grids and seeds."""
-        found = []
-        for model in dict.fromkeys(c.model for c in self.cases):
-            rows = [c.measures() for c in self.cases if c.model == model]
-            columns = {key: np.array([row[key] for row in rows]) for key in rows[0]}
-            found.append(
-                Mean(
-                    model,
-                    len(rows),
-                    {key: float(v.mean()) for key, v in columns.items()},
-                    {
-                        key: float(v.std(ddof=1)) if len(v) > 1 else 0.0
-                        for key, v in columns.items()
-                    },
-                )
-            )
-        return found
+        measures = pd.DataFrame([c.measures() for c in self.cases])
+        models = pd.Series([c.model for c in self.cases])
+        return [
+            Mean(model, len(rows), dict(rows.mean()), dict(rows.std().fillna(0.0)))
+            for model in models.unique()
+            for rows in [measures[models == model]]
+        ]
 
 
 def compare(

@@ -15,8 +15,7 @@ from advisor import paths
 from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.errors import InputError
 from advisor.ranking.files import read_thresholds
-from advisor.ranking.rank import DEFAULT, METHODS, RankedPhase, Ranking, RankingMethod, rank
-from advisor.ranking.ratios import ratios
+from advisor.ranking.rank import DEFAULT, METHODS, RankedPhase, Ranking, RankingMethod, rank, ratios
 from advisor.ranking.similarity import Profile, Thresholds
 from advisor.ranking.streams import Characterisation, FieldError, Stream
 from advisor.ranking.suite import like

@@ -8,9 +8,12 @@ from typing import Any
 
 from advisor.errors import AdvisorError, InputError, MissingExtraError
 from advisor.plotting import Scene
-from advisor.plotting.panels import Panels
+from advisor.plotting.panels import Lines, Observed, Panel, Panels, Surface
 
 SUFFIXES = (".svg", ".png", ".pdf")
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+_MARKERS, _DASHES = "osD^vP", ("-", "--", "-.", ":", "-", "--")
+_BASELINE = "#c2410c"
 
 
 def check(path: Path) -> None:
@@ -36,8 +39,6 @@ def save(scene: Scene | Panels, path: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    from advisor.plotting.draw_panels import draw_panel
-
     if isinstance(scene, Scene):
         figure = Figure(figsize=(7.0, 4.6), layout="constrained")
         _draw(figure.add_subplot(), scene)
@@ -46,7 +47,7 @@ def save(scene: Scene | Panels, path: Path) -> None:
         figure = Figure(figsize=(5.4 * count, 4.6), layout="constrained")
         figure.suptitle(scene.title, fontsize=10)
         for i, panel in enumerate(scene.panels, 1):
-            draw_panel(figure, figure.add_subplot(1, count, i), panel)
+            _draw_panel(figure, figure.add_subplot(1, count, i), panel)
     kind = path.suffix.lower()[1:]
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
@@ -78,7 +79,7 @@ def _draw(axes: Any, scene: Scene) -> None:
     axes.scatter(*coordinates(scene.front), s=30, color="#1f6fb2", label="front", zorder=3)
     if scene.baseline is not None:
         axes.scatter(
-            *coordinates([scene.baseline]), s=60, marker="D", color="#c2410c", label="baseline",
+            *coordinates([scene.baseline]), s=60, marker="D", color=_BASELINE, label="baseline",
             zorder=4,
         )  # fmt: skip
     for limits, (low, high) in zip((axes.set_xlim, axes.set_ylim), scene.window(), strict=True):
@@ -88,3 +89,102 @@ def _draw(axes: Any, scene: Scene) -> None:
     axes.set_title(scene.title, fontsize=10)
     axes.legend(fontsize=8, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
+    """Draw one panel into its axes."""
+    if isinstance(panel, Lines):
+        _lines(axes, panel)
+    elif isinstance(panel, Surface):
+        _surface(figure, axes, panel)
+    else:
+        _observed(axes, panel)
+    axes.spines[["top", "right"]].set_visible(isinstance(panel, Surface))
+
+
+def _lines(axes: Any, panel: Lines) -> None:
+    for i, line in enumerate(panel.lines):
+        k = i % len(_COLOURS)
+        axes.fill_between(line.x, line.low, line.high, color=_COLOURS[k], alpha=0.13, lw=0)
+        axes.plot(line.x, line.y, color=_COLOURS[k], ls=_DASHES[k], lw=1.2, label=line.label)
+        runs = set(line.runs)
+        for measured, face in ((True, _COLOURS[k]), (False, "white")):
+            at = [j for j, x in enumerate(line.x) if (x in runs) is measured]
+            axes.scatter(
+                [line.x[j] for j in at], [line.y[j] for j in at], s=20, marker=_MARKERS[k],
+                facecolor=face, edgecolor=_COLOURS[k], zorder=3,
+            )  # fmt: skip
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    values = [v for line in panel.lines for v in line.y] or [1.0]
+    if panel.logarithmic:
+        _logarithmic(axes, max(values) / min(values))
+    else:
+        axes.set_ylim(0, 1.1 * max(values))
+    axes.legend(fontsize=8, frameon=False, title="filled: run", title_fontsize=8)
+
+
+def _surface(figure: Any, axes: Any, panel: Surface) -> None:
+    import numpy as np
+
+    z = np.ma.masked_invalid(np.array(panel.z))
+    mesh = axes.pcolormesh(panel.x, panel.y, z, cmap="cividis", shading="nearest")
+    figure.colorbar(mesh, ax=axes, label=panel.z_label)
+    if min(z.shape) > 1 and not z.mask.any() and z.max() > z.min():
+        contours = axes.contour(panel.x, panel.y, z, levels=6, colors="white", linewidths=0.7)
+        axes.clabel(contours, fontsize=7, fmt="%.4g")
+    for kind, cells, style in (
+        ("front", sorted(panel.marked), {"marker": "o", "s": 34, "facecolor": "none",
+                                         "edgecolor": "white", "linewidth": 1.6}),
+        ("baseline", [panel.baseline] if panel.baseline else [],
+         {"marker": "D", "s": 46, "color": _BASELINE, "edgecolor": "white"}),
+    ):  # fmt: skip
+        if cells:
+            axes.scatter(
+                [panel.x[j] for _, j in cells], [panel.y[i] for i, _ in cells], label=kind,
+                zorder=4, **style,
+            )  # fmt: skip
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    handles, _ = axes.get_legend_handles_labels()
+    if handles:
+        axes.legend(
+            fontsize=8, facecolor="#374151", labelcolor="white", loc="upper center",
+            bbox_to_anchor=(0.5, -0.16), ncols=2,
+        )  # fmt: skip
+
+
+def _observed(axes: Any, panel: Observed) -> None:
+    points = [p for group in panel.groups.values() for p in group]
+    low, high = min(map(min, points)), max(map(max, points))
+    span = [low * 0.9, high * 1.1]
+    axes.fill_between(
+        span, [0.9 * v for v in span], [1.1 * v for v in span], color="#e5e7eb", lw=0,
+        label="within 10 %",
+    )  # fmt: skip
+    axes.plot(span, span, color="#6b7280", lw=1)
+    for i, (label, group) in enumerate(panel.groups.items()):
+        axes.scatter(
+            [p[0] for p in group], [p[1] for p in group], s=18 + 14 * i, marker=_MARKERS[2 * i],
+            facecolor="none" if i == 0 else _COLOURS[1], edgecolor=_COLOURS[i], label=label,
+            zorder=2 + i,
+        )  # fmt: skip
+    _logarithmic(axes, span[1] / span[0])
+    axes.set_xlim(*span)
+    axes.set_ylim(*span)
+    axes.set_xlabel(f"observed {panel.label}")
+    axes.set_ylabel(f"predicted {panel.label}")
+    axes.legend(fontsize=8, frameon=False)
+
+
+def _logarithmic(axes: Any, ratio: float) -> None:
+    """Make both axes logarithmic, with more ticks where the ends' ratio is small."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    few = (1.0, 2.0, 5.0) if ratio < 100 else (1.0,)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=few))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())

@@ -2,7 +2,7 @@
 
 In place of the one most similar microbenchmark (Corredor 2011): each stream's time per step is
 interpolated between profiles of load, write or random access in size and stride, its size being
-what is touched between two passes over it (:mod:`advisor.ranking.reuse`); what the phase takes
+what is touched between two passes over it (:mod:`advisor.ranking.streams`); what the phase takes
 beyond that on its base node is arithmetic. Both parts are taken to the other node type and
 overlap there as they do here::
 
@@ -21,9 +21,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from advisor.errors import InputError
-from advisor.ranking.reuse import effective
 from advisor.ranking.similarity import Profile
-from advisor.ranking.streams import Characterisation, Phase, Stream
+from advisor.ranking.streams import Characterisation, Phase, Stream, effective
 
 OVERLAP = 4.0
 """The p above; benchmarks/ranking.py compares others."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 AccessPattern = Literal["C", "P"]
@@ -20,6 +20,8 @@ MOST_PHASES, MOST_STREAMS = 200, 2000
 """What a characterisation of somebody else may have, so that reading it is soon done."""
 _HUGE = 1e15
 """No number of a record is larger, so that none is lost in arithmetic."""
+_LINE_B = 64
+"""Bytes of a cache line: what memory is read and written by."""
 
 
 class FieldError(ValueError):
@@ -179,6 +181,38 @@ class Characterisation:
             time_s,
             str(data.get("method") or ""),
         )
+
+
+def effective(streams: Sequence[Stream], threads: int) -> tuple[Stream, ...]:
+    """Return streams as large as what ``threads`` touch from one pass over them to the next.
+
+    A zone that would stay in a cache by itself does not when other streams pass through that cache
+    meanwhile. Sizes in KB, larger by the others' lines over their own; the private zones of all
+    threads lie beside a shared one.
+    """
+    shares = [threads if s.access == "P" else 1 for s in streams]
+    widened = []
+    for i, s in enumerate(streams):
+        lines = _lines_b(s)
+        steps = lines / _line_b(s) / (s.steps or 1.0)
+        others = math.fsum(
+            min(_lines_b(o), steps * (o.steps or 1.0) * _line_b(o)) * share
+            for j, (o, share) in enumerate(zip(streams, shares, strict=True)) if j != i
+        )  # fmt: skip
+        more = others / (lines * shares[i]) if lines else 0.0
+        widened.append(replace(s, size_kb=s.size_kb * (1.0 + more)))
+    return tuple(widened)
+
+
+def _line_b(stream: Stream) -> float:
+    """Return bytes of memory that a step along a stream touches for the first time."""
+    return float(_LINE_B if stream.random else min(_LINE_B, max(1, stream.stride_b)))
+
+
+def _lines_b(stream: Stream) -> float:
+    """Return bytes of the lines that one pass over a stream's zone touches."""
+    size = stream.size_kb * 1024
+    return size if stream.random else size * min(1.0, _LINE_B / max(1, stream.stride_b))
 
 
 def read_sent(data: object) -> Characterisation:

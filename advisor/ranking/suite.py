@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.ranking.reuse import effective
-from advisor.ranking.streams import AccessPattern, Stream
+from advisor.ranking.streams import AccessPattern, Stream, effective
 
 Size = Literal["quick", "full"]
 
@@ -198,7 +197,7 @@ def like(streams: tuple[Stream, ...], threads: int) -> list[Microbenchmark]:
     """Return the microbenchmarks that a phase with these streams (busiest first) wants.
 
     Of its busiest stream alone, of its two busiest together, sizes and strides the phase's own,
-    and what each stream takes beside the others (:func:`advisor.ranking.reuse.effective`).
+    and what each stream takes beside the others (:func:`advisor.ranking.streams.effective`).
     """
     if not streams:
         return []

@@ -56,9 +56,8 @@ APP = {
                 "streams": [STREAM]}],
 }  # fmt: skip
 NEEDED = (
-    "cli.characterise", "cli.rank", "cli.rank_store", "lab.valgrind",
-    "schedulers.local.scheduler", "service.protocol", "training.site_context",
-    "training.result_store", "training.training_job",
+    "cli.characterise", "cli.rank", "lab.characterise_runs", "schedulers.local.scheduler",
+    "service.protocol", "training.result_store", "training.site_context", "training.training_job",
 )  # fmt: skip
 """What the commands below load when they run, which that user may not be able to read."""
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs two users")

@@ -9,9 +9,8 @@ import pytest
 
 from advisor.ranking.blend import NodeTypeTimes, phase_on
 from advisor.ranking.rank import rank
-from advisor.ranking.reuse import effective
 from advisor.ranking.similarity import Profile, Thresholds
-from advisor.ranking.streams import AccessPattern, Characterisation, Phase, Stream
+from advisor.ranking.streams import AccessPattern, Characterisation, Phase, Stream, effective
 
 STEPS = ((0.02, 25.0), (0.2, 5.0))
 LIMITS = Thresholds(STEPS, STEPS, STEPS, 25, 25, 0.8)

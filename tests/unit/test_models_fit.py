@@ -16,8 +16,7 @@ from advisor.core.option import Z90, Option, pack_options, unpack_options
 from advisor.errors import InputError
 from advisor.models.design import uniform
 from advisor.models.fit import FitResult, fit_options
-from advisor.models.runs import gather
-from advisor.models.runs import runs_by_scope
+from advisor.models.runs import gather, runs_by_scope
 
 SPACE = SearchSpace(
     "n", (1,), tuple((1, t) for t in range(4, 45, 4)), tuple(range(1_200_000, 2_200_001, 100_000))
@@ -349,7 +348,8 @@ def test_groups_never_show_a_private_run_to_another() -> None:
     ada = owned(RUNS[4:6], "ada", "climate", "own")
     bob = owned(RUNS[6:8], "bob", "physics", "own")
     found = {
-        (g.scope, g.owner): list(g.observations) for g in runs_by_scope([*bob, *ada, *climate, *site])
+        (g.scope, g.owner): list(g.observations)
+        for g in runs_by_scope([*bob, *ada, *climate, *site])
     }
     assert found == {
         ("all", ""): site,

@@ -105,22 +105,22 @@ def _bench(args: argparse.Namespace) -> int:
     places = _places(args, inventory)
     with ProgressBars(sys.stderr, [name for name, _ in places]) as board:
         results = board.each(places, lambda name, node: _measure(name, node, order, board))
-    stored = {}
-    for (name, _), (found, why) in zip(places, results, strict=True):
-        stored[name] = why or _store(args, name, found or {})
-    ranked = _rank_anew(args) if any(not why for _, why in results) else {}
+    measured = [
+        (name, result, why or _store(args, name, result or {}))
+        for (name, _), (result, why) in zip(places, results, strict=True)
+    ]
+    ranked = _rank_again(args) if any(not why for _, why in results) else {}
     if args.json:
-        told = [_summary(n, r[0], stored[n]) for (n, _), r in zip(places, results, strict=True)]
-        print_json("bench", {"node_types": told, **ranked})
+        print_json("bench", {"node_types": [_summary(*m) for m in measured], **ranked})
     else:
-        for (name, _), (found, _) in zip(places, results, strict=True):
-            print(_line(name, found, stored[name]))
+        for one in measured:
+            print(_line(*one))
         if ranked.get("rankings"):
             print(ranked["rankings"])
     return 0 if all(not why for _, why in results) else 1
 
 
-def _rank_anew(args: argparse.Namespace) -> dict[str, Any]:
+def _rank_again(args: argparse.Namespace) -> dict[str, Any]:
     """Rank all that is characterised with the new profiles; return what became of it.
 
     Whatever is in the way of that, the profiles are stored.
@@ -202,7 +202,7 @@ def _emit(order: dict[str, Any]) -> int:
     return 0
 
 
-def _store(args: argparse.Namespace, name: str, found: dict[str, Any]) -> str:
+def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
     """Store a node type's profiles; return what became of them."""
     from advisor.lab.machine import differences
     from advisor.schedulers.local.scheduler import NODE_TYPE, local_node_type
@@ -213,7 +213,7 @@ def _store(args: argparse.Namespace, name: str, found: dict[str, Any]) -> str:
     path = paths.store_path(args.db)
     with Writer(path) as writer:
         former = None if args.replace else latest_bench(writer, name)
-        machine = found["machine"]
+        machine = result["machine"]
         if former is not None:
             apart = differences(former.machine, machine)
             if apart:
@@ -223,10 +223,10 @@ def _store(args: argparse.Namespace, name: str, found: dict[str, Any]) -> str:
                 )
             machine = former.machine
         bench = Bench(
-            name, machine, found["host"], found["kernel"], found["compiler"], current_user()
+            name, machine, result["host"], result["kernel"], result["compiler"], current_user()
         )
         profiles = [
-            StoredProfile(name, **{**p, "streams": tuple(p["streams"])}) for p in found["profiles"]
+            StoredProfile(name, **{**p, "streams": tuple(p["streams"])}) for p in result["profiles"]
         ]
         if name == NODE_TYPE and not writer.inventory().resolve(name):
             writer.save_node_types([local_node_type()], source="local")
@@ -234,25 +234,25 @@ def _store(args: argparse.Namespace, name: str, found: dict[str, Any]) -> str:
     return f"stored in {path}"
 
 
-def _summary(name: str, found: dict[str, Any] | None, stored: str) -> dict[str, Any]:
-    if found is None:
+def _summary(name: str, result: dict[str, Any] | None, stored: str) -> dict[str, Any]:
+    if result is None:
         return {"node_type": name, "stored": stored}
-    kept = ("machine", "host", "kernel", "compiler", "meter", "seconds", "sure", "wanted")
+    keys = ("machine", "host", "kernel", "compiler", "meter", "seconds", "sure", "wanted")
     return {
-        "node_type": name, "stored": stored, "profiles": len(found["profiles"]),
-        **{key: found[key] for key in kept}, **found["peaks"],
+        "node_type": name, "stored": stored, "profiles": len(result["profiles"]),
+        **{key: result[key] for key in keys}, **result["peaks"],
     }  # fmt: skip
 
 
-def _line(name: str, found: dict[str, Any] | None, stored: str) -> str:
-    if found is None:
+def _line(name: str, result: dict[str, Any] | None, stored: str) -> str:
+    if result is None:
         return f"{name}: {stored}"
-    peaks = found["peaks"]
-    left = found["wanted"] - len(found["profiles"])
+    peaks = result["peaks"]
+    left = result["wanted"] - len(result["profiles"])
     return (
-        f"{name}: {len(found['profiles'])} microbenchmarks in {found['seconds']:.0f} s, "
-        f"{found['sure']} of them within 2 %"
+        f"{name}: {len(result['profiles'])} microbenchmarks in {result['seconds']:.0f} s, "
+        f"{result['sure']} of them within 2 %"
         + (f", no time for {left}" if left > 0 else "")
-        + f"; {found['threads']} threads: {peaks['bandwidth_gb_s']:.1f} GB/s, "
-        f"{peaks['gflop_s']:.1f} GFlop/s; {found['meter']}\n{name}: {stored}"
+        + f"; {result['threads']} threads: {peaks['bandwidth_gb_s']:.1f} GB/s, "
+        f"{peaks['gflop_s']:.1f} GFlop/s; {result['meter']}\n{name}: {stored}"
     )

@@ -109,11 +109,11 @@ class ProgressBars:
         why = ""
         try:
             for line in process.stdout:
-                said = _message(line)
-                if "progress" in said:
-                    self.show(name, *said["progress"])
-                result = said.get("result", result)
-                why = said.get("error", why)
+                message = _message(line)
+                if "progress" in message:
+                    self.show(name, *message["progress"])
+                result = message.get("result", result)
+                why = message.get("error", why)
             errors = process.stderr.read().strip().splitlines()
             code = process.wait()
         except BaseException:
@@ -123,15 +123,15 @@ class ProgressBars:
             process.stdout.close()
             process.stderr.close()
         if result is None:
-            told = why or (" ".join(errors[-1].split()) if errors else f"exit code {code}")
-            raise SchedulerError(f"no profile: {told}")
+            reason = why or (" ".join(errors[-1].split()) if errors else f"exit code {code}")
+            raise SchedulerError(f"no profile: {reason}")
         return result
 
 
 def _message(line: str) -> dict[str, Any]:
     """Return what a line of ``--emit`` says; a node's prolog may print others."""
     try:
-        said = json.loads(line)
+        message = json.loads(line)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return message if isinstance(message, dict) else {}

@@ -120,25 +120,25 @@ def _characterise(args: argparse.Namespace) -> int:
     traced, why = _trace(command, timed, args.trace, limit_s)
     l1_bytes = cache_bytes(1) or DEFAULT_L1
     phases = join(timed, traced, min_weight=min_weight, l1_bytes=l1_bytes)
-    found = characterisation(
+    result = characterisation(
         phases, timed, traced, subject.application, subject.workload, subject.node_type.name
     )
     if args.output:
-        write_phases(Path(args.output), found)
+        write_phases(Path(args.output), result)
     good, stored = True, f"not stored: {why}"
     if traced is not None:
-        good, stored = _store(args, found)
+        good, stored = _store(args, result)
         if not good and args.output:
             good, stored = True, f"{stored}; the phases are in {args.output}"
         elif not good:
-            stored += f"; {_kept(found)}"
+            stored += f"; {_keep_in_own_folder(result)}"
     if args.json:
-        data = output.as_json(found, timed, traced, why, phases, l1_bytes)
+        data = output.as_json(result, timed, traced, why, phases, l1_bytes)
         print_json("characterise", data | {"stored": stored, "note": note})
     else:
         print(output.traced_line(timed, traced, why))
         output.print_phases(timed, phases)
-        print(f"\n{found.application} / {found.workload} on {found.node_type}: {stored}")
+        print(f"\n{result.application} / {result.workload} on {result.node_type}: {stored}")
     return 0 if good else 1
 
 
@@ -171,7 +171,7 @@ def _trace(
     return None, f"to find streams, build {command.argv[0]} with advisor cc or install valgrind"
 
 
-def _store(args: argparse.Namespace, found: Characterisation) -> tuple[bool, str]:
+def _store(args: argparse.Namespace, app: Characterisation) -> tuple[bool, str]:
     """Store a characterisation, or hand it to the daemon; tell whether, and where or why not."""
     import os
 
@@ -189,9 +189,9 @@ def _store(args: argparse.Namespace, found: Characterisation) -> tuple[bool, str
         policy, _ = load_known(path).policy.for_job(
             {
                 "user": user,
-                "application": found.application,
-                "workload": found.workload,
-                "node_type": found.node_type,
+                "application": app.application,
+                "workload": app.workload,
+                "node_type": app.node_type,
             }
         )
         sink = open_sink(
@@ -203,26 +203,26 @@ def _store(args: argparse.Namespace, found: Characterisation) -> tuple[bool, str
         )
         try:
             machine = local_node_type()
-            if found.node_type == machine.name:
+            if app.node_type == machine.name:
                 sink.know(machine)
-            return True, sink.characterise(found)
+            return True, sink.characterise(app)
         finally:
             sink.close()
     except AdvisorError as error:
         return False, f"not stored: {error}"
 
 
-def _kept(found: Characterisation) -> str:
+def _keep_in_own_folder(app: Characterisation) -> str:
     """Keep what could not be stored among the user's own files; say where, or how to do that."""
     from advisor import paths
     from advisor.errors import InputError
     from advisor.ranking.files import write_phases
 
-    name = "".join(c if c.isalnum() else "-" for c in f"{found.application}-{found.workload}")
+    name = "".join(c if c.isalnum() else "-" for c in f"{app.application}-{app.workload}")
     file = paths.state_dir() / "phases" / f"{name[:100]}.yaml"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_phases(file, found)
+        write_phases(file, app)
     except (OSError, InputError):
         return "--output FILE would have kept the phases, for advisor characterise --input FILE"
     return f"the phases are kept: advisor characterise --input {file}"
@@ -236,20 +236,20 @@ def _store_file(args: argparse.Namespace, file: Path) -> int:
     from advisor.errors import UsageError
     from advisor.ranking.files import read_phases
 
-    found = read_phases(file)
-    found = replace(
-        found,
-        application=args.application or found.application,
-        workload=args.workload or found.workload,
-        node_type=args.node_type or found.node_type,
+    app = read_phases(file)
+    app = replace(
+        app,
+        application=args.application or app.application,
+        workload=args.workload or app.workload,
+        node_type=args.node_type or app.node_type,
     )
-    if not found.node_type:
+    if not app.node_type:
         raise UsageError(f"{file} does not say where it was measured", hint="give --node-type")
-    good, stored = _store(args, found)
+    good, stored = _store(args, app)
     if args.json:
-        print_json("characterise", found.to_dict() | {"stored": stored})
+        print_json("characterise", app.to_dict() | {"stored": stored})
     else:
-        print(f"{found.application} / {found.workload} on {found.node_type}: {stored}")
+        print(f"{app.application} / {app.workload} on {app.node_type}: {stored}")
     return 0 if good else 1
 
 

@@ -19,12 +19,12 @@ def timed_line(timed: TimedRun, note: str) -> str:
     """Say how long the timed run took, what was seen of it, and what speaks against it."""
     regions = sum(len(p.phases) for p in timed.processes)
     if regions:
-        said = f", {regions} parallel regions"
+        seen = f", {regions} parallel regions"
     elif timed.processes:
-        said = "; no OpenMP regions: the whole program is one phase"
+        seen = "; no OpenMP regions: the whole program is one phase"
     else:
-        said = "; a statically linked program cannot be looked into: it is one phase"
-    line = f"timed   {_short(timed.time_s)}{said}"
+        seen = "; a statically linked program cannot be looked into: it is one phase"
+    line = f"timed   {_short(timed.time_s)}{seen}"
     return f"{line}\n        {note}" if note else line
 
 
@@ -59,19 +59,19 @@ def print_phases(timed: TimedRun, phases: Sequence[PhaseResult]) -> None:
     print()
     print_table(["phase", "weight", "time", "calls", "threads", "iterations", "µs/iter"], rows)
     for phase in phases:
-        if phase.found is None:
+        if phase.traced is None:
             continue
         print(f"\n{phase.name}{': ' + phase.note if phase.note else ''}")
-        if phase.found.streams:
+        if phase.traced.streams:
             print_table(
                 ["zone KB", "stride B", "element B", "access", "regular", "share", "", "where"],
-                [_stream_row(phase, stream) for stream in phase.found.streams[:MOST_SHOWN]],
+                [_stream_row(phase, stream) for stream in phase.traced.streams[:MOST_SHOWN]],
             )
-            if len(phase.found.streams) > MOST_SHOWN:
-                print(f"and {len(phase.found.streams) - MOST_SHOWN} smaller streams")
+            if len(phase.traced.streams) > MOST_SHOWN:
+                print(f"and {len(phase.traced.streams) - MOST_SHOWN} smaller streams")
         else:
             print("no streams beyond the first-level cache: it is limited by computing")
-        print(_summary(phase.found))
+        print(_summary(phase.traced))
 
 
 def _stream_row(phase: PhaseResult, stream: FoundStream) -> list[object]:
@@ -90,20 +90,20 @@ def _stream_row(phase: PhaseResult, stream: FoundStream) -> list[object]:
     ]  # fmt: skip
 
 
-def _summary(found: FoundPhase) -> str:
-    parts = [f"at most {found.bytes_per_iter:.3g} B an iteration from beyond the first-level cache"]
-    if found.flops_per_iter is not None:
-        parts.append(f"{found.flops_per_iter:.3g} floating-point operations")
-    if found.dropped:
-        cached = sum(1 for s in found.dropped if s.dropped == "cached")
-        left = [f"{len(found.dropped) - cached} rare"] if len(found.dropped) > cached else []
+def _summary(phase: FoundPhase) -> str:
+    parts = [f"at most {phase.bytes_per_iter:.3g} B an iteration from beyond the first-level cache"]
+    if phase.flops_per_iter is not None:
+        parts.append(f"{phase.flops_per_iter:.3g} floating-point operations")
+    if phase.dropped:
+        cached = sum(1 for s in phase.dropped if s.dropped == "cached")
+        left = [f"{len(phase.dropped) - cached} rare"] if len(phase.dropped) > cached else []
         left += [f"{cached} that stay in the cache"] if cached else []
         parts.append(f"left out: {' and '.join(left)}")
     return "; ".join(parts)
 
 
 def as_json(
-    found: Characterisation,
+    characterisation: Characterisation,
     timed: TimedRun,
     traced: TracedRun | None,
     why: str,
@@ -112,21 +112,21 @@ def as_json(
 ) -> dict[str, object]:
     """Return the stored form, and with each phase what is only of use to people who look."""
     shown = []
-    for phase, stored in zip(phases, found.phases, strict=True):
+    for phase, stored in zip(phases, characterisation.phases, strict=True):
         data = stored.to_dict() | {
             "imbalance": phase.imbalance,
             "note": phase.note,
         }
-        if phase.found is not None:
+        if phase.traced is not None:
             data["streams"] = [
                 {"random": stream.random, "writes": stream.writes, "reads": traced_stream.reads}
                 | stream.to_dict()
                 | {"sites": _places(phase, traced_stream)}
-                for stream, traced_stream in zip(stored.streams, phase.found.streams, strict=True)
+                for stream, traced_stream in zip(stored.streams, phase.traced.streams, strict=True)
             ]
-            data["dropped"] = len(phase.found.dropped)
+            data["dropped"] = len(phase.traced.dropped)
         shown.append(data)
-    return found.to_dict() | {
+    return characterisation.to_dict() | {
         "trace": {
             "method": traced.method if traced else None,
             "time_s": traced.time_s if traced else None,

@@ -209,7 +209,7 @@ def _json(
     folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]],
 ) -> dict[str, object]:
     """One evaluation's keys stand at the top; of several, in ``cases`` with their ``means``."""
-    told = [
+    kfolds = [
         {
             "grid": grid,
             "model": model,
@@ -217,7 +217,7 @@ def _json(
         }
         for (grid, model), r in folds.items()
     ]
-    more = {"kfold": told} if folds else {}
+    more = {"kfold": kfolds} if folds else {}
     if len(study.cases) == 1 and not study.skipped:
         return {"file": str(args.grid), **study.cases[0].evaluation.to_dict(), **more}
     return {

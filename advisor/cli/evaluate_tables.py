@@ -107,11 +107,11 @@ def _print_decisions(cases: Sequence[Grid]) -> None:
             print(f"{c.model}:")
         print(f"recommended {'nothing' if d.recommended is None else _name(d.recommended)}")
         for a in d.attempts:
-            kept = "keeps" if a.keeps_bounds else "breaks"
+            verb = "keeps" if a.keeps_bounds else "breaks"
             print(
                 f"run at      {_name(a.configuration)}: energy {format_change(-a.saving)}, "
                 f"time {format_change(a.slowdown)}; {'within' if a.within_interval else 'outside'} "
-                f"interval, {kept} bounds"
+                f"interval, {verb} bounds"
             )
         print(
             f"chosen      {_name(d.chosen)}: energy {format_change(-d.true_saving)}, "

@@ -78,7 +78,7 @@ def list_models(args: argparse.Namespace) -> int:
     """Print the models and their settings."""
     from advisor.models.registry import find, names
 
-    found = [(name, find(name)) for name in names()]
+    models = [(name, find(name)) for name in names()]
     if args.json:
         print_json(
             "models",
@@ -93,12 +93,12 @@ def list_models(args: argparse.Namespace) -> int:
                             for o in model.OPTIONS
                         ],
                     }
-                    for name, model in found
+                    for name, model in models
                 ]
             },
         )  # fmt: skip
         return 0
-    for name, model in found:
+    for name, model in models:
         print(f"{name}: {model.DESCRIPTION}")
         for o in model.OPTIONS:
             print(f"    {o.name}={o.default}  {o.help} ({o.minimum:g} to {o.maximum:g})")
@@ -175,7 +175,7 @@ def _fit_place(
     from advisor.models.fit import fit_options
     from advisor.models.runs import runs_by_scope
 
-    found = []
+    fitted = []
     for group in runs_by_scope(observations):
         try:
             fit = fit_options(
@@ -186,7 +186,7 @@ def _fit_place(
                 model_options=options,
             )
         except InputError as error:
-            found.append(_Fitted(workload, node_type, group, None, str(error)))
+            fitted.append(_Fitted(workload, node_type, group, None, str(error)))
             continue
         model = store.save_model(
             args.application,
@@ -200,12 +200,12 @@ def _fit_place(
             stats=fit.stats,
             options=fit.options,
         )
-        found.append(_Fitted(workload, node_type, group, model))
-    current = {(f.group.scope, f.group.owner) for f in found}
+        fitted.append(_Fitted(workload, node_type, group, model))
+    current = {(f.group.scope, f.group.owner) for f in fitted}
     for old in store.find_models(args.application, workload, node_type):
         if not old.transferred and (old.scope, old.owner) not in current:
             store.set_model_state(old.id, "replaced", "its runs count for others now, or are gone")
-    return found
+    return fitted
 
 
 def _json(fitted: _Fitted) -> dict[str, object]:

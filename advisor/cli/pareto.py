@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     table = read_table(args.file)
     x, y = _columns(args.file, table, (args.x.column, args.y.column))
     errors = [args.error if e is None else e for e in (args.x_error, args.y_error)]
-    found = trade_off(
+    tradeoff = trade_off(
         x,
         y,
         max_x=args.x.maximise,
@@ -102,21 +102,21 @@ def run(args: argparse.Namespace) -> int:
         f"{args.x.column} ({args.x.goal})",
         f"{args.y.column} ({args.y.goal})",
         list(zip(x, y, strict=True)),
-        found.front,
-        found.zone,
+        tradeoff.front,
+        tradeoff.zone,
         None,
-        found.polygon,
+        tradeoff.polygon,
     )
     save_plot(scene, args.plot)
     if args.json:
-        print_json("pareto", _json(args, errors, found, scene.points))
+        print_json("pareto", _json(args, errors, tradeoff, scene.points))
         return 0
-    _print_rows(table.cells, found, None if args.all else _SHOWN)
+    _print_rows(table.cells, tradeoff, None if args.all else _SHOWN)
     print()
     print_picture(scene)
     print(
-        f"{len(found.front)} rows on the front, {len(found.zone)} of {len(x)} in the trade-off "
-        f"zone at {_percent(errors)} error"
+        f"{len(tradeoff.front)} rows on the front, {len(tradeoff.zone)} of {len(x)} "
+        f"in the trade-off zone at {_percent(errors)} error"
     )
     return 0
 
@@ -128,7 +128,7 @@ def _percent(errors: Sequence[float]) -> str:
 def _json(
     args: argparse.Namespace,
     errors: Sequence[float],
-    found: TradeOff,
+    tradeoff: TradeOff,
     points: Sequence[tuple[float, float]],
 ) -> dict[str, object]:
     return {
@@ -136,18 +136,18 @@ def _json(
         "x": {"column": args.x.column, "goal": args.x.goal, "error_pct": 100 * errors[0]},
         "y": {"column": args.y.column, "goal": args.y.goal, "error_pct": 100 * errors[1]},
         "rows": len(points),
-        "front": found.front,
-        "front_points": [points[i] for i in found.front],
-        "extended_front": found.extended_front,
-        "extension": found.extension,
-        "zone": found.zone,
-        "polygon": found.polygon,
+        "front": tradeoff.front,
+        "front_points": [points[i] for i in tradeoff.front],
+        "extended_front": tradeoff.extended_front,
+        "extension": tradeoff.extension,
+        "zone": tradeoff.zone,
+        "polygon": tradeoff.polygon,
     }
 
 
-def _print_rows(cells: pd.DataFrame, found: TradeOff, most: int | None) -> None:
-    front = set(found.front)
-    order = [*found.front, *(i for i in found.zone if i not in front)]
+def _print_rows(cells: pd.DataFrame, tradeoff: TradeOff, most: int | None) -> None:
+    front = set(tradeoff.front)
+    order = [*tradeoff.front, *(i for i in tradeoff.zone if i not in front)]
     print_table(
         ["row", *cells, "place"],
         [[i, *map(str.strip, cells.iloc[i]), "front" if i in front else "zone"]

@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
     if (args.phase is None) == (args.application is None):
         raise UsageError("which application?", hint="advisor rank A, or --phase FILE")
     source = None if args.phase else _stored(args)
-    found = read_phases(args.phase) if source is None else Characterisation.from_dict(source.record)
-    base = args.base or found.node_type
+    app = Characterisation.from_dict(source.record) if source else read_phases(args.phase)
+    base = args.base or app.node_type
     if not base:
         raise UsageError("on which node type did it run?", hint="--base NODE_TYPE")
     site = site_thresholds(paths.config_dir(args.config_dir))
@@ -79,23 +79,23 @@ def run(args: argparse.Namespace) -> int:
         if args.profiles
         else stored_profiles(paths.store_path(args.db))
     )
-    ranking = rank(found, profiles, base, limits, args.method)
-    kept = None
+    ranking = rank(app, profiles, base, limits, args.method)
+    stored = None
     if source is not None and ranking.estimates and not args.no_store:
         by_hand = bool(args.profiles or args.thresholds or base != source.node_type)
-        kept = _keep_ranking(args, source, ranking, limits, by_hand=by_hand)
-    queued = "" if args.profiles or args.no_store else _queue_missing(args, found, ranking)
+        stored = _keep_ranking(args, source, ranking, limits, by_hand=by_hand)
+    queued = "" if args.profiles or args.no_store else _queue_missing(args, app, ranking)
     if args.json:
-        told = _json(found, ranking) | (kept.to_dict() if kept else {})
-        print_json("rank", told | ({"queued": queued} if queued else {}))
+        data = _json(app, ranking) | (stored.to_dict() if stored else {})
+        print_json("rank", data | ({"queued": queued} if queued else {}))
     else:
-        _print(found, ranking)
-        for line in (*(kept.lines if kept else ()), queued):
+        _print(app, ranking)
+        for line in (*(stored.lines if stored else ()), queued):
             if line:
                 print(line)
     if not ranking.estimates:
         raise RefusedError(
-            f"no profile of {base} is similar to a phase of {found.application}",
+            f"no profile of {base} is similar to a phase of {app.application}",
             hint="; ".join(_wanted(r) for r in ranking.phases),
         )
     return 0
@@ -106,13 +106,13 @@ def stored_profiles(path: Path) -> list[Profile]:
     from advisor.loop.rerank import known_profiles
     from advisor.store.reader import Reader
 
-    found = []
+    profiles = []
     if path.exists():
         with Reader(path) as store:
-            found = known_profiles(store)
-    if not found:
+            profiles = known_profiles(store)
+    if not profiles:
         raise RefusedError("no node type has profiles", hint="advisor bench, or --profiles FILE")
-    return found
+    return profiles
 
 
 def _stored(args: argparse.Namespace) -> StoredCharacterisation:
@@ -144,7 +144,7 @@ def _wanted(ranked: RankedPhase) -> str:
     return f"phase {ranked.phase.name} wants a microbenchmark of {streams or 'computing alone'}"
 
 
-def _json(found: Characterisation, ranking: Ranking) -> dict[str, object]:
+def _json(app: Characterisation, ranking: Ranking) -> dict[str, object]:
     def match(m: ProfileMatch) -> dict[str, object]:
         p = m.profile
         return {
@@ -157,8 +157,8 @@ def _json(found: Characterisation, ranking: Ranking) -> dict[str, object]:
         }
 
     return {
-        "application": found.application,
-        "workload": found.workload,
+        "application": app.application,
+        "workload": app.workload,
         "base": ranking.base,
         "method": ranking.method,
         "phases": [
@@ -185,12 +185,12 @@ def _json(found: Characterisation, ranking: Ranking) -> dict[str, object]:
     }
 
 
-def _print(found: Characterisation, ranking: Ranking) -> None:
+def _print(app: Characterisation, ranking: Ranking) -> None:
     for r in ranking.phases:
-        kept = [m for m in r.candidates if m.index is not None]
-        gone = len(r.candidates) - len(kept)
+        similar = [m for m in r.candidates if m.index is not None]
+        gone = len(r.candidates) - len(similar)
         print(f"phase {r.phase.name}: {r.phase.time_s:.4g} s, weight {r.phase.weight:.1%}")
-        if kept:
+        if similar:
             print_table(
                 ["microbenchmark", "size KB", "stride B", "of stream", "us per iteration", "index",
                  ""],
@@ -199,7 +199,7 @@ def _print(found: Characterisation, ranking: Ranking) -> None:
                      ", ".join(str(s + 1) for s in m.streams),
                      f"{m.profile.time_per_iter_us:.5g}", f"{m.index:g}",
                      "chosen" if m is r.match else ""]
-                    for m in kept[:_SHOWN]
+                    for m in similar[:_SHOWN]
                 ],
             )  # fmt: skip
         print(f"{gone} comparisons discarded as too different")
@@ -258,13 +258,13 @@ def _keep_ranking(
     if not _writable(path):
         return StoredNow(False, (f"not stored: {_why_not(path)}; {_instead(path, source, whose)}",))
     with Writer(path) as store:
-        kept = keep(store, source, ranking, thresholds, by_hand=by_hand)
+        order = keep(store, source, ranking, thresholds, by_hand=by_hand)
     lines = [f"stored, for {whose}"]
     if by_hand:
         lines.append("made by hand: it stays so when there are new profiles")
-    if not kept.transfers and len(kept.estimates) > 1:
+    if not order.transfers and len(order.estimates) > 1:
         lines.append(f"no model follows from it: {source.application} has none on {ranking.base}")
-    for t in kept.transfers:
+    for t in order.transfers:
         if t.problem:
             lines.append(f"{t.node_type}: no job goes there: {t.problem}")
         else:
@@ -272,18 +272,18 @@ def _keep_ranking(
     return StoredNow(True, tuple(dict.fromkeys(lines)))
 
 
-def _queue_missing(args: argparse.Namespace, found: Characterisation, ranking: Ranking) -> str:
+def _queue_missing(args: argparse.Namespace, app: Characterisation, ranking: Ranking) -> str:
     """Have the microbenchmarks that the phases lack wait for the next bench; say so or why not."""
     from advisor.loop.rerank import lacking
     from advisor.store.profiles import want, wanted
     from advisor.store.reader import Reader
     from advisor.store.writer import Writer
 
-    lacks = lacking(found, ranking)
+    lacks = lacking(app, ranking)
     if not lacks:
         return ""
     path = paths.store_path(args.db)
-    told = f"{len(lacks)} microbenchmarks nearer to the phases were not measured"
+    missing = f"{len(lacks)} microbenchmarks nearer to the phases were not measured"
     if _writable(path):
         with Writer(path) as store:
             waiting = want(store, lacks)
@@ -294,8 +294,8 @@ def _queue_missing(args: argparse.Namespace, found: Characterisation, ranking: R
     else:
         waiting = 0
     if waiting:
-        return f"{told}; they wait for: advisor bench --wanted"
-    return f"{told}; who may write {path} can have them measured by advisor bench"
+        return f"{missing}; they wait for: advisor bench --wanted"
+    return f"{missing}; who may write {path} can have them measured by advisor bench"
 
 
 def _writable(path: Path) -> bool:
@@ -318,8 +318,8 @@ def _instead(path: Path, source: StoredCharacterisation, whose: str) -> str:
     from advisor.store.reader import Reader
 
     with Reader(path) as store:
-        found = rankings(store, source.application, source.workload, base=source.node_type)
-    of = [r for r in found if r.contributor == source.contributor]
+        known = rankings(store, source.application, source.workload, base=source.node_type)
+    of = [r for r in known if r.contributor == source.contributor]
     if of:
         return f"the site's own ranking, of {of[0].created_at[:10]}, holds for {whose}"
     return "the site has none yet: its next advisor bench, or advisor rank by its owner, makes one"

@@ -108,8 +108,8 @@ def _print_outcomes(r: Report) -> None:
 
 
 def _inside(c: Calibration) -> str:
-    said = f"{c.inside} of {c.total} inside the promised interval ({c.inside / c.total:.0%}"
-    return f"{said}, 90 % expected)"
+    text = f"{c.inside} of {c.total} inside the promised interval ({c.inside / c.total:.0%}"
+    return f"{text}, 90 % expected)"
 
 
 def _print_savings(r: Report) -> None:

@@ -91,12 +91,12 @@ def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def _lookalike(character: str, encoding: str) -> str:
-    found = _LOOKALIKES.get(character) or unicodedata.normalize("NFKD", character)[:1]
+    substitute = _LOOKALIKES.get(character) or unicodedata.normalize("NFKD", character)[:1]
     if "▀" <= character <= "▟" or "⠀" <= character <= "⣿":  # bars and the dots of pictures
-        found = " " if character == "⠀" else "#"
+        substitute = " " if character == "⠀" else "#"
     elif "─" <= character <= "╿" and character not in _LOOKALIKES:
-        found = "+"
-    return found if found.isascii() and found.isprintable() else "?"
+        substitute = "+"
+    return substitute if substitute.isascii() and substitute.isprintable() else "?"
 
 
 def _fill_closed() -> None:

@@ -83,8 +83,8 @@ def environment() -> dict[str, str]:
 
     A runtime told to bind would leave it one core before its main begins.
     """
-    told = ("OMP_", "GOMP_", "KMP_", "LIBOMP_")
-    return {k: v for k, v in os.environ.items() if not k.startswith(told)}
+    openmp = ("OMP_", "GOMP_", "KMP_", "LIBOMP_")
+    return {k: v for k, v in os.environ.items() if not k.startswith(openmp)}
 
 
 class BenchSession:
@@ -155,14 +155,14 @@ def measure(
     an interrupt came before. Raises AdvisorError when one cannot run or its result is wrong.
     """
     begin = time.monotonic()
-    found = [Repetitions(m) for m in wanted]
-    with session() as asked, suppress(KeyboardInterrupt):
-        for n, one in enumerate(found):
+    results = [Repetitions(m) for m in wanted]
+    with session() as running, suppress(KeyboardInterrupt):
+        for n, one in enumerate(results):
             if n and _since(begin) > budget_s:
                 break
-            _visit(asked, one, meter)
-            show(sum(m.spread <= SURE for m in found[: n + 1]), len(found), _since(begin))
-        done = [m for m in found if m.seconds]
+            _visit(running, one, meter)
+            show(sum(m.spread <= SURE for m in results[: n + 1]), len(results), _since(begin))
+        done = [m for m in results if m.seconds]
         while _since(begin) < budget_s:
             unsure = sorted((m for m in done if m.spread > SURE), key=lambda m: -m.spread)
             if not unsure:
@@ -170,23 +170,23 @@ def measure(
             for one in unsure:
                 if _since(begin) > budget_s:
                     break
-                _visit(asked, one, meter)
-                show(sum(m.spread <= SURE for m in done), len(found), _since(begin))
-    if not any(m.seconds for m in found):
+                _visit(running, one, meter)
+                show(sum(m.spread <= SURE for m in done), len(results), _since(begin))
+    if not any(m.seconds for m in results):
         raise KeyboardInterrupt
-    return [m for m in found if m.seconds]
+    return [m for m in results if m.seconds]
 
 
 def _since(begin: float) -> float:
     return time.monotonic() - begin
 
 
-def _visit(asked: BenchSession, one: Repetitions, meter: Meter | None) -> None:
+def _visit(running: BenchSession, one: Repetitions, meter: Meter | None) -> None:
     """Make some repetitions; the first of a visit warms up the machine and counts as well."""
     operation, dtype, *zones = one.microbenchmark.request().split()
     threads = one.microbenchmark.threads
     each = _METERED_S / VISIT if meter else RUN_S
-    seconds, iterations = asked.ask(
+    seconds, iterations = running.ask(
         " ".join(("run", operation, dtype, str(threads), f"{each:g}", *zones))
     )
     one.seconds.append(seconds)
@@ -194,7 +194,7 @@ def _visit(asked: BenchSession, one: Repetitions, meter: Meter | None) -> None:
     if meter:
         meter.start(Load(threads))
     for _ in range(VISIT - 1):
-        seconds, iterations = asked.ask("again")
+        seconds, iterations = running.ask("again")
         one.seconds.append(seconds)
         one.iterations.append(iterations)
     if meter:
@@ -225,7 +225,7 @@ def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None])
         wanted += plan(order["size"], threads, memory_b())
     wanted = list(dict.fromkeys(wanted))
     begin = time.monotonic()
-    found = measure(wanted, budget_s=order["budget_s"], meter=metered, show=show)
+    results = measure(wanted, budget_s=order["budget_s"], meter=metered, show=show)
     return {
         "machine": fingerprint(node),
         **circumstances(),
@@ -233,9 +233,9 @@ def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None])
         "meter": f"energy measured by {metered.NAME}" if metered else "no energy: no meter here",
         "seconds": time.monotonic() - begin,
         "wanted": len(wanted),
-        "sure": sum(m.spread <= SURE for m in found),
-        "profiles": [_profile(m) for m in found],
-        "peaks": peaks(found, threads),
+        "sure": sum(m.spread <= SURE for m in results),
+        "profiles": [_profile(m) for m in results],
+        "peaks": peaks(results, threads),
     }
 
 
@@ -254,14 +254,14 @@ def _profile(m: Repetitions) -> dict[str, Any]:
     }
 
 
-def peaks(found: list[Repetitions], threads: int) -> dict[str, float]:
+def peaks(results: list[Repetitions], threads: int) -> dict[str, float]:
     """Return the roofline of the node: GB/s from memory by the triad, GFlop/s by the peak.
 
     The triad counts 24 bytes an iteration, as STREAM does; zeros where they were not measured.
     """
-    triads = [m for m in found if m.microbenchmark.name == "triad"]
+    triads = [m for m in results if m.microbenchmark.name == "triad"]
     largest = max(triads, key=lambda m: m.microbenchmark.streams[0].size_kb, default=None)
-    peak = next((m for m in found if m.microbenchmark.name == "fma"
+    peak = next((m for m in results if m.microbenchmark.name == "fma"
                  and m.microbenchmark.threads == threads), None)  # fmt: skip
     return {
         "bandwidth_gb_s": 24e-3 * threads / largest.time_per_iter_us if largest else 0.0,

@@ -43,7 +43,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class PhaseResult:
-    """A phase with what was found of it; ``found`` is None when it was not traced.
+    """A phase with what was found of it; ``traced`` is None when it was not traced.
 
     ``places`` are the source lines of the streams' sites; ``note`` says what is not as it should.
     """
@@ -55,7 +55,7 @@ class PhaseResult:
     threads: int
     imbalance: float
     iterations: float
-    found: FoundPhase | None
+    traced: FoundPhase | None
     places: Mapping[int, str] = field(default_factory=dict)
     note: str = ""
 
@@ -95,12 +95,12 @@ def timed_phases(run: TimedRun) -> list[Timed]:
     for _, file, offset in gathered:
         offsets[file].add(offset)
     symbols = {file: look_up(file, wanted) for file, wanted in offsets.items()}
-    found = []
+    timed = []
     for (exe, file, offset), parts in gathered.items():
         time_s = sum(p.time_s / ranks for _, p, ranks in parts)
         busy, slowest = (sum(getattr(p, k) for _, p, _ in parts) for k in ("busy_s", "slowest_s"))
         threads = max(p.threads for _, p, _ in parts)
-        found.append(
+        timed.append(
             Timed(
                 exe,
                 symbols[file].get(offset, Symbol()),
@@ -112,7 +112,7 @@ def timed_phases(run: TimedRun) -> list[Timed]:
                 any(p.dynamic for _, p, _ in parts),
             )
         )
-    return sorted(found, key=lambda phase: -phase.time_s)
+    return sorted(timed, key=lambda phase: -phase.time_s)
 
 
 def _concurrency(processes: Sequence[TimedProcess]) -> dict[Path, float]:
@@ -121,15 +121,15 @@ def _concurrency(processes: Sequence[TimedProcess]) -> dict[Path, float]:
     for process in processes:
         if process.phases:
             spans[process.exe].append((process.begin_s, process.begin_s + process.time_s))
-    found = {}
+    together = {}
     for exe, times in spans.items():
         covered, end = 0.0, float("-inf")
         for begin, stop in sorted(times):
             covered += max(0.0, stop - max(begin, end))
             end = max(end, stop)
         total = sum(stop - begin for begin, stop in times)
-        found[exe] = max(1.0, total / covered) if covered else 1.0
-    return found
+        together[exe] = max(1.0, total / covered) if covered else 1.0
+    return together
 
 
 def join(
@@ -140,28 +140,29 @@ def join(
     A program without parallel regions of such weight is one phase.
     """
     phases = timed_phases(timed)
-    kept = [p for p in phases if p.time_s >= min_weight * timed.time_s]
-    if not kept:
+    heavy = [p for p in phases if p.time_s >= min_weight * timed.time_s]
+    if not heavy:
         process = _busiest(traced)
-        found = find_phase(process, 0, l1_bytes=l1_bytes) if process else None
-        whole = Timed(Path(), Symbol(), 0, 1, timed.time_s, found.threads if found else 1, 1, False)
-        places = _places(process, found) if process and found else {}
-        return (_result(WHOLE, whole, timed.time_s, found, places),)
-    matched = [_match(phase, phases, traced) for phase in kept]
+        phase_streams = find_phase(process, 0, l1_bytes=l1_bytes) if process else None
+        threads = phase_streams.threads if phase_streams else 1
+        whole = Timed(Path(), Symbol(), 0, 1, timed.time_s, threads, 1, False)
+        places = _places(process, phase_streams) if process and phase_streams else {}
+        return (_result(WHOLE, whole, timed.time_s, phase_streams, places),)
+    matched = [_match(phase, phases, traced) for phase in heavy]
     names = _names(
-        [symbol or phase.symbol for phase, (_, _, symbol) in zip(kept, matched, strict=True)]
+        [symbol or phase.symbol for phase, (_, _, symbol) in zip(heavy, matched, strict=True)]
     )
     results = []
-    for phase, name, (process, region, _) in zip(kept, names, matched, strict=True):
+    for phase, name, (process, region, _) in zip(heavy, names, matched, strict=True):
         if process is None or traced is None:
             results.append(_result(name, phase, timed.time_s, None, {}))
             continue
-        found = find_phase(process, region, l1_bytes=l1_bytes)
+        phase_streams = find_phase(process, region, l1_bytes=l1_bytes)
         note = ""
         if traced.stopped:
-            found, note = _scaled(found, phase.calls, process.regions[region].calls)
-        places = _places(process, found)
-        results.append(_result(name, phase, timed.time_s, found, places, note))
+            phase_streams, note = _scaled(phase_streams, phase.calls, process.regions[region].calls)
+        places = _places(process, phase_streams)
+        results.append(_result(name, phase, timed.time_s, phase_streams, places, note))
     return tuple(results)
 
 
@@ -169,19 +170,19 @@ def _result(
     name: str,
     phase: Timed,
     total_s: float,
-    found: FoundPhase | None,
+    traced: FoundPhase | None,
     places: Mapping[int, str],
     note: str = "",
 ) -> PhaseResult:
     iterations = 0.0
-    if found is not None and found.iterations_mean:
+    if traced is not None and traced.iterations_mean:
         # who had most iterations in the traced run need not be the slowest in the real one
         uneven = 1.0 if phase.dynamic else phase.imbalance
-        most = found.iterations_most / found.iterations_mean
-        iterations = found.iterations_mean * min(uneven, most)
+        most = traced.iterations_most / traced.iterations_mean
+        iterations = traced.iterations_mean * min(uneven, most)
     return PhaseResult(
         name, phase.time_s / total_s, phase.time_s, phase.calls, phase.threads, phase.imbalance,
-        iterations, found, places, note,
+        iterations, traced, places, note,
     )  # fmt: skip
 
 
@@ -189,8 +190,8 @@ def _busiest(traced: TracedRun | None, exe: Path | None = None) -> TracedProcess
     """Return the traced process (of one program) with the most accesses."""
     if traced is None:
         return None
-    found = [p for p in traced.processes if exe is None or p.exe in (exe, twin_of(exe))]
-    return max(found, key=lambda p: sum(s.count for s in p.sites), default=None)
+    candidates = [p for p in traced.processes if exe is None or p.exe in (exe, twin_of(exe))]
+    return max(candidates, key=lambda p: sum(s.count for s in p.sites), default=None)
 
 
 def _match(
@@ -237,26 +238,26 @@ def _symbols(process: TracedProcess, pcs: Sequence[int], *, back: int = 0) -> li
     return [known[p[0]].get(p[1], Symbol()) if p is not None else Symbol() for p in located]
 
 
-def _places(process: TracedProcess, found: FoundPhase) -> dict[int, str]:
+def _places(process: TracedProcess, traced: FoundPhase) -> dict[int, str]:
     """Return the source line of each site of the streams, where it is known."""
-    pcs = sorted({pc for stream in found.streams for pc in stream.sites})
+    pcs = sorted({pc for stream in traced.streams for pc in stream.sites})
     symbols = _symbols(process, pcs, back=1)  # a return address lies behind its call
     return {pc: s.place or s.function for pc, s in zip(pcs, symbols, strict=True)}
 
 
-def _scaled(found: FoundPhase, calls: int, seen: int) -> tuple[FoundPhase, str]:
+def _scaled(traced: FoundPhase, calls: int, seen: int) -> tuple[FoundPhase, str]:
     """Scale the iterations of a trace that was cut short to all calls of the timed run."""
     if seen >= calls:
-        return found, ""
+        return traced, ""
     if seen < 2:
-        return replace(found, iterations_mean=0.0, iterations_most=0.0), (
+        return replace(traced, iterations_mean=0.0, iterations_most=0.0), (
             "its call was cut short, so its iterations are not known"
         )
     factor = calls / (seen - 0.5)
     return replace(
-        found,
-        iterations_mean=found.iterations_mean * factor,
-        iterations_most=found.iterations_most * factor,
+        traced,
+        iterations_mean=traced.iterations_mean * factor,
+        iterations_most=traced.iterations_most * factor,
     ), f"traced in {seen} of {calls} calls"
 
 
@@ -267,10 +268,10 @@ def _names(symbols: Sequence[Symbol]) -> list[str]:
         for s in symbols
     ]
     seen: Counter[str] = Counter()
-    told = Counter(names)
+    times = Counter(names)
     for n, name in enumerate(names):
         seen[name] += 1
-        if told[name] > 1 or name == "region":
+        if times[name] > 1 or name == "region":
             names[n] = f"{name} #{seen[name]}"
     return names
 
@@ -286,7 +287,7 @@ def characterisation(
     """Return what is found in the form that is kept, in figures as long as they are good for."""
     return Characterisation(
         application,
-        tuple(_kept(phase) for phase in phases),
+        tuple(_stored_phase(phase) for phase in phases),
         workload,
         node_type,
         max(phase.threads for phase in phases),
@@ -295,8 +296,8 @@ def characterisation(
     )
 
 
-def _kept(phase: PhaseResult) -> Phase:
-    found = phase.found
+def _stored_phase(phase: PhaseResult) -> Phase:
+    traced = phase.traced
     return Phase(
         phase.name,
         round(phase.weight, 6),
@@ -308,12 +309,12 @@ def _kept(phase: PhaseResult) -> Phase:
                 round(s.size_kb, 3), s.stride_b, s.dtype_b, s.access, s.writes, round(s.share, 4),
                 round(s.dominance, 4), round(s.steps, 6),
             )
-            for s in found.streams
+            for s in traced.streams
         )
-        if found
+        if traced
         else (),
         phase.calls,
         phase.threads,
-        float(f"{found.bytes_per_iter:.6g}") if found else None,
-        float(f"{found.flops_per_iter:.6g}") if found and found.flops_per_iter else None,
+        float(f"{traced.bytes_per_iter:.6g}") if traced else None,
+        float(f"{traced.flops_per_iter:.6g}") if traced and traced.flops_per_iter else None,
     )  # fmt: skip

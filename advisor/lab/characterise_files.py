@@ -135,13 +135,13 @@ class TracedProcess:
 
     def locate(self, pc: int) -> tuple[Path, int] | None:
         """Return the file an address belongs to and the address in it."""
-        found = next((m for m in self.modules if m.lo <= pc < m.hi), None)
-        return None if found is None else (found.path, pc - found.base)
+        module = next((m for m in self.modules if m.lo <= pc < m.hi), None)
+        return None if module is None else (module.path, pc - module.base)
 
 
 def read_phases(folder: Path) -> list[TimedProcess]:
     """Return the processes that left their times in ``folder``, earliest first."""
-    found = []
+    processes = []
     for file in folder.iterdir():
         data = file.read_bytes()
         if len(data) < _PHASES.size or data[:8] != b"APHASES1":
@@ -160,21 +160,21 @@ def read_phases(folder: Path) -> list[TimedProcess]:
                     TimedPhase(_path(path), offset, calls, *times, threads, bool(dynamic))
                 )
         seconds = (begin / 1e9, (end - begin) / 1e9)
-        found.append(TimedProcess(pid, _path(exe), *seconds, bool(complete), tuple(phases)))
-    return sorted(found, key=lambda process: process.begin_s)
+        processes.append(TimedProcess(pid, _path(exe), *seconds, bool(complete), tuple(phases)))
+    return sorted(processes, key=lambda process: process.begin_s)
 
 
 def read_sites(folder: Path) -> list[TracedProcess]:
     """Return the processes that left their access sites in ``folder``, by process id."""
-    found = []
+    processes = []
     for file in folder.iterdir():
         with file.open("rb") as stream:
             if file.stat().st_size < _SITES.size:
                 continue
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 if data[:8] == b"AVSITES1":
-                    found.append(_process(data))
-    return sorted(found, key=lambda process: process.pid)
+                    processes.append(_process(data))
+    return sorted(processes, key=lambda process: process.pid)
 
 
 def _process(data: mmap.mmap) -> TracedProcess:
@@ -202,29 +202,29 @@ def _sites(data: mmap.mmap, at: int) -> Iterator[AccessSite]:
         strides = {s: n for s, n in zip(values[11:17], values[17:23], strict=True) if n}
         at, folded, spanned = values[23:26]
         lo, hi, before = values[27:30]
-        ran = count - before
-        weighted = spanned * 1024 + ran * _lines(lo, hi)
+        current = count - before
+        weighted = spanned * 1024 + current * _lines(lo, hi)
         yield AccessSite(
             pc, region, thread, size, element, bool(write), count, moves,
-            strides, weighted / max(1, folded + ran),
-            _interval(data, values[27:35], values[35:43], ran, bool(sampling)),
+            strides, weighted / max(1, folded + current),
+            _interval(data, values[27:35], values[35:43], current, bool(sampling)),
         )  # fmt: skip
 
 
 def _interval(
-    data: mmap.mmap, now: tuple[int, ...], best: tuple[int, ...], ran: int, sampling: bool
+    data: mmap.mmap, now: tuple[int, ...], best: tuple[int, ...], current: int, sampling: bool
 ) -> BarrierInterval | None:
     """Return the interval whose sample counts: the one that was going on, unless it is small."""
-    if sampling and 2 * ran >= best[2]:
+    if sampling and 2 * current >= best[2]:
         lo, hi, _, number, threshold, _, slots, table = now
-        count = ran
+        count = current
     elif best[3]:
         lo, hi, count, number, threshold, _, slots, table = best
     else:
         return None
-    kept = struct.unpack_from(f"<{slots}Q", data, table) if slots else ()
+    sample = struct.unpack_from(f"<{slots}Q", data, table) if slots else ()
     return BarrierInterval(
-        number, lo, hi, count, threshold, frozenset(line for line in kept if line)
+        number, lo, hi, count, threshold, frozenset(line for line in sample if line)
     )
 
 

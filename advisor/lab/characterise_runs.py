@@ -50,10 +50,10 @@ class TracedCommand:
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a run."""
-        found = {**os.environ, **extra}
+        variables = {**os.environ, **extra}
         if self.threads:
-            found["OMP_NUM_THREADS"] = str(self.threads)
-        return found
+            variables["OMP_NUM_THREADS"] = str(self.threads)
+        return variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,9 @@ def twin_run(command: TracedCommand, *, limit_s: float | None) -> TracedRun:
             limit_s=limit_s,
         )
         if measured.exit_code != 0 and not measured.timed_out:
-            said = _last_line(folder / "output")
+            last_line = _last_line(folder / "output")
             raise AdvisorError(
-                f"the traced run failed: {exit_text(measured.exit_code)}{said}",
+                f"the traced run failed: {exit_text(measured.exit_code)}{last_line}",
                 hint="the program itself ran; build its twin anew with advisor cc",
             )
         processes = tuple(read_sites(sites))
@@ -151,12 +151,12 @@ def valgrind_run(command: TracedCommand, *, outside: bool, limit_s: float | None
             prefix=words,
         )
         if measured.exit_code != 0 and not measured.timed_out:
-            said = _last_line(folder / "output")
+            last_line = _last_line(folder / "output")
             hint = "build it with advisor cc instead"
             if measured.exit_code == -signal.SIGILL:
                 hint = f"it has instructions valgrind does not know; {hint}"
             text = exit_text(measured.exit_code)
-            raise AdvisorError(f"it fails under valgrind: {text}{said}", hint=hint)
+            raise AdvisorError(f"it fails under valgrind: {text}{last_line}", hint=hint)
         processes = tuple(read_sites(folder))
         return TracedRun("valgrind", measured.time_s, measured.timed_out, processes)
 

@@ -191,17 +191,17 @@ def find_phase(process: TracedProcess, region: int, *, l1_bytes: int) -> FoundPh
             groups.append([one])
         else:
             home.append(one)
-    found = []
+    streams = []
     for group in groups:
         stream = _stream(group, accesses)
         if not any(_counts(i, most_count, most_moves) for i in group):
             stream = replace(stream, dropped="rare")
         elif stream.size_kb * 1024 <= l1_bytes:
             stream = replace(stream, dropped="cached")
-        found.append((group, stream))
-    kept = [(group, stream) for group, stream in found if not stream.dropped]
+        streams.append((group, stream))
+    counted = [(group, stream) for group, stream in streams if not stream.dropped]
     busiest, wide = max(
-        ((i, _elements(group)) for group, _ in kept or found for i in group),
+        ((i, _elements(group)) for group, _ in counted or streams for i in group),
         key=lambda pair: pair[0].count * pair[1],
         default=(None, 1),
     )
@@ -209,13 +209,13 @@ def find_phase(process: TracedProcess, region: int, *, l1_bytes: int) -> FoundPh
     iterations = sum(per_thread)
     traced = process.regions[region]
     return FoundPhase(
-        tuple(replace(stream, steps=_steps(group, iterations)) for group, stream in kept),
-        tuple(stream for _, stream in found if stream.dropped),
+        tuple(replace(stream, steps=_steps(group, iterations)) for group, stream in counted),
+        tuple(stream for _, stream in streams if stream.dropped),
         iterations / len(per_thread),
         max(per_thread),
         accesses,
         len(per_thread),
-        sum(s.traffic_b for _, s in kept) / iterations if iterations else 0.0,
+        sum(s.traffic_b for _, s in counted) / iterations if iterations else 0.0,
         traced.flops / iterations if process.counts_flops and iterations else None,
     )
 

@@ -39,21 +39,21 @@ class Grid:
 
     def measures(self) -> dict[str, float]:
         """Return every figure that may be averaged over cases, by its name in JSON."""
-        e, found = self.evaluation, {}
+        e, figures = self.evaluation, {}
         for name, score in e.responses.items():
-            found[f"{name}_total_rmse_pct"] = score.total_rmse_pct
-            found[f"{name}_pareto_rmse_pct"] = score.pareto_rmse_pct
-            found[f"{name}_interval_coverage"] = score.interval_coverage
-        found["observed_points"] = float(e.front.observed_points)
-        found["forecast_points"] = float(e.front.forecast_points)
+            figures[f"{name}_total_rmse_pct"] = score.total_rmse_pct
+            figures[f"{name}_pareto_rmse_pct"] = score.pareto_rmse_pct
+            figures[f"{name}_interval_coverage"] = score.interval_coverage
+        figures["observed_points"] = float(e.front.observed_points)
+        figures["forecast_points"] = float(e.front.forecast_points)
         for distance, count in enumerate(e.front.by_distance):
-            found[f"distance_{distance}"] = float(count)
-        found["farther"] = float(e.front.farther)
-        found["true_saving"] = e.decision.true_saving
-        found["true_slowdown"] = e.decision.true_slowdown
-        found["best_saving"] = e.decision.best_saving
-        found["runs"] = float(e.decision.runs)
-        return found
+            figures[f"distance_{distance}"] = float(count)
+        figures["farther"] = float(e.front.farther)
+        figures["true_saving"] = e.decision.true_saving
+        figures["true_slowdown"] = e.decision.true_slowdown
+        figures["best_saving"] = e.decision.best_saving
+        figures["runs"] = float(e.decision.runs)
+        return figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def kfold(
         )
     space = SearchSpace.of(cells[0].node_type, cells)
     order = np.random.default_rng(seed).permutation(len(cells))
-    found: dict[str, list[Fold]] = {name: [] for name in RESPONSES}
+    by_response: dict[str, list[Fold]] = {name: [] for name in RESPONSES}
     for part in np.array_split(order, folds):
         test = {cells[i] for i in part}
         trained = [o for o in grid if o.configuration not in test]
@@ -163,8 +163,8 @@ def kfold(
                 o.configuration: o.energy_j if name == "energy" else o.time_s
                 for o in fitted.predicted
             }
-            found[name].append(_fold(len(cells) - len(test), test, guesses, truth[name]))
-    return found
+            by_response[name].append(_fold(len(cells) - len(test), test, guesses, truth[name]))
+    return by_response
 
 
 def _fold(

@@ -121,7 +121,7 @@ def evaluate(
     def fit(
         trained: Collection[Configuration], confirming: Collection[Configuration] = ()
     ) -> FitResult:
-        found = fit_options(
+        result = fit_options(
             [
                 replace(o, source="confirm") if o.configuration in confirming else o
                 for o in grid
@@ -132,11 +132,11 @@ def evaluate(
             error=error,
             model_options=model_options,
         )
-        if found.energy_quality == "missing":
+        if result.energy_quality == "missing":
             raise InputError(
                 "the trained runs have no energy", hint="a grid needs energy_j throughout"
             )
-        return found
+        return result
 
     policy = replace(Policy(), goal="min_energy", max_slowdown=max_slowdown, min_saving=min_saving)
     if train_on is not None:
@@ -274,7 +274,7 @@ def _both(observed: float, forecast: float) -> dict[str, float]:
 
 
 def _zone(cells: Sequence[GridCell], error: float) -> tuple[tuple[int, ...], tuple[Point, ...]]:
-    found = trade_off(
+    result = trade_off(
         [c.energy for c in cells],
         [c.time for c in cells],
         max_x=False,
@@ -282,7 +282,7 @@ def _zone(cells: Sequence[GridCell], error: float) -> tuple[tuple[int, ...], tup
         x_limits=ErrorLimits(error),
         y_limits=ErrorLimits(error),
     )
-    return found.zone, found.extended_front
+    return result.zone, result.extended_front
 
 
 def _steps(space: SearchSpace) -> Callable[[Configuration, Configuration], int]:

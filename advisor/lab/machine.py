@@ -49,14 +49,14 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Return in words what keeps two fingerprints from being of one kind of machine."""
-    found = []
+    words = []
     for key in dict.fromkeys((*one, *other)):
         a, b = one.get(key), other.get(key)
         if key == "memory_mb" and a and b and abs(a - b) <= NEAR_MEMORY * max(a, b):
             continue
         if a != b:
-            found.append(f"{key.removesuffix('_b').removesuffix('_mb')} {a} and {b}")
-    return found
+            words.append(f"{key.removesuffix('_b').removesuffix('_mb')} {a} and {b}")
+    return words
 
 
 def circumstances(cc: str = "") -> dict[str, str]:

@@ -22,9 +22,9 @@ def compiler(wanted: str = "") -> str:
     Raises AdvisorError when there is none.
     """
     for name in (wanted, *os.environ.get("CC", "").split()[:1], "cc", "gcc", "clang"):
-        found = shutil.which(name) if name else None
-        if found and Path(found).name != "advisor":
-            return found
+        program = shutil.which(name) if name else None
+        if program and Path(program).name != "advisor":
+            return program
     raise AdvisorError(
         "no C compiler is found (cc, gcc or clang)", hint="install gcc, or set CC to one"
     )

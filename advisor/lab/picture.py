@@ -19,7 +19,7 @@ def picture_of(
     view: str,
     title: str,
     grid: Sequence[Observation],
-    found: Evaluation,
+    evaluation: Evaluation,
     error: float,
     model_options: Mapping[str, object] | None = None,
 ) -> Scene | panels.Panels:
@@ -28,19 +28,19 @@ def picture_of(
     ``view`` is pareto (forecast options in percent of the forecast baseline), observed, lines or
     surface; ``error`` is the trade-off zone's.
     """
-    trained = set(found.trained)
+    trained = set(evaluation.trained)
     runs = gather(grid)
     cells = sorted(runs.time.log_mean)
     space = SearchSpace.of(cells[0].node_type, cells)
     fitted = fit_options(
         [o for o in grid if o.configuration in trained],
-        model=found.model,
+        model=evaluation.model,
         space=space,
         error=error,
         model_options=model_options,
     )
     options = [replace(o, measured=o.configuration in trained) for o in fitted.predicted]
-    base = next(o for o in options if o.configuration == found.decision.baseline)
+    base = next(o for o in options if o.configuration == evaluation.decision.baseline)
     if view == "observed":
         responses = {"time": runs.time, "energy": runs.energy}
         measured: dict[str, dict[object, float]] = {

@@ -48,13 +48,14 @@ def look_up(file: Path, offsets: Iterable[int]) -> Mapping[int, Symbol]:
         return {}
     raws = [name.partition(" ")[0] if name != "??" else "" for name in lines[::2]]
     pretty = _demangled(raws)
-    found = {}
+    symbols = {}
     for offset, raw, function, place in zip(wanted, raws, pretty, lines[1::2], strict=True):
         source, _, rest = place.rpartition(":")
         number = rest.split(" ")[0]
         known = number.isdecimal() and source not in ("", "??")
-        found[offset] = Symbol(raw, function, source if known else "", int(number) if known else 0)
-    return found
+        place_of = (source, int(number)) if known else ("", 0)
+        symbols[offset] = Symbol(raw, function, *place_of)
+    return symbols
 
 
 def _demangled(raws: list[str]) -> list[str]:

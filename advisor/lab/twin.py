@@ -142,18 +142,18 @@ def _link(call: Invocation, folder: Path) -> None:
             _run([call.compiler, *_twin_flags(call, folder), "-c", name, "-o", str(twin)])
             replaced[at] = [str(twin)]
         elif name.endswith((".o", ".obj", ".a")):
-            found = _twins(Path(name), folder / f"{number}")
-            if found is not None:
-                replaced[at] = found
+            twins = _twins(Path(name), folder / f"{number}")
+            if twins is not None:
+                replaced[at] = twins
     for at, library in _libraries(call):
-        found = _twins(library, folder / f"l{at}")
-        if found is not None:
-            replaced[at] = found
+        twins = _twins(library, folder / f"l{at}")
+        if twins is not None:
+            replaced[at] = twins
     if not replaced:
         raise AdvisorError("none of its objects was compiled with advisor cc")
     words: list[str] = []
-    kept = _without(call.arguments, keep_inputs=True)
-    for at, word in kept:
+    own_words = _without(call.arguments, keep_inputs=True)
+    for at, word in own_words:
         words += replaced.get(at, [word])
     runtime = built(
         "streams.o",
@@ -244,12 +244,12 @@ def _embed(target: Path, twin: Path) -> None:
 def embedded(data: bytes) -> list[bytes]:
     """Return the twins inside an object file (several after ``ld -r``), none if it has none."""
     section = _elf_section(data)
-    found = []
+    twins = []
     while section.startswith(_MARK):
         size = struct.unpack_from("<Q", section, 8)[0]
-        found.append(section[16 : 16 + size])
+        twins.append(section[16 : 16 + size])
         section = section[16 + size + -size % 8 :]
-    return found
+    return twins
 
 
 def _elf_section(data: bytes) -> bytes:

@@ -17,9 +17,11 @@ from advisor.models.response import Response
 from advisor.models.runs import Runs
 
 _FIRST = "physical"
-_CONFIDENCE = 0.99
-_BETTER = 0.8
+"""The model that others have to beat."""
+_CONFIDENCE, _BETTER = 0.99, 0.8
+"""Confidence of the paired test, and the most of the first model's error another may have."""
 _MOST_ERROR = 1.0
+"""Most (log) that one run's error counts: a factor of 2.7."""
 
 
 class Auto:
@@ -42,19 +44,19 @@ class Auto:
 
     def forecast(self, runs: Runs, wanted: Sequence[Configuration]) -> Forecast:
         """Predict time and energy with the model chosen for each."""
-        found = {_FIRST: forecast(_FIRST, runs, wanted)}
+        by_model = {_FIRST: forecast(_FIRST, runs, wanted)}
         problems = []
         for name in names():
-            if name in found or not getattr(find(name), "IN_AUTO", True):
+            if name in by_model or not getattr(find(name), "IN_AUTO", True):
                 continue
             try:
-                found[name] = forecast(name, runs, wanted)
+                by_model[name] = forecast(name, runs, wanted)
             except AdvisorError as error:
                 problems.append(f"model {name} is left out: {error}")
-        time = _choose("time", runs.time, {n: f.time for n, f in found.items()}, problems)
+        time = _choose("time", runs.time, {n: f.time for n, f in by_model.items()}, problems)
         if runs.energy is None:
             return Forecast(time, None)
-        energies = {n: f.energy for n, f in found.items() if f.energy is not None}
+        energies = {n: f.energy for n, f in by_model.items() if f.energy is not None}
         return Forecast(time, _choose("energy", runs.energy, energies, problems))
 
 
@@ -81,11 +83,11 @@ def _choose(
     what: str, response: Response, predictions: dict[str, Prediction], problems: list[str]
 ) -> Prediction:
     common = [c for c in response.log_mean if all(c in p.held_out for p in predictions.values())]
-    found = {n: _errors(n, response, p, common) for n, p in predictions.items()}
-    first = found[_FIRST]
-    better = [f for f in found.values() if f.beats(first)]
+    candidates = {n: _errors(n, response, p, common) for n, p in predictions.items()}
+    first = candidates[_FIRST]
+    better = [f for f in candidates.values() if f.beats(first)]
     chosen = min(better, key=lambda f: f.rmse, default=first)
-    rest = sorted((f for f in found.values() if f is not chosen), key=lambda f: f.rmse)
+    rest = sorted((f for f in candidates.values() if f is not chosen), key=lambda f: f.rmse)
     others = ", ".join(f"{f.name} {f.rmse:.1%}" for f in rest)
     why = f"{what}: {chosen.name}, off by {chosen.rmse:.1%} on runs left out ({others})"
     taken = predictions[chosen.name]
@@ -95,7 +97,7 @@ def _choose(
         facts={
             **taken.facts,
             "model": chosen.name,
-            "held_out_rmse_pct": {n: 100 * f.rmse for n, f in found.items()},
+            "held_out_rmse_pct": {n: 100 * f.rmse for n, f in candidates.items()},
         },
     )
 

@@ -124,8 +124,8 @@ def matrix(configurations: Sequence[Configuration]) -> Matrix:
     return np.array(rows, dtype=np.float64).reshape(-1, 3)
 
 
-_LEAVE_ONE_OUT = 20
-_FOLDS = 10
+_LEAVE_ONE_OUT, _FOLDS = 20, 10
+"""Up to so many runs are left out one by one; more in so many folds."""
 
 
 def folds(n: int) -> list[NDArray[np.intp]]:

@@ -23,8 +23,8 @@ _LOWEST = 2 / 11
 """Lowest thread count run, as a share of the highest: 8 of 44 in the thesis."""
 _BEND = math.log(0.3) / math.log(0.5)
 """Bends frequency steps towards the top: the middle of three lies at 70 % of the range."""
-_RUNS_PER_NODE_COUNT = 12
-_THREADS_PER_FREQUENCY = 4 / 3
+_RUNS_PER_NODE_COUNT, _THREADS_PER_FREQUENCY = 12, 4 / 3
+"""The thesis's 12 runs at each node count: 4 thread counts by 3 frequencies."""
 
 
 def uniform(

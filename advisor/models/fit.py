@@ -21,6 +21,7 @@ from advisor.models.runs import Runs, broken, gather, of_one_method, place_name
 _MOST_OPTIONS = 20_000
 """A grid beyond this is the sum of unrelated runs: then only what was run becomes an option."""
 _NAMED = 5
+"""So many left-out runs of a response are named one by one."""
 MOST_CONFIRMATIONS = 3
 """So many options are confirmed in turn; if no run comes out as predicted, nothing is changed."""
 
@@ -74,8 +75,8 @@ def fit_options(
     runs = gather(observations, measurement_error=measurement_error)
     notes += runs.notes
     wanted = _wanted(observations, space, notes)
-    found = _forecast(model, runs, wanted, model_options, notes)
-    time, energy = found.time, found.energy
+    predictions = _forecast(model, runs, wanted, model_options, notes)
+    time, energy = predictions.time, predictions.energy
     notes += dict.fromkeys((*time.notes, *(energy.notes if energy else ())))
     if _several_ranks(runs.time.log_mean):
         notes.append("ranks per node vary at the same threads: the model does not tell them apart")
@@ -131,12 +132,12 @@ def _capped(
 def _wanted(
     observations: Sequence[Observation], space: SearchSpace | None, notes: list[str]
 ) -> list[Configuration]:
-    found = sorted({o.configuration for o in observations})
+    measured = sorted({o.configuration for o in observations})
     if space is None:
-        space = SearchSpace.of(found[0].node_type, found)
+        space = SearchSpace.of(measured[0].node_type, measured)
         if len(space) > _MOST_OPTIONS:
             notes.append(f"the grid would have {len(space)} options: only what was run is kept")
-            return found
+            return measured
     return list(space)
 
 
@@ -170,10 +171,10 @@ def _forecast(
         if len(off) > _NAMED:
             notes.append(f"{name}: {len(off)} runs are left out of the fit in all")
     outside = sorted({c for off in odd.values() for c in off})
-    found = forecast(model, clean, [*wanted, *outside], options)
-    energy = found.energy
+    predictions = forecast(model, clean, [*wanted, *outside], options)
+    energy = predictions.energy
     return Forecast(
-        _with_outsiders(found.time, runs.time, outside),
+        _with_outsiders(predictions.time, runs.time, outside),
         None if energy is None or runs.energy is None
         else _with_outsiders(energy, runs.energy, outside),
     )  # fmt: skip

@@ -30,18 +30,25 @@ from numpy.typing import NDArray
 
 from advisor.models.base import Matrix, Vector
 
+# Grids of parameters, without unit; ours, to span what programs and machines do.
 _SERIAL = (0.0, 0.003, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 0.75, 1.0)
+"""Serial shares of the time on one core, s."""
 _CLOCKLESS = (0.0, 0.08, 0.2, 0.4, 0.65, 0.9, 1.0)
-_CEILING = (0.5, 0.25, 0.125)
-_CEILING_WEIGHT = 1 / 3
-_PIECES = (0.5, 1.0, 2.0, 4.0, 8.0)
-_PIECES_WEIGHT = 0.3
+"""Shares of the time that do not follow the clock, m."""
+_CEILING, _CEILING_WEIGHT = (0.5, 0.25, 0.125), 1 / 3
+"""Cores that use up the bandwidth, as shares of the most; prior weight of there being a ceiling."""
+_PIECES, _PIECES_WEIGHT = (0.5, 1.0, 2.0, 4.0, 8.0), 0.3
+"""Pieces of work W, as multiples of the most cores; prior weight of there being pieces."""
 _SCALING = (0.0, 0.4, 0.7, 0.9, 1.0)
+"""Powers g of the number of nodes."""
 _IDLE = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
-_EXPONENT = (1.0, 2.0, 3.0)
-_LEAKAGE = (0.0, 0.25, 0.5, 0.75)
+"""Shares of the node's full power that it takes idle."""
+_EXPONENT, _LEAKAGE = (1.0, 2.0, 3.0), (0.0, 0.25, 0.5, 0.75)
+"""Powers of the frequency in the cores' power; shares of it that do not follow the clock."""
 _UNCORE = (0.0, 0.5, 1.0)
+"""Shares of the idle power that follow the clock."""
 _LEAST_POWER = 1e-3
+"""Least power, as a share of full power, so that its logarithm is finite."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from advisor.errors import MissingExtraError
 from advisor.models.base import Matrix, ModelOption, Vector
 
 _HIDDEN = (10, 20, 10)
+"""Units of the hidden layers (Endrei 2019, section 4.3.4)."""
 _REACH = 3.0
 """Predictions keep within this factor of what was run: beyond, a network only guesses."""
 

@@ -19,8 +19,9 @@ from advisor.models.response import Response
 from advisor.models.runs import Runs, place_name
 
 _MOST_RUNS = 1000
+"""More configurations are thinned out at random: the cost grows with their cube."""
 _PROBABLY = 0.5
-_WORTH_SAYING = 0.01
+"""Turbo is mentioned when it is more probable than not."""
 
 
 class Physical:
@@ -146,19 +147,19 @@ def _law(what: What, belief: Belief, used: Sequence[Configuration]) -> str:
     """Say in words which law the runs follow, as far as they can tell."""
     cores = len({c.threads_per_node for c in used}) > 1
     freqs = len({c.freq_khz for c in used}) > 1
-    said = []
+    parts = []
     if what == "time":
         if cores:
-            said.append(f"{belief.parameters['serial']:.0%} serial")
+            parts.append(f"{belief.parameters['serial']:.0%} serial")
         if freqs:
-            said.append(f"{belief.parameters['clockless']:.0%} not bound to the clock")
+            parts.append(f"{belief.parameters['clockless']:.0%} not bound to the clock")
     else:
         if cores:
-            said.append(f"{belief.parameters['idle']:.0%} of the node at full load is idle power")
+            parts.append(f"{belief.parameters['idle']:.0%} of the node at full load is idle power")
         if freqs:
-            said.append(
+            parts.append(
                 f"the cores' goes with frequency to the {belief.parameters['exponent']:.1f}"
             )
     if freqs and belief.turbo > _PROBABLY:
-        said.append("the highest frequency stands apart (turbo)")
-    return f"{what}: {', '.join(said)}" if said else ""
+        parts.append("the highest frequency stands apart (turbo)")
+    return f"{what}: {', '.join(parts)}" if parts else ""

@@ -39,27 +39,35 @@ What = Literal["time", "power"]
 _LEVEL = 3.0
 """Prior standard deviation of the level (log), beyond what the mean of the runs says: flat."""
 _NODES_LENGTH = 1.5
+"""Length in log nodes over which responses stay alike: a factor of 4.5. Ours, as all below."""
 _BEND_LENGTH = 0.5
+"""Length of the bend in frequency, as a share of the range of caps in logarithms."""
 _FREQ_SHARED = 0.4
-_TOP_SHARED = 0.6
-_TOP_LENGTH = 1.5
-_DISTURBED_SIGMA = 0.5
+"""Share of tilt and bend (variance) that all core counts have in common."""
+_TOP_SHARED, _TOP_LENGTH = 0.6, 1.5
+"""Share of turbo's variance that all core counts have in common; length (log cores) of the rest."""
+_DISTURBED_SIGMA, _DISTURBED_SHARE = 0.5, 0.02
 """How far (log) a disturbed run is off, and how many of all runs are: one in fifty."""
-_DISTURBED_SHARE = 0.02
 _DISTURBED_RUNS = 20.0
-_LONGER = 2.0
-_SHORTER = 0.2
-"""A disturbance makes a run longer ten times as often as shorter."""
+"""That share counts as this many runs beside those that were seen."""
+_LONGER, _SHORTER = 2.0, 0.2
+"""A disturbance makes a run longer ten times as often as shorter: factors of the odds."""
 _MOST_DISTURBED = 6
+"""At most one run in so many counts as disturbed."""
 _TRUST = 12.0
 """The process' own error counts as much as a dozen held-out runs."""
 _MOST_SURPRISE = 9.0
+"""Most that one run's squared standardised error counts: three standard deviations."""
 _MOST_SHARE = 0.09
-_SCREEN = 40
-_KEPT_OF_MANY = 24
+"""Most of the runs (fraction) that a 90 % interval gives up as disturbed: fewer than the 10 %."""
+_SCREEN, _PAIRS_OF_MANY = 40, 24
+"""Of more runs than 40, 40 choose the 24 pairs of law and setting that all runs then weigh."""
 _LEAST_WEIGHT = 1e-6
+"""Pairs of less weight than this share of the best one's are left out."""
 _LEAST_VARIANCE = 1e-10
+"""Least variance (log squared) of a prediction: rounding must not make it negative."""
 _CHUNK = 4096
+"""Places predicted at once: bounds memory, not the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +233,9 @@ class _Process:
         if n > _SCREEN:
             some = np.random.default_rng(0).permutation(n)[:_SCREEN]
             first = self._weigh(pairs, noise, some)
-            best = np.argsort(-first.weight)[:_KEPT_OF_MANY]
-            kept = _Weighed(noise, first.setting[best], first.law[best], first.weight[best])
-            pairs = [(h, law) for h, _, law in kept.by_setting()]
+            best = np.argsort(-first.weight)[:_PAIRS_OF_MANY]
+            promising = _Weighed(noise, first.setting[best], first.law[best], first.weight[best])
+            pairs = [(h, law) for h, _, law in promising.by_setting()]
         return self._weigh(pairs, noise, np.arange(n))
 
     def _weigh(
@@ -346,13 +354,13 @@ def _matern(a: Vector, b: Vector, length: float, *, smooth: bool) -> Matrix:
         rough: Matrix = np.exp(-apart)
         return rough
     apart = math.sqrt(3.0) * apart
-    found: Matrix = (1.0 + apart) * np.exp(-apart)
-    return found
+    correlation: Matrix = (1.0 + apart) * np.exp(-apart)
+    return correlation
 
 
 def _density(error: Matrix, variance: Matrix) -> Matrix:
-    found: Matrix = np.exp(-0.5 * error**2 / variance) / np.sqrt(2 * np.pi * variance)
-    return found
+    density: Matrix = np.exp(-0.5 * error**2 / variance) / np.sqrt(2 * np.pi * variance)
+    return density
 
 
 def _disturbed(left: _LeftOut, known: NDArray[np.bool_], what: What) -> NDArray[np.bool_]:
@@ -368,9 +376,9 @@ def _disturbed(left: _LeftOut, known: NDArray[np.bool_], what: What) -> NDArray[
     room = len(odds) // _MOST_DISTURBED - int(known.sum())
     allowed = min(room, 1 if len(odds) <= _SCREEN else room)
     worst = np.argsort(-odds)[: max(0, allowed)]
-    found = np.zeros(len(odds), dtype=bool)
-    found[worst] = odds[worst] > 1.0
-    return found
+    more = np.zeros(len(odds), dtype=bool)
+    more[worst] = odds[worst] > 1.0
+    return more
 
 
 def _scales(left: _LeftOut, disturbed: NDArray[np.bool_]) -> tuple[float, Vector]:

@@ -23,15 +23,17 @@ from advisor.core.option import Z90
 ASSUMED = 0.02
 """95 % half width of one run, a fraction, where nothing was repeated."""
 Z95 = 1.959963984540054
-
+"""Two-sided 95 % quantile of the standard normal distribution."""
 _PRIOR_REPEATS = 4
+"""As many repeats the assumed error counts as."""
 _LEAST_SIGMA = 0.001
 """No meter and no clock repeats a run better than this, whatever two lucky runs say."""
 _UNSTEADY = 0.10
-_FEWEST_FOR_SHAPE = 3
-_TELLING = 8
-_IMPROBABLE = 0.01
+"""Runs of one configuration further apart than this fraction make it unsteady."""
+_FEWEST_FOR_TEST, _FEWEST_FOR_NOTE, _IMPROBABLE = 3, 8, 0.01
+"""Residuals that Shapiro-Wilk needs, those that a note needs, and the p value below which."""
 _MOST_POINTS = 200
+"""Most pairs of the Q-Q plot that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,8 @@ class Response:
 
     def without(self, odd: Container[Configuration]) -> Response:
         """Return the response with some configurations left out."""
-        kept = {c: v for c, v in self.log_mean.items() if c not in odd}
-        return replace(self, log_mean=kept)
+        rest = {c: v for c, v in self.log_mean.items() if c not in odd}
+        return replace(self, log_mean=rest)
 
     def measurement(self) -> dict[str, Any]:
         """Return what repeats say of the error, as plain JSON.
@@ -106,17 +108,17 @@ class Response:
 
     def not_normal(self) -> float | None:
         """Return how improbable normal residuals are, None when they may well be normal."""
-        found = self._shapiro()
-        if found is None or len(self.residuals) < _TELLING or found["p"] >= _IMPROBABLE:
+        test = self._shapiro()
+        if test is None or len(self.residuals) < _FEWEST_FOR_NOTE or test["p"] >= _IMPROBABLE:
             return None
-        return found["p"]
+        return test["p"]
 
     def _shapiro(self) -> dict[str, float] | None:
         values = np.array(self.residuals)
-        if len(values) < _FEWEST_FOR_SHAPE or not float(np.ptp(values)) > 0:
+        if len(values) < _FEWEST_FOR_TEST or not float(np.ptp(values)) > 0:
             return None
-        found = shapiro(values)
-        return {"w": float(found.statistic), "p": float(found.pvalue)}
+        test = shapiro(values)
+        return {"w": float(test.statistic), "p": float(test.pvalue)}
 
 
 def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> Response:

@@ -18,9 +18,10 @@ MIN_CONFIGURATIONS = 4
 """Fewer distinct configurations say nothing about a shape, nor about the error of one."""
 
 _AXES = ("nodes", "threads_per_node", "freq_khz")
-_TELLING = 30
+_FEWEST_FOR_BROKEN, _FEWEST_REPEATS = 30, 3
+"""Configurations that neighbours can be compared in; runs of one that show which of them is off."""
 _BROKEN, _BROKEN_AT_LEAST = 5.0, 0.10
-_ENOUGH_TO_TELL = 3
+"""A run is broken this many usual deviations off, and by more than this (log)."""
 _POWER_SHARE = 0.5
 """What disturbs a run makes it longer and costs energy alike: power repeats better than either."""
 
@@ -95,13 +96,13 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
         for name, value in (("time_s", o.time_s), ("energy_j", o.energy_j), ("fom", o.fom)):
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InputError(f"run {i}: {name} is {value}", hint="it must be above 0")
-    found = {o.configuration for o in observations}
-    if len({c.node_type for c in found}) > 1:
-        kinds = ", ".join(sorted({c.node_type for c in found}))
+    cells = {o.configuration for o in observations}
+    if len({c.node_type for c in cells}) > 1:
+        kinds = ", ".join(sorted({c.node_type for c in cells}))
         raise InputError(f"runs on several node types ({kinds}) in one fit", hint="fit each alone")
-    if len(found) < MIN_CONFIGURATIONS:
+    if len(cells) < MIN_CONFIGURATIONS:
         raise InputError(
-            f"{len(found)} configurations were measured, a model needs {MIN_CONFIGURATIONS}",
+            f"{len(cells)} configurations were measured, a model needs {MIN_CONFIGURATIONS}",
             hint="measure more, best with advisor train",
         )
     observations = _without_stragglers(observations, notes)
@@ -130,29 +131,29 @@ def of_one_method(
     Imported runs and jobs as they were written go with either.
     """
     newest: RunMethod = next((o.method for o in reversed(observations) if o.method), "")
-    kept = [o for o in observations if o.method in ("", newest)]
-    if len(kept) < len(observations):
+    usable = [o for o in observations if o.method in ("", newest)]
+    if len(usable) < len(observations):
         how = "inside the whole allocation" if newest == "request" else "by a smaller request"
-        notes.append(f"{len(observations) - len(kept)} runs measured {how} are left out")
-    return kept, newest
+        notes.append(f"{len(observations) - len(usable)} runs measured {how} are left out")
+    return usable, newest
 
 
 def _steadiness(responses: Mapping[str, Response | None]) -> list[str]:
     """Say where repeats are far apart, or not normally distributed."""
-    found = []
+    warnings = []
     for name, of in responses.items():
         if of is None:
             continue
         for c, half in of.unsteady.items():
             change = format_change(math.expm1(2 * half))
-            found.append(f"{name} of the runs at {place_name(c)} differs by {change}: unsteady")
+            warnings.append(f"{name} of the runs at {place_name(c)} differs by {change}: unsteady")
         p = of.not_normal()
         if p is not None:
-            found.append(
+            warnings.append(
                 f"repeats of {name} are not normally distributed (Shapiro-Wilk p {p:.1e}): "
                 "intervals may be too narrow"
             )
-    return found
+    return warnings
 
 
 def _without_stragglers(
@@ -168,7 +169,7 @@ def _without_stragglers(
         groups.setdefault(o.configuration, []).append(i)
     off: dict[int, float] = {}
     for rows in groups.values():
-        if len(rows) >= _ENOUGH_TO_TELL:
+        if len(rows) >= _FEWEST_REPEATS:
             logs = [math.log(observations[i].time_s) for i in rows]
             off |= {i: v - float(np.median(logs)) for i, v in zip(rows, logs, strict=True)}
     if not off:
@@ -239,7 +240,7 @@ def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float
     is not broken in this sense, and what lies at the grid's edge cannot be told. No model is
     asked, so that none hides its own errors in this; small sets are too far apart to say.
     """
-    if len(log_mean) < _TELLING:
+    if len(log_mean) < _FEWEST_FOR_BROKEN:
         return {}
     axes = [a for a in _AXES if len({_place(c, a) for c in log_mean}) > 1]
     off: dict[Configuration, list[float]] = {}

@@ -27,10 +27,10 @@ from advisor.models.fit import FitResult
 SEQUENTIAL = "sequential"
 """The design's name on the command line."""
 
-FIRST_RUNS = 5
-_LEAST_RUNS = 7
-_SAME_ZONE = 0.8
-_KNOWN = 1.5
+FIRST_RUNS, _LEAST_RUNS = 5, 7
+"""Runs of the uniform design to begin with; fewer than seven never end the design."""
+_SAME_ZONE, _KNOWN = 0.8, 1.5
+"""The design ends when two zones share this much, or the error is this many times one run's."""
 
 
 def first_runs(

@@ -82,7 +82,7 @@ def lines(title: str, options: Sequence[Option], baseline: Option) -> Panels:
     shown = _thin(caps, MOST_LINES)
     panels = []
     for name in _known(like):
-        found = []
+        drawn = []
         for cap in shown:
             row = sorted(
                 (o for o in like if o.configuration.freq_khz == cap),
@@ -92,8 +92,8 @@ def lines(title: str, options: Sequence[Option], baseline: Option) -> Panels:
             values = [_values(o, name) for o in row]
             runs = [v for v, o in zip(x, row, strict=True) if o.measured]
             y, low, high = ([v[k] for v in values] for k in range(3))
-            found.append(Line(format_freq(cap), x, y, low, high, runs))
-        panels.append(Lines("cores per node", _RESPONSES[name], tuple(found)))
+            drawn.append(Line(format_freq(cap), x, y, low, high, runs))
+        panels.append(Lines("cores per node", _RESPONSES[name], tuple(drawn)))
     return Panels(title, tuple(panels))
 
 

@@ -88,8 +88,8 @@ class NodeTypeTimes:
 
     def arithmetic(self, name: str, threads: int) -> float | None:
         """Return microseconds per iteration of ``fma``, ``chain`` or ``root``."""
-        found = self._flat.get((name, threads))
-        return found.time_per_iter_us if found else None
+        profile = self._flat.get((name, threads))
+        return profile.time_per_iter_us if profile else None
 
     def step_us(self, stream: Stream, threads: int) -> float | None:
         """Return microseconds of one step along a stream, None without profiles of its kind."""
@@ -104,10 +104,10 @@ class NodeTypeTimes:
         if memory:
             points = self._power.get(("mbw1lc", threads)) or self._power.get(("mbw1lp", threads))
             return max(points)[1] if points else None
-        found = self._flat.get(("chain", threads))
-        if found is None or not found.energy_per_iter_nj:
+        profile = self._flat.get(("chain", threads))
+        if profile is None or not profile.energy_per_iter_nj:
             return None
-        return found.energy_per_iter_nj / found.time_per_iter_us / 1000.0
+        return profile.energy_per_iter_nj / profile.time_per_iter_us / 1000.0
 
 
 def _of(name: str) -> str:
@@ -233,16 +233,16 @@ def remainder_ratio(base: NodeTypeTimes, other: NodeTypeTimes) -> tuple[float, f
     The mean of arithmetic's ratio and that of loading from memory.
     """
     stream = Stream(_SIZE_MEMORY, 8, 8, "C")
-    found = []
+    logs = []
     for here, there in (
         (base.arithmetic("chain", 1), other.arithmetic("chain", 1)),
         (base.step_us(stream, 1), other.step_us(stream, 1)),
     ):
         if here and there:
-            found.append(math.log(there / here))
-    if not found:
+            logs.append(math.log(there / here))
+    if not logs:
         return None
-    return math.exp(math.fsum(found) / len(found)), abs(found[0] - found[-1]) / 2
+    return math.exp(math.fsum(logs) / len(logs)), abs(logs[0] - logs[-1]) / 2
 
 
 def _power(base: NodeTypeTimes, other: NodeTypeTimes, threads: int, memory: float) -> float | None:
@@ -270,13 +270,13 @@ def machines(profiles: Sequence[Profile], base: str) -> dict[str, NodeTypeTimes]
 
 
 def memory_parts(
-    found: Characterisation, profiles: Sequence[Profile], base: str
+    app: Characterisation, profiles: Sequence[Profile], base: str
 ) -> list[float | None]:
     """Return the part of each phase's time on the base node that its streams tell, if they do."""
     here = machines(profiles, base)[base]
-    threads = found.threads or here.threads
-    told = [phase_on(p, here, here, threads) for p in found.phases]
-    return [None if b is None else b.memory for b in told]
+    threads = app.threads or here.threads
+    blended = [phase_on(p, here, here, threads) for p in app.phases]
+    return [None if b is None else b.memory for b in blended]
 
 
 Fallback = Callable[[int, str], Blended | None]
@@ -284,7 +284,7 @@ Fallback = Callable[[int, str], Blended | None]
 
 
 def blend(
-    found: Characterisation, profiles: Sequence[Profile], base: str, fallback: Fallback
+    app: Characterisation, profiles: Sequence[Profile], base: str, fallback: Fallback
 ) -> tuple[list[BlendedRun], list[str]]:
     """Estimate the whole run on every node type; return also the types that lack profiles.
 
@@ -292,13 +292,13 @@ def blend(
     """
     known = machines(profiles, base)
     here = known[base]
-    threads = found.threads or here.threads
+    threads = app.threads or here.threads
     estimates: list[BlendedRun] = []
     missing = []
     for name, machine in known.items():
         parts = [
             (p.time_s, phase_on(p, here, machine, threads) or fallback(n, name))
-            for n, p in enumerate(found.phases)
+            for n, p in enumerate(app.phases)
         ]
         whole = [(s, b) for s, b in parts if b is not None]
         if not whole or len(whole) < len(parts):
@@ -307,22 +307,22 @@ def blend(
         phases_s = math.fsum(s * b.ratio for s, b in whole)
         measured_s = math.fsum(s for s, _ in whole)
         off_s = math.sqrt(math.fsum((s * b.ratio * b.error) ** 2 for s, b in whole))
-        total, error = _with_remainder(found, remainder_ratio(here, machine), phases_s, off_s)
+        total, error = _with_remainder(app, remainder_ratio(here, machine), phases_s, off_s)
         energy = None
         if all(b.power_ratio is not None for _, b in whole):
             power = math.fsum(s * b.ratio * (b.power_ratio or 0.0) for s, b in whole) / phases_s
-            energy = power * total / (measured_s + found.remainder_s)
+            energy = power * total / (measured_s + app.remainder_s)
         estimates.append(BlendedRun(name, phases_s, total, error, energy))
     return estimates, missing
 
 
 def _with_remainder(
-    found: Characterisation, rest: tuple[float, float] | None, phases_s: float, off_s: float
+    app: Characterisation, rest: tuple[float, float] | None, phases_s: float, off_s: float
 ) -> tuple[float, float]:
     """Return the whole run's seconds and relative error; without ``rest`` all of it is scaled."""
-    measured_s = math.fsum(p.time_s for p in found.phases)
+    measured_s = math.fsum(p.time_s for p in app.phases)
     if rest is None:
-        return phases_s * (measured_s + found.remainder_s) / measured_s, off_s / phases_s
-    rest_s = found.remainder_s * rest[0]
+        return phases_s * (measured_s + app.remainder_s) / measured_s, off_s / phases_s
+    rest_s = app.remainder_s * rest[0]
     total = phases_s + rest_s
     return total, math.hypot(off_s, rest_s * math.hypot(rest[1], LEAST_ERROR)) / total

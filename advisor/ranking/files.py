@@ -135,17 +135,17 @@ def _line(node: yaml.Node | None, path: Sequence[str | int]) -> int:
     """Return the line of a path in a document, of the nearest that is there."""
     line = node.start_mark.line + 1 if node else 1
     for part in path:
-        found: yaml.Node | None = None
+        child: yaml.Node | None = None
         if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            found = node.value[part] if part < len(node.value) else None
+            child = node.value[part] if part < len(node.value) else None
         elif isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 if key.value == part:
-                    line, found = key.start_mark.line + 1, value
+                    line, child = key.start_mark.line + 1, value
                     break
-        if found is None:
+        if child is None:
             break
         if isinstance(part, int):
-            line = found.start_mark.line + 1
-        node = found
+            line = child.start_mark.line + 1
+        node = child
     return line

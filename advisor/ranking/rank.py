@@ -71,7 +71,7 @@ class Ranking:
 
 
 def rank(
-    found: Characterisation,
+    app: Characterisation,
     profiles: Sequence[Profile],
     base: str,
     thresholds: Thresholds,
@@ -89,23 +89,23 @@ def rank(
     if not here:
         there = ", ".join(sorted({p.node_type for p in profiles})) or "none"
         raise InputError(f"there are no profiles of base node {base}", hint=f"of: {there}")
-    for phase in found.phases if method == "blend" else ():
+    for phase in app.phases if method == "blend" else ():
         if phase.streams and not (phase.time_s and phase.time_per_iter_us):
             raise InputError(f"phase {phase.name} has streams, but no time of an iteration")
     by_type: defaultdict[str, list[Profile]] = defaultdict(list)
     for p in profiles:
         by_type[p.node_type].append(p)
-    threads = found.threads or max(p.threads for p in here)
+    threads = app.threads or max(p.threads for p in here)
     alike = [p for p in here if p.threads in (0, threads)]
-    told = memory_parts(found, profiles, base) if method == "blend" else [None] * len(found.phases)
+    parts = memory_parts(app, profiles, base) if method == "blend" else [None] * len(app.phases)
     phases = []
-    for phase, memory in zip(found.phases, told, strict=True):
+    for phase, memory in zip(app.phases, parts, strict=True):
         candidates = matches(phase, alike, thresholds)
         chosen = winner(phase, candidates, thresholds)
         phases.append(RankedPhase(phase, chosen, tuple(candidates), memory))
     tables = {name: _times(own) for name, own in by_type.items()}
     make = _blended if method == "blend" else _matched
-    estimates, missing = make(found, phases, base, tables, threads, profiles)
+    estimates, missing = make(app, phases, base, tables, threads, profiles)
     estimates.sort(key=lambda e: e.time_s)
     return Ranking(base, method, tuple(phases), tuple(estimates), tuple(missing))
 
@@ -115,15 +115,15 @@ Times = Mapping[tuple[object, ...], Profile]
 
 def _times(profiles: Sequence[Profile]) -> dict[tuple[object, ...], Profile]:
     """Return a node type's profiles by what they measure, those of most threads."""
-    found: dict[tuple[object, ...], Profile] = {}
+    times: dict[tuple[object, ...], Profile] = {}
     for p in profiles:
-        if p.key not in found or found[p.key].threads < p.threads:
-            found[p.key] = p
-    return found
+        if p.key not in times or times[p.key].threads < p.threads:
+            times[p.key] = p
+    return times
 
 
 def _blended(
-    found: Characterisation,
+    app: Characterisation,
     phases: Sequence[RankedPhase],
     base: str,
     tables: Mapping[str, Times],
@@ -140,7 +140,7 @@ def _blended(
         power = joules[0] / joules[1] / ratio if joules[0] and joules[1] else None
         return Blended(ratio, error, 0.0, power)
 
-    mixed, missing = blend(found, profiles, base, alone)
+    mixed, missing = blend(app, profiles, base, alone)
     return [
         TimeEstimate(e.node_type, e.phases_s, e.time_s, 100.0 * e.error, e.energy_ratio)
         for e in mixed
@@ -148,7 +148,7 @@ def _blended(
 
 
 def _matched(
-    found: Characterisation,
+    app: Characterisation,
     phases: Sequence[RankedPhase],
     base: str,
     tables: Mapping[str, Times],
@@ -166,7 +166,7 @@ def _matched(
             continue
         phases_s = math.fsum(own)
         measured = math.fsum(r.phase.time_s for r in matched)
-        whole = found.time_s or measured
+        whole = app.time_s or measured
         errors = [_error(r, times, tables[base], threads) for r in matched]
         error = math.fsum(e * s for e, s in zip(errors, own, strict=True)) / phases_s
         joules = [_joules(matched, table) for table in (times, tables[base])]
@@ -230,7 +230,7 @@ def ratios(
     if own is None:
         return ()
     similarity = _similarity(ranking)
-    found = []
+    estimates = []
     for e in ranking.estimates:
         ratio = e.time_s / own.time_s
         energy: tuple[float, float, EnergySource] | tuple[None, None, None] = (None, None, None)
@@ -241,10 +241,10 @@ def ratios(
             error = math.hypot(e.error_pct, 100.0 * STATED_POWER_ERROR)
             energy = ratio * power[0] / power[1], error, "node power"
         most = None if similarity is None else thresholds.most
-        found.append(
+        estimates.append(
             NodeTypeEstimate(e.node_type, e.time_s, ratio, e.error_pct, similarity, most, *energy)
         )
-    return tuple(found)
+    return tuple(estimates)
 
 
 def _similarity(ranking: Ranking) -> float | None:

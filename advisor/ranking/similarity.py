@@ -143,17 +143,17 @@ def compare(phase: Phase, profile: Profile, thresholds: Thresholds) -> list[Prof
     nothing, nor does one of none; of a phase's streams the busiest ``MOST_STREAMS`` are held
     against it.
     """
-    found: list[ProfileMatch] = []
+    comparisons: list[ProfileMatch] = []
     count = len(profile.streams)
     if not count:
-        return found
+        return comparisons
     for chosen in itertools.combinations(range(min(len(phase.streams), MOST_STREAMS)), count):
         orders = [
             _match(phase, profile, order, thresholds) for order in itertools.permutations(chosen)
         ]
         best = max(orders, key=lambda m: -1.0 if m.index is None else m.index)
-        found.append(replace(best, streams=tuple(sorted(best.streams))))
-    return found
+        comparisons.append(replace(best, streams=tuple(sorted(best.streams))))
+    return comparisons
 
 
 def _match(
@@ -194,20 +194,20 @@ def matches(
     phase: Phase, profiles: Sequence[Profile], thresholds: Thresholds
 ) -> list[ProfileMatch]:
     """Return every comparison of a phase with the profiles of its base node, best first."""
-    found = [m for p in profiles for m in compare(phase, p, thresholds)]
-    found.sort(key=lambda m: (not m.represents, -(m.index or 0.0)))
-    return found
+    comparisons = [m for p in profiles for m in compare(phase, p, thresholds)]
+    comparisons.sort(key=lambda m: (not m.represents, -(m.index or 0.0)))
+    return comparisons
 
 
 def winner(
-    phase: Phase, found: Sequence[ProfileMatch], thresholds: Thresholds
+    phase: Phase, comparisons: Sequence[ProfileMatch], thresholds: Thresholds
 ) -> ProfileMatch | None:
     """Return the match that stands for the phase, None when all were discarded.
 
     A match that lacks the busiest stream cannot. Ties are resolved by tighter thresholds, then by
     the nearer time per iteration.
     """
-    rest = [m for m in found if m.represents]
+    rest = [m for m in comparisons if m.represents]
     if not rest:
         return None
     best = max(m.index or 0.0 for m in rest)

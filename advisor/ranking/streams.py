@@ -229,17 +229,17 @@ def read_sent(data: object) -> Characterisation:
     streams = sum(len(_items(phase, "streams", ("phases", n))) for n, phase in enumerate(phases))
     if streams > MOST_STREAMS:
         raise FieldError(("phases",), f"of {streams} streams, at most {MOST_STREAMS} are taken")
-    found = Characterisation.from_dict(data)
+    characterisation = Characterisation.from_dict(data)
     _text(data, "node_type", ())
     for key in ("application", "workload", "node_type", "method"):
-        if not getattr(found, key).isprintable():
+        if not getattr(characterisation, key).isprintable():
             raise FieldError((key,), "must be printable")
-    for n, phase in enumerate(found.phases):
+    for n, phase in enumerate(characterisation.phases):
         if not phase.name.isprintable():
             raise FieldError(("phases", n, "name"), "must be printable")
         if not math.isfinite(phase.iterations * phase.time_per_iter_us):
             raise FieldError(("phases", n), "its time and its time per iteration disagree")
-    return found
+    return characterisation
 
 
 def _filled(record: Stream | Phase | Characterisation) -> dict[str, object]:

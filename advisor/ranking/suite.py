@@ -201,11 +201,11 @@ def like(streams: tuple[Stream, ...], threads: int) -> list[Microbenchmark]:
     """
     if not streams:
         return []
-    found = [_single(streams[0], threads)]
+    wanted = [_single(streams[0], threads)]
     if len(streams) > 1:
-        found += _double(streams[0], streams[1], threads)
-    found += [_alone_like(s, threads) for s in effective(streams, threads)]
-    return [m for m in dict.fromkeys(found) if m.memory_b <= _LARGEST_KB * KB]
+        wanted += _double(streams[0], streams[1], threads)
+    wanted += [_alone_like(s, threads) for s in effective(streams, threads)]
+    return [m for m in dict.fromkeys(wanted) if m.memory_b <= _LARGEST_KB * KB]
 
 
 def _alone_like(stream: Stream, threads: int) -> Microbenchmark:

@@ -72,8 +72,8 @@ def read_summary(
     runs = [e.run(terms, time, energy, fom, problems) for e in entries]
     if problems:
         raise InputError(listing(path, problems))
-    kept = tuple(dict.fromkeys(k for r in runs if r for k in r.extra))
-    return RunsFile(tuple(r for r in runs if r), kept, hashlib.sha256(content).hexdigest())
+    extra = tuple(dict.fromkeys(k for r in runs if r for k in r.extra))
+    return RunsFile(tuple(r for r in runs if r), extra, hashlib.sha256(content).hexdigest())
 
 
 def _objective(
@@ -170,14 +170,14 @@ def _entries(path: Path, content: bytes) -> Iterator[_Entry]:
         line = node.start_mark.line + 1
         parts = _mapping(path, node, "a run")
         lines: dict[str, int] = {}
-        found: dict[str, dict[str, Any]] = {}
+        values: dict[str, dict[str, Any]] = {}
         for name in ("parameters", "objectives"):
             if name not in parts:
                 raise InputError(f"{path}, line {line}: the run has no {name}")
             inner = _mapping(path, parts[name], name)
             lines |= {k: v.start_mark.line + 1 for k, v in inner.items()}
-            found[name] = {k: _scalar(v) for k, v in inner.items()}
-        yield _Entry(line, found["parameters"], found["objectives"], lines)
+            values[name] = {k: _scalar(v) for k, v in inner.items()}
+        yield _Entry(line, values["parameters"], values["objectives"], lines)
 
 
 def _mapping(path: Path, node: yaml.Node, what: str) -> dict[str, yaml.Node]:

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="show: write the picture as .svg, .png or .pdf"
     )
-    # what a node of the cluster is told: print results, store nothing
+    # for a node of the cluster: print results, store nothing
     parser.add_argument("--emit", metavar="JSON", help=argparse.SUPPRESS)
 
 
@@ -97,7 +97,9 @@ def _bench(args: argparse.Namespace) -> int:
                 {"name": w.microbenchmark, "streams": list(w.streams)} for w in wanted(reader)
             ]
     if args.wanted and not waiting:
-        raise RefusedError("no microbenchmark is wanted", hint="advisor rank says what it lacks")
+        raise RefusedError(
+            "no ranking lacks a microbenchmark", hint="advisor rank says what it lacks"
+        )
     order = {
         "size": "none" if args.wanted else "quick" if args.quick else "full",
         "budget_s": budget_s, "wanted": waiting, "meter": args.meter,
@@ -121,7 +123,7 @@ def _bench(args: argparse.Namespace) -> int:
 
 
 def _rank_again(args: argparse.Namespace) -> dict[str, Any]:
-    """Rank all that is characterised with the new profiles; return what became of it.
+    """Rank all that is characterised with the new profiles; return the result.
 
     Whatever is in the way of that, the profiles are stored.
     """
@@ -134,7 +136,7 @@ def _rank_again(args: argparse.Namespace) -> dict[str, Any]:
         with Writer(paths.store_path(args.db)) as writer:
             done = rank_all(writer, limits)
     except AdvisorError as error:
-        return {"rankings": f"rankings are still those of earlier profiles: {error}"}
+        return {"rankings": f"rankings could not be updated, the earlier ones stay: {error}"}
     return {
         "rankings": done.line,
         "ranked_anew": done.applications,
@@ -203,7 +205,7 @@ def _emit(order: dict[str, Any]) -> int:
 
 
 def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
-    """Store a node type's profiles; return what became of them."""
+    """Store a node type's profiles; return where they are."""
     from advisor.lab.machine import differences
     from advisor.schedulers.local.scheduler import NODE_TYPE, local_node_type
     from advisor.store.profiles import Bench, StoredProfile, latest_bench, save_profiles

@@ -31,7 +31,7 @@ class ProgressBars:
     def __init__(self, out: TextIO, names: Sequence[str]) -> None:
         self._out = out
         self._lock = threading.Lock()
-        self._said: dict[str, float] = {}
+        self._shown_at: dict[str, float] = {}
         self._bar: Any = None
         self._tasks: dict[str, Any] = {}
         self.running: list[subprocess.Popen[str]] = []
@@ -65,8 +65,8 @@ class ProgressBars:
         with self._lock:
             if self._bar is not None:
                 self._bar.update(self._tasks[name], completed=sure, total=of, seconds=seconds)
-            elif time.monotonic() - self._said.get(name, 0.0) >= _EVERY_S:
-                self._said[name] = time.monotonic()
+            elif time.monotonic() - self._shown_at.get(name, 0.0) >= _EVERY_S:
+                self._shown_at[name] = time.monotonic()
                 print(f"{name}: {sure} of {of} within 2 %, {seconds:.0f} s", file=self._out,
                       flush=True)  # fmt: skip
 
@@ -97,7 +97,7 @@ class ProgressBars:
     def stream(self, name: str, command: Sequence[str]) -> dict[str, Any]:
         """Run ``advisor bench --emit`` elsewhere; return its result. Raises SchedulerError.
 
-        The hook is told to leave its job alone.
+        The hook leaves its job alone.
         """
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

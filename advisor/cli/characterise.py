@@ -154,7 +154,7 @@ def _trace(
     twins = [twin_of(exe) for exe in programs if twin_of(exe).is_file()]
     old = [t for t in twins if t.stat().st_mtime < t.with_suffix("").stat().st_mtime]
     if method == "none":
-        return None, "no trace was asked for"
+        return None, "no trace (--trace none)"
     if method == "cc" and not twins:
         raise InputError(
             f"there is no traced twin of {command.argv[0]}", hint="build it with advisor cc"
@@ -172,7 +172,7 @@ def _trace(
 
 
 def _store(args: argparse.Namespace, app: Characterisation) -> tuple[bool, str]:
-    """Store a characterisation, or hand it to the daemon; tell whether, and where or why not."""
+    """Store a characterisation, or send it to the daemon; return whether, and where or why not."""
     import os
 
     from advisor import paths

@@ -23,7 +23,7 @@ def timed_line(timed: TimedRun, note: str) -> str:
     elif timed.processes:
         seen = "; no OpenMP regions: the whole program is one phase"
     else:
-        seen = "; a statically linked program cannot be looked into: it is one phase"
+        seen = "; statically linked, its regions cannot be seen: it is one phase"
     line = f"timed   {_short(timed.time_s)}{seen}"
     return f"{line}\n        {note}" if note else line
 

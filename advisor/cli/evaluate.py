@@ -100,12 +100,12 @@ def run(args: argparse.Namespace) -> int:
     if args.list_models:
         return list_models(args)
     if args.grid is None:
-        raise UsageError("which grid?", hint="advisor evaluate GRID.csv")
+        raise UsageError("no grid is named", hint="advisor evaluate GRID.csv")
     if args.compare and args.model_option:
         raise UsageError("--model-option is for one model", hint="leave --compare out")
     if args.seeds and args.design == "uniform":
         raise UsageError(
-            "the uniform design draws nothing, so seeds change nothing",
+            "the uniform design is not random: seeds change nothing",
             hint="--design random or lhs",
         )
     check_plot(args.plot)

@@ -55,7 +55,7 @@ def _print_grid(cases: Sequence[Grid], cells: int, *, several: bool) -> None:
         ],
     )  # fmt: skip
     front = first.front
-    print(f"\ntrade-off zone at {front.error_pct:g} %; search steps off the observed one:")
+    print(f"\ntrade-off zone at {front.error_pct:g} %; search steps from the observed one:")
     steps = [str(i) for i in range(len(front.by_distance))]
     print_table(
         ["zone", "points", *steps, "more"],

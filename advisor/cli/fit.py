@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     if args.list_models:
         return list_models(args)
     if not args.application:
-        raise UsageError("which application?", hint="advisor fit A")
+        raise UsageError("no application is named", hint="advisor fit A")
     from advisor.models.base import parse_options
     from advisor.models.registry import find
     from advisor.store.writer import Writer
@@ -171,7 +171,7 @@ def _fit_place(
     observations: list[Any],
     options: dict[str, str],
 ) -> list[_Fitted]:
-    """Fit every group of one workload and node type; a group with too few runs is told so."""
+    """Fit every group of one workload and node type; too few runs are a problem, no error."""
     from advisor.models.fit import fit_options
     from advisor.models.runs import runs_by_scope
 
@@ -204,7 +204,9 @@ def _fit_place(
     current = {(f.group.scope, f.group.owner) for f in fitted}
     for old in store.find_models(args.application, workload, node_type):
         if not old.transferred and (old.scope, old.owner) not in current:
-            store.set_model_state(old.id, "replaced", "its runs count for others now, or are gone")
+            store.set_model_state(
+                old.id, "replaced", "its runs now count for other models, or are gone"
+            )
     return fitted
 
 

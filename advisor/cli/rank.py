@@ -66,12 +66,14 @@ def run(args: argparse.Namespace) -> int:
     from advisor.ranking.streams import Characterisation
 
     if (args.phase is None) == (args.application is None):
-        raise UsageError("which application?", hint="advisor rank A, or --phase FILE")
+        raise UsageError("no application is named", hint="advisor rank A, or --phase FILE")
     source = None if args.phase else _stored(args)
     app = Characterisation.from_dict(source.record) if source else read_phases(args.phase)
     base = args.base or app.node_type
     if not base:
-        raise UsageError("on which node type did it run?", hint="--base NODE_TYPE")
+        raise UsageError(
+            "the phases do not say which node type they ran on", hint="--base NODE_TYPE"
+        )
     site = site_thresholds(paths.config_dir(args.config_dir))
     limits = read_thresholds(args.thresholds or site)
     profiles = (
@@ -131,7 +133,7 @@ def _stored(args: argparse.Namespace) -> StoredCharacterisation:
     rows = own or rows
     if len(rows) > 1:
         names = ", ".join(f"{r.workload} on {r.node_type} by {r.contributor}" for r in rows)
-        raise UsageError(f"there are several: {names}", hint="choose with --workload")
+        raise UsageError(f"several characterisations match: {names}", hint="choose with --workload")
     return rows[0]
 
 
@@ -141,7 +143,7 @@ def _wanted(ranked: RankedPhase) -> str:
         f"{s.size_kb:g} KB, stride {s.stride_b} B, {'shared' if s.access == 'C' else 'private'}"
         for s in ranked.phase.streams
     )
-    return f"phase {ranked.phase.name} wants a microbenchmark of {streams or 'computing alone'}"
+    return f"phase {ranked.phase.name} needs a microbenchmark of {streams or 'computing alone'}"
 
 
 def _json(app: Characterisation, ranking: Ranking) -> dict[str, object]:
@@ -204,7 +206,7 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
             )  # fmt: skip
         print(f"{gone} comparisons discarded as too different")
         if r.memory is not None:
-            print(f"mixed instead: {r.memory:.0%} of its time is its streams', the rest arithmetic")
+            print(f"estimated by a blend: {r.memory:.0%} memory access, the rest arithmetic")
         elif r.match is None:
             print(_wanted(r))
         print()
@@ -228,7 +230,7 @@ def _each(match: ProfileMatch, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredNow:
-    """Whether a ranking is stored, and all that is to be said of it."""
+    """Whether a ranking is stored, and notes about it."""
 
     stored: bool
     lines: tuple[str, ...]
@@ -261,9 +263,11 @@ def _keep_ranking(
         order = keep(store, source, ranking, thresholds, by_hand=by_hand)
     lines = [f"stored, for {whose}"]
     if by_hand:
-        lines.append("made by hand: it stays so when there are new profiles")
+        lines.append("made by hand: new profiles do not change it")
     if not order.transfers and len(order.estimates) > 1:
-        lines.append(f"no model follows from it: {source.application} has none on {ranking.base}")
+        lines.append(
+            f"no options follow from it: {source.application} has no model on {ranking.base}"
+        )
     for t in order.transfers:
         if t.problem:
             lines.append(f"{t.node_type}: no job goes there: {t.problem}")
@@ -273,7 +277,7 @@ def _keep_ranking(
 
 
 def _queue_missing(args: argparse.Namespace, app: Characterisation, ranking: Ranking) -> str:
-    """Have the microbenchmarks that the phases lack wait for the next bench; say so or why not."""
+    """Queue the microbenchmarks that the phases lack for the next bench; say so or why not."""
     from advisor.loop.rerank import lacking
     from advisor.store.profiles import want, wanted
     from advisor.store.reader import Reader
@@ -294,8 +298,8 @@ def _queue_missing(args: argparse.Namespace, app: Characterisation, ranking: Ran
     else:
         waiting = 0
     if waiting:
-        return f"{missing}; they wait for: advisor bench --wanted"
-    return f"{missing}; who may write {path} can have them measured by advisor bench"
+        return f"{missing}; advisor bench --wanted measures them"
+    return f"{missing}; the owner of {path} measures them with advisor bench"
 
 
 def _writable(path: Path) -> bool:

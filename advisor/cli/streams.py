@@ -115,7 +115,7 @@ def _fill_closed() -> None:
 
 
 def _discard_output() -> bool:
-    """Drop what could not be printed; tell whether there was such."""
+    """Drop what could not be printed; return whether there was any."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):

@@ -66,7 +66,7 @@ class Repetitions:
 
     @property
     def energy_per_iter_nj(self) -> float | None:
-        """Nanojoules of the node per iteration, None where nothing told."""
+        """Nanojoules of the node per iteration, None where nothing measured it."""
         if not self.energy_iterations or self.energy_j <= 0:
             return None
         return self.energy_j * 1e9 / self.energy_iterations
@@ -79,9 +79,9 @@ Show = Callable[[int, int, float], None]
 
 
 def environment() -> dict[str, str]:
-    """Return the environment without what a site tells OpenMP: the program places its threads.
+    """Return the environment without a site's OpenMP settings: the program places its threads.
 
-    A runtime told to bind would leave it one core before its main begins.
+    A runtime that binds would leave it one core before its main begins.
     """
     openmp = ("OMP_", "GOMP_", "KMP_", "LIBOMP_")
     return {k: v for k, v in os.environ.items() if not k.startswith(openmp)}

@@ -66,7 +66,7 @@ class PhaseResult:
 
 
 def cache_bytes(level: int, root: Path = Path("/sys")) -> int | None:
-    """Return the size of this machine's data cache of a level, None where it does not tell."""
+    """Return the size of this machine's data cache of a level, None where it is not known."""
     for index in sorted((root / "devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             kind, at = (index / "type").read_text().strip(), (index / "level").read_text().strip()
@@ -199,7 +199,7 @@ def _match(
 ) -> tuple[TracedProcess | None, int, Symbol | None]:
     """Find a timed phase in the traced run: by the linker's name, else by the order of forks.
 
-    Several regions of one name (static functions of different files) are told by their order.
+    Several regions of one name (static functions of different files) are matched by their order.
     """
     process = _busiest(traced, phase.exe)
     if process is None:
@@ -262,7 +262,7 @@ def _scaled(traced: FoundPhase, calls: int, seen: int) -> tuple[FoundPhase, str]
 
 
 def _names(symbols: Sequence[Symbol]) -> list[str]:
-    """Name phases by function and line, numbered where that does not tell them apart."""
+    """Name phases by function and line, numbered where two have the same."""
     names = [
         f"{s.function or 'region'} ({s.place})" if s.place else s.function or "region"
         for s in symbols

@@ -126,7 +126,7 @@ def twin_run(command: TracedCommand, *, limit_s: float | None) -> TracedRun:
             last_line = _last_line(folder / "output")
             raise AdvisorError(
                 f"the traced run failed: {exit_text(measured.exit_code)}{last_line}",
-                hint="the program itself ran; build its twin anew with advisor cc",
+                hint="the program itself ran; build its twin again with advisor cc",
             )
         processes = tuple(read_sites(sites))
         return TracedRun("advisor cc", measured.time_s, measured.timed_out, processes)

@@ -1,6 +1,6 @@
 """Compare models on measured grids: several grids, models and seeds, with means; k-fold checks.
 
-What single grids tell is in :mod:`advisor.lab.evaluate`; here are the summaries of Endrei 2019:
+Single grids are judged by :mod:`advisor.lab.evaluate`; here are the summaries of Endrei 2019:
 tables 6.11 and 6.12 (means over cases) and 6.13 and 6.14 (3-fold cross validation).
 """
 
@@ -22,7 +22,7 @@ from advisor.models.registry import create
 from advisor.models.runs import gather
 
 WITHIN_PCT = (20, 10, 5)
-"""Shares of predictions off by less than these are told, as in tables 6.13 and 6.14."""
+"""Errors (percent) that the shares of tables 6.13 and 6.14 stay below."""
 
 Evaluate = Callable[[Sequence[Observation], str, int], Evaluation]
 """Judge one model (by name) on one grid with one seed."""

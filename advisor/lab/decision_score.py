@@ -1,4 +1,4 @@
-"""What advice is worth on a measured grid: recommend, make the confirming run, learn from it."""
+"""What advice is worth on a measured grid: recommend, make the confirmation run, learn from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True)
 class AppliedOption:
-    """One confirming run: whether it came out within its interval and kept the bounds."""
+    """One confirmation run: whether it lay within its interval and kept the bounds."""
 
     configuration: Configuration
     within_interval: bool
@@ -52,7 +52,7 @@ class DecisionScore:
     """What the advice is worth: least energy within the slowdown bound, against the baseline.
 
     ``recommended`` is what the model proposed first (None: nothing), ``within_interval`` how its
-    run came out, ``attempts`` all confirming runs in order, ``chosen`` what they left of the
+    run came out, ``attempts`` all confirmation runs in order, ``chosen`` what they left of the
     advice. Savings and slowdowns are fractions, measured; ``best_saving`` is the most the grid
     has within the bound. ``runs`` counts training and confirmation; ``why`` says in a sentence
     how the choice came about.
@@ -97,7 +97,7 @@ def decide(
 ) -> DecisionScore:
     """Follow the advice on a grid whose cells (``truth``) are what runs come out as.
 
-    ``fit`` fits the model to some of the cells, the second of them as confirming runs. The option
+    ``fit`` fits the model to some of the cells, the second of them as confirmation runs. The option
     that is expected to improve the decision most is run; if it is confirmed and keeps the bounds,
     that is the choice. If not, the run joins the training set, and the next best is confirmed,
     ``confirmations`` times at most.
@@ -181,12 +181,12 @@ def _options(
 
 def _why(choice: Configuration | None, attempts: Sequence[AppliedOption]) -> str:
     if choice is None and not attempts:
-        return "no run is expected to find a saving worth having"
-    tries = "1 confirming run" if len(attempts) == 1 else f"{len(attempts)} confirming runs"
+        return "no run is expected to save enough"
+    tries = "1 confirmation run" if len(attempts) == 1 else f"{len(attempts)} confirmation runs"
     if choice is None:
-        return f"{tries} bore nothing out: nothing is changed"
+        return f"none of {tries} matched its prediction within the bounds: nothing is changed"
     if not attempts:
-        return "a training run that the others predict already keeps the bounds"
+        return "a training run that the others predict is within the bounds"
     if attempts[-1].configuration == choice:
         return "confirmed by its run" if len(attempts) == 1 else f"confirmed after {tries}"
-    return f"an earlier run keeps the bounds and is confirmed; {tries} found nothing better"
+    return f"an earlier run is confirmed and within the bounds; {tries} found nothing better"

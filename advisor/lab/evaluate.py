@@ -38,7 +38,7 @@ class ResponseScore:
     ``total_rmse_pct`` is over every cell of the grid, ``pareto_rmse_pct`` over the forecast
     trade-off zone: root mean squares of the error relative to the measured value. In the grids
     this is for, times span two orders of magnitude, and an error in percent of the mean would only
-    tell of the slowest cells. ``interval_coverage`` is the share of cells not trained on that lie
+    reflect the slowest cells. ``interval_coverage`` is the share of cells not trained on that lie
     within their 90 % interval.
     """
 
@@ -108,7 +108,7 @@ def evaluate(
     """Train on ``samples`` configurations out of a measured grid and judge what comes out.
 
     The baseline (most nodes, most cores, highest frequency) is always among the trained. All
-    limits are fractions. ``confirmations`` is the most confirming runs of the decision, by default
+    limits are fractions. ``confirmations`` is how many confirmation runs there may be, by default
     a sixth of ``samples``, at least one and at most three; ``train_on`` are the configurations to
     train on instead of a design's. Raises InputError when the grid has too few cells with time
     and energy, nothing beside what is trained on, or for a bad model or design name.

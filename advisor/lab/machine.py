@@ -20,7 +20,7 @@ NEAR_MEMORY = 0.05
 def fingerprint(
     node: NodeType, root: Path = Path("/sys"), cpuinfo: Path = Path("/proc/cpuinfo")
 ) -> dict[str, Any]:
-    """Return what tells kinds of machines apart: processor, cores, caches (bytes), memory (MB).
+    """Return what distinguishes kinds of machines: processor, cores, caches (bytes), memory (MB).
 
     ``node`` is this machine as it is now.
     """
@@ -37,7 +37,7 @@ def fingerprint(
 
 
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """Return family, model and name of the processor, as far as the kernel tells."""
+    """Return family, model and name of the processor, as far as the kernel knows them."""
     try:
         text = cpuinfo.read_text(errors="replace").split("\n\n")[0]
     except OSError:

@@ -26,7 +26,7 @@ def compiler(wanted: str = "") -> str:
         if program and Path(program).name != "advisor":
             return program
     raise AdvisorError(
-        "no C compiler is found (cc, gcc or clang)", hint="install gcc, or set CC to one"
+        "no C compiler found (cc, gcc or clang)", hint="install gcc, or set CC to one"
     )
 
 
@@ -68,7 +68,7 @@ def built(
     except OSError as error:
         raise AdvisorError(
             f"{folder} cannot be written: {error.strerror}",
-            hint="set XDG_CACHE_HOME to a folder that can",
+            hint="set XDG_CACHE_HOME to a writable folder",
         ) from error
     return target
 

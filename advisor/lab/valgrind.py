@@ -38,7 +38,7 @@ def command(folder: Path, *, outside: bool, limit_bytes: int) -> tuple[Sequence[
 
 
 def teams_library() -> Path:
-    """Return the library that tells the tool of parallel regions."""
+    """Return the library that reports parallel regions to the tool."""
     return built(
         "teams.so",
         [_TRACE / "teams.c"],
@@ -52,7 +52,7 @@ def _tool() -> Path:
     """Build the tool and return a folder with it and all that valgrind wants beside it."""
     arch = _ARCHITECTURES.get(platform.machine())
     if arch is None:
-        raise AdvisorError(f"our valgrind tool is not made for {platform.machine()}")
+        raise AdvisorError(f"the advisor's valgrind tool does not support {platform.machine()}")
     prefixes = list(_prefixes())
     own = _first(
         [
@@ -71,7 +71,7 @@ def _tool() -> Path:
     )
     if own is None or archives is None or not _includes():
         raise AdvisorError(
-            "valgrind is installed, what tools are built from is not",
+            "valgrind is installed, but the files to build tools with are not",
             hint="install valgrind-devel, or build with advisor cc",
         )
     libraries = [str(archives / f"lib{n}-{arch}-linux.a") for n in ("coregrind", "vex", "gcc-sup")]

@@ -98,7 +98,7 @@ class BSpline:
             high = max(high, float(self._bounds[1, i]))
         degree = min(self._degree, len(distinct) - 1)
         if degree < self._degree:
-            self.notes.append(f"{name}: only {len(distinct)} values were run, degree {degree}")
+            self.notes.append(f"{name}: the runs have only {len(distinct)} values, degree {degree}")
             return _KnotAxis(low, high, degree, ())
         inner = self._df - degree
         wanted = self._knots.get(

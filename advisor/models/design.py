@@ -118,7 +118,7 @@ class _Measure:
 
 def _check(space: SearchSpace, samples: int) -> None:
     if samples < 1:
-        raise InputError(f"a design of {samples} runs is none", hint="ask for 4 or more")
+        raise InputError(f"a design needs at least 1 run, not {samples}", hint="ask for 4 or more")
     if not len(space):
         raise InputError("the search space is empty", hint="give it nodes, threads and frequencies")
 

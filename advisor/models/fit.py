@@ -79,7 +79,9 @@ def fit_options(
     time, energy = predictions.time, predictions.energy
     notes += dict.fromkeys((*time.notes, *(energy.notes if energy else ())))
     if _several_ranks(runs.time.log_mean):
-        notes.append("ranks per node vary at the same threads: the model does not tell them apart")
+        notes.append(
+            "runs at the same threads differ in ranks per node: the model treats them as one"
+        )
     predicted = tuple(_predicted(c, i, time, energy) for i, c in enumerate(wanted))
     options = [_measured(o, runs.time, runs.energy, time, energy) for o in predicted]
     options = _trusted(options, observations, notes)
@@ -242,13 +244,13 @@ def _measured(
 def _trusted(
     options: list[Option], observations: Sequence[Observation], notes: list[str]
 ) -> list[Option]:
-    """Confirm nothing where three confirming runs in all came out, and none as predicted."""
+    """Confirm nothing where three confirmation runs were made and none matched its prediction."""
     tried = {o.configuration for o in observations if o.source == "confirm"}
     held = any(o.confirmed for o in options if o.configuration in tried)
     if len(tried) < MOST_CONFIRMATIONS or held:
         return options
     notes.append(
-        f"none of {len(tried)} confirming runs came out as the others predict: nothing is confirmed"
+        f"none of the {len(tried)} confirmation runs matched its prediction: nothing is confirmed"
     )
     return [replace(o, confirmed=False) for o in options]
 

@@ -137,7 +137,7 @@ class LawFamily:
 
 
 def time_laws(axes: LawAxes) -> LawFamily:
-    """Return the laws of time for such axes: only what their values can tell apart."""
+    """Return the laws of time for such axes: only those that their values can distinguish."""
     rounds = {2.0 ** round(math.log2(axes.most_cores * share)) for share in _PIECES}
     pieces = [math.inf, *sorted(w for w in rounds if w >= 2 and axes.cores_vary)]
     serials, ceilings = (

@@ -70,7 +70,7 @@ class _Response:
         if len(trained) > _MOST_RUNS:
             some = np.random.default_rng(0).permutation(len(trained))[:_MOST_RUNS]
             used = [trained[i] for i in sorted(some)]
-            notes.append(f"{what} rests on {_MOST_RUNS} of {len(trained)} configurations")
+            notes.append(f"{what} is fitted to {_MOST_RUNS} of {len(trained)} configurations")
         number = {c: i for i, c in enumerate(used)}
         places = [*wanted, *trained]
         log_y = np.array([response.log_mean[c] for c in used])
@@ -92,8 +92,8 @@ class _Response:
         for i in np.flatnonzero(belief.disturbed):
             off = format_change(math.expm1(float(log_y[i] - belief.held_out[i])))
             notes.append(
-                f"{what} at {place_name(used[i])} is {off} off what the other runs say: "
-                "taken for disturbed"
+                f"{what} at {place_name(used[i])} is {off} off what the other runs predict: "
+                "probably disturbed, ignored"
             )
         law = _law(what, belief, used)
         return cls(
@@ -144,7 +144,7 @@ class _Response:
 
 
 def _law(what: What, belief: Belief, used: Sequence[Configuration]) -> str:
-    """Say in words which law the runs follow, as far as they can tell."""
+    """Return in words which law the runs follow, as far as they show it."""
     cores = len({c.threads_per_node for c in used}) > 1
     freqs = len({c.freq_khz for c in used}) > 1
     parts = []
@@ -157,9 +157,7 @@ def _law(what: What, belief: Belief, used: Sequence[Configuration]) -> str:
         if cores:
             parts.append(f"{belief.parameters['idle']:.0%} of the node at full load is idle power")
         if freqs:
-            parts.append(
-                f"the cores' goes with frequency to the {belief.parameters['exponent']:.1f}"
-            )
+            parts.append(f"the cores' power follows frequency^{belief.parameters['exponent']:.1f}")
     if freqs and belief.turbo > _PROBABLY:
         parts.append("the highest frequency stands apart (turbo)")
     return f"{what}: {', '.join(parts)}" if parts else ""

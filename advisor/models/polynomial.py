@@ -44,12 +44,14 @@ class Polynomial:
         most = [min(self._degree, len(np.unique(x[:, i])) - 1) for i in range(3)]
         for name, power in zip(AXES, most, strict=True):
             if 0 < power < self._degree:
-                self.notes.append(f"{name}: only {power + 1} values were run, degree {power}")
+                self.notes.append(f"{name}: the runs have only {power + 1} values, degree {power}")
         self._powers = [
             p for p in itertools.product(*(range(m + 1) for m in most)) if sum(p) <= self._degree
         ]
         if len(self._powers) > len(y):
-            self.notes.append(f"{len(y)} runs for {len(self._powers)} terms: not all determined")
+            self.notes.append(
+                f"{len(y)} runs for {len(self._powers)} terms: not all can be determined"
+            )
         self._fitted = least_squares(self._design(x), y)
         self._floor = _FLOOR * float(y.min())
 

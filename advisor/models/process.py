@@ -93,7 +93,7 @@ class ResidualKind:
     """In units of one run's error."""
 
     def settings(self, axes: LawAxes, sigma: float) -> list[Setting]:
-        """Return the settings that such axes can tell apart."""
+        """Return the settings that such axes can distinguish."""
         bends, tops = (self.bend, self.top) if axes.freq_varies else ((0.0,), (0.0,))
         return [
             Setting(rough, bend, top, own * sigma)
@@ -117,8 +117,8 @@ class Belief:
     """What the runs of one response lead to expect of a new run: log means, standard deviations.
 
     ``mean`` and ``sigma`` (m,) are those at the places asked for, ``held_out`` and
-    ``held_out_sigma`` (n,) the runs' own, each from the others only. ``disturbed`` (n,) tells
-    which runs hardly weigh, ``parameters`` the laws' average parameters, ``turbo`` how probable
+    ``held_out_sigma`` (n,) the runs' own, each from the others only. ``disturbed`` (n,) marks
+    the runs that hardly count, ``parameters`` the laws' average parameters, ``turbo`` how probable
     it is that the highest frequency stands apart from the others.
     """
 

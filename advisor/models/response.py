@@ -40,8 +40,8 @@ _MOST_POINTS = 200
 class Response:
     """Mean log response per configuration, each of ``counts`` runs.
 
-    ``sigma`` is the standard deviation of one run's log response as ``repeats`` degrees of
-    freedom tell it, or ``assumed`` where nothing was repeated. ``residuals`` are how far repeated
+    ``sigma`` is the standard deviation of one run's log response from ``repeats`` degrees of
+    freedom, or ``assumed`` where nothing was repeated. ``residuals`` are how far repeated
     runs are off, in log space at one run's scale. ``unsteady`` gives half the (log) range of
     configurations whose runs are more than 10 % apart; they do not count for ``sigma``.
     ``agreed`` are those run more than once with runs as near as the assumed error makes them.

@@ -161,7 +161,7 @@ def _without_stragglers(
 ) -> Sequence[Observation]:
     """Leave out runs that took much longer than the other runs of their configuration, and say so.
 
-    Three runs or more tell which one is off: by five times what is usual among repeats (median
+    Three runs or more show which one is off: by five times what is usual among repeats (median
     absolute deviation of all of them) and by more than 10 %.
     """
     groups: dict[Configuration, list[int]] = {}
@@ -220,7 +220,7 @@ def _energies(
     quality = enough[0]
     if measured and estimated:
         other = estimated if quality == "measured" else measured
-        notes.append(f"energy is the {quality} one; {len(other)} runs with another are left out")
+        notes.append(f"only {quality} energies count; {len(other)} runs with others are left out")
     without = len(observations) - len(measured) - len(estimated)
     if without:
         notes.append(f"{without} runs without energy count for time only")
@@ -237,8 +237,8 @@ def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float
     Such runs were on a disturbed node, most often. Along every axis a response is compared with
     the line between its two neighbours (in logarithms); it is broken when it is off along each of
     them, by five times what is usual and by more than 10 %. A step in one axis, which is real,
-    is not broken in this sense, and what lies at the grid's edge cannot be told. No model is
-    asked, so that none hides its own errors in this; small sets are too far apart to say.
+    is not broken in this sense, and what lies at the grid's edge has no such line. No model
+    takes part, so that none hides its own errors; points of small sets are too far apart.
     """
     if len(log_mean) < _FEWEST_FOR_BROKEN:
         return {}

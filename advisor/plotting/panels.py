@@ -9,7 +9,7 @@ from advisor.core.option import Option
 from advisor.core.units import format_freq
 
 MOST_LINES = 6
-"""Frequencies beyond these are thinned out, so that lines can be told apart."""
+"""Frequencies beyond these are thinned out, so that lines can be distinguished."""
 
 _RESPONSES = {"time": "time (s)", "energy": "energy (J)"}
 

@@ -27,7 +27,7 @@ from advisor.ranking.streams import Characterisation, Phase, Stream, effective
 OVERLAP = 4.0
 """The p above; benchmarks/ranking.py compares others."""
 LEAST_ERROR = 0.10
-"""Root mean square of what estimates of posed node types are off (``benchmarks/ranking.py``)."""
+"""Root mean square error of estimates for emulated node types (``benchmarks/ranking.py``)."""
 _SIZE_MEMORY = 16384.0
 
 SizeAndTime = tuple[float, float]
@@ -37,7 +37,7 @@ SizeAndTime = tuple[float, float]
 class Blended:
     """A phase on a node type: its ratio to the base node, relative error, and power's ratio.
 
-    ``memory`` is the part of the phase's time on the base node that its streams tell.
+    ``memory`` is the part of the phase's time on the base node that its streams take.
     """
 
     ratio: float
@@ -50,7 +50,7 @@ class Blended:
 class BlendedRun:
     """A whole run on a node type: seconds of its phases and in all, relative error.
 
-    ``energy_ratio`` is its energy over the base node's, None where no meter told.
+    ``energy_ratio`` is its energy over the base node's, None where no meter measured it.
     """
 
     node_type: str
@@ -263,7 +263,9 @@ def machines(profiles: Sequence[Profile], base: str) -> dict[str, NodeTypeTimes]
         by_type[p.node_type].append(p)
     if base not in by_type:
         there = ", ".join(sorted(by_type)) or "none"
-        raise InputError(f"there are no profiles of base node {base}", hint=f"of: {there}")
+        raise InputError(
+            f"there are no profiles of base node {base}", hint=f"there are some of: {there}"
+        )
     return {
         name: NodeTypeTimes(by_type[name]) for name in (base, *(n for n in by_type if n != base))
     }
@@ -272,7 +274,7 @@ def machines(profiles: Sequence[Profile], base: str) -> dict[str, NodeTypeTimes]
 def memory_parts(
     app: Characterisation, profiles: Sequence[Profile], base: str
 ) -> list[float | None]:
-    """Return the part of each phase's time on the base node that its streams tell, if they do."""
+    """Return the part of each phase's time on the base node that its streams take."""
     here = machines(profiles, base)[base]
     threads = app.threads or here.threads
     blended = [phase_on(p, here, here, threads) for p in app.phases]
@@ -288,7 +290,7 @@ def blend(
 ) -> tuple[list[BlendedRun], list[str]]:
     """Estimate the whole run on every node type; return also the types that lack profiles.
 
-    ``fallback`` is asked for phases whose streams or arithmetic no profiles tell.
+    ``fallback`` estimates phases whose streams or arithmetic no profiles cover.
     """
     known = machines(profiles, base)
     here = known[base]

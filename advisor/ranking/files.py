@@ -21,7 +21,7 @@ def read_phases(path: Path) -> Characterisation:
     """Read a phase file. Raises InputError with the file and the line of what is wrong."""
     text, data = read_yaml(path)
     if not isinstance(data, dict):
-        raise InputError(f"{path}: no phase file", hint="its keys are application and phases")
+        raise InputError(f"{path} is not a phase file", hint="its keys are application and phases")
     try:
         return Characterisation.from_dict(data)
     except FieldError as error:
@@ -33,7 +33,7 @@ def read_profiles(path: Path) -> list[Profile]:
     text, data = read_yaml(path)
     if not isinstance(data, list) or not data:
         raise InputError(
-            f"{path}: no list of profiles",
+            f"{path} is not a list of profiles",
             hint="each has microbenchmark, node_type, time_per_iter_us and streams",
         )
     try:
@@ -82,7 +82,7 @@ def read_thresholds(path: Path) -> Thresholds:
     """Read ``ranking.yaml``. Raises InputError with the file and key of what is wrong."""
     _, data = read_yaml(path)
     if not isinstance(data, dict):
-        raise InputError(f"{path}: no thresholds", hint="see config/ranking.yaml")
+        raise InputError(f"{path} holds no thresholds", hint="see config/ranking.yaml")
     try:
         return Thresholds.from_dict(data)
     except InputError as error:

@@ -1,8 +1,8 @@
 """Rank node types for an application that ran on one of them only.
 
-Corredor 2011, sections 3.5 and 4: each phase is taken for the microbenchmark most similar to it on
-the base node; that one's time per iteration on another node type, times the phase's iterations, is
-the phase's time there.
+Corredor 2011, sections 3.5 and 4: each phase is matched with the microbenchmark most similar to it
+on the base node; that one's time per iteration on another node type, times the phase's iterations,
+is the phase's time there.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ DEFAULT: RankingMethod = "blend"
 """How rankings are made unless somebody says otherwise."""
 
 _NEAR = 0.9
-"""Candidates whose index is at least this share of the best tell how sure an estimate is."""
+"""Candidates whose index is at least this share of the best show how sure an estimate is."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankedPhase:
     """A phase, its match (None: no profile is similar) and all candidates, best first.
 
-    ``memory`` is the part of its time that its streams tell when profiles are mixed, None where
+    ``memory`` is the part of its time that its streams take when profiles are mixed, None where
     they are not.
     """
 
@@ -49,7 +49,7 @@ class RankedPhase:
 class TimeEstimate:
     """The time on one node type, s: of the phases, of the whole run; ``error_pct`` about it.
 
-    ``energy_ratio`` is its energy over the base node's, None where no meter told it.
+    ``energy_ratio`` is its energy over the base node's, None where no meter measured it.
     """
 
     node_type: str
@@ -88,7 +88,9 @@ def rank(
     here = [p for p in profiles if p.node_type == base]
     if not here:
         there = ", ".join(sorted({p.node_type for p in profiles})) or "none"
-        raise InputError(f"there are no profiles of base node {base}", hint=f"of: {there}")
+        raise InputError(
+            f"there are no profiles of base node {base}", hint=f"there are some of: {there}"
+        )
     for phase in app.phases if method == "blend" else ():
         if phase.streams and not (phase.time_s and phase.time_per_iter_us):
             raise InputError(f"phase {phase.name} has streams, but no time of an iteration")

@@ -98,7 +98,7 @@ def _number(data: Mapping[str, Any], key: str) -> float:
 class Profile:
     """One microbenchmark's result on one node type: time per iteration (us) and its streams.
 
-    ``energy_per_iter_nj`` is the node's, where a meter told; ``threads`` is 0 where not known.
+    ``energy_per_iter_nj`` is the node's, None without a meter; ``threads`` is 0 where not known.
     """
 
     microbenchmark: str
@@ -110,7 +110,7 @@ class Profile:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells microbenchmarks apart whatever node type they ran on."""
+        """What distinguishes microbenchmarks, whatever node type they ran on."""
         return (
             self.microbenchmark,
             *((s.size_kb, s.stride_b, s.dtype_b, s.access) for s in self.streams),

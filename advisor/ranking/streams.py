@@ -225,10 +225,12 @@ def read_sent(data: object) -> Characterisation:
         raise FieldError((), "must have keys and values")
     phases = _items(data, "phases", ())
     if len(phases) > MOST_PHASES:
-        raise FieldError(("phases",), f"there are {len(phases)}, at most {MOST_PHASES} are taken")
+        raise FieldError(
+            ("phases",), f"there are {len(phases)}, at most {MOST_PHASES} are accepted"
+        )
     streams = sum(len(_items(phase, "streams", ("phases", n))) for n, phase in enumerate(phases))
     if streams > MOST_STREAMS:
-        raise FieldError(("phases",), f"of {streams} streams, at most {MOST_STREAMS} are taken")
+        raise FieldError(("phases",), f"of {streams} streams, at most {MOST_STREAMS} are accepted")
     characterisation = Characterisation.from_dict(data)
     _text(data, "node_type", ())
     for key in ("application", "workload", "node_type", "method"):

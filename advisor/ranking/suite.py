@@ -36,7 +36,7 @@ _LARGEST_KB = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What an iteration does: ``operation`` of the C program, and how zones are told apart.
+    """What an iteration does: ``operation`` of the C program, and how its zones are reached.
 
     ``access`` are those of its streams, ``dtype_b`` the bytes of an element.
     """
@@ -121,8 +121,8 @@ def member(name: str, threads: int, *zones: tuple[float, int]) -> Microbenchmark
 def plan(size: Size, threads: int, memory_b: float) -> list[Microbenchmark]:
     """Return the microbenchmarks of a quick or a full profile with ``threads`` threads.
 
-    Those that would take more than a quarter of ``memory_b`` are left out. What a program does
-    outside of its parallel regions is told by those of one thread.
+    Those that would take more than a quarter of ``memory_b`` are left out. Those
+    of one thread stand for what a program does outside of its parallel regions.
     """
     chosen = _full(threads) if size == "full" else _quick(threads)
     alone = (

@@ -65,7 +65,7 @@ def read_summary(
     fom = _objective(path, "fom", objectives.fom, FOM, names)
     if not time:
         raise InputError(
-            f"{path}: no objective is known to be the time in seconds",
+            f"{path}: no objective is recognised as the time in seconds",
             hint=f"name it with --time-key; there are {', '.join(names) or 'none'}",
         )
     problems: list[RowProblem] = []

@@ -165,7 +165,7 @@ def test_what_is_wanted_is_measured_first_and_waits_no_longer(
 ) -> None:
     argv = ("bench", "--here", "--node-type", "mine", "--budget", "0.05s")
     nothing = advisor(*argv, "--wanted")
-    assert nothing.code == 3 and "no microbenchmark is wanted" in nothing.err
+    assert nothing.code == 3 and "no ranking lacks a microbenchmark" in nothing.err
     one = member("mbw1p", 1, (777, 24))
     with Writer(store_path) as store:
         streams = tuple(s.to_dict() for s in one.streams)

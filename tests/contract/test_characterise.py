@@ -348,7 +348,7 @@ def test_what_cannot_be_stored_is_shown_and_can_be_kept(
 
 def test_without_a_trace_nothing_is_stored(advisor: Run, built: Path, store_path: Path) -> None:
     done = advisor("characterise", "--trace", "none", "--json", "--", built / "triad", 9000, 9)
-    assert done.code == 0 and done.json()["stored"] == "not stored: no trace was asked for"
+    assert done.code == 0 and done.json()["stored"] == "not stored: no trace (--trace none)"
     assert not store_path.exists()
     assert all(p["streams"] == [] for p in done.json()["phases"])
 

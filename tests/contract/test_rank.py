@@ -66,7 +66,7 @@ def test_nothing_similar_says_what_is_missing(advisor: Advisor, files: tuple[Pat
     profiles.write_text(yaml.safe_dump([profile("here", 50.0, 1000)]))
     done = advisor("rank", "--phase", phase, "--profiles", profiles, "--base", "here")
     assert done.code == 3
-    assert "phase solve wants a microbenchmark of 1000 KB, stride 8 B, private" in done.err
+    assert "phase solve needs a microbenchmark of 1000 KB, stride 8 B, private" in done.err
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_what_follows_from_a_ranking_is_said(
     advisor: Advisor, store_path: Path, site: Path
 ) -> None:
     alone = advisor("rank", "app", "--profiles", site).out
-    assert "no model follows from it: app has none on here" in alone
+    assert "no options follow from it: app has no model on here" in alone
     options = []
     for threads in (5, 10, 15, 20):
         t, c = 100.0 / threads, Configuration("here", 1, 1, threads, 0)

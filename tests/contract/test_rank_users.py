@@ -209,7 +209,7 @@ def test_a_users_phases_become_a_ranking_and_a_model(
     assert "not stored: " in told.out and "may not be written by you" in told.out
     assert "the site's own ranking, of " in told.out
     assert "holds for jobs of nobody" in told.out
-    assert "they wait for: advisor bench --wanted" in told.out
+    assert "advisor bench --wanted measures them" in told.out
     assert ranked(place) == found
 
 
@@ -291,7 +291,7 @@ def test_which_ranking_holds_is_said(
     told = nobody("rank", "app")
     assert told.code == 0 and "node type" in told.out
     assert "may not be written by you; the site has none yet: its next advisor bench" in told.out
-    assert "can have them measured by advisor bench" in told.out
+    assert "measures them with advisor bench" in told.out
     publish(place / "site" / "advisor.db", place / "copy.db")
     assert main(["rank", "app", "--db", str(place / "copy.db")]) == 0
     assert "not stored: " in (out := capsys.readouterr().out) and "is a published copy; " in out
@@ -356,7 +356,7 @@ def test_a_ranking_by_hand_stays_and_the_method_stays(
                 store, app, "w", "old", {**APP, "application": app}, contributor="ann", scope="all"
             )
     assert main(["rank", "app", "--profiles", str(given), "--db", str(path)]) == 0
-    assert "made by hand: it stays so when there are new profiles" in capsys.readouterr().out
+    assert "made by hand: new profiles do not change it" in capsys.readouterr().out
     assert main(["rank", "two", "--method", "thesis", "--db", str(path)]) in (0, 3)
     before = ranked(place)
     assert {r.by_hand for r in before} == {True}
@@ -381,7 +381,7 @@ def test_bench_ranks_anew_what_is_stored(place: Path, capsys: pytest.CaptureFixt
     (place / "site" / "ranking.yaml").write_text("sizes: 3\n")
     assert main([*measure, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert "still those of earlier profiles: " in told["rankings"]
+    assert "rankings could not be updated, the earlier ones stay: " in told["rankings"]
     assert "ranking.yaml: sizes: is not known" in told["rankings"]
 
 

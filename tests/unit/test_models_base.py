@@ -64,7 +64,7 @@ def test_an_axis_with_one_value_drops_out_and_two_values_make_a_line() -> None:
     model.fit(x, times(x))
     assert set(model.knots) == {"threads", "frequency"}
     assert model.knots["threads"] == ()
-    assert model.notes == ["threads: only 2 values were run, degree 1"]
+    assert model.notes == ["threads: the runs have only 2 values, degree 1"]
     halfway = np.array([[7.0, 26.0, 1_900_000.0]])
     ends = model.predict(np.array([[7.0, 8.0, 1_900_000.0], [7.0, 44.0, 1_900_000.0]]))
     assert model.predict(halfway)[0] == pytest.approx(np.sqrt(ends[0] * ends[1]))
@@ -114,7 +114,7 @@ def test_a_polynomial_gives_a_polynomial_back_exactly() -> None:
     model.fit(x, y)
     other = np.array([[1.0, 12.0, 1_500_000.0]])
     assert model.predict(other)[0] == pytest.approx(900 - 360 + 72 + 18)
-    assert model.notes == ["frequency: only 3 values were run, degree 2"]
+    assert model.notes == ["frequency: the runs have only 3 values, degree 2"]
 
 
 def test_a_polynomial_never_predicts_a_run_of_no_time() -> None:

@@ -151,7 +151,7 @@ def test_points_a_grid_lacks_move_to_their_nearest_neighbour() -> None:
 @pytest.mark.parametrize("samples", [0, -3])
 def test_no_runs_are_no_design(samples: int) -> None:
     for design in (uniform, random_, latin_hypercube):
-        with pytest.raises(InputError, match="is none"):
+        with pytest.raises(InputError, match="needs at least 1 run"):
             design(THESIS, samples)
     with pytest.raises(InputError, match="search space is empty"):
         uniform(SearchSpace("n", (), (), ()))

@@ -113,7 +113,7 @@ def test_advice_that_its_run_does_not_bear_out_is_dropped_and_the_next_best_conf
     assert slow.chosen == second.configuration != point
     assert second.keeps_bounds
     assert slow.runs == 14
-    assert slow.why == "confirmed after 2 confirming runs"
+    assert slow.why == "confirmed after 2 confirmation runs"
     hungry = evaluate(spoilt({point}, energy=2.0), confirmations=1)
     assert hungry.decision.runs == 13
     assert not hungry.decision.attempts[0].keeps_bounds

@@ -134,11 +134,11 @@ def test_a_disturbed_run_is_named_and_hardly_bends_the_rest() -> None:
     runs = measured(amdahl, uniform(SPACE, 12), 0.003)
     slow = replace(runs[4], time_s=1.8 * runs[4].time_s, energy_j=1.8 * (runs[4].energy_j or 0))
     clean, disturbed = fit(runs), fit([*runs[:4], slow, *runs[5:]])
-    told = [n for n in disturbed.notes if "taken for disturbed" in n]
+    told = [n for n in disturbed.notes if "probably disturbed, ignored" in n]
     assert len(told) == 1
     assert told[0].startswith("time at 1 node, ")
     assert " is +7" in told[0] or " is +8" in told[0]
-    assert not any("taken for disturbed" in n for n in clean.notes)
+    assert not any("probably disturbed, ignored" in n for n in clean.notes)
     others = [i for i, o in enumerate(clean.predicted) if o.configuration != slow.configuration]
     a = np.array([clean.predicted[i].time_s for i in others])
     b = np.array([disturbed.predicted[i].time_s for i in others])

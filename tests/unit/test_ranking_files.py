@@ -63,7 +63,7 @@ def test_written_and_read_again(tmp_path: Path) -> None:
         ("phases:", "fases:", r":1: phases: there are none"),
         ("phases:\n", "phases: []\nrest:\n", r":2: phases: there are none"),
         ("{size_kb: 3906", "[size_kb: 3906", r":9: "),
-        (GIVEN, "- 1\n", "no phase file"),
+        (GIVEN, "- 1\n", "is not a phase file"),
     ],
 )
 def test_mistakes_name_file_line_and_key(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -63,18 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PCT",
         help="error of both axes, in %% (default: 5)",
     )
-    parser.add_argument(
-        "--x-error",
-        type=percent,
-        metavar="PCT",
-        help="error of the x axis (default: that of --error)",
-    )
-    parser.add_argument(
-        "--y-error",
-        type=percent,
-        metavar="PCT",
-        help="error of the y axis (default: that of --error)",
-    )
+    for name in ("x", "y"):
+        parser.add_argument(
+            f"--{name}-error",
+            type=percent,
+            metavar="PCT",
+            help=f"error of the {name} axis (default: that of --error)",
+        )
     parser.add_argument("--all", action="store_true", help="list every row of the zone")
     add_plot_argument(parser)
 

@@ -8,19 +8,81 @@ run twice: as it is, for the times, and traced, for the streams.
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.lab.characterise_files import TimedPhase, TimedProcess, TracedProcess
 from advisor.lab.characterise_runs import TimedRun, TracedRun, twin_of
 from advisor.lab.characterise_streams import FoundPhase, find_phase
-from advisor.lab.symbols import Symbol, look_up
 from advisor.ranking.streams import Characterisation, Phase, Stream
 
 WHOLE = "whole program"
 DEFAULT_L1 = 32 * 1024
+_CLONE = re.compile(r"(\.(_omp_fn|omp_outlined|isra|constprop|part|cold|lto_priv|extracted)\b.*)$")
+"""What compilers append to the names of functions that they take out of another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """What lies at an address: the linker's name, the function as people write it, the line.
+
+    ``raw`` and ``function`` are "" and ``line`` is 0 where they are not known.
+    """
+
+    raw: str = ""
+    function: str = ""
+    source: str = ""
+    line: int = 0
+
+    @property
+    def place(self) -> str:
+        """``file.c:12``, "" when not known."""
+        return f"{Path(self.source).name}:{self.line}" if self.line else ""
+
+
+def symbols_at(file: Path, offsets: Iterable[int]) -> Mapping[int, Symbol]:
+    """Return the symbol at each offset of a program, by binutils' addr2line; without it none."""
+    wanted = sorted(set(offsets))
+    tool = shutil.which("addr2line")
+    if tool is None or not wanted or not file.is_file():
+        return {}
+    done = subprocess.run(
+        [tool, "-f", "-e", str(file)],
+        input="\n".join(map(hex, wanted)),
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    lines = done.stdout.splitlines()
+    if len(lines) != 2 * len(wanted):
+        return {}
+    raws = [name.partition(" ")[0] if name != "??" else "" for name in lines[::2]]
+    pretty = _demangled(raws)
+    symbols = {}
+    for offset, raw, function, place in zip(wanted, raws, pretty, lines[1::2], strict=True):
+        source, _, rest = place.rpartition(":")
+        number = rest.split(" ")[0]
+        known = number.isdecimal() and source not in ("", "??")
+        place_of = (source, int(number)) if known else ("", 0)
+        symbols[offset] = Symbol(raw, function, *place_of)
+    return symbols
+
+
+def _demangled(raws: list[str]) -> list[str]:
+    plain = [_CLONE.sub("", raw) for raw in raws]
+    tool = shutil.which("c++filt")
+    if tool is not None and any(raw.startswith("_Z") for raw in plain):
+        done = subprocess.run(
+            [tool, "-p"], input="\n".join(plain), capture_output=True, text=True, errors="replace"
+        )
+        lines = done.stdout.splitlines()
+        plain = lines if len(lines) == len(plain) else plain
+    return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +156,7 @@ def timed_phases(run: TimedRun) -> list[Timed]:
     offsets: defaultdict[Path, set[int]] = defaultdict(set)
     for _, file, offset in gathered:
         offsets[file].add(offset)
-    symbols = {file: look_up(file, wanted) for file, wanted in offsets.items()}
+    symbols = {file: symbols_at(file, wanted) for file, wanted in offsets.items()}
     timed = []
     for (exe, file, offset), parts in gathered.items():
         time_s = sum(p.time_s / ranks for _, p, ranks in parts)
@@ -234,7 +296,7 @@ def _symbols(process: TracedProcess, pcs: Sequence[int], *, back: int = 0) -> li
     for place in located:
         if place is not None:
             wanted[place[0]].add(place[1])
-    known = {file: look_up(file, offsets) for file, offsets in wanted.items()}
+    known = {file: symbols_at(file, offsets) for file, offsets in wanted.items()}
     return [known[p[0]].get(p[1], Symbol()) if p is not None else Symbol() for p in located]
 
 

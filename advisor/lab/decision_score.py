@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from advisor.core.configuration import Configuration
@@ -38,13 +38,7 @@ class AppliedOption:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; fractions against the baseline."""
-        return {
-            "configuration": self.configuration.to_dict(),
-            "within_interval": self.within_interval,
-            "saving": self.saving,
-            "slowdown": self.slowdown,
-            "keeps_bounds": self.keeps_bounds,
-        }
+        return asdict(self) | {"configuration": self.configuration.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +65,11 @@ class DecisionScore:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
+        return asdict(self) | {
             "chosen": self.chosen.to_dict(),
-            "true_saving": self.true_saving,
-            "true_slowdown": self.true_slowdown,
-            "best_saving": self.best_saving,
-            "runs": self.runs,
             "recommended": self.recommended and self.recommended.to_dict(),
-            "within_interval": self.within_interval,
             "baseline": self.baseline.to_dict(),
             "attempts": [a.to_dict() for a in self.attempts],
-            "why": self.why,
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -109,33 +109,34 @@ class _Response:
 
     def prediction(self) -> Prediction:
         """Return the response by itself."""
-        log_y = self.response.log_mean
-        runs = list(log_y)
-        y = np.array([log_y[c] for c in runs])
-        return Prediction(
-            self.mean,
-            Z90 * self.sigma,
-            {c: (v, Z90 * s) for c, (v, s) in self.held_out.items()},
-            r_squared(y, np.array([self.fitted[c] for c in runs])),
-            relative_rmse(np.array([self.held_out[c][0] for c in runs]) - y),
-            len(runs),
-            self.notes,
-            self.facts,
-        )
+        return self._predicting(self.response, self.mean, self.sigma, self.held_out, self.fitted)
 
     def times(self, time: _Response, energy: Response) -> Prediction:
         """Return energy, from this power and a time."""
-        runs = [c for c in energy.log_mean if c in time.held_out and c in self.held_out]
-        y = np.array([energy.log_mean[c] for c in runs])
         held_out = {}
-        for c in runs:
+        for c in (c for c in energy.log_mean if c in time.held_out and c in self.held_out):
             (t, t_sigma), (p, p_sigma) = time.held_out[c], self.held_out[c]
-            held_out[c] = t + p, Z90 * math.hypot(t_sigma, p_sigma)
+            held_out[c] = t + p, math.hypot(t_sigma, p_sigma)
+        mean, sigma = time.mean + self.mean, np.hypot(time.sigma, self.sigma)
+        fitted = {c: time.fitted[c] + self.fitted[c] for c in held_out}
+        return self._predicting(energy, mean, sigma, held_out, fitted)
+
+    def _predicting(
+        self,
+        of: Response,
+        mean: Vector,
+        sigma: Vector,
+        held_out: Mapping[Configuration, tuple[float, float]],
+        fitted: Mapping[Configuration, float],
+    ) -> Prediction:
+        """Return a prediction with this response's notes, judged by the runs held out."""
+        runs = [c for c in of.log_mean if c in held_out]
+        y = np.array([of.log_mean[c] for c in runs])
         return Prediction(
-            time.mean + self.mean,
-            Z90 * np.hypot(time.sigma, self.sigma),
-            held_out,
-            r_squared(y, np.array([time.fitted[c] + self.fitted[c] for c in runs])),
+            mean,
+            Z90 * sigma,
+            {c: (v, Z90 * s) for c, (v, s) in held_out.items()},
+            r_squared(y, np.array([fitted[c] for c in runs])),
             relative_rmse(np.array([held_out[c][0] for c in runs]) - y),
             len(runs),
             self.notes,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 QUICK_S, FULL_S = 50.0, 540.0
 """Seconds of measuring: with compiling and storing a minute, and ten."""
 _EXTRA_S = 600.0
+"""Seconds a node gets beyond the budget, to start and to compile."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from advisor.cli.output import print_table
-from advisor.core.configuration import Configuration
-from advisor.core.units import format_change, format_freq
+from advisor.core.units import format_change
 from advisor.lab.compare_models import WITHIN_PCT, Fold, Grid, Mean, ModelComparison
 from advisor.lab.evaluate import RESPONSES
+from advisor.models.runs import place_name
 
 _UNIT = {"energy": "energy, J", "time": "time, s"}
 
@@ -100,21 +100,22 @@ def _print_ends(name: str, cases: Sequence[Grid]) -> None:
 
 def _print_decisions(cases: Sequence[Grid]) -> None:
     d = cases[0].evaluation.decision
-    print(f"baseline    {_name(d.baseline)}; best possible: energy {format_change(-d.best_saving)}")
+    best = format_change(-d.best_saving)
+    print(f"baseline    {place_name(d.baseline)}; best possible: energy {best}")
     for c in cases:
         d = c.evaluation.decision
         if len(cases) > 1:
             print(f"{c.model}:")
-        print(f"recommended {'nothing' if d.recommended is None else _name(d.recommended)}")
+        print(f"recommended {'nothing' if d.recommended is None else place_name(d.recommended)}")
         for a in d.attempts:
             verb = "keeps" if a.keeps_bounds else "breaks"
             print(
-                f"run at      {_name(a.configuration)}: energy {format_change(-a.saving)}, "
+                f"run at      {place_name(a.configuration)}: energy {format_change(-a.saving)}, "
                 f"time {format_change(a.slowdown)}; {'within' if a.within_interval else 'outside'} "
                 f"interval, {verb} bounds"
             )
         print(
-            f"chosen      {_name(d.chosen)}: energy {format_change(-d.true_saving)}, "
+            f"chosen      {place_name(d.chosen)}: energy {format_change(-d.true_saving)}, "
             f"time {format_change(d.true_slowdown)} after {d.runs} runs"
         )
         print(f"why         {d.why}")
@@ -169,8 +170,3 @@ def _print_folds(folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]]) 
                      f"{fold.rmse_pct:.1f}"]
                 )  # fmt: skip
         print_table(["grid", "model", "fold", *(f"{w} %" for w in WITHIN_PCT), "RMSE %"], rows)
-
-
-def _name(c: Configuration) -> str:
-    nodes = "1 node" if c.nodes == 1 else f"{c.nodes} nodes"
-    return f"{nodes}, {c.threads_per_node} cores, {format_freq(c.freq_khz)}"

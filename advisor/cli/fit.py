@@ -141,8 +141,8 @@ def run(args: argparse.Namespace) -> int:
             place = (r.workload, r.observation.configuration.node_type)
             by_place.setdefault(place, []).append(r.observation)
         fitted = [
-            f for place, found in by_place.items()
-            for f in _fit_place(args, store, *place, found, options)
+            f for place, measured in by_place.items()
+            for f in _fit_place(args, store, *place, measured, options)
         ]  # fmt: skip
     if not any(f.model for f in fitted):
         raise InputError(f"{args.application}: {fitted[0].problem}")

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from advisor.store.csvfile import TextTable
 
-_SHOWN = 40
-_MISTAKES = 20
+_SHOWN, _MISTAKES = 40, 20
+"""Rows of the zone, and mistakes in the file, that are listed."""
 
 
 @dataclass(frozen=True, slots=True)

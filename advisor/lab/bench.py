@@ -73,6 +73,7 @@ class Repetitions:
 
 
 _T95 = {2: 12.7, 3: 4.3, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
+"""Student's t (two-sided, 95 %) by the number of repetitions; beyond ten it is about 2."""
 
 Show = Callable[[int, int, float], None]
 """Called with how many are sure, of how many, and the seconds so far."""

@@ -23,6 +23,7 @@ from advisor.ranking.streams import Characterisation, Phase, Stream
 
 WHOLE = "whole program"
 DEFAULT_L1 = 32 * 1024
+"""Bytes of the first-level cache where the kernel does not name it: most processors' size."""
 _CLONE = re.compile(r"(\.(_omp_fn|omp_outlined|isra|constprop|part|cold|lto_priv|extracted)\b.*)$")
 """What compilers append to the names of functions that they take out of another."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from advisor.errors import AdvisorError
 
+# Sizes and layouts of phases.c and sites.h.
 _PATH = 488
 _PHASES = struct.Struct(f"<8Q{_PATH}s")
 _PHASE = struct.Struct(f"<9Q{_PATH}s")
@@ -23,6 +24,7 @@ _MODULE = struct.Struct(f"<3Q{_PATH}s")
 _SITE = struct.Struct("<Q6I4Q6q6Q4Q8Q8Q")
 _REGIONS, _MODULES = 512, 64
 LINE = 64
+"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True, slots=True)

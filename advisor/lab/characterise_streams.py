@@ -25,6 +25,7 @@ RANDOM_BELOW = 1 / 3
 SHARED_ABOVE = 0.5
 """A zone is shared when so much of what is touched is touched by several threads."""
 SAME_ZONE = 0.8
+"""Zones that overlap by more than this share of the smaller one are the same."""
 RARE = 0.05
 """Sites with a smaller share of the busiest site's accesses, and of its moves, are dropped."""
 STAYS = 0.01

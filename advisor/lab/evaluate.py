@@ -26,8 +26,8 @@ from advisor.models.response import Response
 from advisor.models.runs import gather
 from advisor.models.sequential import SEQUENTIAL, explore
 
-_DISTANCES = 5
-_RUNS_PER_CONFIRMATION = 6
+_DISTANCES, _RUNS_PER_CONFIRMATION = 5, 6
+"""Distances in search steps that are counted apart; trained runs for each confirmation run."""
 RESPONSES = ("energy", "time")
 
 

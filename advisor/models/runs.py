@@ -268,7 +268,8 @@ def place_name(c: Configuration) -> str:
     """Return a configuration for people: ``1 node, 8 cores, 2 GHz``."""
     nodes = "1 node" if c.nodes == 1 else f"{c.nodes} nodes"
     freq = f", {format_freq(c.freq_khz)}" if c.freq_khz else ""
-    return f"{nodes}, {c.threads_per_node} cores{freq}"
+    cores = "1 core" if c.threads_per_node == 1 else f"{c.threads_per_node} cores"
+    return f"{nodes}, {cores}{freq}"
 
 
 def _place(c: Configuration, axis: str) -> int:

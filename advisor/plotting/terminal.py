@@ -29,6 +29,7 @@ ASCII = Marks(".", "o", "#", "B", "-", "+", "|", "|")
 """For terminals that cannot show more."""
 
 _LEAST_WIDTH, _MOST_WIDTH = 30, 100
+"""Columns of a picture, however wide the terminal is."""
 _LETTERS = "abcdefghijklmnop"
 _Chart = tuple[
     tuple[str, str], list[tuple[str, str, Sequence[PlotPoint]]], tuple[PlotPoint, PlotPoint]

@@ -29,6 +29,7 @@ OVERLAP = 4.0
 LEAST_ERROR = 0.10
 """Root mean square error of estimates for emulated node types (``benchmarks/ranking.py``)."""
 _SIZE_MEMORY = 16384.0
+"""KB of a zone that is read from memory, beyond all caches."""
 
 SizeAndTime = tuple[float, float]
 

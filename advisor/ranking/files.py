@@ -15,6 +15,7 @@ from advisor.ranking.similarity import Profile, Thresholds
 from advisor.ranking.streams import Characterisation, FieldError, Stream
 
 MAX_BYTES = 10_000_000
+"""Largest file that is read."""
 
 
 def read_phases(path: Path) -> Characterisation:

@@ -19,9 +19,11 @@ Steps = tuple[tuple[float, float], ...]
 
 ELEMENTS = ("time_per_iter", "size", "stride", "dtype", "access")
 MOST_STREAMS = 6
-_TIGHTER = 0.5
-_MOST_ROUNDS = 12
+"""Streams of a phase that are compared: all orders of more would take too long."""
+_TIGHTER, _MOST_ROUNDS = 0.5, 12
+"""Ties are resolved by thresholds times this (Corredor, section 3.5), so many times at most."""
 _ROUNDING = 1e-9
+"""A difference this little above a threshold is still within it."""
 
 
 @dataclass(frozen=True, slots=True)

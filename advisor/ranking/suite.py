@@ -29,9 +29,11 @@ _FULL_KB = tuple(16 * 2**k for k in range(15))
 _SOME_KB = _FULL_KB[::2]
 _QUICK_KB = (16, 256, 1024, 4096, 16384, 65536, 262144)
 _FEW_KB = (1024, 65536)
+"""Zones (KB) of the full suite and its larger families, the quick one and its larger families."""
 _PAGES, _FAR = 65 * 64, 501 * 64
 """Strides of an odd number of lines: those of powers of two would all fall into one cache set."""
 _LARGEST_KB = 4 * 1024 * 1024
+"""Largest zone that is measured on demand (KB)."""
 
 
 @dataclass(frozen=True, slots=True)

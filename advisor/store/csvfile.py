@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 REQUIRED = ("nodes", "ranks_per_node", "threads_per_node", "freq_khz", "time_s", "energy_j")
 OPTIONAL = ("fom",)
-_SHOWN = 100
-_COUNT_LIMIT = 10_000_000
+_SHOWN, _COUNT_LIMIT = 100, 10_000_000
+"""Mistakes that are listed; more nodes, ranks or threads than this are a mistake."""
 _FREQ_KHZ = (100_000, 10_000_000)
 """Caps outside of this are a mistake of unit (MHz, Hz, GHz), not a frequency."""
 

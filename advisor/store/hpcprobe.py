@@ -28,6 +28,7 @@ _NODES, _THREADS_PER_NODE, _FREQ = ("nodes", "nd"), ("tn",), ("cpuFrequency", "f
 _READ = {"nodes", "nd", "tn", "threadCount", "cpuFrequency", "fq", "nodePEs", "totalPEs", "ppn"}
 _FREQ_KHZ = (100_000, 10_000_000)
 _MOST = 100_000
+"""Most runs that are read from one summary."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ def _characterise(args: argparse.Namespace) -> int:
 def _trace(
     command: TracedCommand, timed: TimedRun, method: str, limit_s: float | None
 ) -> tuple[TracedRun | None, str]:
-    """Run traced in the way asked for; without a run, say why."""
+    """Run traced by the chosen method; return why not where there is no run."""
     from advisor.errors import InputError
     from advisor.lab import valgrind
     from advisor.lab.characterise_runs import twin_of, twin_run, valgrind_run

@@ -47,7 +47,7 @@ def check_plot(path: Path | None) -> None:
 
 
 def save_plot(scene: Drawing, path: Path | None) -> None:
-    """Write the picture that ``--plot`` asked for."""
+    """Write the picture to the file of ``--plot``."""
     if path is not None:
         from advisor.plotting.figure import save
 

@@ -1,7 +1,7 @@
 """Run microbenchmarks here, each until its mean is sure enough or the budget ends.
 
-Corredor 2011, section 3.4, repeats each 30 times; here every one has a visit of a few
-repetitions, then those that are not sure have more, so that a profile gets better with its time.
+Corredor 2011, section 3.4, repeats each 30 times; here each gets a visit of a few
+repetitions, then those whose mean is not sure get more: a profile improves with its time.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def environment() -> dict[str, str]:
 
 
 class BenchSession:
-    """The C program, asked for one microbenchmark after the other."""
+    """The C program, which runs one microbenchmark after the other."""
 
     def __init__(self, program: Path, process: subprocess.Popen[str]) -> None:
         self.program = program

@@ -2,7 +2,7 @@
 
 Corredor (2011), section 3.1.2: a phase is one fork-join of the program; its weight is its part of
 the whole run's time; its iterations are those of one thread (the slowest sets the time) over all
-its calls, so that its time divided by them can be held against a microbenchmark's. The program is
+its calls, so that its time divided by them can be compared with a microbenchmark's. The program is
 run twice: as it is, for the times, and traced, for the streams.
 """
 
@@ -347,7 +347,7 @@ def characterisation(
     workload: str,
     node_type: str,
 ) -> Characterisation:
-    """Return what is found in the form that is kept, in figures as long as they are good for."""
+    """Return the phases in the stored form, rounded to significant digits."""
     return Characterisation(
         application,
         tuple(_stored_phase(phase) for phase in phases),

@@ -92,7 +92,7 @@ def compare(
 ) -> ModelComparison:
     """Judge every model on every grid with every seed; all train on the same cells.
 
-    Where several models are asked for, one whose extra is not installed is left out and named.
+    Of several models, one whose extra is not installed is left out and named.
     A grid that cannot be judged is named in the InputError.
     """
     models = tuple(models)

@@ -45,11 +45,10 @@ class AppliedOption:
 class DecisionScore:
     """What the advice is worth: least energy within the slowdown bound, against the baseline.
 
-    ``recommended`` is what the model proposed first (None: nothing), ``within_interval`` how its
-    run came out, ``attempts`` all confirmation runs in order, ``chosen`` what they left of the
-    advice. Savings and slowdowns are fractions, measured; ``best_saving`` is the most the grid
-    has within the bound. ``runs`` counts training and confirmation; ``why`` says in a sentence
-    how the choice came about.
+    ``recommended`` is what the model proposed first (None: nothing), ``within_interval`` whether
+    its run matched, ``attempts`` all confirmation runs in order, ``chosen`` what they left of the
+    advice. Savings and slowdowns are measured, as fractions; ``best_saving`` is the most the grid
+    has within the bound. ``runs`` counts training and confirmation; ``why`` is a sentence.
     """
 
     chosen: Configuration
@@ -159,7 +158,7 @@ def holds(option: Option, time_s: float, energy_j: float) -> bool:
 def _options(
     fitted: FitResult, truth: Mapping[Configuration, GridCell], again: Collection[Configuration]
 ) -> Sequence[Option]:
-    """Return the options of the grid's cells; what ran twice and came out alike is confirmed."""
+    """Return the options of the grid's cells; what ran twice and agreed is confirmed."""
     return [
         replace(o, confirmed=o.confirmed or o.configuration in again)
         for o in fitted.options

@@ -48,7 +48,7 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return in words what keeps two fingerprints from being of one kind of machine."""
+    """Return in words how two fingerprints differ; empty for machines of one kind."""
     words = []
     for key in dict.fromkeys((*one, *other)):
         a, b = one.get(key), other.get(key)

@@ -39,7 +39,7 @@ def built(
     libraries: Sequence[str] = (),
     cc: str = "",
 ) -> Path:
-    """Return what comes of compiling ``sources``, from the cache or made now.
+    """Return the compiled ``sources``, from the cache or made now.
 
     The cache's key is the content of all files, the flags and the compiler (its own file's time
     included); ``headers`` are only read for that. Raises AdvisorError with the compiler's first

@@ -1,6 +1,6 @@
 """``advisor cc``: compile as asked, and beside it a traced twin of the program.
 
-What is asked for is made by the compiler itself, untouched. Of every object a second one is
+The compiler itself makes what the command line says, untouched. Of every object a second one is
 compiled with the compiler's memory-access callbacks (``-fsanitize=thread``, without the thread
 sanitizer) and kept inside the first, in a section the linker leaves out; so archives, copies and
 moves carry it along. When a program is linked, its twin is linked of those objects and our own

@@ -61,7 +61,7 @@ class Neural:
         self._low = float(log_y.min()) - np.log(_REACH)
         self._high = float(log_y.max()) + np.log(_REACH)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it stopped after ``steps`` is what was asked for
+            warnings.simplefilter("ignore")  # it warns when ``steps`` end the training
             self._network.fit(self._scaled(x), (log_y - self._mean) / self._spread)
 
     def predict(self, x: Matrix) -> Vector:

@@ -15,8 +15,8 @@ from advisor.models.base import Matrix, Vector
 def least_squares(design: Matrix, response: Vector) -> Any:
     """Return statsmodels' results of ordinary least squares, by pseudo-inverse.
 
-    A design (n, k) of fewer runs than columns is meant: of all coefficients that fit, ``params``
-    are the smallest. statsmodels' warning of it is kept quiet.
+    A design (n, k) may have fewer runs than columns: of all coefficients that fit, ``params`` are
+    the smallest. statsmodels' warning about that is suppressed.
     """
     from statsmodels.regression.linear_model import OLS
 
@@ -30,7 +30,7 @@ def inference(results: Any, terms: Sequence[str]) -> dict[str, Any]:
 
     ``r2_adjusted`` counts the terms used; ``p_value`` (Student's t) is how probable so large a
     coefficient would be were the term without effect; ``vif`` (variance inflation factor, above
-    about 10: collinear) says how much of a coefficient's variance comes of the other terms.
+    about 10: collinear) is how much the other terms inflate a coefficient's variance.
     """
     from statsmodels.stats.outliers_influence import variance_inflation_factor
 

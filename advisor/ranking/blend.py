@@ -62,7 +62,7 @@ class BlendedRun:
 
 
 class NodeTypeTimes:
-    """One node type's profiles, to be asked for any size and stride."""
+    """One node type's profiles, interpolated for any size and stride."""
 
     def __init__(self, profiles: Iterable[Profile]) -> None:
         self._lines: defaultdict[tuple[str, int], defaultdict[int, list[SizeAndTime]]]

@@ -121,7 +121,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class ProfileMatch:
-    """A profile held against a phase.
+    """A profile compared with a phase.
 
     ``streams`` are the phase's streams it stands for, by index; ``index`` None means discarded,
     and then ``elements`` are empty.
@@ -139,7 +139,7 @@ class ProfileMatch:
 
 
 def compare(phase: Phase, profile: Profile, thresholds: Thresholds) -> list[ProfileMatch]:
-    """Hold a profile against every choice of as many of the phase's streams, in every order.
+    """Compare a profile with every choice of as many of the phase's streams, in every order.
 
     Of the orders of one choice the best stands. A profile of more streams than the phase gives
     nothing, nor does one of none; of a phase's streams the busiest ``MOST_STREAMS`` are held

@@ -87,7 +87,7 @@ class Phase:
     """One phase: its weight in the run, its time, and its streams, the busiest first.
 
     ``iterations`` are those of one thread over all ``calls``, so that ``time_per_iter_us`` can be
-    held against a microbenchmark's; both are 0 when they are not known. Without streams beyond
+    compared with a microbenchmark's; both are 0 when they are not known. Without streams beyond
     the first-level cache a phase is limited by computing. ``bytes_per_iter`` is the most that
     comes from beyond that cache, ``flops_per_iter`` floating-point operations where counted.
     """

@@ -99,8 +99,8 @@ def read_csv(path: Path, terms: Terms) -> RunsFile:
     table = read_table(path)
     _check_header(path, table)
     cells, problems = table.cells.assign(**{"fom": table.cells.get("fom", "")}), table.problems
-    values = pd.DataFrame({n: each(cells[n], parse, problems) for n, parse in _PARSERS.items()})
-    known = values.dropna(subset=["ranks_per_node", "threads_per_node"])
+    columns = {n: each(cells[n], parse, problems) for n, parse in _PARSERS.items()}
+    known = pd.DataFrame(columns).dropna(subset=["ranks_per_node", "threads_per_node"])
     few = known[known["threads_per_node"] < known["ranks_per_node"]]
     for line, ranks, threads in few[["ranks_per_node", "threads_per_node"]].itertuples():
         message = f"{threads} is less than the {ranks} ranks per node; count ranks x threads"
@@ -110,13 +110,13 @@ def read_csv(path: Path, terms: Terms) -> RunsFile:
         each(cells["node_type"], partial(_own_node_type, terms.node_type), problems)
     if problems:
         raise InputError(listing(path, problems))
-    if values.empty:
+    if cells.empty:
         raise InputError(f"{path}: there are no runs in it, only a header")
     extra = [n for n in names if n != "node_type"]
-    values = values.assign(**{n: each(cells[n], _plain, problems) for n in extra})
+    columns |= {n: each(cells[n], _plain, problems) for n in extra}
     runs = (
         terms.run(row[:4], row[4], row[5], row[6], dict(zip(extra, row[7:], strict=True)))
-        for row in values.itertuples(index=False, name=None)
+        for row in zip(*columns.values(), strict=True)
     )
     return RunsFile(tuple(runs), tuple(names), table.sha256)
 

@@ -146,6 +146,23 @@ def test_many_rows(take: Run, tmp_path: Path, store_path: Path) -> None:
     assert len(stored(store_path)) == 20_000
 
 
+def test_extra_columns_may_have_any_name_and_cells_several_lines(
+    take: Run, tmp_path: Path, store_path: Path
+) -> None:
+    names = ["self", "index", "line", *(f"c{i}" for i in range(150))]
+    path = tmp_path / "wide.csv"
+    path.write_text(
+        f"{HEADER},{','.join(names)}\n"
+        + "".join(f'1,1,{t},0,1.5,20,"a\nb",{"7," * 151}x\n' for t in (4, 8))
+    )
+    assert take(path).err == ""
+    runs = stored(store_path)
+    assert [set(r.extra) for r in runs] == [set(names), set(names)]
+    assert [runs[0].extra[n] for n in ("self", "index", "c149")] == ["a\nb", 7, "x"]
+    path.write_text(f'{HEADER},note\n1,1,4,0,1.5,20,"a\nb"\n1,1,4,0,none,20,\n')
+    assert "line 4, time_s: 'none' is not a number" in take(path).err
+
+
 # -- twice ---------------------------------------------------------------------------------------
 
 

@@ -36,27 +36,23 @@ def inference(results: Any, terms: Sequence[str]) -> dict[str, Any]:
 
     design, left = results.model.exog, int(results.df_resid)
     known = left > 0 and left + design.shape[1] == len(design)
+
+    def number(value: float) -> float | None:
+        return float(value) if known and math.isfinite(value) else None
+
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        columns = {
-            "coefficient": results.params,
-            "standard_error": results.bse if known else None,
-            "p_value": results.pvalues if known else None,
-            "vif": [
-                variance_inflation_factor(design, i) if known and np.ptp(design[:, i]) else None
-                for i in range(len(terms))
-            ],
-        }
+        vif = [
+            variance_inflation_factor(design, i) if known and np.ptp(column) else math.nan
+            for i, column in enumerate(design.T)
+        ]
+        rows = zip(terms, results.params, results.bse, results.pvalues, vif, strict=True)
         return {
             "degrees_of_freedom": left,
-            "r2_adjusted": _finite(results.rsquared_adj) if known else None,
+            "r2_adjusted": number(results.rsquared_adj),
             "terms": [
-                {"term": term, **{k: _finite(v[i]) if v is not None else None
-                                  for k, v in columns.items()}}
-                for i, term in enumerate(terms)
+                {"term": term, "coefficient": float(value), "standard_error": number(error),
+                 "p_value": number(p), "vif": number(factor)}
+                for term, value, error, p, factor in rows
             ],
         }  # fmt: skip
-
-
-def _finite(value: Any) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)

@@ -154,7 +154,7 @@ def _print_rows(cells: pd.DataFrame, tradeoff: TradeOff, most: int | None) -> No
 
 def _columns(path: Path, table: TextTable, names: Sequence[str]) -> list[list[float]]:
     """Return columns as numbers; InputError lists every cell that is none."""
-    from advisor.store.csvfile import each
+    from advisor.store.csvfile import parse_column
 
     cells, problems = table.cells, list(table.problems)
     for name in names:
@@ -166,7 +166,7 @@ def _columns(path: Path, table: TextTable, names: Sequence[str]) -> list[list[fl
             )
     if cells.empty and not problems:
         raise InputError(f"{path}: there are no rows in it, only a header")
-    values = [each(cells[name], _number, problems).tolist() for name in names]
+    values = [parse_column(cells[name], _number, problems).tolist() for name in names]
     if problems:
         lines = sorted({*cells.index, *(p.line for p in table.problems)})
         mistakes = [

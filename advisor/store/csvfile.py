@@ -99,7 +99,7 @@ def read_csv(path: Path, terms: Terms) -> RunsFile:
     table = read_table(path)
     _check_header(path, table)
     cells, problems = table.cells.assign(**{"fom": table.cells.get("fom", "")}), table.problems
-    columns = {n: each(cells[n], parse, problems) for n, parse in _PARSERS.items()}
+    columns = {n: parse_column(cells[n], parse, problems) for n, parse in _PARSERS.items()}
     known = pd.DataFrame(columns).dropna(subset=["ranks_per_node", "threads_per_node"])
     few = known[known["threads_per_node"] < known["ranks_per_node"]]
     for line, ranks, threads in few[["ranks_per_node", "threads_per_node"]].itertuples():
@@ -107,13 +107,13 @@ def read_csv(path: Path, terms: Terms) -> RunsFile:
         problems.append(RowProblem(line, "threads_per_node", message))
     names = [n for n in table.names if n and n not in _PARSERS]
     if "node_type" in names:
-        each(cells["node_type"], partial(_own_node_type, terms.node_type), problems)
+        parse_column(cells["node_type"], partial(_own_node_type, terms.node_type), problems)
     if problems:
         raise InputError(listing(path, problems))
     if cells.empty:
         raise InputError(f"{path}: there are no runs in it, only a header")
     extra = [n for n in names if n != "node_type"]
-    columns |= {n: each(cells[n], _plain, problems) for n in extra}
+    columns |= {n: parse_column(cells[n], _plain, problems) for n in extra}
     runs = (
         terms.run(row[:4], row[4], row[5], row[6], dict(zip(extra, row[7:], strict=True)))
         for row in zip(*columns.values(), strict=True)
@@ -153,9 +153,7 @@ def read_table(path: Path) -> TextTable:
     except csv.Error as error:
         raise InputError(f"{path}, line {line}: not CSV: {error}") from None
     if not rows:
-        raise InputError(
-            f"{path} is empty", hint=f"the first line names columns: {', '.join(REQUIRED)}"
-        )
+        raise InputError(f"{path} is empty", hint="the first line names the columns")
     header_line = next(iter(rows))
     names = [name.strip() for name in rows.pop(header_line)]
     uneven = [at for at, cells in rows.items() if len(cells) != len(names)]
@@ -167,7 +165,9 @@ def read_table(path: Path) -> TextTable:
     return TextTable(names, frame, header_line, problems, hashlib.sha256(content).hexdigest())
 
 
-def each(cells: pd.Series, parse: Callable[[str], object], problems: list[RowProblem]) -> pd.Series:
+def parse_column(
+    cells: pd.Series, parse: Callable[[str], object], problems: list[RowProblem]
+) -> pd.Series:
     """Return a column's parsed cells; where ``parse`` raises ValueError the mistake is added."""
     import pandas as pd
 

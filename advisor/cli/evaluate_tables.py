@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from advisor.cli.output import print_table
 from advisor.core.units import format_change
+from advisor.core.words import describe
 from advisor.lab.compare_models import WITHIN_PCT, Fold, Grid, Mean, ModelComparison
 from advisor.lab.evaluate import RESPONSES
-from advisor.models.runs import place_name
 
 _UNIT = {"energy": "energy, J", "time": "time, s"}
 
@@ -101,21 +101,21 @@ def _print_ends(name: str, cases: Sequence[Grid]) -> None:
 def _print_decisions(cases: Sequence[Grid]) -> None:
     d = cases[0].evaluation.decision
     best = format_change(-d.best_saving)
-    print(f"baseline    {place_name(d.baseline)}; best possible: energy {best}")
+    print(f"baseline    {describe(d.baseline)}; best possible: energy {best}")
     for c in cases:
         d = c.evaluation.decision
         if len(cases) > 1:
             print(f"{c.model}:")
-        print(f"recommended {'nothing' if d.recommended is None else place_name(d.recommended)}")
+        print(f"recommended {'nothing' if d.recommended is None else describe(d.recommended)}")
         for a in d.attempts:
             verb = "keeps" if a.keeps_bounds else "breaks"
             print(
-                f"run at      {place_name(a.configuration)}: energy {format_change(-a.saving)}, "
+                f"run at      {describe(a.configuration)}: energy {format_change(-a.saving)}, "
                 f"time {format_change(a.slowdown)}; {'within' if a.within_interval else 'outside'} "
                 f"interval, {verb} bounds"
             )
         print(
-            f"chosen      {place_name(d.chosen)}: energy {format_change(-d.true_saving)}, "
+            f"chosen      {describe(d.chosen)}: energy {format_change(-d.true_saving)}, "
             f"time {format_change(d.true_slowdown)} after {d.runs} runs"
         )
         print(f"why         {d.why}")

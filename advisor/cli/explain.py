@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor.cli.output import print_json
 from advisor.paths import socket_path, store_path
+
+if TYPE_CHECKING:
+    from advisor.core.decision import Decision
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,15 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Decide and print."""
     path = Path(args.script)
-    record = _decide(args, path)
+    decision = _decide(args, path)
     if args.json:
-        print_json("explain", record)
+        print_json("explain", decision.to_dict())
     else:
-        _print(record, path, show_diff=args.diff)
+        _print(decision, path, show_diff=args.diff)
     return 0
 
 
-def _decide(args: argparse.Namespace, path: Path) -> dict[str, object]:
+def _decide(args: argparse.Namespace, path: Path) -> Decision:
     from advisor.views.explain import explain
     from advisor.views.request import identity, payload_of, scheduler_of
 
@@ -56,24 +59,20 @@ def _decide(args: argparse.Namespace, path: Path) -> dict[str, object]:
     )
 
 
-def _print(record: Mapping[str, object], path: Path, *, show_diff: bool) -> None:
+def _print(decision: Decision, path: Path, *, show_diff: bool) -> None:
     from advisor.schedulers.choose import named
     from advisor.views.decision import decision_lines
     from advisor.views.script import diff, rewritten
 
-    for line in decision_lines(record):
+    for line in decision_lines(decision):
         print(line)
-    rewrite, environment = record["rewrite"], record["environment"]
-    if (
-        isinstance(rewrite, Mapping)
-        and isinstance(environment, Mapping)
-        and (show_diff or rewrite or environment)
-    ):
+    rewrite, environment = decision.rewrite, decision.environment
+    if show_diff or rewrite or environment:
         print()
         try:
             old = path.read_text(errors="replace").splitlines()
         except OSError:
             return
-        new = rewritten(old, rewrite, named(record), environment)
+        new = rewritten(old, rewrite, named(decision.scheduler), environment)
         for line in diff(old, new, str(path), f"{path} (as run)"):
             print(line)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from advisor import paths
 from advisor.cli.output import print_json, print_table
-from advisor.core.reasons import TEXTS
+from advisor.core.reasons import Reason
 from advisor.core.units import format_change
+from advisor.core.words import interval_words, with_interval
 
 if TYPE_CHECKING:
     from advisor.loop.compare import MeasuredChange
@@ -87,8 +88,7 @@ def _print_share(label: str, count: int, total: int) -> None:
 
 
 def _reason(code: str) -> str:
-    text = TEXTS.get(code, code).removeprefix("nothing changed: ")
-    return text.replace("{0}", "…").replace("{1}", "…").replace("{2}", "…")
+    return Reason(code).text.removeprefix("nothing changed: ")
 
 
 def _print_outcomes(r: Report) -> None:
@@ -130,7 +130,7 @@ def _print_savings(r: Report) -> None:
             print(f"  {name:<7} measured  nothing to compare")
     if r.saved_kwh is not None:
         value, low, high = r.saved_kwh
-        span = "" if low is None or high is None else f" ({_kwh(low)} to {_kwh(high)})"
+        span = "" if low is None or high is None else f" ({interval_words(low, high, _kwh)})"
         print(f"  saved   {_kwh(value)}{span} of {_kwh(r.promised_kwh)} promised")
     if r.comparisons:
         print()
@@ -157,7 +157,7 @@ def _change(c: MeasuredChange) -> str:
         fewest = c.advised if c.basis == "prediction" else min(c.advised, c.left)
         text += f"  too few jobs for an interval (n={fewest})"
     else:
-        text += f" ({format_change(c.lo)} to {format_change(c.hi)}, 90 %)"
+        text += f" ({interval_words(c.lo, c.hi, format_change)}, 90 %)"
     return f"{text}, {_against(c)}"
 
 
@@ -188,7 +188,7 @@ def _short(c: MeasuredChange | None) -> str:
         return "-"
     if c.lo is None or c.hi is None:
         return f"{format_change(c.change)} (too few)"
-    return f"{format_change(c.change)} ({format_change(c.lo)} to {format_change(c.hi)})"
+    return with_interval(c.change, c.lo, c.hi, format_change)
 
 
 def bar(share: float, width: int = _BAR) -> str:

@@ -177,8 +177,8 @@ def _keep(
     )  # fmt: skip
     try:
         with Writer(store_path(db)) as store:
-            store.save_decision(decision.to_dict(), job_id=job_id)
-            match = MatchedJob(decision.to_dict(), "verified")
+            store.save_decision(decision, job_id=job_id)
+            match = MatchedJob(decision, "verified")
             outcome = make_outcome(
                 job, match, scheduler="local",
                 inventory=snapshot.inventory, policies=snapshot.policy, reader=store,

@@ -12,7 +12,8 @@ from advisor.cli.output import print_table
 from advisor.core.option import Option
 from advisor.core.policy import Policy
 from advisor.core.units import format_change, format_duration, format_energy
-from advisor.training.outcome import Confirmation, Event, Spent, SweepOutcome, describe
+from advisor.core.words import describe
+from advisor.training.outcome import Confirmation, Event, Spent, SweepOutcome
 from advisor.training.plan import Cost
 from advisor.training.state import SweepState
 

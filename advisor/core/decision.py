@@ -1,19 +1,31 @@
-"""The decision for one job: what was asked, what else there was, what was chosen and why."""
+"""The decision for one job: what was asked, what else there was, what was chosen and why.
+
+One type for all who handle decisions: the daemon makes it, :func:`advisor.core.stamp.read_stamp`
+reads it from a job's stamp, :meth:`Decision.from_dict` from the store or a daemon's answer.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from advisor.core.configuration import Configuration
-from advisor.core.policy import Policy
-from advisor.core.reasons import Reason
+from advisor.core.policy import Goal, Mode, Policy
+from advisor.core.program import checked
+from advisor.core.reasons import ESTIMATED, Reason
 from advisor.core.request import JobRequest
+
+FROM_STAMP = "stamp"
+"""The origin of a decision that is known from its job's stamp only."""
 
 
 class Effect(NamedTuple):
-    """A predicted change against the baseline: fractions, with its 90 % interval."""
+    """A predicted change against the baseline: fractions, with its 90 % interval.
+
+    NaN in a decision that was read back and does not say.
+    """
 
     change: float
     lo: float
@@ -21,26 +33,12 @@ class Effect(NamedTuple):
 
     def to_list(self) -> list[float]:
         """Return change, lower and upper end in percent."""
-        return [round(v * 100, 2) for v in (self.change, self.lo, self.hi)]
+        return [round(v * 100, 2) for v in self]
 
-
-def changed(record: Mapping[str, object]) -> bool:
-    """Tell whether a decision changed its job, from its record in the store or its stamp."""
-    return any(bool(record.get(key)) for key in ("changed", "rewrite", "environment"))
-
-
-def effects(time: Effect, energy: Effect) -> dict[str, object]:
-    """Return the JSON form of two effects: ``time_pct`` and its interval, ``energy_pct`` likewise.
-
-    Percent against the baseline; the intervals are at 90 %.
-    """
-    t, e = time.to_list(), energy.to_list()
-    return {
-        "time_pct": t[0],
-        "time_pct_interval": t[1:],
-        "energy_pct": e[0],
-        "energy_pct_interval": e[1:],
-    }
+    @classmethod
+    def of_percent(cls, change: object, lo: object, hi: object) -> Effect:
+        """Read :meth:`to_list`'s numbers back; anything else becomes NaN."""
+        return cls(number(change) / 100, number(lo) / 100, number(hi) / 100)
 
 
 class Alternative(NamedTuple):
@@ -54,16 +52,50 @@ class Alternative(NamedTuple):
     confirmed: bool = False
     estimated: bool = False
 
+    def predicted(self) -> dict[str, object]:
+        """Return the JSON form of what is predicted: percent, intervals at 90 %."""
+        t, e = self.time.to_list(), self.energy.to_list()
+        return {
+            "time_s": self.time_s,
+            "energy_j": self.energy_j,
+            "time_pct": t[0],
+            "time_pct_interval": t[1:],
+            "energy_pct": e[0],
+            "energy_pct_interval": e[1:],
+        }
+
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
         return {
             **self.configuration.to_dict(),
-            "time_s": self.time_s,
-            "energy_j": self.energy_j,
-            **effects(self.time, self.energy),
+            **self.predicted(),
             "confirmed": self.confirmed,
             "estimated": self.estimated,
         }
+
+    @classmethod
+    def from_dict(cls, place: object, values: object) -> Alternative | None:
+        """Read the JSON forms of a configuration and of its prediction; None without the former.
+
+        A value that is missing or no finite number becomes NaN.
+        """
+        configuration = _configuration(place)
+        if configuration is None:
+            return None
+        data = values if isinstance(values, Mapping) else {}
+        time, energy = (
+            Effect.of_percent(data.get(f"{name}_pct"), *_ends(data.get(f"{name}_pct_interval")))
+            for name in ("time", "energy")
+        )
+        return cls(
+            configuration,
+            number(data.get("time_s")),
+            number(data.get("energy_j")),
+            time,
+            energy,
+            bool(data.get("confirmed")),
+            bool(data.get("estimated")),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +104,7 @@ class Decision:
 
     ``rewrite`` maps the scheduler's option names to new values; ``environment`` holds variables
     to set in the job; both are empty when nothing changes. ``policy`` is what held for the job,
-    the user's own settings included.
+    the user's own settings included; of one that is read back only its mode and goal are known.
     """
 
     id: str
@@ -98,25 +130,68 @@ class Decision:
     baseline_time_s: float | None = None
     baseline_energy_j: float | None = None
     request: JobRequest | None = None
-    program: Mapping[str, str] = field(default_factory=dict)
+    program: Mapping[str, object] = field(default_factory=dict)
+    """What the hook found of the program's file."""
+
+    look_at: Mapping[str, str] = field(default_factory=dict)
     """The file a hook is to look at before it changes the job, and what it should find there: see
     :func:`advisor.core.program.expected`. Empty: nothing to look at."""
 
     binds_node_type: bool = False
     """The rewrite names the node type, so that the job gets no other nodes."""
 
+    stamped_change: bool = False
+    """The job's stamp says that the job was changed; it does not say how."""
+
+    job_id: str = ""
+    """The job it was made for, once that is known."""
+
+    origin: str = ""
+    """:data:`FROM_STAMP` or "": made by a daemon that wrote it into the store."""
+
+    @property
+    def mode(self) -> str:
+        """The policy's mode, "" when unknown."""
+        return self.policy.mode
+
+    @property
+    def goal(self) -> str:
+        """The policy's goal, "" when unknown."""
+        return self.policy.goal
+
     @property
     def changed(self) -> bool:
         """Whether the job is rewritten."""
-        return bool(self.rewrite or self.environment)
+        return bool(self.rewrite or self.environment or self.stamped_change)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The reasons' codes."""
+        return tuple(r.code for r in self.reasons)
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """What the job should have run on: the choice where it was applied, else the baseline."""
+        if not self.changed:
+            return self.baseline
+        return self.chosen.configuration if self.chosen else None
 
     def withdrawn(self) -> Decision:
         """Return the decision with nothing of it applied."""
         return replace(self, rewrite={}, environment={}, message="", binds_node_type=False)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the full record, as stored and as ``advisor explain --json`` prints it."""
-        chosen = self.chosen
+        """Return the JSON form, as stored and as ``advisor explain --json`` prints it."""
+        chosen, baseline = self.chosen, None
+        if self.baseline is not None:
+            baseline = {
+                **self.baseline.to_dict(),
+                "time_s": self.baseline_time_s,
+                "energy_j": self.baseline_energy_j,
+            }
+        predicted = None
+        if chosen is not None and not math.isnan(chosen.time_s):
+            predicted = {**chosen.predicted(), "energy_quality": self.energy_quality}
         return {
             "decision": self.id,
             "created_at": self.created_at,
@@ -124,28 +199,16 @@ class Decision:
             "hook": self.hook,
             "user": self.user,
             "account": self.account,
-            "mode": self.policy.mode,
-            "goal": self.policy.goal,
+            "mode": self.mode,
+            "goal": self.goal,
             "application": self.application,
             "workload": self.workload,
-            "baseline": None
-            if self.baseline is None
-            else {
-                **self.baseline.to_dict(),
-                "time_s": self.baseline_time_s,
-                "energy_j": self.baseline_energy_j,
-            },
+            "baseline": baseline,
+            "changed": self.changed,
             "rewrite": dict(self.rewrite),
             "environment": dict(self.environment),
             "chosen": None if chosen is None else chosen.configuration.to_dict(),
-            "predicted": None
-            if chosen is None
-            else {
-                "time_s": chosen.time_s,
-                "energy_j": chosen.energy_j,
-                **effects(chosen.time, chosen.energy),
-                "energy_quality": self.energy_quality,
-            },
+            "predicted": predicted,
             "alternatives": [a.to_dict() for a in self.alternatives],
             "reasons": [r.code for r in self.reasons],
             "explanation": [r.text for r in self.reasons],
@@ -154,5 +217,106 @@ class Decision:
             "model_id": self.model_id,
             "policy_version": self.policy_version,
             "request": self.request.summary() if self.request else {},
-            "program": dict(self.request.program) if self.request else {},
+            "program": dict(self.program),
+            **({"job_id": self.job_id} if self.job_id else {}),
+            **({"origin": self.origin} if self.origin else {}),
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object], job_id: str = "") -> Decision:
+        """Read the JSON form back, as any version wrote it; never raises.
+
+        What is missing or makes no sense is left empty: the record may come from a job's stamp,
+        which its owner can forge. ``job_id`` is the store's own word for the job.
+        """
+        codes, sentences = _texts(data.get("reasons")), _texts(data.get("explanation"))
+        sentences += [""] * (len(codes) - len(sentences))
+        reasons = tuple(Reason(c, sentence=s) for c, s in zip(codes, sentences, strict=False))
+        predicted, baseline = data.get("predicted"), data.get("baseline")
+        chosen = Alternative.from_dict(data.get("chosen"), predicted)
+        if chosen is not None and ESTIMATED in codes:
+            chosen = chosen._replace(estimated=True)
+        quality = predicted.get("energy_quality") if isinstance(predicted, Mapping) else ""
+        cost = baseline if isinstance(baseline, Mapping) else {}
+        model_id, others = data.get("model_id"), data.get("alternatives")
+        weighed = [Alternative.from_dict(a, a) for a in others] if isinstance(others, list) else []
+        rewrite, environment = _strings(data.get("rewrite")), _strings(data.get("environment"))
+
+        def text(key: str) -> str:
+            return str(data.get(key) or "")
+
+        scheduler, hook, user, account = map(text, ("scheduler", "hook", "user", "account"))
+        summary = data.get("request")
+        request = None
+        if isinstance(summary, Mapping) and summary:
+            request = JobRequest.from_summary(summary, scheduler, hook, user, account)
+        return cls(
+            id=text("decision"),
+            created_at=text("created_at"),
+            scheduler=scheduler,
+            hook=hook,
+            user=user,
+            account=account,
+            policy=read_policy(text("mode"), text("goal")),
+            application=text("application"),
+            workload=text("workload"),
+            baseline=_configuration(baseline),
+            chosen=chosen,
+            alternatives=tuple(a for a in weighed if a is not None),
+            rewrite=rewrite,
+            environment=environment,
+            reasons=reasons,
+            message=text("message"),
+            holdout=bool(data.get("holdout")),
+            model_id=model_id if isinstance(model_id, int) else None,
+            energy_quality=str(quality or "missing"),
+            policy_version=int(_or_none(data.get("policy_version")) or 0),
+            baseline_time_s=_or_none(cost.get("time_s")),
+            baseline_energy_j=_or_none(cost.get("energy_j")),
+            request=request,
+            program=checked(data.get("program")),
+            stamped_change=bool(data.get("changed")) and not (rewrite or environment),
+            job_id=job_id or text("job_id"),
+            origin=text("origin"),
+        )
+
+
+def read_policy(mode: str, goal: str) -> Policy:
+    """Return the policy of a decision that is read back, of which only these two are known."""
+    return Policy(mode=cast(Mode, mode), goal=cast(Goal, goal))
+
+
+def number(value: object) -> float:
+    """Return a finite number of a record, NaN for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value) if math.isfinite(value) else math.nan
+    except OverflowError:
+        return math.nan
+
+
+def _or_none(value: object) -> float | None:
+    read = number(value)
+    return None if math.isnan(read) else read
+
+
+def _configuration(data: object) -> Configuration | None:
+    if not isinstance(data, Mapping):
+        return None
+    try:
+        return Configuration.from_dict(data)
+    except (KeyError, ValueError):
+        return None
+
+
+def _ends(value: object) -> tuple[Any, Any]:
+    return (value[0], value[1]) if isinstance(value, list) and len(value) == 2 else (None, None)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(v) for v in value] if isinstance(value, list) else []
+
+
+def _strings(value: object) -> dict[str, str]:
+    return {str(k): str(v) for k, v in value.items()} if isinstance(value, Mapping) else {}

@@ -89,17 +89,27 @@ ESTIMATED = "node-type-estimated"
 """The reason of a choice on a node type where nothing was measured."""
 
 
+_LOST = ("…",) * 4
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: a stable code for programs, and the details its text needs."""
+    """One reason: a stable code for programs, and the details its text needs.
+
+    ``sentence`` is the whole text where a decision was read back; a stamp keeps codes only, and
+    then an ellipsis stands for each detail.
+    """
 
     code: str
     details: tuple[str, ...] = ()
+    sentence: str = ""
 
     @property
     def text(self) -> str:
         """The reason as one sentence for people."""
-        return TEXTS.get(self.code, self.code).format(*self.details)
+        if self.sentence or self.code not in TEXTS:
+            return self.sentence or self.code
+        return TEXTS[self.code].format(*(self.details or _LOST))
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form: code, details and text."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,16 @@ class JobRequest:
         """Return what is worth keeping: no script text, no environment, nothing unset."""
         kept = {n: getattr(self, n) for n in _KEPT if getattr(self, n) not in (None, "")}
         return {**kept, "explicit": sorted(self.explicit)}
+
+    @classmethod
+    def from_summary(
+        cls, data: Mapping[str, Any], scheduler: str, hook: str, user: str, account: str
+    ) -> JobRequest:
+        """Read :meth:`summary` back. The uid is not kept: -1."""
+        kept = {name: data[name] for name in _KEPT if name in data}
+        explicit = data.get("explicit")
+        axes = frozenset(map(str, explicit)) if isinstance(explicit, list) else frozenset()
+        return cls(scheduler, hook, user, -1, account=account, explicit=axes, **kept)
 
 
 def plain_name(option: str) -> str:

@@ -8,12 +8,21 @@ nothing from the login nodes.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 
 from advisor.core.configuration import Configuration
-from advisor.core.decision import Decision
+from advisor.core.decision import (
+    FROM_STAMP,
+    Alternative,
+    Decision,
+    Effect,
+    number,
+    read_policy,
+)
 from advisor.core.program import checked
+from advisor.core.reasons import ESTIMATED, Reason
 
 PREFIX = "advisor:"
 MAX_LENGTH = 2000
@@ -32,8 +41,8 @@ def make_stamp(decision: Decision) -> str:
         "at": decision.created_at,
         "app": decision.application,
         "wl": decision.workload,
-        "mode": decision.policy.mode,
-        "goal": decision.policy.goal,
+        "mode": decision.mode,
+        "goal": decision.goal,
         "pol": decision.policy_version,
         "why": [r.code for r in decision.reasons],
         "chg": int(decision.changed),
@@ -50,9 +59,8 @@ def make_stamp(decision: Decision) -> str:
         data["to"] = _point(chosen.configuration)
         data["t"] = [_round(chosen.time_s), *chosen.time.to_list()]
         data["e"] = [_round(chosen.energy_j), *chosen.energy.to_list()]
-    if decision.request is not None and decision.request.program:
-        facts = decision.request.program
-        data["prog"] = [facts[name] for name in PROGRAM]
+    if decision.program:
+        data["prog"] = [decision.program[name] for name in PROGRAM]
     text = PREFIX + _encode(data)
     if len(text) > MAX_LENGTH:
         data.pop("prog", None)
@@ -61,8 +69,8 @@ def make_stamp(decision: Decision) -> str:
     return text
 
 
-def read_stamp(text: str) -> dict[str, object] | None:
-    """Return a decision record (the keys of ``Decision.to_dict``) from a stamp found in ``text``.
+def read_stamp(text: str) -> Decision | None:
+    """Return the decision of a stamp found in ``text``, as far as a stamp keeps it.
 
     None when there is none or it is torn or forged beyond use; never raises. Whatever was set
     by the user's own environment is data to be checked, not believed.
@@ -72,48 +80,53 @@ def read_stamp(text: str) -> dict[str, object] | None:
         return None
     try:
         data, _ = json.JSONDecoder().raw_decode(text[start + len(PREFIX) :])
-        return _record(data)
-    except (ValueError, TypeError, KeyError, IndexError):
+        return _decision(data)
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         return None
 
 
-def _record(data: Mapping[str, object]) -> dict[str, object]:
+def _decision(data: Mapping[str, object]) -> Decision:
     if data["v"] != 1 or not _ID.fullmatch(str(data["id"])):
         raise ValueError("not a stamp of version 1")
-    codes = [str(c) for c in _list(data.get("why")) if _CODE.fullmatch(str(c))]
-    record: dict[str, object] = {
-        "decision": str(data["id"]),
-        "created_at": str(data.get("at", ""))[:40],
-        "application": str(data.get("app", ""))[:200],
-        "workload": str(data.get("wl", ""))[:200],
-        "mode": str(data.get("mode", ""))[:10],
-        "goal": str(data.get("goal", ""))[:20],
-        "policy_version": int(str(data.get("pol", 0))),
-        "model_id": int(str(data["m"])) if "m" in data else None,
-        "reasons": codes,
-        "changed": bool(data.get("chg")),
-        "holdout": bool(data.get("ho")),
-        "baseline": None,
-        "chosen": None,
-        "predicted": None,
-        "program": _program(data.get("prog")),
-    }
-    if "base" in data:
-        base = _list(data["base"])
-        record["baseline"] = {**_configuration(base), "time_s": base[5], "energy_j": base[6]}
+    base, chosen, codes = _list(data.get("base", [])), None, _list(data.get("why", []))
+    reasons = tuple(Reason(str(c)) for c in codes if _CODE.fullmatch(str(c)))
     if "to" in data:
-        t, e = _list(data["t"]), _list(data["e"])
-        record["chosen"] = _configuration(_list(data["to"]))
-        record["predicted"] = {
-            "time_s": t[0],
-            "energy_j": e[0],
-            "time_pct": t[1],
-            "time_pct_interval": t[2:4],
-            "energy_pct": e[1],
-            "energy_pct_interval": e[2:4],
-            "energy_quality": str(data.get("eq", "missing")),
-        }
-    return record
+        (time_s, *t), (energy_j, *e) = _list(data["t"]), _list(data["e"])
+        chosen = Alternative(
+            _configuration(_list(data["to"])),
+            number(time_s),
+            number(energy_j),
+            Effect.of_percent(*t),
+            Effect.of_percent(*e),
+            estimated=any(r.code == ESTIMATED for r in reasons),
+        )
+    cost = [None if math.isnan(v) else v for v in map(number, (*base[5:7], None, None)[:2])]
+    return Decision(
+        id=str(data["id"]),
+        created_at=str(data.get("at", ""))[:40],
+        scheduler="",
+        hook="stamp",
+        user="",
+        account="",
+        policy=read_policy(str(data.get("mode", ""))[:10], str(data.get("goal", ""))[:20]),
+        application=str(data.get("app", ""))[:200],
+        workload=str(data.get("wl", ""))[:200],
+        baseline=_configuration(base) if base else None,
+        chosen=chosen,
+        alternatives=(),
+        rewrite={},
+        environment={},
+        reasons=reasons,
+        holdout=bool(data.get("ho")),
+        model_id=int(str(data["m"])) if "m" in data else None,
+        energy_quality=str(data.get("eq", "missing")),
+        policy_version=int(str(data.get("pol", 0))),
+        baseline_time_s=cost[0],
+        baseline_energy_j=cost[1],
+        program=_program(data.get("prog")),
+        stamped_change=bool(data.get("chg")),
+        origin=FROM_STAMP,
+    )
 
 
 def _program(values: object) -> dict[str, object]:
@@ -124,9 +137,9 @@ def _point(c: Configuration) -> list[object]:
     return [c.node_type, c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz]
 
 
-def _configuration(values: Sequence[object]) -> dict[str, str | int]:
+def _configuration(values: Sequence[object]) -> Configuration:
     nodes, ranks, threads, freq = (int(str(v)) for v in values[1:5])
-    return Configuration(str(values[0]), nodes, ranks, threads, freq).to_dict()
+    return Configuration(str(values[0]), nodes, ranks, threads, freq)
 
 
 def _round(value: float) -> float:

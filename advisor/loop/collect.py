@@ -5,25 +5,25 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from advisor.core.configuration import Configuration
-from advisor.core.decision import changed
+from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Observation, RunMethod
 from advisor.core.policy import PolicySet, scope_of
-from advisor.core.program import checked
 from advisor.errors import InputError
 from advisor.loop import clock
 from advisor.loop.execution import Execution, differs, ran
-from advisor.loop.match import MatchedJob, base_id, find
+from advisor.loop.match import MatchedJob, find
 from advisor.loop.outcomes import make_outcome, policy_of
 from advisor.loop.rebuilt import let_count, may_teach
 from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.verdict import MEASUREMENT_ERROR
 from advisor.schedulers.base import JobRecord, Scheduler
+from advisor.store.reader import array_of
 from advisor.store.records import Outcome
 from advisor.store.writer import Writer
 
@@ -155,13 +155,13 @@ def _keep_decision(writer: Writer, scheduler: str, job: JobRecord, match: Matche
     """Link a decision to its job; take over one that came with the job. Returns 1 if taken."""
     if match.trust == "unverified":
         return 0
-    stored = writer.decision(match.id)
+    decision, job_id = match.decision, array_of(job.job_id)
+    stored = writer.decision(decision.id)
     if stored is None:
-        record = {**match.record, "scheduler": scheduler}
-        writer.save_decision(record, job_id=base_id(job.job_id))
+        writer.save_decision(replace(decision, scheduler=scheduler), job_id=job_id)
         return 1
-    if not stored.get("job_id"):
-        writer.link_job(match.id, base_id(job.job_id))
+    if not stored.job_id:
+        writer.link_job(decision.id, job_id)
     return 0
 
 
@@ -212,8 +212,8 @@ class _Runs:
             self._taken = self._known()
         if key in self._taken:
             return 0
-        record = match.record
-        self._writer.add_observations(str(record["application"]), str(record["workload"]), [run])
+        decision = match.decision
+        self._writer.add_observations(decision.application, decision.workload, [run])
         self._taken.add(key)
         return 1
 
@@ -244,21 +244,21 @@ class _Runs:
     def _observation(
         self, job: JobRecord, match: MatchedJob, inventory: Inventory, policies: PolicySet
     ) -> Observation | None:
-        record = match.record
+        decision = match.decision
         seen = ran(job, inventory)
-        configuration = really_ran(record, match, seen, inventory)
+        configuration = really_ran(match, seen, inventory)
         if configuration is None or job.state.split()[:1] != ["COMPLETED"]:
             return None
-        if job.restarts or not may_teach(self._writer, record):
+        if job.restarts or not may_teach(self._writer, decision):
             return None
         if seen.whole_nodes is not True or seen.step_failed or not seen.time_s:
             return None
         if seen.resolution_s > MEASUREMENT_ERROR * seen.time_s:
             return None
-        if not self._teaches(str(record["application"]), str(record["workload"])):
+        if not self._teaches(decision.application, decision.workload):
             return None
-        trust = policy_of(record, job, policies).training.trust
-        program = checked(record.get("program"))
+        trust = policy_of(decision, job, policies).training.trust
+        program = dict(decision.program)
         return Observation(
             configuration,
             seen.time_s,
@@ -272,47 +272,40 @@ class _Runs:
             job_id=job.job_id,
             extra={
                 "submitted_at": clock.utc(job.submitted_at),
-                "decision": match.id,
+                "decision": decision.id,
                 **({"program": program} if program else {}),
             },
-            method=applied(record, seen),
+            method=applied(decision, seen),
         )
 
 
-def really_ran(
-    record: Any, match: MatchedJob, seen: Execution, inventory: Inventory
-) -> Configuration | None:
+def really_ran(match: MatchedJob, seen: Execution, inventory: Inventory) -> Configuration | None:
     """Return the configuration a job ran, None when accounting and decision leave it open.
 
     Cores and ranks are the decision's where the accounting does not tell them; so a decision that
     was made for a neighbouring point, or for another workload's model, does not count.
     """
-    if match.trust == "unverified" or not record.get("application"):
+    decision = match.decision
+    if match.trust == "unverified" or not decision.application:
         return None
-    codes = set(record.get("reasons") or ())
-    if codes & {"baseline-nearest", "workload-fallback"}:
+    if {"baseline-nearest", "workload-fallback"} & set(decision.codes):
         return None
-    wanted = record.get("chosen") if changed(record) else record.get("baseline")
-    if not isinstance(wanted, dict) or differs(wanted, seen, inventory):
-        return None
-    try:
-        return Configuration.from_dict(wanted)
-    except (KeyError, ValueError):
-        return None
+    wanted = decision.configuration
+    return None if wanted is None or differs(wanted, seen, inventory) else wanted
 
 
-def applied(record: Any, seen: Execution) -> RunMethod:
+def applied(decision: Decision, seen: Execution) -> RunMethod:
     """Return how a job's threads were changed, "" where they were not.
 
     A step with fewer cores than the job was written for shows a smaller request, as decisions of
     earlier versions made them.
     """
-    before, after = record.get("baseline") or {}, record.get("chosen") or {}
-    cores = before.get("threads_per_node", 0)
-    if not changed(record) or after.get("threads_per_node") == cores:
+    cores = decision.baseline.threads_per_node if decision.baseline else 0
+    chosen = decision.chosen.configuration.threads_per_node if decision.chosen else 0
+    if not decision.changed or chosen == cores:
         return ""
     smaller = 0 < seen.threads_per_node < cores
-    return "request" if smaller or "cpus-per-task" in (record.get("rewrite") or {}) else "variables"
+    return "request" if smaller or "cpus-per-task" in decision.rewrite else "variables"
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -5,10 +5,9 @@ None of these is the model's doing, so such a job gets no verdict, whatever came
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
 
+from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.units import format_duration
 from advisor.loop.clock import moment
@@ -20,25 +19,21 @@ _LATE = timedelta(hours=1)
 """A scheduler that starts a job again may give it a new time of submission."""
 
 
-def incomparable(
-    job: JobRecord, record: Mapping[str, Any], wanted: object, seen: Execution, inventory: Inventory
-) -> str:
-    """Return in words why what a job did says nothing of its decision, "" where it does.
-
-    ``wanted`` is the configuration that was decided, None where there is none.
-    """
+def incomparable(job: JobRecord, decision: Decision, seen: Execution, inventory: Inventory) -> str:
+    """Return in words why what a job did says nothing of its decision, "" where it does."""
     state = (job.state.split() or ["UNKNOWN"])[0]
     if not job.node_list and state != "COMPLETED":
         how = "was cancelled" if state == "CANCELLED" else f"ended as {state}"
         return f"it {how} before it started"
-    submitted, made = moment(job.submitted_at), moment(str(record.get("created_at") or ""))
+    submitted, made = moment(job.submitted_at), moment(decision.created_at)
     late = submitted is not None and made is not None and submitted > made + _LATE
     if job.restarts or late:
         return "it was started more than once (requeued)"
-    return differs(wanted, seen, inventory) if isinstance(wanted, Mapping) else ""
+    wanted = decision.configuration
+    return differs(wanted, seen, inventory) if wanted else ""
 
 
-def limit_to_blame(job: JobRecord, record: Mapping[str, Any], time: PromiseInterval | None) -> str:
+def limit_to_blame(job: JobRecord, decision: Decision, time: PromiseInterval | None) -> str:
     """Return why a time limit that struck is not the model's doing, "" where it may be.
 
     A limit is never chosen so that the promised time does not fit: one that is shorter was
@@ -47,23 +42,14 @@ def limit_to_blame(job: JobRecord, record: Mapping[str, Any], time: PromiseInter
     """
     if job.state.split()[:1] != ["TIMEOUT"] or job.elapsed_s is None:
         return ""
-    request, baseline = record.get("request"), record.get("baseline")
-    asked = _positive(request, "time_limit_s")
+    asked = decision.request.time_limit_s if decision.request else None
     slack = 2 * job.resolution_s
     if asked and job.time_limit_s and job.time_limit_s < asked - slack:
         limit, before = format_duration(job.time_limit_s), format_duration(asked)
         return f"its time limit was shortened after it was submitted, from {before} to {limit}"
     if time is not None and job.elapsed_s + slack < time.hi:
         return "its time limit ended it before the promised time was over"
-    written = _positive(baseline, "time_s")
+    written = decision.baseline_time_s
     if written and job.elapsed_s + slack < written:
         return "its time limit was too short for the job as it was written"
     return ""
-
-
-def _positive(data: object, name: str) -> float:
-    """Return a number above 0 out of a record that may be forged, 0 for anything else."""
-    value = data.get(name) if isinstance(data, Mapping) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        return 0.0
-    return float(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from advisor.core.configuration import Configuration
@@ -129,15 +129,11 @@ def _step_threads(step: StepRecord) -> int:
     return step.cpus // step.nodes if step.cpus % step.nodes == 0 else 0
 
 
-def differs(expected: Mapping[str, object], seen: Execution, inventory: Inventory) -> str:
+def differs(wanted: Configuration, seen: Execution, inventory: Inventory) -> str:
     """Return in words how a job differs from the configuration it was meant to run, "" if not.
 
-    What the accounting does not tell cannot differ.
+    What the accounting does not say cannot differ.
     """
-    try:
-        wanted = Configuration.from_dict(expected)
-    except (KeyError, ValueError):
-        return "the configuration that was decided is not known"
     if inventory.node_types and not seen.node_type:
         return "its nodes are of no single known node type"
     if seen.node_type and seen.node_type != wanted.node_type:

@@ -7,28 +7,25 @@ comes from the accounting alone.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Literal
 
-from advisor.core.decision import changed
+from advisor.core.decision import FROM_STAMP, Decision, read_policy
 from advisor.core.policy import GOALS, MODES
 from advisor.core.recognise import clean_name
 from advisor.core.stamp import read_stamp
 from advisor.loop.clock import moment, utc
 from advisor.loop.verdict import QUANTITIES, promised
 from advisor.schedulers.base import JobRecord
-from advisor.store.reader import Reader
+from advisor.store.reader import Reader, array_of
 
 StampTrust = Literal["verified", "stamped", "unverified"]
 """``verified``: the store's own daemon made this decision for this user. ``stamped``: known from
 the stamp alone, as from a login node. ``unverified``: stamp and store or accounting disagree."""
 
 STAMP_VARIABLES = ("ADVISOR_STAMP", "SLURM_ADVISOR_STAMP")
-ORIGIN_STAMP = "stamp"
 _CUT = 80
 """Length at which a long stamp cuts names."""
 _EARLY, _LATE = timedelta(minutes=10), timedelta(hours=1)
@@ -37,27 +34,17 @@ _EARLY, _LATE = timedelta(minutes=10), timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class MatchedJob:
-    """The decision of a job: its record, how far to trust it, and why not further."""
+    """The decision of a job, how far to trust it, and why not further."""
 
-    record: Mapping[str, Any]
+    decision: Decision
     trust: StampTrust
     why: str = ""
 
-    @property
-    def id(self) -> str:
-        """The decision's id."""
-        return str(self.record.get("decision") or "")
 
-
-def base_id(job_id: str) -> str:
-    """Return the job that an array task or a part of a heterogeneous job belongs to."""
-    return job_id.partition("_")[0].partition("+")[0].partition("[")[0]
-
-
-def stamp_of(job: JobRecord) -> dict[str, object] | None:
-    """Return the decision record stamped on a job, None when there is none."""
+def stamp_of(job: JobRecord) -> Decision | None:
+    """Return the decision stamped on a job, None when there is none."""
     texts = (job.admin_comment, *(job.stamp.get(name, "") for name in STAMP_VARIABLES))
-    return next((found for found in map(read_stamp, texts) if found is not None), None)
+    return next((stamp for stamp in map(read_stamp, texts) if stamp is not None), None)
 
 
 def find(job: JobRecord, reader: Reader | None) -> MatchedJob | None:
@@ -69,20 +56,18 @@ def find(job: JobRecord, reader: Reader | None) -> MatchedJob | None:
     stamp = stamp_of(job)
     if stamp is None:
         return None
-    own = {
-        **stamp,
-        "application": clean_name(str(stamp["application"])),
-        "workload": clean_name(str(stamp["workload"])),
-        "mode": stamp["mode"] if stamp["mode"] in MODES else "",
-        "goal": stamp["goal"] if stamp["goal"] in GOALS else "",
-        "created_at": utc(str(stamp["created_at"])) or utc(job.submitted_at),
-        "scheduler": "",
-        "hook": "stamp",
-        "user": job.user,
-        "account": job.account,
-        "origin": ORIGIN_STAMP,
-    }
-    stored = None if reader is None else reader.decision(str(stamp["decision"]))
+    own = replace(
+        stamp,
+        application=clean_name(stamp.application),
+        workload=clean_name(stamp.workload),
+        policy=read_policy(
+            stamp.mode if stamp.mode in MODES else "", stamp.goal if stamp.goal in GOALS else ""
+        ),
+        created_at=utc(stamp.created_at) or utc(job.submitted_at),
+        user=job.user,
+        account=job.account,
+    )
+    stored = None if reader is None else reader.decision(stamp.id)
     if stored is None:
         return MatchedJob(own, "stamped", "known from the job's stamp only")
     why = _conflict(job, stamp, stored)
@@ -93,37 +78,30 @@ def find(job: JobRecord, reader: Reader | None) -> MatchedJob | None:
 
 def _linked(job: JobRecord, reader: Reader) -> MatchedJob | None:
     """Return the latest decision that the store links to this job and this user."""
-    rows = reader.rows(
-        "SELECT id, record FROM decisions WHERE job_id = ? AND job_id <> '' AND user = ?"
-        " ORDER BY created_at DESC",
-        (base_id(job.job_id), job.user),
-    )
     submitted = moment(job.submitted_at)
-    for row in rows:
-        record = json.loads(row["record"])
-        made = moment(str(record.get("created_at") or ""))
+    for decision in reader.decisions_of(array_of(job.job_id), job.user):
+        made = moment(decision.created_at)
         if submitted is not None and made is not None and made > submitted + _EARLY:
             continue
-        return MatchedJob(record, *_of_store(record))
+        return MatchedJob(decision, *_of_store(decision))
     return None
 
 
-def _of_store(record: Mapping[str, Any]) -> tuple[StampTrust, str]:
-    if record.get("origin") == ORIGIN_STAMP:
+def _of_store(decision: Decision) -> tuple[StampTrust, str]:
+    if decision.origin == FROM_STAMP:
         return "stamped", "known from the job's stamp only"
     return "verified", ""
 
 
-def _conflict(job: JobRecord, stamp: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
+def _conflict(job: JobRecord, stamp: Decision, stored: Decision) -> str:
     """Return why a stamp cannot stand for the stored decision of the same id, "" if it can."""
-    if stored.get("user") != job.user:
+    if stored.user != job.user:
         return "its stamp names a decision made for another user"
-    linked = str(stored.get("job_id") or "")
-    if linked and linked != base_id(job.job_id):
-        return f"its stamp names the decision made for job {linked}"
-    submitted, made = moment(job.submitted_at), moment(str(stored.get("created_at") or ""))
+    if stored.job_id and stored.job_id != array_of(job.job_id):
+        return f"its stamp names the decision made for job {stored.job_id}"
+    submitted, made = moment(job.submitted_at), moment(stored.created_at)
     if (
-        not linked
+        not stored.job_id
         and submitted is not None
         and made is not None
         and not made - _EARLY <= submitted <= made + _LATE
@@ -135,30 +113,27 @@ def _conflict(job: JobRecord, stamp: Mapping[str, Any], stored: Mapping[str, Any
     return ""
 
 
-def _differing(stamp: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
-    """Return the names of what a stamp says otherwise than the stored record."""
-    found = [
+def _differing(stamp: Decision, stored: Decision) -> list[str]:
+    """Return the names of what a stamp says otherwise than the stored decision."""
+    names = [
         name
         for name in ("mode", "goal", "holdout", "model_id", "policy_version")
-        if stamp.get(name) != stored.get(name)
+        if getattr(stamp, name) != getattr(stored, name)
     ]
     for name in ("application", "workload"):
-        said, kept = str(stamp.get(name) or ""), str(stored.get(name) or "")
-        if said != kept and not (len(said) == _CUT and kept.startswith(said)):
-            found.append(name)
-    if changed(stamp) != changed(stored):
-        found.append("rewrite")
-    found += [n for n in ("baseline", "chosen") if _point(stamp.get(n)) != _point(stored.get(n))]
+        stamped, full = getattr(stamp, name), getattr(stored, name)
+        if stamped != full and not (len(stamped) == _CUT and full.startswith(stamped)):
+            names.append(name)
+    if stamp.changed != stored.changed:
+        names.append("rewrite")
+    if stamp.baseline != stored.baseline:
+        names.append("baseline")
+    points = [d.chosen.configuration if d.chosen else None for d in (stamp, stored)]
+    if points[0] != points[1]:
+        names.append("chosen")
     for quantity in QUANTITIES:
-        a, b = promised(stamp, quantity), promised(stored, quantity)
+        a, b = promised(stamp.chosen, quantity), promised(stored.chosen, quantity)
         ends = zip(a.to_list() if a else (), b.to_list() if b else (), strict=False)
         if (a is None) != (b is None) or not all(math.isclose(x, y, rel_tol=1e-3) for x, y in ends):
-            found.append(f"promised {quantity}")
-    return found
-
-
-def _point(value: object) -> tuple[object, ...] | None:
-    if not isinstance(value, Mapping):
-        return None
-    names = ("node_type", "nodes", "ranks_per_node", "threads_per_node", "freq_khz")
-    return tuple(value.get(name) for name in names)
+            names.append(f"promised {quantity}")
+    return names

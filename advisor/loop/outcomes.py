@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
-from advisor.core.decision import changed
+from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.policy import Policy, PolicySet
 from advisor.core.reasons import ESTIMATED
@@ -20,7 +19,11 @@ from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
 
 _RANK = {"own": 2, "account": 1, "all": 0}
-_COPIED = ("application", "workload", "mode", "goal", "policy_version", "model_id", "holdout")
+_KEPT = (
+    "application", "workload", "mode", "goal", "policy_version", "model_id", "holdout", "changed",
+    "reasons", "baseline", "chosen",
+)  # fmt: skip
+"""What an outcome keeps of its decision's JSON form."""
 
 
 def make_outcome(
@@ -53,7 +56,7 @@ def make_outcome(
         job_id=job.job_id,
         scheduler=scheduler,
         submitted_at=utc(job.submitted_at),
-        decision_id=match.id if match else "",
+        decision_id=match.decision.id if match else "",
         user=job.user,
         account=job.account,
         state=(job.state.split() or ["UNKNOWN"])[0],
@@ -79,22 +82,15 @@ def _judged(
     reader: Reader | None,
 ) -> tuple[Judgement, dict[str, Any]]:
     """Return the verdict on a job with a decision, and what to keep of both."""
-    record = match.record
-    rewritten = changed(record)
-    predicted = record.get("predicted")
-    quality = str(predicted.get("energy_quality") or "") if isinstance(predicted, Mapping) else ""
-    time, energy = promised(record, "time"), promised(record, "energy")
-    wanted = record.get("chosen") if rewritten else record.get("baseline")
-    mismatch = incomparable(job, record, wanted, seen, inventory)
+    decision = match.decision
+    record, quality = decision.to_dict(), decision.energy_quality if decision.chosen else ""
+    time, energy = promised(decision.chosen, "time"), promised(decision.chosen, "energy")
+    mismatch = incomparable(job, decision, seen, inventory)
     facts: dict[str, Any] = {
         "trust": match.trust,
         "trust_why": match.why,
-        **{name: record.get(name) for name in _COPIED},
-        "changed": rewritten,
-        "decided_at": str(record.get("created_at") or ""),
-        "reasons": [str(code) for code in record.get("reasons") or ()],
-        "baseline": record.get("baseline"),
-        "chosen": record.get("chosen"),
+        **{name: record[name] for name in _KEPT},
+        "decided_at": decision.created_at,
         "promised": {
             "time_s": time.to_list() if time else None,
             "energy_j": energy.to_list() if energy else None,
@@ -103,86 +99,85 @@ def _judged(
         "mismatch": mismatch,
         "judged_model": None,
     }
-    if not rewritten:
+    if not decision.changed:
         return Judgement("left-alone"), facts
     if match.trust == "unverified":
         return Judgement("unknown", (match.why,)), facts
     if mismatch:
         return Judgement("unknown", (mismatch,)), facts
-    blame = limit_to_blame(job, record, time)
+    blame = limit_to_blame(job, decision, time)
     if blame:
         return Judgement("unknown", (blame,)), facts
-    policy = policy_of(record, job, policies)
+    policy = policy_of(decision, job, policies)
     facts["max_slowdown"] = policy.max_slowdown
     if reader is not None:
-        model = judged_model(record, job, reader)
+        model = judged_model(decision, job, reader)
         if model is not None:
             facts["judged_model"] = model.id
-            home = next(iter(reader.models([int(record["model_id"])])), model)
-            facts["checked"] = match.trust == "verified" or model_promises(record, model, home)
+            home = next(iter(reader.models([decision.model_id or 0])), model)
+            facts["checked"] = match.trust == "verified" or model_promises(decision, model, home)
     judgement = judge(
         job.state,
         seen,
         time,
         energy,
         max_slowdown=policy.max_slowdown,
-        estimated_energy=unmetered(facts["reasons"], quality),
+        estimated_energy=unmetered(decision),
     )
     return judgement, facts
 
 
-def policy_of(record: Mapping[str, Any], job: JobRecord, policies: PolicySet) -> Policy:
+def policy_of(decision: Decision, job: JobRecord, policies: PolicySet) -> Policy:
     """Return the settings that hold for a job, by what the accounting says of it."""
-    place = record.get("baseline") or record.get("chosen") or {}
+    place = decision.baseline or (decision.chosen.configuration if decision.chosen else None)
     policy, _ = policies.for_job(
         {
-            "scheduler": str(record.get("scheduler") or ""),
+            "scheduler": decision.scheduler,
             "partition": job.partition,
             "user": job.user,
             "account": job.account,
             "job_name": job.name,
-            "application": str(record.get("application") or ""),
-            "workload": str(record.get("workload") or ""),
-            "node_type": str(place.get("node_type") or ""),
+            "application": decision.application,
+            "workload": decision.workload,
+            "node_type": place.node_type if place else "",
         }
     )
     return policy
 
 
-def judged_model(record: Mapping[str, Any], job: JobRecord, reader: Reader) -> StoredModel | None:
-    """Return the model that made a promise, None when it cannot be told or is not the job's.
+def judged_model(decision: Decision, job: JobRecord, reader: Reader) -> StoredModel | None:
+    """Return the model that made a promise, None when it is not known or not the job's.
 
     The decision names the baseline's model; a choice on another node type was promised by that
     node type's model, the narrowest the user sees, as the daemon picks them. What was estimated
     is never held against a model that was fitted since.
     """
-    chosen, number = record.get("chosen"), record.get("model_id")
-    if not isinstance(chosen, Mapping) or not isinstance(number, int):
+    if decision.chosen is None or decision.model_id is None:
         return None
-    named = next(iter(reader.models([number])), None)
-    if named is None or named.application != record.get("application"):
+    home = next(iter(reader.models([decision.model_id])), None)
+    if home is None or (home.application, home.workload) != (
+        decision.application, decision.workload,
+    ):  # fmt: skip
         return None
-    if named.workload != record.get("workload"):
-        return None
-    if named.node_type == chosen.get("node_type"):
-        return named if visible(named, job) else None
-    estimated = ESTIMATED in (record.get("reasons") or ())
-    found = [
+    node_type = decision.chosen.configuration.node_type
+    if home.node_type == node_type:
+        return home if visible(home, job) else None
+    models = [
         m
-        for m in reader.find_models(
-            named.application, named.workload, str(chosen.get("node_type") or "")
-        )
-        if m.transferred == estimated and visible(m, job)
+        for m in reader.find_models(home.application, home.workload, node_type)
+        if m.transferred == decision.chosen.estimated and visible(m, job)
     ]
-    return max(found, key=lambda m: _RANK[m.scope], default=None)
+    return max(models, key=lambda m: _RANK[m.scope], default=None)
 
 
-def unmetered(reasons: Collection[str], quality: str) -> bool:
+def unmetered(decision: Decision) -> bool:
     """Tell whether a promised energy cannot be held against a metered one.
 
     That of an estimated node type can: it is metered energy of another one, scaled.
     """
-    return quality == "estimated" and (ESTIMATED not in reasons or "energy-estimated" in reasons)
+    codes = decision.codes
+    estimated = decision.energy_quality == "estimated"
+    return estimated and (ESTIMATED not in codes or "energy-estimated" in codes)
 
 
 def visible(model: StoredModel, job: JobRecord) -> bool:

@@ -7,12 +7,8 @@ another one to the model too. Energy counts where both know it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from advisor.core import program
-from advisor.core.configuration import Configuration
-from advisor.core.decision import changed
+from advisor.core.decision import Decision
 from advisor.errors import StoreError
 from advisor.loop.execution import Execution, ran
 from advisor.loop.match import MatchedJob
@@ -28,51 +24,47 @@ REBUILT, OTHER = "program-rebuilt", "other-program"
 
 def let_count(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Outcome) -> bool:
     """Note with its model the program a job confirmed; return whether it is one more now."""
-    record = match.record
-    if REBUILT not in (record.get("reasons") or ()) or changed(record):
+    decision = match.decision
+    if REBUILT not in decision.codes or decision.changed:
         return False
     if match.trust == "unverified" or outcome.record.get("mismatch"):
         return False
-    facts = program.checked(record.get("program"))
-    model = _model(writer, record)
+    facts, model = decision.program, _model(writer, decision)
     if not facts or model is None or model.state != "fitted" or not visible(model, job):
         return False
     if program.compare(program.known(model.stats.get("program")), facts) in ("same", "unknown"):
         return False
     seen = ran(job, writer.inventory())
-    if job.state.split()[:1] != ["COMPLETED"] or not _as_predicted(record, model, seen):
+    if job.state.split()[:1] != ["COMPLETED"] or not _as_predicted(decision, model, seen):
         return False
     writer.add_program(model.id, facts)
     return True
 
 
-def may_teach(reader: Reader, record: Mapping[str, Any]) -> bool:
+def may_teach(reader: Reader, decision: Decision) -> bool:
     """Tell whether a job ran the program its model is of, as far as its hook looked."""
-    reasons = record.get("reasons") or ()
-    if REBUILT not in reasons:
-        return OTHER not in reasons
-    model = _model(reader, record)
+    if REBUILT not in decision.codes:
+        return OTHER not in decision.codes
+    model = _model(reader, decision)
     known = program.known(model.stats.get("program")) if model else []
-    return program.compare(known, program.checked(record.get("program"))) == "same"
+    return program.compare(known, decision.program) == "same"
 
 
-def _model(reader: Reader, record: Mapping[str, Any]) -> StoredModel | None:
+def _model(reader: Reader, decision: Decision) -> StoredModel | None:
     """Return the model of a decision's baseline, if it is the decision's application's."""
-    number = record.get("model_id")
-    if not isinstance(number, int):
+    if decision.model_id is None:
         return None
-    model = next(iter(reader.models([number])), None)
-    names = record.get("application"), record.get("workload")
+    model = next(iter(reader.models([decision.model_id])), None)
+    names = decision.application, decision.workload
     return model if model and names == (model.application, model.workload) else None
 
 
-def _as_predicted(record: Mapping[str, Any], model: StoredModel, seen: Execution) -> bool:
+def _as_predicted(decision: Decision, model: StoredModel, seen: Execution) -> bool:
     if seen.step_failed or seen.whole_nodes is False or not seen.time_s:
         return False
     try:
-        asked = Configuration.from_dict(record["baseline"])
-        option = next((o for o in model.options() if o.configuration == asked), None)
-    except (KeyError, TypeError, ValueError, StoreError):
+        option = next((o for o in model.options() if o.configuration == decision.baseline), None)
+    except StoreError:
         return False
     if option is None:
         return False

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
 
+from advisor.core.decision import Decision
 from advisor.core.reasons import ESTIMATED, TEXTS
 from advisor.loop.compare import (
     MeasuredChange,
@@ -19,7 +19,7 @@ from advisor.loop.compare import (
     welch,
 )
 from advisor.loop.outcomes import unmetered
-from advisor.loop.verdict import PromiseInterval
+from advisor.loop.verdict import PromiseInterval, promised
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
 from advisor.store.rows import outcome
@@ -118,9 +118,10 @@ def report(reader: Reader, *, since: str, application: str = "", user: str = "")
             continue
         if user and o.user != user:
             continue
-        _count(result, o)
-        if o.record.get("trust") != "unverified" and comparable(o):
-            tally.add(o)
+        decision = o.decision
+        _count(result, o, decision)
+        if o.record.get("trust") != "unverified" and comparable(o, decision):
+            tally.add(o, decision)
     tally.close(result)
     result.suspended = [
         m
@@ -157,7 +158,7 @@ def deciding(codes: Sequence[str]) -> str:
     return codes[-1] if codes else "unknown"
 
 
-def _count(result: Report, o: Outcome) -> None:
+def _count(result: Report, o: Outcome, decision: Decision) -> None:
     record = o.record
     result.jobs += 1
     if record.get("trust") == "unverified":
@@ -170,32 +171,27 @@ def _count(result: Report, o: Outcome) -> None:
     if o.state == "COMPLETED" and o.energy_j is None:
         why = str((record.get("ran") or {}).get("energy_note") or "")
         result.without_energy[str(record.get("partition") or "?"), why] += 1
-    if record.get("changed"):
+    if decision.changed:
         result.advised += 1
         result.verdicts[o.verdict] += 1
-        if ESTIMATED in (record.get("reasons") or ()):
+        if ESTIMATED in decision.codes:
             result.estimated[o.verdict] += 1
         if o.verdict == "unknown":
             result.unknown_why[next(iter(record.get("notes") or ["?"]))] += 1
         return
-    code = deciding(record.get("reasons") or [])
+    code = deciding(decision.codes)
     result.left_alone[code] += 1
-    result.holdout += bool(record.get("holdout"))
+    result.holdout += decision.holdout
     if code == "no-model":
-        result.missing_models[str(record.get("application"))] += 1
-    if code in ("mode-advise", "mode-observe") and record.get("chosen"):
+        result.missing_models[decision.application] += 1
+    if code in ("mode-advise", "mode-observe") and decision.chosen:
         result.possible_jobs += 1
-        result.possible_kwh += _promised_joules(record) / J_PER_KWH
+        energy = promised(decision.chosen, "energy")
+        if energy and decision.baseline_energy_j:
+            result.possible_kwh += (decision.baseline_energy_j - energy.value) / J_PER_KWH
 
 
-def _promised_joules(record: Mapping[str, Any]) -> float:
-    """Return what a decision promised to save, J."""
-    energy = PromiseInterval.from_list((record.get("promised") or {}).get("energy_j"))
-    baseline = (record.get("baseline") or {}).get("energy_j")
-    return float(baseline) - energy.value if energy and baseline else 0.0
-
-
-def comparable(o: Outcome) -> bool:
+def comparable(o: Outcome, decision: Decision) -> bool:
     """Tell whether a job can be compared with others: ended well, ran as decided, not pinned."""
     record = o.record
     seen = record.get("ran") or {}
@@ -204,9 +200,8 @@ def comparable(o: Outcome) -> bool:
         and not record.get("mismatch")
         and seen.get("whole_nodes") is not False
         and not seen.get("step_failed")
-        and "pinned" not in (record.get("reasons") or ())
-        and "baseline-nearest" not in (record.get("reasons") or ())
-        and bool((record.get("baseline") or {}).get("time_s"))
+        and not {"pinned", "baseline-nearest"} & set(decision.codes)
+        and bool(decision.baseline_time_s)
     )
 
 
@@ -220,7 +215,7 @@ class _Promised:
     def add(self, interval: PromiseInterval | None, baseline: float | None) -> None:
         if interval and baseline:
             self.value += interval.value
-            self.baseline += float(baseline)
+            self.baseline += baseline
 
     @property
     def change(self) -> float | None:
@@ -261,32 +256,29 @@ class _Tally:
         self._energy, self._time = _Promised(), _Promised()
         self._inside = {"time_s": [0, 0], "energy_j": [0, 0]}
 
-    def add(self, o: Outcome) -> None:
+    def add(self, o: Outcome, decision: Decision) -> None:
         """Take one job: rewritten, or left alone at random."""
-        record = o.record
-        rewritten = bool(record.get("changed"))
-        if not rewritten and not record.get("holdout"):
+        if not decision.changed and not decision.holdout:
             return
-        baseline = record["baseline"]
-        w = self._workloads[str(record.get("application")), str(record.get("workload"))]
-        for pairs, measured, key in (
-            (w.energies, o.energy_j, "energy_j"), (w.times, o.time_s, "time_s"),
-        ):  # fmt: skip
-            if measured and baseline.get(key):
-                pairs[rewritten].append((measured, float(baseline[key])))
+        w = self._workloads[decision.application, decision.workload]
+        for pairs, measured, baseline in (
+            (w.energies, o.energy_j, decision.baseline_energy_j),
+            (w.times, o.time_s, decision.baseline_time_s),
+        ):
+            if measured and baseline:
+                pairs[decision.changed].append((measured, baseline))
         w.coarse.append(_coarseness(o) ** 2 / 6)  # of a difference of two whole numbers
-        if rewritten:
-            self._add_promise(o, w, baseline)
+        if decision.changed:
+            self._add_promise(o, w, decision)
 
-    def _add_promise(self, o: Outcome, w: _Workload, baseline: Mapping[str, Any]) -> None:
-        promise = o.record.get("promised") or {}
-        energy, time = (PromiseInterval.from_list(promise.get(k)) for k in ("energy_j", "time_s"))
+    def _add_promise(self, o: Outcome, w: _Workload, decision: Decision) -> None:
+        time, energy = promised(decision.chosen, "time"), promised(decision.chosen, "energy")
         w.kwh += (o.energy_j or 0.0) / J_PER_KWH
         for sums in (w.energy, self._energy):
-            sums.add(energy, baseline.get("energy_j"))
+            sums.add(energy, decision.baseline_energy_j)
         for sums in (w.time, self._time):
-            sums.add(time, baseline.get("time_s"))
-        if unmetered(o.record.get("reasons") or (), str(promise.get("energy_quality"))):
+            sums.add(time, decision.baseline_time_s)
+        if unmetered(decision):
             energy = None
         for key, measured, interval in (
             ("time_s", o.time_s, time),

@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from advisor.loop.verdict import QUANTITIES, promised
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
 from advisor.store.writer import Writer
@@ -97,7 +98,7 @@ def counts(model: StoredModel, outcome: Outcome, *, stamps: bool = False) -> boo
     record = outcome.record
     if outcome.verdict not in _COUNTED or record.get("mismatch"):
         return False
-    if "pinned" in record.get("reasons", ()):
+    if "pinned" in outcome.decision.codes:
         return False
     if model.scope == "own":
         return outcome.user == model.owner and record.get("trust") in ("verified", "stamped")
@@ -137,13 +138,10 @@ def how(outcome: Outcome) -> str:
     """Return in a few words what was worse: ``time +42 %, energy +3 %``, against the promise."""
     if outcome.state == "TIMEOUT":
         return "time limit"
-    promise = outcome.record.get("promised") or {}
-    parts = []
-    for label, value, key in (
-        ("time", outcome.time_s, "time_s"),
-        ("energy", outcome.energy_j, "energy_j"),
-    ):
-        interval = promise.get(key)
-        if value and interval:
-            parts.append(f"{label} {(value / interval[0] - 1) * 100:+.0f} %".replace("-", "−"))
-    return ", ".join(parts)
+    chosen, parts = outcome.decision.chosen, []
+    measured = {"time": outcome.time_s, "energy": outcome.energy_j}
+    for quantity in QUANTITIES:
+        value, promise = measured[quantity], promised(chosen, quantity)
+        if value and promise:
+            parts.append(f"{quantity} {(value / promise.value - 1) * 100:+.0f} %")
+    return ", ".join(parts).replace("-", "−")

@@ -8,16 +8,19 @@ the accounting cannot resolve before it counts as worse.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.core.decision import Alternative
 from advisor.core.units import format_change
 from advisor.loop.execution import Execution
 
 Verdict = Literal["as-promised", "better", "worse", "unknown", "left-alone"]
 Quantity = Literal["time", "energy"]
 QUANTITIES: tuple[Quantity, ...] = ("time", "energy")
+_COMPARED: dict[Quantity, tuple[str, str]] = {
+    "time": ("slower", "faster"), "energy": ("more", "less"),
+}  # fmt: skip
 
 MEASUREMENT_ERROR = 0.02
 """Fraction by which two measurements of the same run may differ; as in advisor.models.fit."""
@@ -35,16 +38,6 @@ class PromiseInterval:
         """Return value, lower and upper end, for JSON."""
         return [self.value, self.lo, self.hi]
 
-    @classmethod
-    def from_list(cls, data: object) -> PromiseInterval | None:
-        """Read the JSON form back, None when it is none."""
-        if not isinstance(data, list | tuple) or len(data) != 3:
-            return None
-        numbers = [_number(v) for v in data]
-        if any(n is None for n in numbers):
-            return None
-        return cls(*(float(n) for n in numbers if n is not None))
-
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -55,20 +48,16 @@ class Judgement:
     far: bool = False
 
 
-def promised(record: Mapping[str, object], quantity: Quantity) -> PromiseInterval | None:
-    """Return the promised time (s) or energy (J) of a decision's record, None if there is none."""
-    predicted = record.get("predicted")
-    if not isinstance(predicted, Mapping):
+def promised(chosen: Alternative | None, quantity: Quantity) -> PromiseInterval | None:
+    """Return the promised time (s) or energy (J) of a decision's choice, None if there is none."""
+    if chosen is None:
         return None
-    value = _number(predicted.get("time_s" if quantity == "time" else "energy_j"))
-    ends = predicted.get(f"{quantity}_pct_interval")
-    if value is None or value <= 0 or not isinstance(ends, list | tuple) or len(ends) != 2:
+    value = chosen.time_s if quantity == "time" else chosen.energy_j
+    effect = chosen.time if quantity == "time" else chosen.energy
+    if not (value > 0 and effect.change > -1) or any(map(math.isnan, effect)):
         return None
-    mean, lo, hi = (_number(v) for v in (predicted.get(f"{quantity}_pct"), *ends))
-    if mean is None or lo is None or hi is None or mean <= -100:
-        return None
-    scale = value / (1 + mean / 100)
-    low, high = scale * (1 + lo / 100), scale * (1 + hi / 100)
+    scale = value / (1 + effect.change)
+    low, high = scale * (1 + effect.lo), scale * (1 + effect.hi)
     return PromiseInterval(value, min(low, value), max(high, value))
 
 
@@ -129,23 +118,15 @@ def judge(
     return Judgement("better" if better else "as-promised", tuple(notes))
 
 
-def in_words(
-    measured: float, interval: PromiseInterval, slack: float, *, more: str, less: str
-) -> str:
+def in_words(quantity: Quantity, measured: float, interval: PromiseInterval, slack: float) -> str:
     """Return how a value came out: ``3.0 % slower than promised, within its interval``."""
     ratio = measured / interval.value - 1
     if abs(ratio) < 0.0005:
         return "as promised"
     amount = format_change(abs(ratio)).lstrip("+")
-    what = f"{amount} {more if ratio > 0 else less} than promised"
+    what = f"{amount} {_COMPARED[quantity][ratio < 0]} than promised"
     if interval.lo <= measured <= interval.hi:
         return f"{what}, within its interval"
     if interval.lo * (1 - slack) <= measured <= interval.hi * (1 + slack):
         return f"{what}, within its interval and measurement error"
     return f"{what}, outside its interval"
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)

@@ -8,11 +8,8 @@ own promise to the last digit, or it does not count against the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
-from advisor.core.configuration import Configuration
-from advisor.core.decision import effects
+from advisor.core.decision import Decision
 from advisor.core.option import row_of
 from advisor.core.select import weigh
 from advisor.errors import StoreError
@@ -20,29 +17,23 @@ from advisor.loop.verdict import QUANTITIES, promised
 from advisor.store.records import StoredModel
 
 
-def model_promises(record: Mapping[str, Any], model: StoredModel, home: StoredModel) -> bool:
+def model_promises(decision: Decision, model: StoredModel, home: StoredModel) -> bool:
     """Tell whether a decision's promise is what ``model`` predicts for its choice.
 
     ``home`` is the model of the baseline, on another node type perhaps.
     """
+    if decision.chosen is None or decision.baseline is None:
+        return False
+    chosen, baseline = decision.chosen.configuration, decision.baseline
     try:
-        chosen = Configuration.from_dict(record["chosen"])
-        baseline = Configuration.from_dict(record["baseline"])
         rows = {o.configuration: row_of(o) for m in (home, model) for o in m.options()}
-    except (KeyError, ValueError, TypeError, StoreError):
+    except StoreError:
         return False
     if chosen not in rows or baseline not in rows or chosen == baseline:
         return False
-    said = weigh((model.node_type, rows[chosen]), rows[baseline], "balanced").alternative()
-    own = {
-        "predicted": {
-            "time_s": said.time_s,
-            "energy_j": said.energy_j,
-            **effects(said.time, said.energy),
-        }
-    }
+    own = weigh((model.node_type, rows[chosen]), rows[baseline], "balanced").alternative()
     for quantity in QUANTITIES:
-        a, b = promised(record, quantity), promised(own, quantity)
+        a, b = promised(decision.chosen, quantity), promised(own, quantity)
         if a is None or b is None:
             return False
         pairs = zip(a.to_list(), b.to_list(), strict=True)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
+from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
 from advisor.errors import AdvisorError, InputError, SchedulerError, StoreError, UsageError
 from advisor.loop.match import MatchedJob, find
 from advisor.loop.outcomes import make_outcome
-from advisor.loop.verdict import MEASUREMENT_ERROR, PromiseInterval, in_words
+from advisor.loop.verdict import (
+    MEASUREMENT_ERROR,
+    QUANTITIES,
+    PromiseInterval,
+    in_words,
+    promised,
+)
 from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
@@ -52,7 +57,7 @@ class Answer:
 
     job_id: str
     state: str = ""
-    decision: Mapping[str, Any] | None = None
+    decision: Decision | None = None
     trust: str = ""
     trust_why: str = ""
     outcome: Outcome | None = None
@@ -64,27 +69,22 @@ class Answer:
         """Return promised against measured, by ``time`` and ``energy``."""
         if self.outcome is None:
             return {}
-        o, found = self.outcome, {}
-        promise = o.record.get("promised") or {}
+        o, decision, compared = self.outcome, self.outcome.decision, {}
         seen = o.record.get("ran") or {}
         slack = MEASUREMENT_ERROR
         if o.time_s:
             slack += float(seen.get("resolution_s") or 0.0) / o.time_s
-        for name, key, measured, more, less in (
-            ("time", "time_s", o.time_s, "slower", "faster"),
-            ("energy", "energy_j", o.energy_j, "more", "less"),
-        ):
-            interval = PromiseInterval.from_list(promise.get(key))
-            if interval is None or not o.record.get("changed"):
+        for quantity, measured in zip(QUANTITIES, (o.time_s, o.energy_j), strict=True):
+            interval = promised(decision.chosen, quantity)
+            if interval is None or not decision.changed:
                 continue
-            if measured is None:
-                words = str(seen.get("energy_note") or "not measured") if name == "energy" else ""
-            else:
-                words = in_words(measured, interval, slack, more=more, less=less)
-            if name == "energy" and promise.get("energy_quality") == "estimated":
+            words = "" if quantity == "time" else str(seen.get("energy_note") or "not measured")
+            if measured is not None:
+                words = in_words(quantity, measured, interval, slack)
+            if quantity == "energy" and decision.energy_quality == "estimated":
                 words += " (an estimate was promised)"
-            found[name] = Compared(interval, measured, words)
-        return found
+            compared[str(quantity)] = Compared(interval, measured, words)
+        return compared
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
@@ -94,7 +94,7 @@ class Answer:
             "collected": self.collected,
             "trust": self.trust,
             "trust_why": self.trust_why,
-            "decision": dict(self.decision) if self.decision is not None else None,
+            "decision": self.decision.to_dict() if self.decision is not None else None,
             "outcome": asdict(self.outcome) if self.outcome is not None else None,
             "verdict": self.outcome.verdict if self.outcome is not None else None,
             "compared": {name: c.to_dict() for name, c in self.compared().items()},
@@ -135,9 +135,9 @@ def why(job_id: str, reader: Reader | None, scheduler: Scheduler | None) -> Answ
         if record is not None:
             answer.decision, answer.trust = record, "verified"
     if job is None and answer.decision is None and not answer.tasks:
-        told = f" ({answer.notes[0]})" if answer.notes else ""
+        cause = f" ({answer.notes[0]})" if answer.notes else ""
         raise InputError(
-            f"job {job_id} is not known{told}",
+            f"job {job_id} is not known{cause}",
             hint="for a job array name a task, like 4711_3; try it where the scheduler's commands "
             "are, or name the store with --db",
         )
@@ -152,19 +152,8 @@ def _collected(answer: Answer, outcome: Outcome, reader: Reader) -> Answer:
     if answer.trust != "unverified":
         answer.decision = reader.decision(outcome.decision_id)
     if answer.decision is None and outcome.decision_id:
-        answer.decision = _from_outcome(outcome)
+        answer.decision = outcome.decision
     return answer
-
-
-def _from_outcome(outcome: Outcome) -> dict[str, Any]:
-    """Return what an outcome kept of its decision, where the decision itself is not stored."""
-    record = outcome.record
-    names = (
-        "application", "workload", "mode", "goal", "policy_version", "model_id", "holdout",
-        "changed", "reasons", "baseline", "chosen",
-    )  # fmt: skip
-    kept = {name: record.get(name) for name in names}
-    return {"decision": outcome.decision_id, "user": outcome.user, "origin": "stamp", **kept}
 
 
 def _ask(scheduler: Scheduler | None, job_id: str, answer: Answer) -> JobRecord | None:
@@ -184,7 +173,7 @@ def _live(
     match = find(job, reader)
     answer.state = job.state
     if match is not None:
-        answer.decision, answer.trust, answer.trust_why = match.record, match.trust, match.why
+        answer.decision, answer.trust, answer.trust_why = match.decision, match.trust, match.why
     if not job.finished:
         return
     answer.outcome = make_outcome(

@@ -13,10 +13,11 @@ from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
 from advisor.core.program import joined
 from advisor.core.units import format_change, format_freq
+from advisor.core.words import describe
 from advisor.models.base import Forecast, Prediction
 from advisor.models.registry import DEFAULT, forecast
 from advisor.models.response import Response
-from advisor.models.runs import Runs, broken, gather, of_one_method, place_name
+from advisor.models.runs import Runs, broken, gather, of_one_method
 
 _MOST_OPTIONS = 20_000
 """A grid beyond this is the sum of unrelated runs: then only what was run becomes an option."""
@@ -168,7 +169,7 @@ def _forecast(
         for c, error in list(off.items())[:_NAMED]:
             change = format_change(math.expm1(error))
             notes.append(
-                f"{name} at {place_name(c)} is {change} off its neighbours: left out of the fit"
+                f"{name} at {describe(c)} is {change} off its neighbours: left out of the fit"
             )
         if len(off) > _NAMED:
             notes.append(f"{name}: {len(off)} runs are left out of the fit in all")

@@ -12,11 +12,12 @@ import numpy as np
 from advisor.core.configuration import Configuration
 from advisor.core.option import Z90
 from advisor.core.units import format_change
+from advisor.core.words import describe
 from advisor.models.base import Forecast, Matrix, ModelOption, Prediction, Vector, matrix
 from advisor.models.intervals import r_squared, relative_rmse
 from advisor.models.process import Belief, What, believe
 from advisor.models.response import Response
-from advisor.models.runs import Runs, place_name
+from advisor.models.runs import Runs
 
 _MOST_RUNS = 1000
 """More configurations are thinned out at random: the cost grows with their cube."""
@@ -92,7 +93,7 @@ class _Response:
         for i in np.flatnonzero(belief.disturbed):
             off = format_change(math.expm1(float(log_y[i] - belief.held_out[i])))
             notes.append(
-                f"{what} at {place_name(used[i])} is {off} off what the other runs predict: "
+                f"{what} at {describe(used[i])} is {off} off what the other runs predict: "
                 "probably disturbed, ignored"
             )
         law = _law(what, belief, used)

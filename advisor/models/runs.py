@@ -10,7 +10,8 @@ import numpy as np
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Quality, RunMethod, Scope
-from advisor.core.units import format_change, format_freq
+from advisor.core.units import format_change
+from advisor.core.words import describe
 from advisor.errors import InputError
 from advisor.models.response import ASSUMED, Z95, Response, response
 
@@ -146,7 +147,7 @@ def _steadiness(responses: Mapping[str, Response | None]) -> list[str]:
             continue
         for c, half in of.unsteady.items():
             change = format_change(math.expm1(2 * half))
-            warnings.append(f"{name} of the runs at {place_name(c)} differs by {change}: unsteady")
+            warnings.append(f"{name} of the runs at {describe(c)} differs by {change}: unsteady")
         p = of.not_normal()
         if p is not None:
             warnings.append(
@@ -177,7 +178,7 @@ def _without_stragglers(
     usual = 1.4826 * float(np.median(np.abs(list(off.values()))))
     odd = {i: v for i, v in off.items() if abs(v) > max(_BROKEN * usual, _BROKEN_AT_LEAST)}
     for i, v in odd.items():
-        where = place_name(observations[i].configuration)
+        where = describe(observations[i].configuration)
         notes.append(
             f"a run at {where} is {format_change(math.expm1(v))} off its repeats: left out"
         )
@@ -262,14 +263,6 @@ def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float
         return {}
     usual = 1.4826 * float(np.median(np.abs(list(least.values()))))
     return {c: e for c, e in least.items() if abs(e) > max(_BROKEN * usual, _BROKEN_AT_LEAST)}
-
-
-def place_name(c: Configuration) -> str:
-    """Return a configuration for people: ``1 node, 8 cores, 2 GHz``."""
-    nodes = "1 node" if c.nodes == 1 else f"{c.nodes} nodes"
-    freq = f", {format_freq(c.freq_khz)}" if c.freq_khz else ""
-    cores = "1 core" if c.threads_per_node == 1 else f"{c.threads_per_node} cores"
-    return f"{nodes}, {cores}{freq}"
 
 
 def _place(c: Configuration, axis: str) -> int:

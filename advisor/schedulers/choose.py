@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import cast
 
 from advisor import plugins
@@ -35,9 +34,9 @@ def every() -> list[Scheduler]:
     return sorted(found, key=lambda s: s.RANK)
 
 
-def named(record: Mapping[str, object]) -> str:
-    """Return the name of the scheduler that a record is about; this machine's where it has none."""
-    return str(record.get("scheduler") or "") or installed().NAME
+def named(scheduler: str) -> str:
+    """Return a scheduler's name, this machine's for "": a stamp does not name it."""
+    return scheduler or installed().NAME
 
 
 def default() -> Scheduler:

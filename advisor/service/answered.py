@@ -43,8 +43,8 @@ class Answered:
                 "to": "always" if decision.policy.message == "always" else "tty",
                 "stamp": make_stamp(decision),
             }
-            if decision.program and decision.changed:
-                answer["program"] = dict(decision.program)
+            if decision.look_at and decision.changed:
+                answer["program"] = dict(decision.look_at)
             self._line = answer_line(answer)
         line = self._line.replace(decision.id.encode(), identity.encode())
         return line.replace(_at(decision.created_at), _at(created_at))

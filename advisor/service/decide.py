@@ -33,6 +33,7 @@ from advisor.core.requested_configuration import (
 from advisor.core.script import advisor_lines
 from advisor.core.script_use import NO_USE, ScriptUse
 from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices
+from advisor.core.words import describe
 from advisor.schedulers.translators import translator
 from advisor.service.choice import Choice, choose
 from advisor.service.message import effect_line
@@ -231,10 +232,11 @@ def _locate_baseline(case: _Case) -> None:
         model, a.nodes, a.ranks_per_node, a.threads_per_node, a.freq_khz, not request.freq_khz
     )
     if row is None:
-        raise _stop(case, "baseline-outside-model", _describe(a))
+        raise _stop(case, "baseline-outside-model", describe(a, node_type=True))
     if not exact:
-        nearest = row.configuration(node_type.name)
-        case.reasons.append(reason("baseline-nearest", _describe(a), _describe(nearest)))
+        points = a, row.configuration(node_type.name)
+        words = [describe(c, node_type=True) for c in points]
+        case.reasons.append(reason("baseline-nearest", *words))
     case.baseline, case.reference = row, row.configuration(node_type.name)
     if model.state == "suspended":
         raise _stop(case, "suspended", model.state_reason or "its jobs came out worse")
@@ -271,11 +273,6 @@ def _to_train(case: _Case, stop: _StopError) -> _StopError:
         elif training.mode == "auto" and (whole or request.script_path.startswith("/")):
             case.reasons.append(reason("training-auto"))
     return stop
-
-
-def _describe(c: Configuration) -> str:
-    freq = f" at {c.freq_khz / 1e6:g} GHz" if c.freq_khz else ""
-    return f"{c.nodes} x {c.threads_per_node} cores on {c.node_type}{freq}"
 
 
 def _choose(case: _Case, chance: Callable[[], float]) -> None:
@@ -415,7 +412,8 @@ def _finish(case: _Case) -> Decision:
         baseline_time_s=baseline.time_s if baseline else None,
         baseline_energy_j=baseline.energy_j if baseline else None,
         request=request,
-        program=to_look_at(request, case.recognised, case.model),
+        program=request.program,
+        look_at=to_look_at(request, case.recognised, case.model),
         binds_node_type=case.binds_node_type,
     )
 

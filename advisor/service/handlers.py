@@ -121,8 +121,8 @@ class Handlers:
             return answer_line(self._handle(request, peer))
         carried = read_stamp(str(request.get("stamp") or ""))
         uid = self.users.subject(peer, request)
-        if carried is not None and self._issued.get(str(carried["decision"])) == uid:
-            return answer_line({"decision": carried["decision"], "rewrite": {}, "message": ""})
+        if carried is not None and self._issued.get(carried.id) == uid:
+            return answer_line({"decision": carried.id, "rewrite": {}, "message": ""})
         self._drop(request.get("program"), uid)
         drawn: list[float] = []
 
@@ -143,7 +143,7 @@ class Handlers:
         operation = request["op"]
         if operation == "explain":
             decision, _ = self._decision(request, peer, hook="explain", chance=lambda: 1.0)
-            return {**decision.to_dict(), "decision": decision.id}
+            return decision.to_dict()
         if operation == "submitted":
             return self._submitted(request, peer)
         if operation in ("observe", "characterise"):
@@ -193,7 +193,7 @@ class Handlers:
     def _record(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
         """Keep a decision whose answer is sent."""
         if self.journal is not None:
-            self.journal.put(decision.to_dict)
+            self.journal.put(decision)
         if self.spool is not None and any(r.code == "training-auto" for r in decision.reasons):
             self.spool.want_training(decision, request, uid)
         log.info(

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative
 from advisor.core.reasons import Reason
-from advisor.core.units import format_change, format_freq
+from advisor.core.units import format_change
+from advisor.core.words import difference_words
 
 _REFUSE = "refuse with ADVISOR=off"
 
@@ -38,7 +39,7 @@ def effect_line(
         f"time {format_change(chosen.time.change)}"
     )
     surely = "estimated, not measured there" if chosen.estimated else "expected"
-    what = describe_choice(baseline, chosen.configuration)
+    what = difference_words(baseline, chosen.configuration)
     if changed:
         pinned = "your pin" if "pinned" in codes else application
         return f"advisor: {pinned} runs on {what}: {effect} {surely}; {_REFUSE}"
@@ -47,18 +48,3 @@ def effect_line(
             effect = f"{effect} ({surely})"
         return f"advisor: {what} would give {effect}; take it with ADVISOR_MODE=apply"
     return ""
-
-
-def describe_choice(baseline: Configuration | None, new: Configuration) -> str:
-    """Return what differs between baseline and choice, in words."""
-    parts = []
-    if baseline is None or new.node_type != baseline.node_type:
-        parts.append(new.node_type)
-    if baseline is None or new.nodes != baseline.nodes:
-        parts.append(f"{new.nodes} node{'s' if new.nodes > 1 else ''}")
-    if baseline is None or new.threads_per_node != baseline.threads_per_node:
-        n = new.threads_per_node
-        parts.append(f"{n} thread{'s' if n > 1 else ''} a node")
-    if baseline is None or new.freq_khz != baseline.freq_khz:
-        parts.append(f"at most {format_freq(new.freq_khz)}")
-    return ", ".join(parts) or "the same configuration"

@@ -11,19 +11,16 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from advisor.core.decision import Decision
 from advisor.errors import AdvisorError
 from advisor.store import faults
 from advisor.store import rows as _rows
 from advisor.store.connection import check_schema, is_wal
-
-Record = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-"""A decision's record, or a function that makes it in the journal's own thread."""
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 200
@@ -40,17 +37,13 @@ _QUIET_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    record: Record | None
+    decision: Decision | None
     decision_id: str
     job_id: str
 
 
 class _PublishedCopyError(Exception):
     """The store is a published copy: nothing can ever be written to it."""
-
-
-def _made(record: Record) -> Mapping[str, Any]:
-    return record() if callable(record) else record
 
 
 class Journal:
@@ -104,9 +97,9 @@ class Journal:
             self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
             self._thread.start()
 
-    def put(self, record: Record, job_id: str = "") -> None:
-        """Hand over a decision's full record, or what makes it later. Never raises."""
-        self._append(_Item(record or {}, "", job_id))
+    def put(self, decision: Decision, job_id: str = "") -> None:
+        """Hand over a decision; its record is made in the journal's own thread. Never raises."""
+        self._append(_Item(decision, decision.id, job_id))
 
     def link(self, decision_id: str, job_id: str) -> None:
         """Note which job a decision was for. Never raises."""
@@ -214,12 +207,12 @@ class Journal:
         """Return what to execute, worked out one by one: who asks meanwhile waits for one only."""
         rows = []
         for item in batch:
-            if item.record is None:
+            if item.decision is None:
                 link = {"id": item.decision_id, "job_id": item.job_id}
                 rows.append((_rows.LINK_DECISION if item.job_id else _rows.DROP_DECISION, link))
                 continue
             try:
-                row = _rows.decision_row(_made(item.record), item.job_id)
+                row = _rows.decision_row(item.decision, item.job_id)
                 rows.append((_rows.SAVE_DECISION, row))
             except (AdvisorError, AttributeError, OverflowError, TypeError, ValueError) as error:
                 _LOG.error("%s: a decision cannot be stored: %s", self.path, error)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from advisor.core.decision import Decision
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel, Workload
@@ -85,18 +86,14 @@ def sweeping(reader: Reader, since: str) -> list[Sweeping]:
 
 def page_of_decisions(
     reader: Reader, *, user: str | None = None, offset: int = 0, limit: int = 100
-) -> list[dict[str, Any]]:
+) -> list[Decision]:
     """Return decisions, a user's or everybody's, newest first."""
     where, values = ("", []) if user is None else ("WHERE user = ?", [user])
     sql = (
-        f"SELECT id, record, job_id FROM decisions {where}"
+        f"SELECT {_rows.DECISION_COLUMNS} FROM decisions {where}"
         " ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?"
     )
-    found = []
-    for row in reader.rows(sql, [*values, limit, offset]):
-        record = _rows.from_json(row["record"], f"decision {row['id']}")
-        found.append({**record, "job_id": row["job_id"]})
-    return found
+    return [_rows.decision(row) for row in reader.rows(sql, [*values, limit, offset])]
 
 
 def outcomes_of(reader: Reader, job_ids: Sequence[str]) -> dict[str, Outcome]:

@@ -7,12 +7,12 @@ when to look again. One thread at a time may use a Reader.
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.policy import PolicySet
 from advisor.core.request import understood_of
@@ -211,44 +211,40 @@ class Reader(StoreConnection):
 
     # -- decisions and outcomes ----------------------------------------------------------------
 
-    def decision(self, id: str) -> dict[str, Any] | None:
-        """Return a decision's full record with its ``job_id``, None when it is not known."""
-        found = self.rows("SELECT id, record, job_id FROM decisions WHERE id = ?", (id,))
-        return self._decision(found[0]) if found else None
+    def decision(self, id: str) -> Decision | None:
+        """Return a decision, None when it is not known."""
+        return next(iter(self._decisions("id = ?", (id,))), None)
 
-    def decision_for_job(self, job_id: str) -> dict[str, Any] | None:
+    def decision_for_job(self, job_id: str) -> Decision | None:
         """Return the latest decision for a job.
 
         ``4711_3`` (a task of a job array) finds the decision for ``4711`` when it has none of
         its own.
         """
-        sql = (
-            "SELECT id, record, job_id FROM decisions WHERE job_id = ? AND job_id <> ''"
-            " ORDER BY created_at DESC LIMIT 1"
-        )
-        for name in dict.fromkeys((job_id, _array(job_id))):
-            found = self.rows(sql, (name,))
-            if found:
-                return self._decision(found[0])
+        where = "job_id = ? AND job_id <> '' ORDER BY created_at DESC LIMIT 1"
+        for name in dict.fromkeys((job_id, array_of(job_id))):
+            for decision in self._decisions(where, (name,)):
+                return decision
         return None
+
+    def decisions_of(self, job_id: str, user: str) -> list[Decision]:
+        """Return the decisions that are linked to a job of a user, newest first."""
+        where = "job_id = ? AND job_id <> '' AND user = ? ORDER BY created_at DESC"
+        return self._decisions(where, (job_id, user))
 
     def decisions(
         self, *, since: str = "", user: str | None = None, limit: int = 1000
-    ) -> list[dict[str, Any]]:
+    ) -> list[Decision]:
         """Return the latest decisions made at or after ``since`` (ISO 8601), newest first."""
-        where, values = ["created_at >= ?"], [since]
+        where, values = "created_at >= ?", [since]
         if user is not None:
-            where.append("user = ?")
+            where += " AND user = ?"
             values.append(user)
-        sql = (
-            f"SELECT id, record, job_id FROM decisions WHERE {' AND '.join(where)}"
-            " ORDER BY created_at DESC LIMIT ?"
-        )
-        return [self._decision(row) for row in self.rows(sql, [*values, limit])]
+        return self._decisions(f"{where} ORDER BY created_at DESC LIMIT ?", [*values, limit])
 
-    def _decision(self, row: sqlite3.Row) -> dict[str, Any]:
-        record = _rows.from_json(row["record"], f"decision {row['id']}")
-        return {**record, "job_id": row["job_id"]}
+    def _decisions(self, where: str, values: Sequence[object]) -> list[Decision]:
+        sql = f"SELECT {_rows.DECISION_COLUMNS} FROM decisions WHERE {where}"
+        return [_rows.decision(row) for row in self.rows(sql, values)]
 
     def outcome(self, job_id: str) -> Outcome | None:
         """Return the latest outcome of a job, None when it was not collected."""
@@ -319,8 +315,8 @@ class Reader(StoreConnection):
         return [_rows.run(row) for row in self.rows(sql, (request_id,))]
 
 
-def _array(job_id: str) -> str:
-    """Return the job a task of an array or a part of a heterogeneous job belongs to."""
+def array_of(job_id: str) -> str:
+    """Return the job that a task of an array or a part of a heterogeneous job belongs to."""
     return job_id.partition("_")[0].partition("+")[0].partition("[")[0]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import FROM_STAMP, Alternative, Decision, Effect, number
 from advisor.core.observation import Observation, Quality, RunMethod, Scope
 from advisor.core.option import Option, unpack_options
 from advisor.errors import StoreError
@@ -154,6 +156,42 @@ class Outcome:
     verdict: str
     record: dict[str, Any]
     collected_at: str
+
+    @property
+    def decision(self) -> Decision:
+        """What the outcome keeps of its decision: no alternatives, no rewrite.
+
+        The promise is kept as absolute intervals and becomes changes against the baseline again.
+        """
+        record = self.record
+        decision = Decision.from_dict(record)
+        promise, chosen = record.get("promised"), decision.chosen
+        promise = promise if isinstance(promise, dict) else {}
+        if chosen is not None:
+            time_s, time = _promise(promise.get("time_s"), decision.baseline_time_s)
+            energy_j, energy = _promise(promise.get("energy_j"), decision.baseline_energy_j)
+            chosen = Alternative(
+                chosen.configuration, time_s, energy_j, time, energy, estimated=chosen.estimated
+            )
+        return replace(
+            decision,
+            id=self.decision_id,
+            created_at=str(record.get("decided_at") or ""),
+            scheduler=self.scheduler,
+            user=self.user,
+            account=self.account,
+            chosen=chosen,
+            energy_quality=str(promise.get("energy_quality") or "missing"),
+            origin=FROM_STAMP if record.get("trust") != "verified" else "",
+        )
+
+
+def _promise(interval: object, baseline: float | None) -> tuple[float, Effect]:
+    """Return a stored promise's value, and its change against the baseline; NaN where unknown."""
+    ends = interval if isinstance(interval, list) and len(interval) == 3 else [None] * 3
+    value, lo, hi = map(number, ends)
+    base = baseline or math.nan
+    return value, Effect(value / base - 1, lo / base - 1, hi / base - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from advisor.core.configuration import Configuration
-from advisor.core.decision import changed
+from advisor.core.decision import Decision
 from advisor.core.observation import Observation
 from advisor.errors import InputError, StoreError
 from advisor.store.records import (
@@ -219,29 +219,34 @@ LINK_DECISION = "UPDATE decisions SET job_id = :job_id WHERE id = :id"
 DROP_DECISION = "DELETE FROM decisions WHERE id = :id AND job_id = :job_id"
 
 
-def decision_row(record: Mapping[str, Any], job_id: str) -> dict[str, Any]:
-    """Return the columns of a decision's full record (``Decision.to_dict()``).
-
-    Raises InputError when the record has no ``decision`` (its id).
-    """
-    number = str(record.get("decision") or "")
-    if not number:
+def decision_row(decision: Decision, job_id: str) -> dict[str, Any]:
+    """Return the columns of a decision. Raises InputError for one without an id."""
+    d = decision
+    if not d.id:
         raise InputError("a decision to store has no id")
-    place = record.get("baseline") or record.get("chosen") or {}
+    place = d.baseline or (d.chosen.configuration if d.chosen else None)
     return {
-        "id": number,
-        "created_at": str(record.get("created_at") or now()),
+        "id": d.id,
+        "created_at": d.created_at or now(),
         **{
-            name: clean(str(record.get(name) or ""))
+            name: clean(getattr(d, name))
             for name in (
                 "scheduler", "hook", "user", "account", "application", "workload", "mode",
             )
         },
-        "node_type": clean(str(place.get("node_type") or "")),
-        "changed": int(changed(record)),
-        "holdout": int(bool(record.get("holdout"))),
-        "model_id": record.get("model_id"),
-        "policy_version": int(record.get("policy_version") or 0),
-        "record": to_json(record),
+        "node_type": clean(place.node_type) if place else "",
+        "changed": int(d.changed),
+        "holdout": int(d.holdout),
+        "model_id": d.model_id,
+        "policy_version": int(d.policy_version),
+        "record": to_json(d.to_dict()),
         "job_id": job_id,
     }  # fmt: skip
+
+
+DECISION_COLUMNS = "id, record, job_id"
+
+
+def decision(row: sqlite3.Row) -> Decision:
+    """Return the decision of a row of DECISION_COLUMNS."""
+    return Decision.from_dict(from_json(row["record"], f"decision {row['id']}"), row["job_id"])

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Quality, Scope
 from advisor.core.option import Option, pack_options
@@ -345,9 +346,9 @@ class Writer(Reader):
 
     # -- decisions and outcomes ----------------------------------------------------------------
 
-    def save_decision(self, record: Mapping[str, Any], *, job_id: str = "") -> None:
-        """Store a decision's full record; one that is there already keeps the fuller of both."""
-        row = _rows.decision_row(record, job_id)
+    def save_decision(self, decision: Decision, *, job_id: str = "") -> None:
+        """Store a decision; of one that is there already the fuller record is kept."""
+        row = _rows.decision_row(decision, job_id)
         with self._transaction() as db:
             db.execute(_rows.SAVE_DECISION, row)
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.policy import Policy, scope_of
+from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
 from advisor.schedulers.base import PlannedRun, Role, RunResult, Scheduler, SweepStatus
 from advisor.schedulers.results import read_results
 from advisor.store.records import TrainingRun, TrainingState
-from advisor.training.outcome import Event, Spent, describe
+from advisor.training.outcome import Event, Spent
 from advisor.training.plan import MIN_RUNS, cost, expected_runs
 from advisor.training.result_store import ResultStore
 from advisor.training.state import Stage, SweepState

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
 from advisor.core.units import format_duration, format_energy
+from advisor.core.words import describe
 from advisor.errors import AdvisorError
 from advisor.schedulers.base import PlannedRun, RunResult
 
@@ -143,14 +144,6 @@ def compare(
         reason,
         chosen,
     )
-
-
-def describe(c: Configuration) -> str:
-    """Return a configuration for people: ``2 nodes, 14 cores, 1.9 GHz``."""
-    nodes = f"{c.nodes} node{'s' if c.nodes > 1 else ''}, "
-    freq = f", {c.freq_khz / 1e6:g} GHz" if c.freq_khz else ""
-    ranks = f" ({c.ranks_per_node} ranks)" if c.ranks_per_node > 1 else ""
-    return f"{nodes}{c.threads_per_node} core{'s' if c.threads_per_node > 1 else ''}{ranks}{freq}"
 
 
 def option_at(options: tuple[Option, ...], configuration: Configuration) -> Option:

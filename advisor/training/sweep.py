@@ -12,11 +12,12 @@ from advisor.core.feasible import Constraints, feasible
 from advisor.core.inventory import Inventory
 from advisor.core.option import Option
 from advisor.core.recommend import confirmed_choice, recommend
+from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
 from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
 from advisor.models.sequential import SEQUENTIAL, next_run
 from advisor.training.measuring import Measuring
-from advisor.training.outcome import Confirmation, Event, SweepOutcome, compare, describe, option_at
+from advisor.training.outcome import Confirmation, Event, SweepOutcome, compare, option_at
 from advisor.training.plan import payback_runs
 from advisor.training.state import confirm_stage, further_stage
 from advisor.training.table import tabulate, too_few_for_a_model

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Literal
 from advisor import choices as _choices
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
+from advisor.core.words import change_words, difference_words
 from advisor.errors import AdvisorError
-from advisor.service.message import describe_choice
 from advisor.service.snapshot import SWEEP_LASTS, Snapshot
 from advisor.store import listing
 from advisor.store.listing import Order
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel, Workload
 from advisor.views.decision import why_not
-from advisor.views.options import in_words, view_of
+from advisor.views.options import view_of
 from advisor.views.preview import Person, preview, site_for_preview
 
 if TYPE_CHECKING:
@@ -148,16 +148,12 @@ def promise(decision: Decision) -> str:
     """Say what a decision gives its job, or why it changes nothing."""
     chosen = decision.chosen
     if chosen is None:
-        return _why_not(decision)
-    what = describe_choice(decision.baseline, chosen.configuration)
+        return why_not(decision.reasons)
+    what = difference_words(decision.baseline, chosen.configuration)
     estimated = decision.energy_quality == "estimated"
-    effect = in_words(chosen.energy.change, chosen.time.change, estimated=estimated)
+    effect = change_words(chosen.energy.change, chosen.time.change, estimated=estimated)
     words = f"{what}: {effect}"
-    return words if decision.changed else f"{words}; {_why_not(decision)}"
-
-
-def _why_not(decision: Decision) -> str:
-    return why_not([r.code for r in decision.reasons], [r.text for r in decision.reasons])
+    return words if decision.changed else f"{words}; {why_not(decision.reasons)}"
 
 
 def home(models: Sequence[StoredModel], person: Person, inventory: Inventory) -> StoredModel:
@@ -193,5 +189,5 @@ def measured_words(comparison: OnOffComparison) -> str:
         return ""
     jobs = f"{energy.advised} job{'s' if energy.advised != 1 else ''}"
     against = f"{energy.left} left alone" if energy.basis == "holdout" else "the prediction"
-    words = in_words(energy.change, time.change if time is not None else 0.0)
+    words = change_words(energy.change, time.change if time is not None else 0.0)
     return f"measured on {jobs} against {against}: {words}"

@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 from advisor.choices import entry_of, read, text_of, write
 from advisor.core.configuration import Configuration
-from advisor.core.decision import changed
+from advisor.core.decision import Decision
 from advisor.core.reasons import Reason
+from advisor.core.words import change_words
 from advisor.edits import Edit, replace
 from advisor.errors import AdvisorError, InputError
 from advisor.store.reader import Reader
 from advisor.views.applications import home, promise
-from advisor.views.decision import explanation, why_not
+from advisor.views.decision import why_not
 from advisor.views.explain import from_daemon, from_store
-from advisor.views.options import in_words
 from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.request import payload_of, scheduler_of
 from advisor.views.script import diff, lines_of, rewritten
@@ -154,19 +154,19 @@ def for_script(
         "choices": text_of(choices),
     }
     try:
-        record = from_daemon(socket, payload, timeout_s=3.0)
+        decision = from_daemon(socket, payload, timeout_s=3.0)
     except AdvisorError:
-        record = from_store(store, payload, user=person.name, uid=person.uid)
-    rewrite, environment = _texts(record.get("rewrite")), _texts(record.get("environment"))
+        decision = from_store(store, payload, user=person.name, uid=person.uid)
+    rewrite, environment = decision.rewrite, decision.environment
     old = _lines(script)
     return Outlook(
-        _sentence(record),
+        _sentence(decision),
         lines_of(rewrite, environment, scheduler),
         environment,
         tuple(old),
         tuple(rewritten(old, rewrite, scheduler, environment)),
-        tuple(explanation(record)),
-        f"{record.get('application')} / {record.get('workload')}",
+        tuple(r.text for r in decision.reasons),
+        f"{decision.application} / {decision.workload}",
     )
 
 
@@ -206,22 +206,14 @@ def _reasons(reasons: Sequence[Reason]) -> list[str]:
     return [r.text for r in reasons if not r.code.startswith("application-")]
 
 
-def _sentence(record: Mapping[str, Any]) -> str:
-    predicted = record.get("predicted")
-    if not changed(record) or predicted is None:
-        codes = [str(c) for c in record.get("reasons") or ()]
-        if "pinned" in codes:
+def _sentence(decision: Decision) -> str:
+    chosen = decision.chosen
+    if not decision.changed or chosen is None:
+        if "pinned" in decision.codes:
             return "your pin is what the job asks for already"
-        return why_not(codes, explanation(record))
-    return in_words(
-        predicted["energy_pct"] / 100,
-        predicted["time_pct"] / 100,
-        estimated=predicted.get("energy_quality") == "estimated",
-    )
-
-
-def _texts(value: object) -> dict[str, str]:
-    return {str(k): str(v) for k, v in value.items()} if isinstance(value, Mapping) else {}
+        return why_not(decision.reasons)
+    estimated = decision.energy_quality == "estimated"
+    return change_words(chosen.energy.change, chosen.time.change, estimated=estimated)
 
 
 def _lines(script: Path) -> list[str]:

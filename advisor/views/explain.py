@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def explain(
     payload: Mapping[str, object], *, store: Path | None, socket: Path, user: str, uid: int
-) -> dict[str, object]:
-    """Return the decision for a payload as ``advisor explain --json`` prints it.
+) -> Decision:
+    """Return the decision for a payload.
 
     ``payload`` is what a hook would send; a readable ``store`` is asked before the daemon at
     ``socket``. Nothing is recorded, and the job is never the one left alone at random. Raises
@@ -34,20 +34,15 @@ def explain(
     return from_daemon(socket, payload)
 
 
-def from_daemon(
-    socket: Path, payload: Mapping[str, object], *, timeout_s: float = 5.0
-) -> dict[str, object]:
+def from_daemon(socket: Path, payload: Mapping[str, object], *, timeout_s: float = 5.0) -> Decision:
     """Ask the daemon, which hooks ask, too. Raises AdvisorError."""
+    from advisor.core.decision import Decision
     from advisor.service.protocol import call
 
-    answer = call(socket, {"v": 1, "op": "explain", **payload}, timeout_s)
-    answer.pop("v", None)
-    return answer
+    return Decision.from_dict(call(socket, {"v": 1, "op": "explain", **payload}, timeout_s))
 
 
-def from_store(
-    store: Path, payload: Mapping[str, object], *, user: str, uid: int
-) -> dict[str, object]:
+def from_store(store: Path, payload: Mapping[str, object], *, user: str, uid: int) -> Decision:
     """Decide from a store, without a daemon. Raises StoreError and InputError."""
     from dataclasses import replace
 
@@ -64,7 +59,7 @@ def from_store(
         raise InputError(f"{payload['script_path']}: {error}") from None
     request = replace(request, program=request.program or checked(payload.get("program")))
     with Reader(store) as reader:
-        return decide_alone(request, reader).to_dict()
+        return decide_alone(request, reader)
 
 
 def decide_alone(request: JobRequest, reader: Reader) -> Decision:

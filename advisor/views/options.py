@@ -153,24 +153,3 @@ def scene(view: View) -> Scene:
         next(i for i, o in enumerate(view.options) if o is base),
         [(100 * (x / base.energy_j - 1), 100 * (y / base.time_s - 1)) for x, y in found.polygon],
     )
-
-
-def in_words(
-    energy: float | None, time: float, *, estimated: bool = False, brief: bool = False
-) -> str:
-    """Return changes (fractions) as people say them: ``9 % less energy, 3 % slower``.
-
-    ``energy`` None: not known. Less than half a percent counts as the same. ``brief`` leaves the
-    word energy out, for a column that says it: ``9 % less, 3 % slower``.
-    """
-    pace = _percent(time, "slower", "faster") or "as fast"
-    if energy is None or math.isnan(energy):
-        return f"{pace}, energy not known"
-    noun = "" if brief else " energy"
-    less = _percent(energy, f"more{noun}", f"less{noun}") or f"same{noun}"
-    return f"{'about ' if estimated else ''}{less}, {pace}"
-
-
-def _percent(change: float, more: str, less: str) -> str:
-    number = f"{abs(change) * 100:.0f}"
-    return "" if number == "0" else f"{number} % {more if change > 0 else less}"

@@ -38,7 +38,7 @@ def holding(policy: PolicySet, facts: Mapping[str, str]) -> list[str]:
     Without a word on it, the scheduler is the one of this machine.
     """
     told = {name: facts.get(name, "") for name in MATCH_FIELDS}
-    told["scheduler"] = named(told)
+    told["scheduler"] = named(told["scheduler"])
     settings, index = policy.for_job(told)
     if index is None:
         head = "no rule matches: the base settings hold"

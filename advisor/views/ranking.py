@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from advisor.core.configuration import Configuration
 from advisor.core.node_type_estimate import NodeTypeEstimate, similarity_text
-from advisor.core.units import format_freq
+from advisor.core.words import describe
 from advisor.store.rankings import StoredRanking
 from advisor.views.options import View
 
@@ -49,13 +48,6 @@ def ranked(views: Mapping[str, View], stored: Sequence[StoredRanking]) -> tuple[
     return tuple(sorted(found, key=lambda r: (r.time_s, r.node_type)))
 
 
-def short(c: Configuration) -> str:
-    """Return a configuration in few words: ``1 node, 20 cores, 1.9 GHz``."""
-    nodes = f"{c.nodes} node{'s' if c.nodes > 1 else ''}"
-    cap = f", {format_freq(c.freq_khz)}" if c.freq_khz else ""
-    return f"{nodes}, {c.threads_per_node} core{'s' if c.threads_per_node > 1 else ''}{cap}"
-
-
 def _of_options(name: str, view: View) -> RankedRow:
     best = min(view.options, key=lambda o: o.time_s)
     energy = None if math.isnan(best.energy_j) else best.energy_j
@@ -71,7 +63,7 @@ def _of_options(name: str, view: View) -> RankedRow:
         how = f"its options follow from {view.model.n_train} runs there"
     else:
         kind, brief, how = "predicted", "predicted", "predicted, nothing ran at its options"
-    return RankedRow(name, kind, best.time_s, energy, short(best.configuration), brief, how)
+    return RankedRow(name, kind, best.time_s, energy, describe(best.configuration), brief, how)
 
 
 def _of_ranking(ranking: StoredRanking, base: View | None) -> RankedRow:

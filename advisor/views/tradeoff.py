@@ -11,14 +11,15 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, TradeOff, trade_off
-from advisor.core.units import duration_like, format_energy, format_freq
+from advisor.core.units import duration_like, format_energy
+from advisor.core.words import change_words, describe, with_interval
 from advisor.errors import RefusedError
 from advisor.plotting import PlotPoint
 from advisor.service.snapshot import Snapshot
 from advisor.store.rankings import rankings
 from advisor.store.reader import Reader
 from advisor.views.applications import home, promise
-from advisor.views.options import View, in_words, view_of
+from advisor.views.options import View, view_of
 from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.ranking import RankedRow, ranked
 
@@ -111,7 +112,7 @@ class TradeOffView:
             return "the job as it is"
         energy, time = self.view.change(self.options[number])
         guessed = self.estimated or self.transferred(self.options[number])
-        return in_words(energy, time, estimated=guessed and not brief, brief=brief)
+        return change_words(energy, time, estimated=guessed and not brief, brief=brief)
 
     def window(self, points: Sequence[PlotPoint], found: TradeOff) -> tuple[PlotPoint, PlotPoint]:
         """Return (low, high) of each axis around front, zone, and what is special."""
@@ -258,28 +259,19 @@ def spread(low: float, value: float, high: float) -> str:
 def detail(board: TradeOffView, number: int) -> list[str]:
     """Return everything about one option: where, what it takes, what it changes."""
     o = board.options[number]
-    c = o.configuration
-    cap = f", at most {format_freq(c.freq_khz)}" if c.freq_khz else ""
-    where = (
-        f"{c.nodes} node{'s' if c.nodes > 1 else ''} of {c.node_type}, "
-        f"{c.ranks_per_node} rank{'s' if c.ranks_per_node > 1 else ''} "
-        f"x {c.threads_per_rank} threads{cap}"
-    )
-    as_time = duration_like(board.view.baseline.time_s)
     about = "about " if board.transferred(o) else ""
-    time = f"time {about}{as_time(o.time_s)} ({as_time(o.time_lo_s)} to {as_time(o.time_hi_s)})"
-    if math.isnan(o.energy_j):
-        energy = "energy not known"
-    else:
-        energy = (
-            f"energy {'about ' if board.estimated else about}{format_energy(o.energy_j)} "
-            f"({format_energy(o.energy_lo_j)} to {format_energy(o.energy_hi_j)})"
-        )
+    as_time = duration_like(board.view.baseline.time_s)
+    time = f"time {about}{with_interval(o.time_s, o.time_lo_s, o.time_hi_s, as_time)}"
+    energy = "energy not known"
+    if not math.isnan(o.energy_j):
+        interval = with_interval(o.energy_j, o.energy_lo_j, o.energy_hi_j, format_energy)
+        energy = f"energy {'about ' if board.estimated else about}{interval}"
     words = [board.words(number), known(board, o)]
     if number == board.policy_at:
         words.append("the policy's choice")
     if number == board.yours_at:
         words.append("your choice")
+    where = describe(o.configuration, node_type=True)
     return [where, f"{time}, {energy}", "; ".join(words)]
 
 

@@ -10,11 +10,11 @@ from typing import Literal
 from advisor.core.configuration import Configuration
 from advisor.core.option import packed_points, pick_packed
 from advisor.core.policy import Goal, PolicySet
-from advisor.service.message import describe_choice
+from advisor.core.words import change_words, difference_words
 from advisor.service.snapshot import Snapshot
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
-from advisor.views.options import in_words, size
+from advisor.views.options import size
 from advisor.views.preview import Person, preview, site_for_preview
 
 ChangeKind = Literal["same", "gained", "lost", "moved"]
@@ -58,9 +58,9 @@ class DecisionChange:
 
     def words(self, choice: PolicyOutcome | None) -> str:
         """Say what a choice does to its jobs."""
-        return (
-            "as submitted" if choice is None else in_words(choice.energy, choice.time, brief=True)
-        )
+        if choice is None:
+            return "as submitted"
+        return change_words(choice.energy, choice.time, brief=True)
 
     @property
     def where(self) -> str:
@@ -78,7 +78,7 @@ class DecisionChange:
         return f"{case.application} / {case.workload} on {case.baseline.node_type}{whose}", changed
 
     def _at(self, choice: PolicyOutcome | None) -> str:
-        return "" if choice is None else describe_choice(self.case.baseline, choice.configuration)
+        return "" if choice is None else difference_words(self.case.baseline, choice.configuration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def sum_words(total: Sum) -> str:
     """Say what a policy does to all workloads together."""
     if not total.workloads:
         return "no workload has a model yet"
-    words = in_words(total.energy, total.time)
+    words = change_words(total.energy, total.time)
     return f"{total.advised} of {total.workloads} models advise; all together {words}"
 
 

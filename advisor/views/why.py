@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from advisor.core.decision import changed
+from advisor.core.decision import Decision
 from advisor.core.units import duration_like, format_energy, format_freq
+from advisor.core.words import describe, interval_words
 from advisor.loop.why import Answer, Compared
 from advisor.schedulers.choose import named
 from advisor.schedulers.translators import translator
 from advisor.store.records import Outcome
-from advisor.views.decision import configuration_text, effects_text, explanation, rewrite_text
+from advisor.views.decision import effects_text, heading, reason_lines, rewrite_text
 from advisor.views.tables import table
 
 VERDICTS = {
@@ -30,28 +28,22 @@ def why_lines(answer: Answer) -> list[str]:
     if answer.tasks:
         rows = [[o.job_id, o.state, VERDICTS.get(o.verdict, o.verdict)] for o in answer.tasks]
         lines += ["", *table(["task", "state", "came out"], rows)]
-    record = answer.decision
-    if record is None:
+    decision = answer.decision
+    if decision is None:
         return [
             *lines,
             "decision     none is known: the job did not pass the advisor's hook, or its stamp "
             "was lost",
         ]
-    lines += _decision(answer, record)
-    lines += _comparison(answer)
-    lines += ["", "why", *(f"  - {text}" for text in explanation(record))]
-    if changed(record):
+    lines += [*_decision(answer, decision), *_comparison(answer), *reason_lines(decision)]
+    if decision.changed:
+        off = translator(named(decision.scheduler)).LEFT_ALONE
         lines += [
             "",
-            f"next time: {_off(record)} ... leaves one job alone, a line #ADVISOR off a "
+            f"next time: {off} ... leaves one job alone, a line #ADVISOR off a "
             "script, advisor off all of yours",
         ]
     return lines
-
-
-def _off(record: Mapping[str, Any]) -> str:
-    """Return how one job is left alone, as it is typed."""
-    return translator(named(record)).LEFT_ALONE
 
 
 def _job(answer: Answer) -> list[str]:
@@ -71,25 +63,18 @@ def _job(answer: Answer) -> list[str]:
     return lines
 
 
-def _decision(answer: Answer, record: Mapping[str, Any]) -> list[str]:
-    lines = [
-        f"decision     {record.get('decision')}  {_trust(answer)}",
-        f"application  {record.get('application') or '(not recognised)'}   "
-        f"workload {record.get('workload') or '-'}",
-        f"policy       version {record.get('policy_version')}, mode {record.get('mode')}, "
-        f"goal {record.get('goal')}",
-    ]
-    baseline, chosen = record.get("baseline"), record.get("chosen")
-    predicted = record.get("predicted")
-    if baseline:
-        lines.append(f"asked for    {configuration_text(baseline)}")
-    if chosen:
-        took = "took         " if changed(record) else "would take   "
-        lines.append(f"{took}{configuration_text(chosen)}")
-        if predicted:
-            lines.append(f"promised     {effects_text(predicted)}")
-    rewrite = rewrite_text(record)
-    if rewrite or not changed(record):
+def _decision(answer: Answer, decision: Decision) -> list[str]:
+    d = decision
+    lines = [f"decision     {d.id}  {_trust(answer)}", *heading(d)]
+    if d.baseline:
+        lines.append(f"asked for    {describe(d.baseline, node_type=True)}")
+    if d.chosen:
+        took = "took         " if d.changed else "would take   "
+        lines.append(f"{took}{describe(d.chosen.configuration, node_type=True)}")
+        if effects_text(d):
+            lines.append(f"promised     {effects_text(d)}")
+    rewrite = rewrite_text(d)
+    if rewrite or not d.changed:
         lines.append(f"rewritten    {rewrite or 'nothing'}")
     return lines
 
@@ -140,6 +125,6 @@ def _row(name: str, c: Compared) -> list[str]:
         form = duration_like(c.promised.value)
     else:
         form = format_energy
-    interval = f"{form(c.promised.lo)} to {form(c.promised.hi)}"
+    interval = interval_words(c.promised.lo, c.promised.hi, form)
     measured = form(c.measured) if c.measured is not None else "-"
     return [name, form(c.promised.value), interval, measured, c.words]

@@ -110,7 +110,7 @@ def stamps(store_path: Path) -> list[str]:
         )  # fmt: skip
         found = [decision(n, model.id) for n in (1, 2)]
         for d in found:
-            writer.save_decision(d.to_dict())
+            writer.save_decision(d)
     return [make_stamp(d) for d in found]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
 from advisor.service.protocol import call
@@ -123,10 +124,8 @@ def test_what_waits_to_be_collected(advisor: Run, store_path: Path) -> None:
     sound(store_path)
     old = datetime.now(UTC) - timedelta(days=3)
     with Writer(store_path) as writer:
-        writer.save_decision(
-            {"decision": "a" * 16, "created_at": old.isoformat(), "scheduler": "slurm",
-             "hook": "cli_filter", "user": "ann", "mode": "apply"}
-        )  # fmt: skip
+        waiting = {"decision": "a" * 16, "created_at": old.isoformat(), "scheduler": "slurm"}
+        writer.save_decision(Decision.from_dict({**waiting, "user": "ann", "mode": "apply"}))
     (found,) = checks(advisor, "collect", "warn")
     assert "1 decisions" in found["text"] and "advisor-collect.timer" in found["todo"]
     spool = store_path.with_name("spool")

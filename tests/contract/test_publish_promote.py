@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.errors import StoreError
@@ -58,7 +59,7 @@ def test_a_copy_is_whole_readable_by_all_and_needs_no_other_file(
     target.parent.mkdir()
     with Writer(store_path) as store:  # still open: part of it is only in the write-ahead log
         fill(store_path)
-        store.save_decision({"decision": "d1"})
+        store.save_decision(Decision.from_dict({"decision": "d1"}))
         assert Path(f"{store_path}-wal").stat().st_size
         publish(store_path, target)
     assert [p.name for p in target.parent.iterdir()] == ["copy.db"]
@@ -83,7 +84,9 @@ def test_a_copy_without_history(
         "", {"secret": "payroll"}, "",
     )  # fmt: skip
     with Writer(store_path) as store:
-        store.save_decision({"decision": "d1", "request": {"job_name": "payroll"}})
+        store.save_decision(
+            Decision.from_dict({"decision": "d1", "request": {"job_name": "payroll"}})
+        )
         store.save_outcome(outcome)
     target = tmp_path / "copy.db"
     assert advisor("publish", target, "--no-history").code == 0

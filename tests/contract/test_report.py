@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
 from advisor.core.option import Option
 from advisor.store.records import Outcome
 from advisor.store.writer import Writer
@@ -221,8 +222,8 @@ def test_an_empty_store_and_none_at_all(advisor: Run, store_path: Path) -> None:
 
 def test_a_stopped_collection_is_noticed(advisor: Run, store: Writer) -> None:
     old = NOW - timedelta(days=3)
-    store.save_decision({"decision": "a" * 16, "created_at": old.isoformat(), "scheduler": "slurm",
-                         "hook": "cli_filter", "user": "ann", "mode": "apply"})  # fmt: skip
+    waiting = {"decision": "a" * 16, "created_at": old.isoformat(), "scheduler": "slurm"}
+    store.save_decision(Decision.from_dict({**waiting, "user": "ann", "mode": "apply"}))
     assert "nothing was collected ever, and 1 decisions wait" in advisor("report").out
     fill(store, outcome("unrecognised"))
     assert "decisions wait" not in advisor("report").out

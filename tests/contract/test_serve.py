@@ -128,8 +128,8 @@ def test_it_answers_records_and_stops_cleanly(place: Path, start: Start) -> None
     with Writer(place / "a.db") as store:
         record = store.decision(answer["decision"])
     assert record is not None
-    assert record["rewrite"] == answer["rewrite"]
-    assert record["user"] == pwd.getpwuid(os.getuid()).pw_name
+    assert record.rewrite == answer["rewrite"]
+    assert record.user == pwd.getpwuid(os.getuid()).pw_name
 
 
 @pytest.mark.parametrize(

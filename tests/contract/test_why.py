@@ -69,9 +69,9 @@ def collected(store_path: Path) -> Callable[..., None]:
     def store(record: JobRecord, decision: Decision = DECISION) -> None:
         with Writer(store_path) as writer:
             writer.save_node_types([BDW], source="test")
-            writer.save_decision(decision.to_dict(), job_id=record.job_id.partition("_")[0])
+            writer.save_decision(decision, job_id=record.job_id.partition("_")[0])
             outcome = make_outcome(
-                record, MatchedJob(decision.to_dict(), "verified"), scheduler="slurm",
+                record, MatchedJob(decision, "verified"), scheduler="slurm",
                 inventory=writer.inventory(), policies=writer.policy(), reader=writer,
             )  # fmt: skip
             writer.save_outcome(outcome)
@@ -163,7 +163,7 @@ def test_tasks_of_an_array(advisor: Run, collected: Run) -> None:
 @pytest.mark.usefixtures("no_scheduler")
 def test_decided_but_not_collected(advisor: Run, store_path: Path) -> None:
     with Writer(store_path) as writer:
-        writer.save_decision(DECISION.to_dict(), job_id="11")
+        writer.save_decision(DECISION, job_id="11")
     result = advisor("why", "11")
     assert result.code == 0 and "sacct" in result.out and "chosen: energy −10 %" in result.out
 
@@ -219,7 +219,7 @@ def test_what_is_no_job_id(advisor: Run, name: str) -> None:
 def test_it_answers_at_once(store_path: Path) -> None:
     """Nothing heavy is loaded: people wait for this one."""
     with Writer(store_path) as writer:
-        writer.save_decision(DECISION.to_dict(), job_id="11")
+        writer.save_decision(DECISION, job_id="11")
     code = (
         "import sys; from advisor.cli import main; main(['why', '11']);"
         "heavy = {'numpy', 'scipy', 'pandas', 'yaml', 'sqlite_utils', 'rich'} & set(sys.modules);"

@@ -80,9 +80,9 @@ def test_what_qalter_changed_shows() -> None:
     assert (record.restarts, record.time_limit_s) == (2, 600)
     node_type = NodeType("t", cores=4, nodes=("pbs1",))
     seen = ran(record, Inventory.of([node_type]))
-    decided = Configuration("t", 1, 1, 3, 0).to_dict()
+    decided = Configuration("t", 1, 1, 3, 0)
     assert differs(decided, seen, Inventory()) == "its ranks had 2 threads, not 3"
-    assert differs(Configuration("t", 1, 1, 2, 0).to_dict(), seen, Inventory()) == ""
+    assert differs(Configuration("t", 1, 1, 2, 0), seen, Inventory()) == ""
 
 
 def test_stamps_are_found() -> None:

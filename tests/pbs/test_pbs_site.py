@@ -390,7 +390,7 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
     assert "qsub -v ADVISOR=off" in text
     with Reader(store_path) as reader:
         kept = reader.decision(why["decision"]["decision"])
-        assert kept is not None and kept["scheduler"] == "pbs"
+        assert kept is not None and kept.scheduler == "pbs"
     # and refused, the kill switch, and the daemon gone
     refused = wait_for(submit(work, "-v", "ADVISOR=off", "stencil.sh"))
     gone = wait_for(submit(work, "stencil.sh"))

@@ -19,6 +19,7 @@ from hook_daemon import STAMP, HookDaemon, answer, unchanged
 from testbed import Submitted, Testbed
 from testbed.daemons import go_first, wait_until
 
+from advisor.core.decision import Decision
 from advisor.core.stamp import read_stamp
 from advisor.paths import share
 from advisor.schedulers.slurm.hooks import read_hooks
@@ -100,7 +101,7 @@ class Cluster:
         assert done.stderr == ""
         return self.testbed.scontrol_job(done.job_id)
 
-    def stamp(self) -> dict[str, object] | None:
+    def stamp(self) -> Decision | None:
         """Submit a job and return what the real daemon stamped it with."""
         return read_stamp(self.testbed.scontrol_job(self.submit().job_id)["AdminComment"])
 

@@ -689,8 +689,8 @@ def test_the_real_daemon_stamps_what_it_does_not_know(hooked: Hooked) -> None:
             serving.terminate()
             assert serving.wait(20) == 0
     assert stamp is not None
-    assert f"event=decision id={stamp['decision']} user=root" in log.read_text()
-    assert "no-model" in stamp["reasons"]  # type: ignore[operator]
+    assert f"event=decision id={stamp.id} user=root" in log.read_text()
+    assert "no-model" in stamp.codes
     assert "bad-request" not in log.read_text()
     job = str(done.job_id)
     hooked.testbed.run(["scancel", job])

@@ -56,10 +56,8 @@ class Submitted:
             site.testbed.run(["scancel", str(self.id)])
         stamp = read_stamp(shown)
         assert stamp is not None, done.stderr + shown
-        self.changed = bool(stamp["changed"])
-        reasons = stamp["reasons"]
-        assert isinstance(reasons, list)
-        self.reasons = set(reasons)
+        self.changed = stamp.changed
+        self.reasons = set(stamp.codes)
 
 
 def confirmed_builds(site: AdvisedSite, application: str) -> list[str]:

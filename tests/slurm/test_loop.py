@@ -104,7 +104,7 @@ class Site:
         )
         if keep:
             with Writer(self.store) as writer:
-                writer.save_decision(decision.to_dict())
+                writer.save_decision(decision)
         return make_stamp(decision)
 
     def submit(self, stamp: str, *options: str, scale: float = SCALE, cap: int = CAP,

@@ -24,17 +24,17 @@ Play = Callable[..., Any]
 
 def test_the_latest_jobs_with_promise_and_outcome(desk: Session, play: Play, advisor: Any) -> None:
     with Reader(desk.store) as reader:
-        mine = [d for d in reader.decisions(user="ann") if d["job_id"]]
-    changed = next(d for d in mine if d["rewrite"] and reader_outcome(desk, d["job_id"]))
-    shown = advisor("why", changed["job_id"], "--db", desk.store).out
+        mine = [d for d in reader.decisions(user="ann") if d.job_id]
+    changed = next(d for d in mine if d.rewrite and reader_outcome(desk, d.job_id))
+    shown = advisor("why", changed.job_id, "--db", desk.store).out
 
     async def story(at: Any) -> None:
         await at.press("2")
         assert f"{len(mine)} jobs of ann" in at.text
-        row = next(n for n, d in enumerate(mine) if d["decision"] == changed["decision"])
+        row = next(n for n, d in enumerate(mine) if d.id == changed.id)
         await at.press(*["down"] * row)
         line = next(li for li in at.lines if li.startswith("▸"))
-        assert changed["job_id"] in line and changed["application"] in line
+        assert changed.job_id in line and changed.application in line
         assert line.count("% less") == 2  # promised, and measured
         assert "promised " in at.text and "came out: " in at.text
         await at.press("enter")
@@ -68,10 +68,10 @@ def reader_outcome(desk: Session, job_id: str) -> object:
 
 def test_more_jobs_are_read_on_the_way_down(own_store: Session, play: Play) -> None:
     with Writer(own_store.store) as store:
-        (record,) = store.decisions(limit=1)
+        (decision,) = store.decisions(limit=1)
         with store.batch():
             for n in range(150):
-                store.save_decision({**record, "decision": f"{n:016x}", "user": "ann"})
+                store.save_decision(replace(decision, id=f"{n:016x}", user="ann"))
 
     async def story(at: Any) -> None:
         await at.press("2")

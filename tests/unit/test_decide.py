@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -722,10 +723,42 @@ def test_a_stamp_brings_the_decision_back(store: Writer) -> None:
     record = read_stamp("site comment " + make_stamp(decision) + " more")
     full = decision.to_dict()
     assert record is not None
-    for key in ("decision", "application", "workload", "reasons", "chosen", "model_id", "mode"):
-        assert record[key] == full[key]
-    assert record["changed"] is True
-    assert record["predicted"]["time_pct"] == full["predicted"]["time_pct"]  # type: ignore[index]
+    stamped = record.to_dict()
+    for key in (
+        "decision", "application", "workload", "baseline", "reasons", "chosen", "model_id", "mode",
+        "goal", "holdout", "policy_version", "changed", "program", "predicted",
+    ):  # fmt: skip
+        assert stamped[key] == full[key] or key == "predicted", key
+    assert record.changed and not record.rewrite
+    assert record.chosen is not None and decision.chosen is not None
+    assert record.chosen.time == pytest.approx(decision.chosen.time, abs=5e-5)
+    assert record.chosen.time_s == pytest.approx(decision.chosen.time_s, rel=1e-5)
+
+
+def test_a_decision_comes_back_from_its_json_form(store: Writer) -> None:
+    for decision in (
+        ask(store),
+        ask(store, script="srun ./fresh"),
+        ask(store, env={"ADVISOR": "off"}),
+    ):
+        full = json.loads(json.dumps(decision.to_dict()))
+        again = Decision.from_dict(full)
+        assert again.to_dict() == full
+        assert [r.text for r in again.reasons] == [r.text for r in decision.reasons]
+        assert again.request is not None and decision.request is not None
+        assert again.request.summary() == decision.request.summary()
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*Decision.from_dict({}).to_dict(), "job_id"]), JSON_VALUES))
+def test_no_record_breaks_reading_a_decision(data: dict[str, Any]) -> None:
+    Decision.from_dict(data).to_dict()
 
 
 @given(st.text(max_size=200))

@@ -89,7 +89,7 @@ def test_a_job_submitted_again_is_a_decision_of_its_own(handlers: Handlers) -> N
     answers = [ask(handlers) for _ in range(3)]
     stamps = [read_stamp(a["stamp"]) for a in answers]
     assert len({a["decision"] for a in answers}) == 3
-    assert [s and s["decision"] for s in stamps] == [a["decision"] for a in answers]
+    assert [s and s.id for s in stamps] == [a["decision"] for a in answers]
     assert [threads(a) for a in answers] == ["8"] * 3
     assert len(handlers.source.snapshot.answered) == 1
 
@@ -118,7 +118,7 @@ def test_a_job_told_right_after_its_decision_is_linked_to_it(store: Writer) -> N
         assert json.loads(handlers.answer(json.dumps(line).encode(), ROOT)) == {"v": 1, "ok": True}
     handlers.close()
     with Reader(Path(store.path)) as reader:
-        assert {d["job_id"] for d in reader.decisions()} == {"17", "18"}
+        assert {d.job_id for d in reader.decisions()} == {"17", "18"}
 
 
 def test_a_new_policy_or_model_is_answered_from_at_once(store: Writer, handlers: Handlers) -> None:
@@ -296,7 +296,7 @@ def test_another_build_changes_nothing(
     assert found == ({code} if code else set())
     stamp = read_stamp(answer["stamp"])
     assert stamp is not None
-    assert stamp["program"] == told["program"]
+    assert stamp.program == told["program"]
     if code:
         assert told["program"]["build"] == "cc" * 20 and told["chosen"]
 
@@ -314,7 +314,7 @@ def test_of_a_job_that_was_asked_about_twice_one_decision_is_kept(store: Writer)
     assert handlers.status()["decisions"] == 3 and handlers.status()["changed"] == 1
     handlers.close()
     with Reader(Path(store.path)) as reader:
-        kept = {d["decision"] for d in reader.decisions()}
+        kept = {d.id for d in reader.decisions()}
     assert kept == {a["decision"] for a in (second, third, others)}
 
 

@@ -137,7 +137,7 @@ def run(store: Writer, *jobs: JobRecord) -> Collected:
 
 
 def decided(store: Writer, d: Decision) -> str:
-    store.save_decision(d.to_dict())
+    store.save_decision(d)
     return make_stamp(d)
 
 
@@ -155,7 +155,7 @@ def test_a_stamped_job_gets_its_outcome_and_is_kept_as_a_run(store: Writer) -> N
     )  # fmt: skip
     assert found.record["trust"] == "verified" and found.record["judged_model"] == m.id
     linked = store.decision_for_job("11")
-    assert linked is not None and linked["decision"] == found.decision_id
+    assert linked is not None and linked.id == found.decision_id
     (kept,) = store.observations("stencil", "n64")
     o = kept.observation
     assert (o.configuration, o.source, o.contributor, o.scope) == (TO, "job", "ann", "own")
@@ -210,7 +210,7 @@ def test_a_decision_from_a_login_node_is_taken_from_the_stamp(store: Writer) -> 
     assert result.decisions == 1
     found = store.decision(f"{1:016x}")
     assert found is not None
-    assert (found["user"], found["account"], found["job_id"]) == ("ann", "proj", "11")
+    assert (found.user, found.account, found.job_id) == ("ann", "proj", "11")
     rows = store.rows("SELECT changed FROM decisions")
     assert [row["changed"] for row in rows] == [1]
     outcome = store.outcome("11")
@@ -230,7 +230,7 @@ def test_another_users_stamp_counts_for_nothing(store: Writer) -> None:
     assert "another user" in found.record["trust_why"]
     assert (result.observations, result.decisions, result.suspended) == (0, 0, [])
     untouched = store.decision(f"{1:016x}")
-    assert untouched is not None and untouched["job_id"] == ""
+    assert untouched is not None and untouched.job_id == ""
 
 
 @pytest.mark.parametrize(
@@ -252,12 +252,12 @@ def test_a_stamp_that_differs_from_the_decision_is_not_believed(
     store: Writer, forged: dict[str, object]
 ) -> None:
     real = decision(1, model(store).id)
-    store.save_decision(real.to_dict())
+    store.save_decision(real)
     fake = make_stamp(replace(real, **forged))  # type: ignore[arg-type]
     match = find(job(11, fake, time_s=400.0), store)
     assert match is not None
     if "baseline_time_s" in forged:  # not part of the promise: nothing to gain
-        assert match.trust == "verified" and match.record["baseline"]["time_s"] == 100.0
+        assert match.trust == "verified" and match.decision.baseline_time_s == 100.0
     else:
         assert match.trust == "unverified" and "differs" in match.why
 
@@ -277,7 +277,7 @@ def test_every_task_of_an_array_has_the_arrays_decision(store: Writer) -> None:
     assert [o.verdict for o in store.outcomes()] == ["as-promised"] * 3
     assert len(store.observations("stencil")) == 3
     found = store.decision_for_job("40_2")
-    assert found is not None and found["job_id"] == "40"
+    assert found is not None and found.job_id == "40"
 
 
 def test_a_link_made_at_submission_needs_no_stamp(store: Writer) -> None:
@@ -293,7 +293,7 @@ def test_a_link_to_another_users_job_is_ignored(store: Writer) -> None:
     store.link_job(f"{1:016x}", "11")
     stamp = decided(store, decision(2, None, user="ann", changed=False))
     match = find(job(11, stamp, user="ann"), store)
-    assert match is not None and (match.id, match.trust) == (f"{2:016x}", "verified")
+    assert match is not None and (match.decision.id, match.trust) == (f"{2:016x}", "verified")
 
 
 def test_an_old_decision_does_not_fit_a_new_job(store: Writer) -> None:
@@ -621,7 +621,8 @@ def limited(
 ) -> JobRecord:
     """A job whose limit struck, after the time it was promised or earlier."""
     d = decision(number, m.id)
-    store.save_decision({**d.to_dict(), "request": {"time_limit_s": asked_s}})
+    request = JobRequest("slurm", "cli_filter", "ann", 1, time_limit_s=asked_s)
+    store.save_decision(replace(d, request=request))
     ended = job(number, make_stamp(d), state="TIMEOUT", time_s=limit_s - 1)
     return replace(ended, elapsed_s=limit_s, time_limit_s=limit_s)
 

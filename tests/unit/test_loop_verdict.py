@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory, NodeType
 from advisor.loop.execution import Execution, differs, ran
 from advisor.loop.verdict import QUANTITIES, PromiseInterval, in_words, judge, promised
@@ -23,10 +25,7 @@ BDW = NodeType(
 )  # fmt: skip
 SKL = NodeType("skl", "skylake", ("batch",), cores=40, nodes=("skl1",))
 SITE = Inventory.of([BDW, SKL])
-WANTED = {
-    "node_type": "bdw", "nodes": 2, "ranks_per_node": 1, "threads_per_node": 28,
-    "freq_khz": 1_900_000,
-}  # fmt: skip
+WANTED = Configuration("bdw", 2, 1, 28, 1_900_000)
 
 
 def verdict(state: str = "COMPLETED", **changes: object) -> str:
@@ -85,6 +84,7 @@ def test_a_measured_energy_says_nothing_about_an_estimate() -> None:
 
 def test_a_promise_is_absolute() -> None:
     record = {
+        "chosen": WANTED.to_dict(),
         "predicted": {
             "time_s": 104.0,
             "time_pct": 4.0,
@@ -92,9 +92,10 @@ def test_a_promise_is_absolute() -> None:
             "energy_j": 900.0,
             "energy_pct": -10.0,
             "energy_pct_interval": [-12.0, -8.0],
-        }
+        },
     }
-    time, energy = promised(record, "time"), promised(record, "energy")
+    chosen = Decision.from_dict(record).chosen
+    time, energy = promised(chosen, "time"), promised(chosen, "energy")
     assert time is not None and energy is not None
     assert time.to_list() == pytest.approx([104.0, 102.0, 106.0])
     assert energy.to_list() == pytest.approx([900.0, 880.0, 920.0])
@@ -102,22 +103,24 @@ def test_a_promise_is_absolute() -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(["time_s", "energy_j", "time_pct", "energy_pct_interval"]),
+        st.sampled_from(["time_s", "energy_j", "time_pct", "energy_pct", "time_pct_interval",
+                         "energy_pct_interval"]),
         st.one_of(
-            st.none(), st.floats(), st.text(max_size=3),
+            st.none(), st.floats(), st.text(max_size=3), st.integers(),
             st.lists(st.floats(), max_size=3),
         ),
     )
 )  # fmt: skip
 def test_a_promise_out_of_a_forged_stamp_is_finite_or_none(predicted: dict[str, object]) -> None:
     for quantity in QUANTITIES:
-        found = promised({"predicted": predicted}, quantity)
+        record = {"chosen": WANTED.to_dict(), "predicted": predicted}
+        found = promised(Decision.from_dict(record).chosen, quantity)
         assert found is None or found.lo <= found.value <= found.hi or math.isinf(found.hi)
 
 
 def test_words() -> None:
     def say(value: float) -> str:
-        return in_words(value, TIME, 0.03, more="slower", less="faster")
+        return in_words("time", value, TIME, 0.03)
 
     assert say(100.0) == "as promised"
     assert say(103.0) == "3.0 % slower than promised, within its interval"

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from advisor import paths
 from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
 from advisor.core.option import Option
@@ -84,7 +85,7 @@ def test_runs_and_models_of_earlier_versions_are_marked_with_how_they_were_measu
             "swept", "default", "skl", scope="all", owner="", name="transfer", n_train=0,
             energy_quality="missing", stats=base, options=options(1.0, node_type="skl"),
         )  # fmt: skip
-        store.save_decision({"decision": "d1", "rewrite": {"cpus-per-task": "4"}})
+        store.save_decision(decision("d1", rewrite={"cpus-per-task": "4"}))
     db = sqlite3.connect(store_path)
     db.execute("UPDATE observations SET extra = '{\"decision\": \"d1\"}' WHERE source = 'job'")
     db.execute("ALTER TABLE observations DROP COLUMN method")
@@ -387,25 +388,24 @@ def test_inventory(store_path: Path) -> None:
 # -- decisions and outcomes ----------------------------------------------------------------------
 
 
-def decision(number: str, at: str = "2026-01-01T00:00:00Z", **more: object) -> dict[str, object]:
-    return {"decision": number, "created_at": at, "user": "ann", **more}
+def decision(number: str, at: str = "2026-01-01T00:00:00Z", **more: object) -> Decision:
+    return Decision.from_dict({"decision": number, "created_at": at, "user": "ann", **more})
 
 
 def test_decisions(store_path: Path) -> None:
     with Writer(store_path) as store:
-        store.save_decision(decision("d1", message="full record", energy=math.nan))
+        store.save_decision(decision("d1", message="full record"))
         store.save_decision(decision("d2", "2026-01-02T00:00:00Z", user="bob"), job_id="12")
         store.save_decision(decision("d3", "2026-01-03T00:00:00Z"), job_id="12")
-        assert [d["decision"] for d in store.decisions()] == ["d3", "d2", "d1"]
-        assert [d["decision"] for d in store.decisions(user="ann", limit=1)] == ["d3"]
-        assert [d["decision"] for d in store.decisions(since="2026-01-02")] == ["d3", "d2"]
+        assert [d.id for d in store.decisions()] == ["d3", "d2", "d1"]
+        assert [d.id for d in store.decisions(user="ann", limit=1)] == ["d3"]
+        assert [d.id for d in store.decisions(since="2026-01-02")] == ["d3", "d2"]
+        assert [d.id for d in store.decisions_of("12", "bob")] == ["d2"]
         assert store.link_job("d1", "11") is True
         assert store.link_job("unknown", "11") is False
-        found = store.decision_for_job("11")
-        assert found is not None
-        assert (found["decision"], found["job_id"], found["energy"]) == ("d1", "11", None)
+        assert store.decision_for_job("11") == decision("d1", message="full record", job_id="11")
         latest = store.decision_for_job("12_7")
-        assert latest is not None and latest["decision"] == "d3"
+        assert latest is not None and latest.id == "d3"
         assert store.decision_for_job("") is None
         assert store.decision_for_job("99") is None
         assert store.decision("d9") is None
@@ -414,13 +414,13 @@ def test_decisions(store_path: Path) -> None:
 def test_a_decision_that_comes_twice_keeps_the_fuller_record_and_the_job(store_path: Path) -> None:
     with Writer(store_path) as store:
         store.save_decision(decision("d1"), job_id="11")  # as stamped on the job
-        store.save_decision(decision("d1", alternatives=[1, 2, 3]))  # as the daemon made it
+        store.save_decision(decision("d1", rewrite={"nodes": "1"}))  # as the daemon made it
         store.save_decision(decision("d1"))
         found = store.decision("d1")
         assert found is not None
-        assert (found["alternatives"], found["job_id"]) == ([1, 2, 3], "11")
+        assert (found.rewrite, found.job_id) == ({"nodes": "1"}, "11")
         with pytest.raises(InputError):
-            store.save_decision({"created_at": "x"})
+            store.save_decision(decision(""))
 
 
 def test_outcomes(store_path: Path) -> None:

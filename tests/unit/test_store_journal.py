@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from advisor.core.decision import Decision
 from advisor.store.journal import Journal
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
@@ -26,9 +28,10 @@ db.execute("ROLLBACK")
 """
 
 
-def record(number: int, **more: object) -> dict[str, object]:
+def record(number: int, **more: object) -> Decision:
     at = f"2026-01-01T00:00:00.{number:06}Z"
-    return {"decision": f"d{number}", "created_at": at, "user": "ann", **more}
+    plain = Decision.from_dict({"decision": f"d{number}", "created_at": at, "user": "ann"})
+    return replace(plain, **more)  # type: ignore[arg-type]
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -40,7 +43,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def stored(path: Path) -> list[str]:
     with Reader(path) as reader:
-        return [str(d["decision"]) for d in reversed(reader.decisions())]
+        return [d.id for d in reversed(reader.decisions())]
 
 
 def hold(path: Path) -> subprocess.Popen[str]:
@@ -75,9 +78,9 @@ def test_decisions_and_jobs_are_written_in_order(store_path: Path) -> None:
     assert stored(store_path) == [f"d{n}" for n in range(701)]
     with Reader(store_path) as reader:
         found = reader.decision_for_job("1333")
-        assert found is not None and found["decision"] == "d333"
+        assert found is not None and found.id == "d333"
         last = reader.decision("d700")
-        assert last is not None and last["job_id"] == "99"
+        assert last is not None and last.job_id == "99"
 
 
 def test_a_locked_store_makes_decisions_wait(
@@ -146,14 +149,13 @@ def test_a_record_that_cannot_be_stored_does_not_hold_up_the_others(
     Writer(store_path).close()
     journal = Journal(store_path)
     journal.put(record(1))
-    journal.put({"user": "no id"})
-    journal.put(record(2, model_id="no number", policy_version="x"))
+    journal.put(record(2, id=""))
+    journal.put(record(2, policy_version="x"))
     journal.put(record(3, model_id={"no": "number"}))
     journal.put(record(4, baseline="text"))
-    journal.put(None)  # type: ignore[arg-type]
-    journal.put(
-        record(5, odd=object(), bad=float("nan"), path=Path("/x"), account="\udcfc", job="\udcfc")
-    )
+    journal.put(record(4, holdout=None))
+    bad = {"odd": object(), "bad": float("nan"), "path": Path("/x"), "job": "\udcfc"}
+    journal.put(record(5, rewrite=bad, account="\udcfc"))
     journal.put(record(6))
     journal.start()
     assert journal.close(30) == 0
@@ -162,7 +164,7 @@ def test_a_record_that_cannot_be_stored_does_not_hold_up_the_others(
     assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 5
     with Reader(store_path) as reader:
         odd = reader.decision("d5")
-        assert odd is not None and odd["job"] == "\udcfc" and odd["bad"] is None
+        assert odd is not None and odd.rewrite["job"] == "\udcfc" and odd.rewrite["bad"] == "None"
 
 
 def test_a_store_that_comes_later_or_is_replaced_gets_what_waited(store_path: Path) -> None:
@@ -204,6 +206,7 @@ def test_a_published_copy_is_never_written(
 def test_a_full_disk_makes_decisions_wait_and_never_raises(store_path: Path) -> None:
     code = """
 import resource, sys, time
+from advisor.core.decision import Decision
 from advisor.store.journal import Journal
 from advisor.store.writer import Writer
 
@@ -217,11 +220,11 @@ path = sys.argv[1]
 Writer(path).close()
 journal = Journal(path)
 journal.start()
-journal.put({"decision": "d0"})
+journal.put(Decision.from_dict({"decision": "d0"}))
 until(lambda: journal.written == 1)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
 for n in range(1, 11):
-    journal.put({"decision": f"d{n}", "text": "x" * 100_000})
+    journal.put(Decision.from_dict({"decision": f"d{n}", "message": "x" * 100_000}))
 until(lambda: journal.trouble)
 assert path in journal.trouble and "failed" in journal.trouble, journal.trouble
 assert journal.waiting == 10 and journal.written == 1, (journal.waiting, journal.written)

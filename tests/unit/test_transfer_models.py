@@ -358,14 +358,13 @@ def test_a_pin_on_an_estimate_is_told_as_such(estimated: Writer) -> None:
 
 def test_a_promise_is_held_against_the_estimate_that_made_it(estimated: Writer) -> None:
     decision = ask(estimated)
-    record = decision.to_dict()
     job = JobRecord(job_id="7", name="job", user="ada", account="", state="COMPLETED")
     (base,) = estimated.find_models("stencil", "default", "bdw")
     (model,) = there(estimated)
-    assert judged_model(record, job, estimated) == model
+    assert judged_model(decision, job, estimated) == model
     stamped = read_stamp(make_stamp(decision))
     assert stamped is not None and model_promises(stamped, model, base)
     assert not model_promises(stamped, base, base)
-    assert not unmetered(codes(decision), "estimated") and unmetered([], "estimated")
+    assert not unmetered(decision) and unmetered(replace(decision, reasons=()))
     fitted(estimated, "skl", options=grid("skl", 40))
-    assert judged_model(record, job, estimated) is None
+    assert judged_model(decision, job, estimated) is None

@@ -16,10 +16,10 @@ from textual.widgets import Button, Input, Static
 
 from advisor.core.configuration import Configuration
 from advisor.core.policy import GOALS
+from advisor.core.words import describe
 from advisor.errors import AdvisorError
 from advisor.views import choosing
 from advisor.views.choosing import ChoiceKind, ChoiceScope, Outlook, Wish
-from advisor.views.ranking import short
 from advisor_tui.background import begin
 from advisor_tui.dialogue import Confirm, painted_diff
 from advisor_tui.field import Field
@@ -79,7 +79,7 @@ undo   (u) takes the last change back
                 ("none", "let the policy decide"),
             ]
             if self.point is not None:
-                where = f"{short(self.point)} of {self.point.node_type}"
+                where = describe(self.point, node_type=True)
                 kinds.insert(0, ("pin", f"pin {where}"))
             yield Picks(kinds, id="kind")
             with Horizontal(classes="row", id="aims"):

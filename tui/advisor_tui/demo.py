@@ -173,7 +173,7 @@ def _job(
     worse = 1.13 if suspended and decision.changed else 1.0
     time_s *= worse * math.exp(draw.gauss(0, 0.006))
     energy_j *= worse * math.exp(draw.gauss(0, 0.008))
-    writer.save_decision(decision.to_dict(), job_id=job_id)
+    writer.save_decision(decision, job_id=job_id)
     if when > datetime.now(UTC) - timedelta(hours=6):
         return  # it still runs
     step = StepRecord(
@@ -188,7 +188,7 @@ def _job(
         ended_at=(when + timedelta(seconds=time_s)).isoformat(timespec="seconds"),
         partition="batch", cpus=MACHINES[ran.node_type].node_type.cores, steps=(step,),
     )  # fmt: skip
-    match = MatchedJob(decision.to_dict(), "verified")
+    match = MatchedJob(decision, "verified")
     inventory = Inventory.of(m.node_type for m in MACHINES.values())
     writer.save_outcome(
         make_outcome(

@@ -127,8 +127,9 @@ chosen, and every reason. advisor why JOBID prints the same.
         job = self.current
         text = ""
         if job is not None:
-            text = f"{job.application or '(not recognised)'} / {job.workload or '-'}: {job.what}"
-            if job.changed:
+            d = job.decision
+            text = f"{d.application or '(not recognised)'} / {d.workload or '-'}: {job.what}"
+            if d.changed:
                 text += f"\npromised {job.promised}; came out: {job.outcome}"
         self.query_one("#sentence", Static).update(Content(text))
 
@@ -147,8 +148,8 @@ chosen, and every reason. advisor why JOBID prints the same.
     def action_options(self) -> None:
         """Show the options of the job's application."""
         job = self.current
-        if job is not None and job.application:
-            self.advisor.show_tradeoff(job.application, job.workload)
+        if job is not None and job.decision.application:
+            self.advisor.show_tradeoff(job.decision.application, job.decision.workload)
 
     def action_reload(self) -> None:
         """Read again."""
@@ -156,13 +157,14 @@ chosen, and every reason. advisor why JOBID prints the same.
 
 
 def _cells(job: Job) -> list[Cell]:
-    promised: Cell = job.promised if job.changed else (job.what, "dim")
+    d = job.decision
+    promised: Cell = job.promised if d.changed else (job.what, "dim")
     return [
-        (ago(job.when), "dim"),
-        job.job_id or "-",
-        job.user,
-        (job.application or "(unknown)", "strong"),
-        job.workload,
+        (ago(d.created_at), "dim"),
+        d.job_id or "-",
+        d.user,
+        (d.application or "(unknown)", "strong"),
+        d.workload,
         promised,
         (job.outcome, _ROLES.get(job.verdict, "dim" if not job.verdict else "")),
     ]
@@ -205,13 +207,13 @@ measured, and every reason. advisor why JOBID prints the same.
 
     def __init__(self, job: Job) -> None:
         super().__init__()
-        self._job = job
+        self._decision = job.decision
         self._text = ""
 
     def body(self) -> Iterable[Widget]:
         """Yield the text."""
-        job = self._job
-        name = f"job {job.job_id}" if job.job_id else f"decision {job.decision}"
+        d = self._decision
+        name = f"job {d.job_id}" if d.job_id else f"decision {d.id}"
         yield Static(Content(f"Why: {name}"), classes="title")
         with VerticalScroll(id="why"):
             yield Static("asking ...", id="why-text")
@@ -222,23 +224,23 @@ measured, and every reason. advisor why JOBID prints the same.
         begin(self, self._load, exclusive=True)
 
     async def _load(self) -> None:
-        desk, job = self.desk, self._job
+        desk, d = self.desk, self._decision
 
         def work() -> list[str]:
             from advisor.loop.why import why
             from advisor.schedulers.choose import create, named
             from advisor.views.why import why_lines
 
-            if not job.job_id:
-                return decision_lines(job.record)
-            scheduler = None if desk.demo else create(named(job.record))
+            if not d.job_id:
+                return decision_lines(d)
+            scheduler = None if desk.demo else create(named(d.scheduler))
             with desk.reader() as reader:
-                return why_lines(why(job.job_id, reader, scheduler))
+                return why_lines(why(d.job_id, reader, scheduler))
 
         try:
             lines = await self.advisor.ask(work)
         except AdvisorError as error:
-            lines = [f"note         {error}", *decision_lines(job.record)]
+            lines = [f"note         {error}", *decision_lines(d)]
         self._text = "\n".join(lines)
         self._paint()
 
@@ -259,8 +261,8 @@ measured, and every reason. advisor why JOBID prints the same.
 
     def action_options(self) -> None:
         """Show the options of the job's application."""
-        if self._job.application:
-            self.advisor.show_tradeoff(self._job.application, self._job.workload)
+        if self._decision.application:
+            self.advisor.show_tradeoff(self._decision.application, self._decision.workload)
 
     def action_back(self) -> None:
         """Go back to the list."""

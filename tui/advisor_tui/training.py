@@ -13,11 +13,11 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from advisor.core.configuration import Configuration
+from advisor.core.words import describe
 from advisor.plotting import PlotPoint
 from advisor.training import progress
 from advisor.training.progress import Made, Progress
 from advisor.views import sweeps as view
-from advisor.views.ranking import short
 from advisor.views.sweeps import SweepRow
 from advisor_tui import chart as signs
 from advisor_tui.background import begin
@@ -252,7 +252,7 @@ def _detail(s: SweepRow) -> list[str]:
 
 
 def _last(made: Made) -> str:
-    where = short(Configuration.from_dict(made.configuration))
+    where = describe(Configuration.from_dict(made.configuration))
     if not made.ok:
         return f"last: {where} failed: {made.detail}"
     energy = "energy missing" if made.energy_j is None else f"{made.energy_j:.0f} J"

@@ -21,6 +21,7 @@ Run = Callable[..., Any]
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 BASE = Configuration("bdw", 1, 1, 28, 2_200_000)
+TO = Configuration("bdw", 1, 1, 28, 1_900_000)
 COUNT = itertools.count(1)
 
 
@@ -48,6 +49,7 @@ def outcome(
         "application": application, "workload": workload, "partition": "batch", "trust": "verified",
         "changed": changed, "holdout": "holdout" in reasons, "reasons": list(reasons),
         "baseline": {**BASE.to_dict(), "time_s": 100.0, "energy_j": 10_000.0}, "elapsed_s": time_s,
+        "chosen": TO.to_dict() if changed else None,
         "promised": {"time_s": [102.0, 100.0, 104.0], "energy_j": [9_000.0, 8_800.0, 9_200.0],
                      "energy_quality": "measured"},
         "mismatch": "", "ran": {"whole_nodes": True, "energy_note": ""}, **record,
@@ -153,7 +155,7 @@ def test_notes_name_the_line_to_change(advisor: Run, store: Writer) -> None:
         store,
         *(outcome("unrecognised", application="") for _ in range(5)),
         *(outcome("no-model", "training-ask", application="gromacs") for _ in range(3)),
-        *(outcome("chosen", "mode-advise", chosen={"nodes": 1}) for _ in range(2)),
+        *(outcome("chosen", "mode-advise", chosen=TO.to_dict()) for _ in range(2)),
     )
     data = advisor("report", "--json").json()
     assert data["left_alone"] == {"unrecognised": 5, "no-model": 3, "mode-advise": 2}

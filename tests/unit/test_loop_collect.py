@@ -657,8 +657,7 @@ NEW = {"path": "/x/stencil", "size": 3, "mtime": 4, "build": "bb" * 20}
 
 def rebuilt(store: Writer, number: int, m: StoredModel, code: str = "program-rebuilt") -> Decision:
     found = decision(number, m.id, changed=False, reasons=(reason(code, NEW["path"]),))
-    request = JobRequest("slurm", "cli_filter", found.user, 1, program=NEW)
-    return replace(found, request=request)
+    return replace(found, program=NEW)
 
 
 def measured(store: Writer, **stats: object) -> StoredModel:

@@ -360,3 +360,9 @@ ALTER TABLE workloads ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0 CHECK (hidden
 def m0007_forgotten(db: Database) -> None:
     """Let what was measured be forgotten, and had back for a day."""
     db.executescript(_FORGOTTEN)
+
+
+@migrations()
+def m0008_options_version(db: Database) -> None:
+    """Put the version byte before the packed options, as advisor/core/option.py reads them."""
+    db.execute("UPDATE models SET options = CAST(x'01' || options AS BLOB)")

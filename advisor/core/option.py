@@ -20,7 +20,9 @@ Z90 = 1.6448536269514722
 
 _RECORD = struct.Struct("<4i10dI")
 _POINT = struct.Struct(f"<4i{_RECORD.size - 16}x")
-_FLAGS_AT = _RECORD.size - 4
+_VERSION = 1
+"""The first byte of packed options; what follows is made of ``_RECORD``."""
+_FLAGS_AT = 1 + _RECORD.size - 4
 _MEASURED, _CONFIRMED, _ZONE, _FRONT, _ESTIMATED = 1, 2, 4, 8, 16
 _USABLE = _CONFIRMED | _ESTIMATED
 
@@ -146,37 +148,38 @@ def row_of(option: Option) -> Row:
 
 
 def pack_options(options: Iterable[Option]) -> bytes:
-    """Return options of one node type as little-endian records of 100 bytes."""
-    return b"".join(_RECORD.pack(*row_of(o)) for o in options)
+    """Return options of one node type: a version byte, then 100 bytes each, little-endian."""
+    return bytes([_VERSION]) + b"".join(_RECORD.pack(*row_of(o)) for o in options)
 
 
 def unpack_rows(blob: bytes) -> list[Row]:
-    """Return the rows packed by :func:`pack_options`. Raises ValueError on a torn blob."""
-    _check_whole(blob)
-    return list(map(_AS_ROW, _RECORD.iter_unpack(blob)))
+    """Return the rows packed by :func:`pack_options`.
 
-
-def unpack_options(node_type: str, blob: bytes) -> tuple[Option, ...]:
-    """Return the options packed by :func:`pack_options`. Raises ValueError on a torn blob."""
-    return tuple(row.option(node_type) for row in unpack_rows(blob))
+    Raises ValueError for a torn blob and for one of another version.
+    """
+    return list(map(_AS_ROW, _RECORD.iter_unpack(_records(blob))))
 
 
 def packed_points(blob: bytes) -> list[tuple[int, int, int, int]]:
     """Return (nodes, ranks, threads, frequency) of every packed row, and nothing else of it.
 
-    Raises ValueError on a torn blob.
+    Raises ValueError as unpack_rows does.
     """
-    _check_whole(blob)
-    return list(_POINT.iter_unpack(blob))
+    return list(_POINT.iter_unpack(_records(blob)))
 
 
 def pick_packed(blob: bytes, also: Iterable[int]) -> bytes:
     """Return the rows a job may be sent to, and those ``also`` named by number, still packed."""
     wanted = {i for i, flags in enumerate(blob[_FLAGS_AT :: _RECORD.size]) if flags & _USABLE}
     size = _RECORD.size
-    return b"".join(blob[i * size : (i + 1) * size] for i in sorted(wanted.union(also)))
+    starts = (1 + i * size for i in sorted(wanted.union(also)))
+    return blob[:1] + b"".join(blob[start : start + size] for start in starts)
 
 
-def _check_whole(blob: bytes) -> None:
-    if len(blob) % _RECORD.size:
-        raise ValueError(f"options blob of {len(blob)} bytes is not a multiple of {_RECORD.size}")
+def _records(blob: bytes) -> memoryview:
+    if blob[:1] != bytes([_VERSION]):
+        version = blob[0] if blob else "none"
+        raise ValueError(f"its options are packed in format {version}, not {_VERSION}")
+    if (len(blob) - 1) % _RECORD.size:
+        raise ValueError(f"its packed options are damaged ({len(blob)} bytes)")
+    return memoryview(blob)[1:]

@@ -12,7 +12,7 @@ from typing import Any
 
 from advisor.core.availability import Availability
 from advisor.core.inventory import Inventory
-from advisor.core.option import Row, unpack_rows
+from advisor.core.option import Row
 from advisor.core.policy import PolicySet
 from advisor.core.recognise import ApplicationRule
 from advisor.core.request import understood_of
@@ -98,7 +98,7 @@ class Snapshot:
         if held is not None and held[0] == model.updated_at:
             self._decoded.move_to_end(model.id)
             return held[1]
-        rows = unpack_rows(model.options_blob)
+        rows = model.rows()
         self._decoded[model.id] = (model.updated_at, rows)
         if len(self._decoded) > _DECODED:
             self._decoded.popitem(last=False)

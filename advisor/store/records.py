@@ -9,7 +9,7 @@ from typing import Any, Literal
 from advisor.core.configuration import Configuration
 from advisor.core.decision import FROM_STAMP, Alternative, Decision, Effect, number
 from advisor.core.observation import Observation, Quality, RunMethod, Scope
-from advisor.core.option import Option, unpack_options
+from advisor.core.option import Option, Row, unpack_rows
 from advisor.errors import StoreError
 
 ModelState = Literal["fitted", "suspended", "replaced"]
@@ -73,9 +73,13 @@ class StoredModel:
         return str(self.transfer.get("energy_quality") or self.energy_quality)
 
     def options(self) -> tuple[Option, ...]:
-        """Unpack the options. Raises StoreError when the stored record is torn."""
+        """Unpack the options. Raises StoreError when they are damaged or in another format."""
+        return tuple(row.option(self.node_type) for row in self.rows())
+
+    def rows(self) -> list[Row]:
+        """Unpack the options as they are stored. Raises StoreError as :meth:`options` does."""
         try:
-            return unpack_options(self.node_type, self.options_blob)
+            return unpack_rows(self.options_blob)
         except ValueError as error:
             raise StoreError(
                 f"model {self.id} of {self.application}: {error}",

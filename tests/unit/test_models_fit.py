@@ -12,7 +12,7 @@ import pytest
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation, Quality, Scope
-from advisor.core.option import Z90, Option, pack_options, unpack_options
+from advisor.core.option import Z90, Option, pack_options, unpack_rows
 from advisor.errors import InputError
 from advisor.models.design import uniform
 from advisor.models.fit import FitResult, fit_options
@@ -60,7 +60,8 @@ def fit() -> FitResult:
 
 def test_every_option_of_the_space_is_evaluated_and_can_be_stored(fit: FitResult) -> None:
     assert [o.configuration for o in fit.options] == list(SPACE)
-    assert unpack_options("n", pack_options(fit.options)) == fit.options
+    rows = unpack_rows(pack_options(fit.options))
+    assert tuple(row.option("n") for row in rows) == fit.options
     json.dumps(fit.stats, allow_nan=False)
     assert fit.n_train == 12
     assert fit.model == "auto"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.configuration import Configuration
-from advisor.core.option import Option, Row, pack_options, row_of, unpack_options, unpack_rows
+from advisor.core.option import Option, Row, pack_options, row_of, unpack_rows
 from advisor.core.policy import GOALS, Goal, Policy
 from advisor.core.select import Candidate, Selection, find_row, select
 
@@ -168,12 +168,19 @@ def test_whatever_is_chosen_keeps_every_promise(
 @given(st.lists(st.tuples(POSITIVE, POSITIVE, st.floats(0.0001, 0.3), st.booleans()), max_size=20))
 def test_packing_keeps_options(values: list[tuple[float, float, float, bool]]) -> None:
     options = tuple(option(t, e, error=err, confirmed=ok) for t, e, err, ok in values)
-    assert unpack_options("bdw", pack_options(options)) == options
+    rows = unpack_rows(pack_options(options))
+    assert tuple(row.option("bdw") for row in rows) == options
 
 
 def test_a_torn_blob_is_an_error() -> None:
-    with pytest.raises(ValueError, match="100"):
+    with pytest.raises(ValueError, match=r"damaged \(100 bytes\)"):
         unpack_rows(pack_options([BASE])[:-1])
+
+
+@pytest.mark.parametrize("blob", [b"", b"\x02" + b"\0" * 100])
+def test_options_packed_in_another_format_are_an_error(blob: bytes) -> None:
+    with pytest.raises(ValueError, match=r"packed in format (none|\d+), not 1"):
+        unpack_rows(blob)
 
 
 def test_a_baseline_is_found_or_its_neighbour_but_never_guessed() -> None:

@@ -330,11 +330,24 @@ def test_a_model_needs_options_of_its_own_node_type(store_path: Path) -> None:
         assert store.workloads() == []
 
 
-def test_a_torn_options_record_is_one_clear_error(store_path: Path) -> None:
+@pytest.mark.parametrize("blob", [b"\x01123", b"\x07" + b"\0" * 100])
+def test_options_that_cannot_be_read_are_one_clear_error(store_path: Path, blob: bytes) -> None:
     with Writer(store_path) as store:
-        torn = replace(save(store), options_blob=b"123")
+        torn = replace(save(store), options_blob=blob)
     with pytest.raises(StoreError, match=r"model 1 of stencil.*advisor fit stencil"):
         torn.options()
+
+
+def test_options_that_were_packed_without_a_version_stay_readable(store_path: Path) -> None:
+    with Writer(store_path) as store:
+        before = save(store)
+    db = sqlite3.connect(store_path)
+    db.execute("UPDATE models SET options = substr(options, 2)")
+    db.execute("DELETE FROM _sqlite_migrations WHERE name = 'm0008_options_version'")
+    db.commit()
+    db.close()
+    with Writer(store_path) as store:
+        assert list(store.models()) == [before] and before.options()
 
 
 # -- policy, site, inventory ---------------------------------------------------------------------

@@ -62,12 +62,12 @@ def build(path: Path, models: int, observations: int) -> None:
     """Fill a store in a few transactions, as years of work would have."""
     blobs = [pack_options(options(seed)) for seed in range(20)]
     per = max(1, observations // models)
-    with Writer(path) as store, store._transaction() as db:
+    with Writer(path) as store, store.transaction() as db:
         at = rows.now()
         columns = list(rows.observation_row(1, observation(0), at))
         marks = ", ".join("?" * len(columns))
         for n in range(models):
-            workload = store._workload(db, f"app{n // 2:05}", f"w{n % 2}")
+            workload = store.workload_id(db, f"app{n // 2:05}", f"w{n % 2}")
             db.execute(
                 "INSERT INTO models (workload_id, node_type, scope, owner, version, name, state,"
                 " energy_quality, n_train, stats, created_at, updated_at, options)"

@@ -74,12 +74,12 @@ def build(path: Path, applications: int) -> None:
         store.apply_config(
             "policy", path="p", text="p", compiled={"base": base, "rules": []}, by="benchmark"
         )
-        with store._transaction() as db:
+        with store.transaction() as db:
             at = rows.now()
             columns = list(rows.observation_row(1, run, at))
             marks = ", ".join("?" * len(columns))
             for n in range(applications):
-                workload = store._workload(db, f"app{n:05}", "w0")
+                workload = store.workload_id(db, f"app{n:05}", "w0")
                 db.execute(
                     "INSERT INTO models (workload_id, node_type, scope, owner, version, name,"
                     " state, energy_quality, n_train, stats, created_at, updated_at, options)"

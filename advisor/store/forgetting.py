@@ -13,14 +13,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.core.option import pack_options
 from advisor.store import rows as _rows
-
-if TYPE_CHECKING:
-    from advisor.store.reader import Reader
-    from advisor.store.writer import Writer
+from advisor.store.reader import Reader
+from advisor.store.transaction import StoreTransaction
 
 KEPT = timedelta(days=1)
 """So long what was forgotten can be had back."""
@@ -68,7 +66,12 @@ def _parts(workload_id: int, since: str) -> list[tuple[str, str, tuple[object, .
 
 
 def forget(
-    writer: Writer, application: str, workload: str | None = None, *, since: str = "", by: str
+    writer: StoreTransaction,
+    application: str,
+    workload: str | None = None,
+    *,
+    since: str = "",
+    by: str,
 ) -> list[MeasuredResults]:
     """Forget, in one transaction; return what was forgotten of each workload that had anything."""
     found, at = [], _rows.now()
@@ -83,13 +86,17 @@ def forget(
             }
             if not since:
                 writer.change("UPDATE workloads SET hidden = 1 WHERE id = ?", (w.id,))
-            writer.renew_transfers(application, w.name)
+            writer.touch(application, w.name)
             found.append(MeasuredResults(application, w.name, counts))
     return [m for m in found if m.anything]
 
 
 def _forget(
-    writer: Writer, part: tuple[str, str, tuple[object, ...]], workload_id: int, at: str, by: str
+    writer: StoreTransaction,
+    part: tuple[str, str, tuple[object, ...]],
+    workload_id: int,
+    at: str,
+    by: str,
 ) -> int:
     table, where, values = part
     models = table == "models"
@@ -128,7 +135,7 @@ def forgotten(reader: Reader) -> list[MeasuredResults]:
 
 
 def remember(
-    writer: Writer, application: str, workload: str | None = None
+    writer: StoreTransaction, application: str, workload: str | None = None
 ) -> list[MeasuredResults]:
     """Undo what was forgotten in the last day; return what came back, by workload.
 
@@ -153,11 +160,11 @@ def remember(
             writer.change("DELETE FROM forgotten WHERE id = ?", (row["id"],))
             writer.change("UPDATE workloads SET hidden = 0 WHERE id = ?", (row["workload_id"],))
         for name in found:
-            writer.renew_transfers(application, name)
+            writer.touch(application, name)
     return [MeasuredResults(application, name, counts) for name, counts in found.items()]
 
 
-def _restore(writer: Writer, kind: str, record: dict[str, Any]) -> int:
+def _restore(writer: StoreTransaction, kind: str, record: dict[str, Any]) -> int:
     if kind == "models":
         return writer.change(
             "UPDATE OR IGNORE models SET state = ?, state_reason = ?, updated_at = ?"
@@ -172,7 +179,7 @@ def _restore(writer: Writer, kind: str, record: dict[str, Any]) -> int:
     )
 
 
-def purge(writer: Writer) -> int:
+def purge(writer: StoreTransaction) -> int:
     """Delete for good what was forgotten more than a day ago; return how much it was."""
     with writer.batch():
         writer.change(

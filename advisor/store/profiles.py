@@ -10,7 +10,7 @@ from typing import Any
 from advisor.errors import RefusedError
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
-from advisor.store.writer import Writer
+from advisor.store.transaction import StoreTransaction
 
 MOST_REQUESTS = 500
 """Microbenchmarks that may wait; who wants more gets the oldest of them run first."""
@@ -76,7 +76,11 @@ def _streams(streams: Sequence[Mapping[str, Any]]) -> str:
 
 
 def save_profiles(
-    writer: Writer, bench: Bench, profiles: Sequence[StoredProfile], *, replace: bool = False
+    writer: StoreTransaction,
+    bench: Bench,
+    profiles: Sequence[StoredProfile],
+    *,
+    replace: bool = False,
 ) -> None:
     """Store one go's results in place of earlier ones of the same microbenchmarks.
 
@@ -85,7 +89,7 @@ def save_profiles(
     waits no longer. Raises InputError on a name that cannot be stored, StoreError.
     """
     _rows.check_name("node type", bench.node_type)
-    with writer._transaction() as db:
+    with writer.transaction() as db:
         if replace:
             db.execute("DELETE FROM profiles WHERE node_type = ?", (bench.node_type,))
             db.execute("DELETE FROM benches WHERE node_type = ?", (bench.node_type,))
@@ -148,12 +152,12 @@ def profiled_types(reader: Reader) -> list[str]:
     return [row[0] for row in reader.rows("SELECT DISTINCT node_type FROM profiles", [])]
 
 
-def want(writer: Writer, wanted: Sequence[Wanted]) -> int:
+def want(writer: StoreTransaction, wanted: Sequence[Wanted]) -> int:
     """Have microbenchmarks wait for the next bench; return how many of them wait now.
 
     Those that were measured on every node type with profiles do not.
     """
-    with writer._transaction() as db:
+    with writer.transaction() as db:
         before = db.execute("SELECT count(*) FROM bench_requests").fetchone()[0]
         for one in wanted[: max(0, MOST_REQUESTS - before)]:
             db.execute(

@@ -8,15 +8,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.observation import Scope
 from advisor.store import rows as _rows
-
-if TYPE_CHECKING:
-    from advisor.store.reader import Reader
-    from advisor.store.writer import Writer
+from advisor.store.reader import Reader
+from advisor.store.transaction import StoreTransaction
 
 _ESTIMATE = tuple(NodeTypeEstimate.__slots__)
 
@@ -39,7 +37,7 @@ class StoredCharacterisation:
 
 
 def save_characterisation(
-    writer: Writer,
+    writer: StoreTransaction,
     application: str,
     workload: str,
     node_type: str,
@@ -54,8 +52,8 @@ def save_characterisation(
     """
     _rows.check_name("node type", node_type)
     contributor, at = _rows.clean(contributor), _rows.now()
-    with writer._transaction() as db:
-        key = writer._workload(db, application, workload), node_type, contributor
+    with writer.transaction() as db:
+        key = writer.workload_id(db, application, workload), node_type, contributor
         _drop(db, "characterisations", "node_type", key)
         cursor = db.execute(
             "INSERT INTO characterisations"
@@ -145,7 +143,7 @@ class StoredRanking:
 
 
 def save_ranking(
-    writer: Writer,
+    writer: StoreTransaction,
     application: str,
     workload: str,
     base: str,
@@ -163,17 +161,17 @@ def save_ranking(
     """
     for name in (base, *(e.node_type for e in estimates)):
         _rows.check_name("node type", name)
-    with writer._transaction() as db:
-        key = writer._workload(db, application, workload), base, _rows.clean(contributor)
+    with writer.transaction() as db:
+        key = writer.workload_id(db, application, workload), base, _rows.clean(contributor)
         _drop(db, "rankings", "base", key)
-        told = (*key, scope, method, _rows.now(), by_hand)
+        shared = (*key, scope, method, _rows.now(), by_hand)
         db.executemany(
             "INSERT INTO rankings (workload_id, base, contributor, scope, method, created_at,"
             f" by_hand, {', '.join(_ESTIMATE)})"
-            f" VALUES ({', '.join('?' * (len(told) + len(_ESTIMATE)))})",
-            [(*told, *(getattr(e, name) for name in _ESTIMATE)) for e in estimates],
+            f" VALUES ({', '.join('?' * (len(shared) + len(_ESTIMATE)))})",
+            [(*shared, *(getattr(e, name) for name in _ESTIMATE)) for e in estimates],
         )
-        writer.renew_transfers(application, workload)
+        writer.touch(application, workload)
 
 
 def rankings(
@@ -203,7 +201,10 @@ def rankings(
 
 
 def promote_estimates(
-    writer: Writer, application: str, workload: str | None = None, contributor: str | None = None
+    writer: StoreTransaction,
+    application: str,
+    workload: str | None = None,
+    contributor: str | None = None,
 ) -> int:
     """Let characterisations and rankings advise everybody; return how many do so newly."""
     where, values = "application = ?", [application]
@@ -215,7 +216,7 @@ def promote_estimates(
         rest = " AND contributor = ?"
         values.append(contributor)
     count = 0
-    with writer._transaction() as db:
+    with writer.transaction() as db:
         for table in ("characterisations", "rankings"):
             done = db.execute(
                 f"UPDATE {table} SET scope = 'all' WHERE scope <> 'all' AND workload_id IN"
@@ -224,5 +225,5 @@ def promote_estimates(
             )
             count += done.rowcount
         for name in [workload] if workload else [w.name for w in writer.workloads(application)]:
-            writer.renew_transfers(application, name)
+            writer.touch(application, name)
     return count

@@ -1,15 +1,14 @@
 """Keep models by transfer in step with what they follow from. Standard library only.
 
 A node type without a model of its own gets one from a ranking and the base node type's model, for
-each group of jobs that may see both. The writer renews them in the same transaction as whatever
-they follow from changes: a base model, a ranking, the inventory, a model of the node type's own.
+each group of jobs that may see both. They are renewed in the transaction that changes what they
+follow from: a base model, a ranking, the inventory, a model of the node type's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Scope
@@ -17,11 +16,9 @@ from advisor.core.option import Option, pack_options
 from advisor.core.transfer import TransferError, transfer
 from advisor.errors import AdvisorError
 from advisor.store.rankings import StoredRanking, rankings
+from advisor.store.reader import Reader
 from advisor.store.records import TRANSFER, StoredModel
-
-if TYPE_CHECKING:
-    from advisor.store.reader import Reader
-    from advisor.store.writer import Writer
+from advisor.store.transaction import StoreTransaction
 
 _Key = tuple[str, Scope, str]
 """Node type, scope and owner of a model."""
@@ -38,7 +35,7 @@ class Transfer:
     problem: str = ""
 
 
-def renew(writer: Writer, application: str, workload: str) -> list[Transfer]:
+def renew(writer: StoreTransaction, application: str, workload: str) -> list[Transfer]:
     """Make, renew or retire a workload's models by transfer; return what is now.
 
     What would not change is left as it is. A suspended one rests until the ranking says something
@@ -65,16 +62,6 @@ def renew(writer: Writer, application: str, workload: str) -> list[Transfer]:
         if key not in kept:
             writer.set_model_state(model.id, "replaced", "what it followed from is gone")
     return found
-
-
-def renew_all(writer: Writer) -> None:
-    """Renew the models by transfer of every workload that has a ranking."""
-    sql = (
-        "SELECT DISTINCT w.application, w.name FROM workloads AS w"
-        " JOIN rankings AS r ON r.workload_id = w.id"
-    )
-    for application, workload in writer.rows(sql):
-        renew(writer, application, workload)
 
 
 def unadvised(reader: Reader) -> list[tuple[StoredRanking, str]]:
@@ -159,7 +146,7 @@ def _options(base: StoredModel, ranking: StoredRanking, inventory: Inventory) ->
 
 
 def _renew(
-    writer: Writer,
+    writer: StoreTransaction,
     key: _Key,
     ranking: StoredRanking,
     base: StoredModel,

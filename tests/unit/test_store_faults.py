@@ -59,7 +59,7 @@ def finish(process: subprocess.Popen[str]) -> None:
 
 
 HOLD = """
-with Writer(path) as store, store._transaction():
+with Writer(path) as store, store.transaction():
     say("ready")
     sys.stdin.readline()
 """
@@ -86,7 +86,7 @@ def test_a_writer_killed_in_a_transaction_leaves_the_last_good_state(store_path:
     code = """
 store = Writer(path)
 store._connection.execute("PRAGMA cache_size = 10")  # so that much is on the disk already
-with store._transaction() as db:
+with store.transaction() as db:
     db.execute("DELETE FROM observations")
     for n in range(5000):
         db.execute("INSERT INTO imports (file, sha256, imported_by, imported_at)"
@@ -175,7 +175,7 @@ def test_a_second_writer_waits_for_the_first(store_path: Path) -> None:
 
 def test_an_error_inside_a_transaction_undoes_it_and_the_next_one_works(store_path: Path) -> None:
     with Writer(store_path) as store:
-        with pytest.raises(KeyboardInterrupt), store._transaction() as db:
+        with pytest.raises(KeyboardInterrupt), store.transaction() as db:
             db.execute("INSERT INTO workloads (application, created_at) VALUES ('x', '')")
             raise KeyboardInterrupt
         assert store.workloads() == []
@@ -284,7 +284,7 @@ def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", [Reader, Writer])
 def test_a_newer_store_is_refused_with_a_hint(store_path: Path, kind: type[Reader]) -> None:
-    with Writer(store_path) as store, store._transaction() as db:
+    with Writer(store_path) as store, store.transaction() as db:
         db.execute(
             "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
             " VALUES ('advisor', 'm9999_future', '')"

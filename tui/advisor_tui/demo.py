@@ -101,7 +101,6 @@ def _ranking(writer: Writer) -> None:
         writer, p.name, p.workload, p.machines[0], [told], method="thesis", contributor="ben",
         scope="all",
     )  # fmt: skip
-    writer.renew_transfers(p.name, p.workload)
 
 
 def _sweep(writer: Writer, p: Program, runs: list[Observation], now: datetime) -> None:

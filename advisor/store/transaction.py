@@ -1,0 +1,212 @@
+"""Transactions on the store, and what is renewed at their end.
+
+Models by transfer follow from rankings, base models and the inventory. Whoever changes one of
+these touches the workload; the outermost transaction renews each touched workload once, before
+it commits.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from advisor.core.observation import Quality, Scope
+from advisor.core.option import Option, pack_options
+from advisor.errors import InputError, StoreError
+from advisor.store import faults
+from advisor.store import rows as _rows
+from advisor.store.connection import Identity, StoreAccess
+from advisor.store.opening import open_store
+from advisor.store.reader import Reader
+from advisor.store.records import TRANSFER, ModelState, StoredModel
+
+_TRANSACTION = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
+_SAVEPOINT = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
+
+
+class StoreTransaction(Reader):
+    """A Reader that may write; makes the store and its folder when there is none.
+
+    A second writer waits ``timeout_s`` for the first. The schema comes from db/migrations.py by
+    sqlite-utils, which is only loaded when there is something to apply.
+    """
+
+    def __init__(self, path: Path | str, *, timeout_s: float = 10.0) -> None:
+        self._touched: dict[tuple[str, str], None] = {}
+        super().__init__(path, timeout_s=timeout_s)
+
+    def _open(self) -> tuple[sqlite3.Connection, StoreAccess, Identity]:
+        return open_store(self.path, self._timeout_s), "live", self._identify("live")
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Make all that is written inside one transaction: faster, and all of it or nothing.
+
+        A method that raises inside undoes its own part only, if its error is caught inside.
+        Other writers wait meanwhile, so keep it short.
+        """
+        with self.transaction():
+            yield
+
+    def change(self, sql: str, values: Sequence[object] = ()) -> int:
+        """Run one statement that writes; return how many rows it changed."""
+        with self.transaction() as db:
+            return db.execute(sql, values).rowcount
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction; any error undoes all of it and SQLite's become StoreError.
+
+        The outermost one renews what follows from the workloads that were touched, once each.
+        """
+        connection = self._connection
+        inner = connection.in_transaction
+        begin, commit, undo = _SAVEPOINT if inner else _TRANSACTION
+        try:
+            connection.execute(begin)
+            try:
+                yield connection
+                if not inner:
+                    self._renew_touched()
+                connection.execute(commit)
+            except BaseException:
+                if connection.in_transaction:
+                    with suppress(sqlite3.Error):
+                        for statement in undo:
+                            connection.execute(statement)
+                raise
+        except sqlite3.Error as error:
+            raise faults.translate(error, self.path) from error
+        finally:
+            if not inner:
+                self._touched.clear()
+
+    # -- what follows from what --------------------------------------------------------------------
+
+    def touch(self, application: str, workload: str) -> None:
+        """Have a workload's models by transfer renewed before the outermost commit."""
+        self._touched[application, workload] = None
+
+    def clean(self, application: str, workload: str) -> None:
+        """Take a workload out of those to be renewed: it has just been."""
+        self._touched.pop((application, workload), None)
+
+    def touch_ranked(self) -> None:
+        """Touch every workload that has a ranking."""
+        sql = (
+            "SELECT DISTINCT w.application, w.name FROM workloads AS w"
+            " JOIN rankings AS r ON r.workload_id = w.id"
+        )
+        for row in self.rows(sql):
+            self.touch(*row)
+
+    def _renew_touched(self) -> None:
+        while self._touched:
+            names = next(iter(self._touched))
+            self._renew(*names)
+            self.clean(*names)
+
+    def _renew(self, application: str, workload: str) -> None:
+        """Renew a workload's models by transfer; the Writer knows how."""
+        raise NotImplementedError
+
+    # -- models ------------------------------------------------------------------------------------
+
+    def save_model(
+        self,
+        application: str,
+        workload: str,
+        node_type: str,
+        *,
+        scope: Scope,
+        owner: str,
+        name: str,
+        energy_quality: Quality,
+        n_train: int,
+        stats: Mapping[str, Any],
+        options: Sequence[Option],
+    ) -> StoredModel:
+        """Store a fitted model as the current one; the one before it becomes ``replaced``.
+
+        What follows from it on other node types is renewed. Raises InputError when an option is of
+        another node type or out of range.
+        """
+        _rows.check_name("node type", node_type)
+        if any(o.configuration.node_type != node_type for o in options):
+            raise InputError(f"a model of {node_type} has an option on another node type")
+        try:
+            blob = pack_options(options)
+        except struct.error as error:
+            raise InputError(f"an option of {application} cannot be stored: {error}") from None
+        with self.transaction() as db:
+            key = (self.workload_id(db, application, workload), node_type, scope, owner)
+            where = "workload_id = ? AND node_type = ? AND scope = ? AND owner = ?"
+            at = _rows.now()
+            db.execute(
+                f"UPDATE models SET state = 'replaced', updated_at = ? WHERE {where}"
+                " AND state <> 'replaced'",
+                (at, *key),
+            )
+            last = db.execute(f"SELECT max(version) FROM models WHERE {where}", key).fetchone()
+            values = {
+                **dict(zip(("workload_id", "node_type", "scope", "owner"), key, strict=True)),
+                "version": (last[0] or 0) + 1,
+                "name": name,
+                "state": "fitted",
+                "energy_quality": energy_quality,
+                "n_train": n_train,
+                "stats": _rows.to_json(dict(stats)),
+                "created_at": at,
+                "updated_at": at,
+                "options": blob,
+            }
+            number = insert(db, "models", values)
+            if name != TRANSFER:
+                self.touch(application, workload)
+            return self._models("m.id = ?", [number])[0]
+
+    def set_model_state(self, id: int, state: ModelState, reason: str = "") -> None:
+        """Suspend a model, or take it into use again. Raises StoreError for an unknown one."""
+        with self.transaction() as db:
+            done = db.execute(
+                "UPDATE models SET state = ?, state_reason = ?, updated_at = ? WHERE id = ?",
+                (state, reason, _rows.now(), id),
+            )
+            if not done.rowcount:
+                raise StoreError(f"{self.path}: there is no model {id}")
+            model = self._models("m.id = ?", [id])[0]
+            if not model.transferred:
+                self.touch(model.application, model.workload)
+
+    def workload_id(self, db: sqlite3.Connection, application: str, workload: str) -> int:
+        """Return the id of a workload, which is made or shown again where needed."""
+        _rows.check_name("application", application)
+        _rows.check_name("workload", workload)
+        db.execute(
+            "INSERT INTO workloads (application, name, created_at) VALUES (?, ?, ?)"
+            " ON CONFLICT (application, name) DO UPDATE SET hidden = 0 WHERE hidden = 1",
+            (application, workload, _rows.now()),
+        )
+        sql = "SELECT id FROM workloads WHERE application = ? AND name = ?"
+        return int(db.execute(sql, (application, workload)).fetchone()[0])
+
+
+def insert(
+    db: sqlite3.Connection, table: str, values: Mapping[str, Any], *, key: Sequence[str] = ()
+) -> int:
+    """Insert a row, or update the one with the same ``key``; return its id."""
+    sql = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks(values)})"
+    if key:
+        rest = [name for name in values if name not in (*key, "created_at")]
+        changes = ", ".join(f"{name} = excluded.{name}" for name in rest)
+        sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+    return db.execute(sql, [_rows.clean(v) for v in values.values()]).lastrowid or 0
+
+
+def marks(values: Sequence[object] | Mapping[str, object]) -> str:
+    """Return as many question marks as there are values."""
+    return ", ".join("?" * len(values))

@@ -62,7 +62,7 @@ def store_path(flag: str | None = None, *, own: bool = False, socket: str | None
 
 def _daemons_store(flag: str | None) -> Path | None:
     """Return the store that the daemon answers from; None when none answers."""
-    from advisor.service.protocol import call
+    from advisor.core.protocol import call
 
     daemon = socket_path(flag)
     if not os.path.exists(daemon):  # noqa: PTH110

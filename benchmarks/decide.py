@@ -125,11 +125,11 @@ def measure(path: Path, models: int, requests: int) -> dict[str, float]:
     """Time loading and deciding inside this process."""
     import gc
 
+    from advisor.core.protocol import parse_request_line
     from advisor.schedulers.slurm.translator import parse_request
     from advisor.service.decide import decide
     from advisor.service.handlers import Handlers
     from advisor.service.peer import Peer
-    from advisor.service.protocol import parse_request_line
     from advisor.service.snapshot import StoreSource
 
     peer = Peer(os.getpid(), os.getuid(), os.getgid())

@@ -44,8 +44,8 @@ from testbed.daemons import alive, wait_until
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
+from advisor.core.protocol import call
 from advisor.schedulers.slurm.hook_state import cluster_of
-from advisor.service.protocol import call
 from advisor.store.writer import Writer
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -111,8 +111,8 @@ def _meters(scheduled: bool) -> Check:
 def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) -> Iterator[Check]:
     """Ask the daemon: at the socket given, else where the hooks ask, else the default."""
     from advisor.core.check import Check
+    from advisor.core.protocol import call
     from advisor.loop.health_watch import check_watch
-    from advisor.service.protocol import call
 
     socket: Path = paths.socket_path(args.socket or hooked)
     try:

@@ -131,7 +131,7 @@ def _seconds(text: str) -> float:
 
 
 def _daemon(socket: Path) -> str:
-    from advisor.service.protocol import call
+    from advisor.core.protocol import call
 
     try:
         answer = call(socket, {"v": 1, "op": "ping"}, timeout_s=2.0)

@@ -14,11 +14,11 @@ from typing import cast
 
 from advisor.core.configuration import Configuration
 from advisor.core.policy import ESTIMATES, GOALS, MODES, Policy
+from advisor.core.protocol import OFF
 from advisor.core.reasons import Reason, reason
 from advisor.core.units import parse_fraction
 
 CHOICES_VERSION = 1
-_OFF = frozenset({"off", "0", "no", "false", "never"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Settings:
     def off(self) -> str:
         """Where the user opted out, or ""."""
         value, where = self.values.get("advisor", ("", ""))
-        if value.lower() in _OFF:
+        if value.lower() in OFF:
             return where
         value, where = self.values.get("mode", ("", ""))
-        return where if value.lower() in _OFF else ""
+        return where if value.lower() in OFF else ""
 
 
 def stated(environment: Mapping[str, str], script_lines: Mapping[str, str]) -> Settings:
@@ -44,7 +44,7 @@ def stated(environment: Mapping[str, str], script_lines: Mapping[str, str]) -> S
     values: dict[str, tuple[str, str]] = {}
     for key, value in script_lines.items():
         # "#ADVISOR off" reads as the bare word "off"
-        if key in _OFF and value == "on":
+        if key in OFF and value == "on":
             values["advisor"] = ("off", "#ADVISOR line")
         else:
             values[key] = (value, "#ADVISOR line")

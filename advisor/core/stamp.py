@@ -22,10 +22,10 @@ from advisor.core.decision import (
     read_policy,
 )
 from advisor.core.program import checked
+from advisor.core.protocol import MAX_STAMP
 from advisor.core.reasons import ESTIMATED, Reason
 
 PREFIX = "advisor:"
-MAX_LENGTH = 2000
 PROGRAM = ("path", "size", "mtime", "build")
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _ID = re.compile(r"[0-9a-f]{16}")
@@ -62,7 +62,7 @@ def make_stamp(decision: Decision) -> str:
     if decision.program:
         data["prog"] = [decision.program[name] for name in PROGRAM]
     text = PREFIX + _encode(data)
-    if len(text) > MAX_LENGTH:
+    if len(text) > MAX_STAMP:
         data.pop("prog", None)
         data["wl"], data["app"] = decision.workload[:80], decision.application[:80]
         text = PREFIX + _encode(data)

@@ -17,8 +17,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
 from advisor.core.nodelist import expand
+from advisor.core.protocol import is_thread_count
 from advisor.core.units import parse_fraction, parse_freq_khz, parse_memory_mb
-from advisor.core.variables import is_thread_count
 from advisor.policy.problems import did_you_mean
 
 FALSE_WORDS = ("false", "no", "off")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from advisor.errors import AdvisorError
 
-SOCKET_LIMIT = 107
 """Bytes of a UNIX socket's path."""
 
 

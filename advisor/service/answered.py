@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.core.decision import Decision
+from advisor.core.protocol import answer_line
 from advisor.core.stamp import make_stamp
-from advisor.service.protocol import answer_line
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from advisor import __version__
 from advisor.core.decision import Decision
+from advisor.core.protocol import ProtocolError, answer_line, parse_request_line
 from advisor.core.reasons import reason
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
@@ -22,7 +23,6 @@ from advisor.schedulers.translators import translator
 from advisor.service.answered import Answered
 from advisor.service.decide import decide, issue, new_id, timestamp, unchanged
 from advisor.service.peer import Peer, Users
-from advisor.service.protocol import ProtocolError, answer_line, parse_request_line
 from advisor.service.snapshot import StoreSource
 from advisor.service.spool import Spool
 from advisor.service.watch import Watch

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from advisor.service.protocol import ProtocolError
+from advisor.core.protocol import ProtocolError
 
 _UCRED = struct.Struct("3i")
 

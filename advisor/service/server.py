@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from advisor.core.protocol import MAX_REQUEST, ProtocolError, answer_line
 from advisor.errors import AdvisorError
 from advisor.service.handlers import Handlers
 from advisor.service.notify import inherited_socket, notify
 from advisor.service.peer import Peer, peer_of
-from advisor.service.protocol import MAX_REQUEST, ProtocolError, answer_line
 
 log = logging.getLogger("advisor.serve")
 

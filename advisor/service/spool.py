@@ -28,10 +28,10 @@ from typing import Any, Literal
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
+from advisor.core.protocol import ProtocolError
 from advisor.errors import AdvisorError
 from advisor.schedulers.translators import translator
 from advisor.service.peer import groups_of
-from advisor.service.protocol import ProtocolError
 
 log = logging.getLogger("advisor.serve")
 

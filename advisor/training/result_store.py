@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.policy import Trust, scope_of
+from advisor.core.protocol import call
 from advisor.errors import AdvisorError, RefusedError, StoreError
 from advisor.models.fit import FitResult
 from advisor.ranking.streams import Characterisation
@@ -22,7 +20,6 @@ from advisor.store.writer import Writer
 
 TIMEOUT_S = 60.0
 STATUS_S = 5.0
-MAX_ANSWER = 1 << 20
 
 
 def owner_of(scope: Scope, user: str, account: str) -> str:
@@ -207,17 +204,9 @@ class DaemonResults:
     def _ask(self, message: dict[str, object], hint: str) -> None:
         """Send results and wait until they are taken. Raises StoreError."""
         try:
-            answer = _exchange(self._path, message, TIMEOUT_S)
-        except (OSError, ValueError) as error:
-            raise StoreError(
-                f"the daemon at {self._path} does not answer: {error}", hint=hint
-            ) from error
-        if not isinstance(answer, dict):
-            raise StoreError(f"the daemon at {self._path} answered nonsense")
-        if answer.get("ok") is not True:
-            raise StoreError(
-                f"the daemon did not take the results: {answer.get('error') or answer}", hint=hint
-            )
+            call(self._path, message, TIMEOUT_S)
+        except AdvisorError as error:
+            raise StoreError(f"the results are not stored: {error.message}", hint=hint) from error
 
     def close(self) -> None:
         """Do nothing: each message has a connection of its own."""
@@ -275,23 +264,6 @@ def _writable(store: Path) -> bool:
 def _asked(daemon: Path) -> dict[str, object] | None:
     """Return how a daemon says it does, None when there is none."""
     try:
-        answer = _exchange(daemon, {"v": 1, "op": "status"}, STATUS_S)
-    except (OSError, ValueError):
+        return call(daemon, {"op": "status"}, STATUS_S)
+    except AdvisorError:
         return None
-    return answer if isinstance(answer, dict) else None
-
-
-def _exchange(daemon: Path, message: dict[str, object], timeout_s: float) -> object:
-    """Send one message and return the answer. Raises OSError and ValueError."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(timeout_s)
-        connection.connect(str(daemon))
-        with suppress(ConnectionError):  # it says why it hangs up on what is too long
-            connection.sendall(json.dumps(message).encode() + b"\n")
-        data = b""
-        while not data.endswith(b"\n") and len(data) < MAX_ANSWER:
-            part = connection.recv(65536)
-            if not part:
-                break
-            data += part
-    return json.loads(data)

@@ -37,7 +37,7 @@ def explain(
 def from_daemon(socket: Path, payload: Mapping[str, object], *, timeout_s: float = 5.0) -> Decision:
     """Ask the daemon, which hooks ask, too. Raises AdvisorError."""
     from advisor.core.decision import Decision
-    from advisor.service.protocol import call
+    from advisor.core.protocol import call
 
     return Decision.from_dict(call(socket, {"v": 1, "op": "explain", **payload}, timeout_s))
 

@@ -24,8 +24,8 @@ DEFAULTS = {
     "harmless": [],
     "attributes": [],
     "away": [],
+    "off": [],
 }
-OFF = ("off", "0", "no", "false", "never")
 CLIENT, DECISION, SET = "ADVISOR_QSUB", "ADVISOR_DECISION", "ADVISOR_SET"
 STAMP, FREQ, THREADS = "advisor_stamp", "cpu_freq_mhz", "ompthreads"
 MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_SOCKET, MAX_ATTRIBUTE = 65536, 65536, 2000, 107, 200
@@ -60,9 +60,9 @@ def main(event):
     begin = time.monotonic()
     job = event.job
     variables = {} if job.Variable_List is None else job.Variable_List
-    if job.interactive or str(variables.get("ADVISOR") or "").lower() in OFF:
-        return
     settings = read_settings()
+    if job.interactive or str(variables.get("ADVISOR") or "").lower() in settings["off"]:
+        return
     if queue_of(job) in settings["away"]:
         return  # it goes to another server, which may not know the advisor's resources
     if is_open(settings["breaker"], settings["retry_s"]):

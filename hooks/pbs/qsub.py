@@ -25,11 +25,8 @@ source spack test then touch trap true ulimit unset wait while cat
 """.split()  # noqa: SIM905
 FRONT = ("!", "then", "do", "else", "time", "exec", "nohup", "command", "stdbuf", "setsid")
 CLIENT = "ADVISOR_QSUB"
-PASSED = (
-    "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN", "ADVISOR_APPLICATION",
-    "ADVISOR_WORKLOAD",
-)  # fmt: skip
-OFF = ("off", "0", "no", "false", "never")
+PASSED = ("ADVISOR",)
+OFF = ("off",)
 FLAGS, VALUED = "fhIVXz", "aAcCejJklmMNopPqrRSuvW"
 MAX_SCRIPT, MAX_EXCERPT, MAX_CHOICES, MAX_VALUE = 1 << 20, 4000, 4000, 6000
 MAX_OUTLINE = 40000

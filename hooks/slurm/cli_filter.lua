@@ -9,7 +9,7 @@
 local source = debug and debug.getinfo(1, "S").source or ""
 local here = source:match("^@(/.*)/[^/]*$") or "@DIR@"
 local home = here .. "/advisor/@ID@"
-local OFF = { off = true, ["0"] = true, no = true, ["false"] = true, never = true }
+local OFF = "@OFF@"
 
 -- The advisor's half, loaded when first needed; false once it could not be.
 local filter
@@ -81,7 +81,7 @@ end
 function slurm_cli_pre_submit(options, offset)
   local result = own("slurm_cli_pre_submit", options, offset)
   if result ~= nil and result ~= slurm.SUCCESS then return result end
-  local off = OFF[(os.getenv("ADVISOR") or ""):lower()] and not from_an_advised_job()
+  local off = OFF:find(" " .. (os.getenv("ADVISOR") or ""):lower() .. " ", 1, true) and not from_an_advised_job()
   local step = options.type == "srun" and (os.getenv("SLURM_JOB_ID") or os.getenv("SLURM_JOBID"))
   if not off and not step then advisor("pre_submit", options, offset) end
   return result

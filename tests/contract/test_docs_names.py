@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from advisor.cli import build_parser
+from advisor.core.protocol import SETTINGS
 from advisor.core.reasons import TEXTS
 from advisor.core.script import advisor_lines
-from advisor.core.variables import SETTINGS
 from advisor.policy.jsonschema import schema
 from advisor.policy.load import check_text
 from advisor.schedulers.slurm import table as slurm_table

@@ -15,7 +15,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
-from advisor.service.protocol import call
+from advisor.core.protocol import call
 from advisor.store.publish import publish
 from advisor.store.writer import Writer
 

@@ -19,7 +19,7 @@ import pytest
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
-from advisor.service.protocol import MAX_REQUEST
+from advisor.core.protocol import MAX_REQUEST
 from advisor.store.publish import publish
 from advisor.store.writer import Writer
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from advisor_tui import demo
 
-from advisor.service.protocol import call
+from advisor.core.protocol import call
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 

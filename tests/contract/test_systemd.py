@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from advisor.core.protocol import call
 from advisor.errors import AdvisorError
 from advisor.paths import share
-from advisor.service.protocol import call
 
 ROOT = share("config").parent
 UNITS = share("config/systemd")

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from advisor.core.inventory import NodeType
+from advisor.core.protocol import call
 from advisor.core.request import JobRequest
 from advisor.service import watch as module
 from advisor.service.answered import Answered
-from advisor.service.protocol import call
 from advisor.service.snapshot import StoreSource
 from advisor.service.watch import Watch
 from advisor.store.writer import Writer

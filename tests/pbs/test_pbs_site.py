@@ -18,8 +18,8 @@ import pytest
 from hooked import ROOT
 from posed_sys import PosedSys
 
+from advisor.core.protocol import call
 from advisor.schedulers.pbs import scheduler as backend
-from advisor.service.protocol import call
 from advisor.store.reader import Reader
 
 Run = Callable[..., Any]

@@ -16,8 +16,8 @@ from typing import Any
 from testbed import NODE_TYPES, Testbed
 from testbed.daemons import go_first
 
+from advisor.core.protocol import call
 from advisor.errors import AdvisorError
-from advisor.service.protocol import call
 from advisor.store.reader import Reader
 
 POLICY = """\

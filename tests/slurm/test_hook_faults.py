@@ -20,10 +20,10 @@ from testbed import Submitted, Testbed
 from testbed.daemons import go_first, wait_until
 
 from advisor.core.decision import Decision
+from advisor.core.protocol import call
 from advisor.core.stamp import read_stamp
 from advisor.paths import share
 from advisor.schedulers.slurm.hooks import read_hooks
-from advisor.service.protocol import call
 
 ROOT = share("config").parent
 PLAIN = "srun true\n"

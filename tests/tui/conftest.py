@@ -21,7 +21,7 @@ from textual import _wait
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from advisor.service.protocol import call
+from advisor.core.protocol import call
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "real"))
 

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from advisor.core.protocol import answer_line
 from advisor.schedulers.cluster import Cluster, Node, Partition
 from advisor.schedulers.slurm import table as slurm_table
 from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files, stub
-from advisor.service.protocol import answer_line
 
 LUAS = [lua for v in ("5.1", "5.3", "5.4") if (lua := shutil.which(f"lua{v}"))]
 LUA_OF: dict[Path, str] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.core import variables
+from advisor.core import protocol
 from advisor.paths import share
 from advisor.schedulers.slurm import table as slurm_table
 from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files
@@ -128,4 +128,4 @@ def test_every_documented_variable_is_sent_by_both_hooks() -> None:
      ("OMP_NUM_THREADS\n", False), ("OMP_PLACES", False)],
 )  # fmt: skip
 def test_what_may_be_set(name: str, count: bool) -> None:
-    assert variables.is_thread_count(name) is count
+    assert protocol.is_thread_count(name) is count

@@ -141,7 +141,7 @@ class AdvisorApp(App[None]):
         desk = self.desk
 
         def work() -> tuple[str, dict[tuple[str, str], tuple[int, int]]]:
-            from advisor.service.protocol import call
+            from advisor.core.protocol import call
             from advisor.training import progress
 
             sweeps = {

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import __version__
-from advisor.core import variables
+from advisor.core import protocol
 from advisor.errors import AdvisorError, InputError, SchedulerError
 from advisor.paths import share
 from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.pbs import table as pbs_table
 from advisor.schedulers.pbs.inventory import HookInventory
-from advisor.schedulers.plan import SOCKET_LIMIT, Plan
+from advisor.schedulers.plan import Plan
 
 QUEUEJOB, EXECJOB = "advisor", "advisor_exec"
 RESOURCES = {
@@ -104,9 +104,9 @@ def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInvento
     ``folder`` keeps what is imported, and the commands. Raises InputError for a socket's path
     that is too long, a resource of another type, and a foreign hook in the way.
     """
-    if len(os.fsencode(settings.socket)) > SOCKET_LIMIT:
+    if len(os.fsencode(settings.socket)) > protocol.MAX_SOCKET:
         raise InputError(
-            f"{settings.socket}: a socket's path has at most {SOCKET_LIMIT} bytes",
+            f"{settings.socket}: a socket's path has at most {protocol.MAX_SOCKET} bytes",
             hint="choose a shorter --socket",
         )
     known = pbs_control.custom_resources()
@@ -177,12 +177,13 @@ def queuejob_config(
         "retry_s": settings.retry_s,
         "host_resources": list(inventory.host_resources) if inventory else [],
         "inventory": inventory.text() if inventory else "",
-        "variables": [*variables.SETTINGS, *variables.THREADS],
-        "counts": list(variables.COUNTS),
+        "variables": [*protocol.SETTINGS, *protocol.THREADS],
+        "counts": list(protocol.COUNTS),
         "resources": sorted({*pbs_table.RESOURCES, *site}),
         "harmless": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if not axes),
         "attributes": sorted({*(n for n, axes in pbs_table.ATTRIBUTES.items() if axes), *site}),
         "away": list(inventory.away) if inventory else [],
+        "off": list(protocol.OFF),
     }
 
 
@@ -313,8 +314,8 @@ def plan_client(folder: Path) -> Plan:
     real = _real_qsub(path)
     text = share("hooks/pbs/qsub.py").read_text(encoding="utf-8")
     text = re.sub(r'^QSUB = ""$', f"QSUB = {str(real)!r}", text, count=1, flags=re.MULTILINE)
-    passed = f"PASSED = {variables.SETTINGS!r}"
-    text = re.sub(r"^PASSED = \(.*?^\)", passed, text, count=1, flags=re.MULTILINE | re.DOTALL)
+    for name, words in {"PASSED": protocol.SETTINGS, "OFF": protocol.OFF}.items():
+        text = re.sub(rf"^{name} = \(.*\)$", f"{name} = {words!r}", text, flags=re.MULTILINE)
 
     def step() -> None:
         partial = folder / ".qsub.new"

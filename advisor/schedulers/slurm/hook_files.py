@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor import __version__
-from advisor.core import variables
+from advisor.core import protocol
 from advisor.errors import AdvisorError, InputError
 from advisor.paths import share
 from advisor.schedulers.cluster import Cluster
@@ -127,7 +127,8 @@ def stub(hook: str, folder: Path, identity: str, site_file: str) -> bytes:
         head, _, rest = text.partition("-- @site\n")
         _, _, tail = rest.partition("-- @end\n")
         text = f"{head}local function own() return slurm.SUCCESS end\n{tail}"
-    for key, value in {"DIR": folder, "ID": identity, "SITE": site_file}.items():
+    off = f" {' '.join(protocol.OFF)} "
+    for key, value in {"DIR": folder, "ID": identity, "SITE": site_file, "OFF": off}.items():
         text = text.replace(f'@{key}@"', f"{_lua_text(str(value))[1:]}")
     lines = [line for line in text.splitlines(keepends=True) if line not in _MARKERS]
     return "".join(lines).replace("@VERSION@", __version__).encode()
@@ -167,9 +168,12 @@ def _config(settings: SlurmHookSettings) -> str:
         f"return {{ socket = {_lua_text(str(settings.socket))},"
         f" deadline = {settings.deadline_s:g}, retry = {settings.retry_s:d},"
         f" syslog = {_lua_text(str(settings.syslog))}, version = {_lua_text(__version__)},"
-        f" names = {_lua_text(' '.join(variables.sent_by_name()))},"
-        f" prefixes = {_lua_text(' '.join((*slurm_table.PREFIXES, *variables.PREFIXES)))},"
-        f" counts = {_lua_set(variables.COUNTS)},"
+        f" names = {_lua_text(' '.join(protocol.sent_by_name()))},"
+        f" prefixes = {_lua_text(' '.join((*slurm_table.PREFIXES, *protocol.PREFIXES)))},"
+        f" counts = {_lua_set(protocol.COUNTS)}, off = {_lua_words(protocol.OFF)},"
+        f" max_answer = {protocol.MAX_ANSWER}, max_socket = {protocol.MAX_SOCKET},"
+        f" max_script = {protocol.MAX_SCRIPT}, max_choices = {protocol.MAX_CHOICES},"
+        f" max_variable = {protocol.MAX_VARIABLE}, cut = {protocol.CUT},"
         f" posix = {{ {libraries} }} }}\n"
     )
 
@@ -208,7 +212,7 @@ def table_text(understood: Mapping[str, Sequence[str]]) -> str:
         "site": _lua_map(site),
         "flags": _lua_words(t.FLAGS),
         "overwritten": _lua_words(t.OVERWRITTEN),
-        "asked_by_name": _lua_words((*variables.SETTINGS, *variables.THREADS)),
+        "asked_by_name": _lua_words((*protocol.SETTINGS, *protocol.THREADS)),
     }
     body = "".join(f"  {name} = {value},\n" for name, value in members.items())
     return f"-- Written by `advisor hook install`.\nreturn {{\n{body}}}\n"
@@ -283,9 +287,11 @@ def _native(source: Path) -> bytes | None:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / NATIVE
         # fewer segments: a third less time to open
-        smaller = ["-s", "-Wl,--build-id=none", "-Wl,-z,noseparate-code", "-Wl,-z,norelro"]
+        flags = ["-s", "-Wl,--build-id=none", "-Wl,-z,noseparate-code", "-Wl,-z,norelro"]
+        names = ("MAX_ANSWER", "MAX_SCRIPT", "MAX_CHOICES", "MAX_VARIABLE", "CUT")
+        flags += [f"-D{name}={getattr(protocol, name)}" for name in names]
         done = subprocess.run(
-            [compiler, "-O2", "-std=c11", "-shared", "-fPIC", *smaller, "-o", target, source],
+            [compiler, "-O2", "-std=c11", "-shared", "-fPIC", *flags, "-o", target, source],
             capture_output=True,
             check=False,
             timeout=60,

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from advisor.core import protocol
 from advisor.errors import InputError
 from advisor.schedulers.cluster import Cluster
-from advisor.schedulers.plan import SOCKET_LIMIT, Plan
+from advisor.schedulers.plan import Plan
 from advisor.schedulers.slurm.hook_files import (
     HOOKS,
     LEFTOVER_MARK,
@@ -99,9 +100,9 @@ def plan_install(folder: Path, settings: SlurmHookSettings, cluster: Cluster | N
     a site's own script that does not compile.
     """
     _check_writable(folder)
-    if len(os.fsencode(settings.socket)) > SOCKET_LIMIT:
+    if len(os.fsencode(settings.socket)) > protocol.MAX_SOCKET:
         raise InputError(
-            f"{settings.socket}: a socket's path has at most {SOCKET_LIMIT} bytes",
+            f"{settings.socket}: a socket's path has at most {protocol.MAX_SOCKET} bytes",
             hint="choose a shorter --socket",
         )
     plan = Plan()

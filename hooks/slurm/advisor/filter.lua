@@ -7,7 +7,6 @@ local use = ...
 local config, system = use("config"), use("system")
 
 local KINDS = { sbatch = true, srun = true, salloc = true }
-local OFF = { off = true, ["0"] = true, no = true, ["false"] = true, never = true }
 local OURS = { "ADVISOR_STAMP", "ADVISOR_DECISION", "SLURM_ADVISOR_STAMP" }
 local SET = { "ADVISOR_SET", "SLURM_ADVISOR_SET" }
 
@@ -109,7 +108,7 @@ function M.pre_submit(options, offset)
     if os.getenv(name) then system.setenv(name, nil) end
   end
   forget_what_was_set()
-  if OFF[(os.getenv("ADVISOR") or ""):lower()] then return end
+  if config.off:find(" " .. (os.getenv("ADVISOR") or ""):lower() .. " ", 1, true) then return end
   local plan, problem, quietly = ask(options, explicit, false)
   if not plan then return use("log")(problem, quietly) end
   use("rewrite").assign(plan, options, plan.wanted.export or "ALL")

@@ -40,7 +40,7 @@ extern const char *luaL_checklstring(lua_State *, int, size_t *);
 extern double luaL_checknumber(lua_State *, int);
 
 enum { LUA_IS_FUNCTION = 6 };
-enum { MAX_ANSWER = 16384, SCRIPT_LIMIT = 131072, CHOICES_LIMIT = 65536, VARIABLE_LIMIT = 4096, CUT = 256 };
+/* MAX_ANSWER, MAX_SCRIPT, MAX_CHOICES, MAX_VARIABLE and CUT are set by `advisor hook install`. */
 
 static int fail(lua_State *L, const char *word, const char *text)
 {
@@ -308,7 +308,7 @@ static int request(lua_State *L)
     }
     add(&t, head, length);
     say(&t, ",\"script\":");
-    more = quote_file(&t, full, SCRIPT_LIMIT);
+    more = quote_file(&t, full, MAX_SCRIPT);
     if (more < 0)
         say(&t, "null");
     say(&t, more == 1 ? ",\"truncated\":true" : ",\"truncated\":false");
@@ -320,7 +320,7 @@ static int request(lua_State *L)
     for (char **entry = environ; entry && *entry; entry++) {
         const char *equals = strchr(*entry, '=');
         size_t n = equals ? (size_t)(equals - *entry) : 0, size = equals ? strlen(equals + 1) : 0;
-        int named = size <= VARIABLE_LIMIT && among(*entry, n, names, 1);
+        int named = size <= MAX_VARIABLE && among(*entry, n, names, 1);
         if (n && (named || is_sent(*entry, n, prefixes)))
             member(&t, &comma, *entry, n, equals + 1, named || size < CUT ? size : CUT);
     }
@@ -328,7 +328,7 @@ static int request(lua_State *L)
     size_t env_end = t.length;
     say(&t, ",\"choices\":");
     length = t.length;
-    if (quote_file(&t, choices, CHOICES_LIMIT) != 0) {
+    if (quote_file(&t, choices, MAX_CHOICES) != 0) {
         t.length = length; /* half a file is no file */
         say(&t, "\"\"");
     }

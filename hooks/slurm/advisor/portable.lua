@@ -5,9 +5,8 @@
 -- library Debian ships, or out of a file for each piece. Raises an error naming the package.
 
 local use = ...
-local MAX_ANSWER, MAX_PATH, MODE = 16384, 107, 384 -- the mode is 0600
-local SCRIPT_LIMIT, CHOICES_LIMIT, VARIABLE_LIMIT, CUT = 131072, 65536, 4096, 256
-local EAGAIN = 11
+local limits = use("config")
+local MODE, EAGAIN = 384, 11 -- the mode is 0600
 local pieces = {}
 
 local function find(stem)
@@ -53,7 +52,7 @@ local M = {}
 -- long as it returns true (native.c: until the answer is there); what goes wrong in it is lost.
 function M.exchange(path, line, deadline_s, no_answer, meanwhile)
   local socket, signal = posix("sys.socket"), posix("signal")
-  if #path > MAX_PATH then return nil, "absent", "the socket's path is too long" end
+  if #path > limits.max_socket then return nil, "absent", "the socket's path is too long" end
   local fd, none = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0)
   if not fd then return nil, "absent", tostring(none) end
 
@@ -80,7 +79,7 @@ function M.exchange(path, line, deadline_s, no_answer, meanwhile)
     local ok, more = true, meanwhile ~= nil
     while ok and more do ok, more = pcall(meanwhile) end
     local answer
-    answer, problem, code = socket.recv(fd, MAX_ANSWER)
+    answer, problem, code = socket.recv(fd, limits.max_answer)
     if not answer and code == EAGAIN then return nil, "timeout", "no answer in time" end
     if not answer or answer == "" then return nil, "closed", "the daemon hung up" end
     if not answer:find("\n", 1, true) then return nil, "garbage", "an answer that is no line" end
@@ -127,14 +126,14 @@ function M.request(head, script, choices, names, prefixes)
   local cwd = posix("unistd").getcwd() or ""
   if #script >= 4000 then script = "" end
   if script ~= "" and script:sub(1, 1) ~= "/" then script = cwd .. "/" .. script end
-  local text, more = read(script, SCRIPT_LIMIT)
-  local chosen, too_long = read(choices, CHOICES_LIMIT)
+  local text, more = read(script, limits.max_script)
+  local chosen, too_long = read(choices, limits.max_choices)
   local words = {}
   names = " " .. names .. " "
   for name, value in pairs(posix("stdlib").getenv()) do
-    local named = #value <= VARIABLE_LIMIT and names:find(" " .. name .. " ", 1, true)
+    local named = #value <= limits.max_variable and names:find(" " .. name .. " ", 1, true)
     if named or is_sent(name, prefixes) then
-      words[#words + 1] = quote(name) .. ":" .. quote(named and value or value:sub(1, CUT))
+      words[#words + 1] = quote(name) .. ":" .. quote(named and value or value:sub(1, limits.cut))
     end
   end
   local env = "{" .. table.concat(words, ",") .. "}"

@@ -7,8 +7,7 @@
 local use = ...
 local config, answer, known = use("config"), use("answer"), use("table")
 
-local ADMIN_COMMENT_LIMIT, SCRIPT_LIMIT, VARIABLE_LIMIT = 4000, 131072, 4096
-local OFF = { off = true, ["0"] = true, no = true, ["false"] = true, never = true }
+local ADMIN_COMMENT_LIMIT = 4000
 -- Slurm's "not set" and "infinite" of 16 and 32 bits; a frequency above is a name (low, high).
 local NO_VAL16, NO_VAL, INFINITE, FREQ_NAME = 65534, 4294967294, 4294967295, 2147483648
 local closed_until = 0
@@ -93,7 +92,7 @@ local function variables_of(job)
   local found = {}
   local function look(name)
     local value = job.environment[name]
-    if type(value) == "string" and #value <= VARIABLE_LIMIT then found[name] = value end
+    if type(value) == "string" and #value <= config.max_variable then found[name] = value end
   end
   for name in known.asked_by_name:gmatch("%S+") do look(name) end
   for name in known.variables:gmatch(";([^;=]+)=") do look(name) end
@@ -114,8 +113,8 @@ local function request(job, wanted, variables, stamp)
     '{"v":1,"op":"decide","scheduler":"slurm","hook":"job_submit","type":"sbatch","uid":',
     ("%.0f"):format(job.user_id), ',"stamp":', quote(stamp or ""),
     ',"options":', object(quote, wanted), ',"argv":[', table.concat(argv, ","),
-    '],"script":', quote(job.script:sub(1, SCRIPT_LIMIT)),
-    ',"truncated":', tostring(#job.script > SCRIPT_LIMIT),
+    '],"script":', quote(job.script:sub(1, config.max_script)),
+    ',"truncated":', tostring(#job.script > config.max_script),
     ',"script_path":', quote(tostring(given[0] or "")), ',"env":', object(quote, variables),
     ',"choices":"","cwd":', quote(job.work_dir or ""), ',"het":false}\n',
   })
@@ -169,7 +168,7 @@ local function enforced(job, stamp)
   local environment = job.environment
   local export = environment.SLURM_EXPORT_ENV
   if number(job.het_job_offset) or not text(job.script) then return false end
-  if OFF[(environment.ADVISOR or ""):lower()] then return false end
+  if config.off:find(" " .. (environment.ADVISOR or ""):lower() .. " ", 1, true) then return false end
   if not stamp and export and not export:upper():find("^ALL") then return false end
   local marker = io.open(config.socket .. ".enforce", "rb")
   if marker then marker:close() end

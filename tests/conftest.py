@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 from advisor.cli import main
+from tests.schemas import check
 
 # A busy machine is no reason to fail. The same examples each time, so that what passes today
 # passes tomorrow; `pytest --hypothesis-profile explore` draws new ones.
@@ -59,7 +60,9 @@ class Result:
     err: str
 
     def json(self) -> dict[str, Any]:
+        """Return the JSON answer, once it is what config/schemas says."""
         data: dict[str, Any] = json.loads(self.out)
+        check(data)
         return data
 
 

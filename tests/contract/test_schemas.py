@@ -1,0 +1,232 @@
+"""config/schemas says what programs may rely on: every answer of the daemon and of ``--json``.
+
+The ``advisor`` fixture holds every JSON answer of the whole suite against its schema (see
+tests/schemas.py); here each verb gives one at least, and a real daemon answers every operation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from advisor_tui import demo
+
+from advisor.cli import VERBS, build_parser
+from advisor.core.protocol import call
+from advisor.errors import AdvisorError
+from advisor.ranking.suite import member
+from advisor.store.profiles import Bench, StoredProfile, save_profiles
+from advisor.store.rankings import save_characterisation
+from advisor.store.reader import Reader
+from advisor.store.writer import Writer
+from tests.schemas import FOLDER, check, validator
+
+SCRIPT = "#!/bin/bash\n#SBATCH -N 1 -n 1 -C broadwell --exclusive\nsrun ./cg-solver n=4e6\n"
+HEADER = "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j\n"
+PHASES = {
+    "application": "md-lattice", "node_type": "broadwell",
+    "phases": [{"name": "solve", "time_s": 8.0, "iterations": 4e9, "threads": 4, "streams": [
+        {"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P", "steps": 1.0}]}],
+}  # fmt: skip
+SLURM = ("--scheduler", "slurm", "--dir", "slurm")
+GRID = ("--application", "fresh", "--node-type", "broadwell")
+CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "explain": (("job.sh",), ("job.sh", "--", "--nodes=2")),
+    "why": (("CHANGED",), ("LEFT",)),
+    "options": (("cg-solver",), ("cg-solver", "--all")),
+    "train": (("job.sh", "--dry-run"),),
+    "run": (("--", "true"),),
+    "on": ((),),
+    "off": ((),),
+    "choose": ((), ("cg-solver", "--goal", "edp")),
+    "characterise": (("--input", "phases.json"),),
+    "bench": (("show",),),
+    "rank": (("md-lattice",), ("md-lattice", "--no-store")),
+    "report": ((),),
+    "import": (("grid.csv", *GRID),),
+    "fit": (("cg-solver",),),
+    "models": (("--list-models",),),
+    "evaluate": (("grid.csv",),),
+    "pareto": (("grid.csv", "--x", "time_s:min", "--y", "energy_j:min"),),
+    "site": (("show",), ("check", "site.yaml"), ("diff", "site.yaml"), ("apply", "site.yaml")),
+    "policy": (("show",), ("check", "policy.yaml"), ("diff", "policy.yaml"),
+               ("apply", "policy.yaml"), ("check", "bad.yaml")),
+    "promote": (("shared", "--scope", "all"),),
+    "forget": (("cg-solver", "--yes"),),
+    "publish": (("copy.db",),),
+    "collect": (("--spool",), ("--scheduler", "local")),
+    "hook": (("status", *SLURM), ("install", *SLURM, "--dry-run"), ("remove", *SLURM)),
+    "completion": (("bash",),),
+    "doctor": ((),),
+}  # fmt: skip
+SILENT = {"serve": "runs until it is stopped", "tui": "an application of the terminal"}
+"""Verbs that take --json, as all do, and print no answer."""
+OPERATIONS = ("decide", "explain", "submitted", "observe", "characterise", "status", "ping")
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("demo") / "advisor.db"
+    demo.build(store, "ann")
+    with Writer(store) as writer:
+        run = writer.observations("cg-solver")[0].observation
+        writer.add_observations("shared", "default", [replace(run, scope="own")])
+        save_characterisation(
+            writer, "md-lattice", "default", "broadwell", PHASES, contributor="ann", scope="all"
+        )
+        for name, ns in (("broadwell", 4.0), ("skylake", 3.0)):
+            profiles = [
+                StoredProfile(name, one.name, tuple(s.to_dict() for s in one.streams), 4,
+                              ns / 1000, 0.01, 5)
+                for one in (member("mbw1lc", 4, (256, 8)), member("mbw1lc", 4, (16384, 8)))
+            ]  # fmt: skip
+            save_profiles(writer, Bench(name, {"cores": 28}, name, "6.1", "cc", "root"), profiles)
+    return store
+
+
+@pytest.fixture
+def place(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a store that has something of everything, and files to name."""
+    shutil.copy(example, tmp_path / "advisor.db")
+    rows = "".join(
+        f"1,1,{t},{f},{1e8 / t / f + 5:.4f},{t * 3 + f / 1e5:.3f}\n"
+        for t in (1, 2, 4, 8)
+        for f in (1_200_000, 1_500_000, 1_800_000, 2_100_000)
+    )
+    (tmp_path / "job.sh").write_text(SCRIPT)
+    (tmp_path / "grid.csv").write_text(HEADER + rows)
+    (tmp_path / "phases.json").write_text(json.dumps(PHASES))
+    (tmp_path / "policy.yaml").write_text("version: 1\nmode: observe\n")
+    (tmp_path / "bad.yaml").write_text("mode: loud\n")
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm" / "slurm.conf").write_text("ClusterName=x\n")
+    (tmp_path / "site.yaml").write_text("version: 1\ndefault_partition: batch\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def json_verbs() -> list[str]:
+    """Return the verbs whose parser takes --json."""
+    parser = build_parser("*")
+    (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return [n for n, p in verbs.choices.items() if "--json" in p._option_string_actions]
+
+
+def test_every_verb_with_json_has_a_schema_and_an_answer_here() -> None:
+    verbs = [v for v in json_verbs() if v not in SILENT]
+    assert {*verbs, "models"} == set(CALLS) and set(SILENT) < set(VERBS)
+    files = {path.stem for path in FOLDER.glob("*.json")} - {"decision", "protocol"}
+    assert files == {"choose" if v in ("on", "off") else v for v in CALLS}
+
+
+def test_every_schema_is_one() -> None:
+    for path in sorted(FOLDER.glob("*.json")):
+        schema = json.loads(path.read_text())
+        assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        assert schema["$id"] == path.name and schema["title"] and schema["description"]
+        validator(path.stem).check_schema(schema)
+
+
+def job_of(store: Path, *, changed: bool) -> str:
+    with Reader(store) as reader:
+        jobs = (d for d in reader.decisions() if d.job_id and d.changed == changed)
+        return next(d.job_id for d in jobs if reader.outcome(d.job_id))
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_what_a_verb_prints_is_what_its_schema_says(
+    place: Path, advisor: Callable[..., Any], verb: str
+) -> None:
+    for arguments in CALLS[verb]:
+        jobs = {"CHANGED": True, "LEFT": False}
+        words = [
+            job_of(place / "advisor.db", changed=jobs[word]) if word in jobs else word
+            for word in arguments
+        ]
+        at = words.index("--") if "--" in words else len(words)
+        done = advisor("fit" if verb == "models" else verb, *words[:at], "--json", *words[at:])
+        answer = done.json()  # holds it against the schema
+        expected = "choose" if verb in ("on", "off") else verb
+        assert answer["schema"] == f"advisor/{expected}/1", done.err
+
+
+def test_an_answer_that_is_not_as_its_schema_says_is_noticed(
+    place: Path, advisor: Callable[..., Any]
+) -> None:
+    answer = advisor("explain", "job.sh", "--json").json()
+    for broken in ({**answer, "goal": 7}, {**answer, "more": 1}, {"schema": answer["schema"]}):
+        with pytest.raises(AssertionError, match="advisor/explain/1"):
+            check(broken)
+
+
+# -- the socket ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def daemon(place: Path) -> Iterator[Path]:
+    socket = place / "s"
+    command = [sys.executable, "-m", "advisor", "serve", "--socket", str(socket), "--db",
+               str(place / "advisor.db"), "--config-dir", str(place)]  # fmt: skip
+    with (place / "log").open("w") as log:
+        process = subprocess.Popen(command, stderr=log)
+        end = time.monotonic() + 60
+        while "event=serving" not in (place / "log").read_text() and time.monotonic() < end:
+            time.sleep(0.05)
+        yield socket
+        process.terminate()
+        process.wait(20)
+
+
+def test_every_operation_of_the_daemon_is_what_its_schema_says(daemon: Path) -> None:
+    job = {
+        "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch", "script": SCRIPT,
+        "options": {"nodes": "1", "ntasks": "1", "constraint": "broadwell",
+                    "exclusive": "exclusive"}, "argv": ["job.sh"],
+        "script_path": "/home/ann/job.sh", "truncated": False, "env": {}, "choices": "",
+        "cwd": "/home/ann", "het": False,
+    }  # fmt: skip
+    run = {
+        "configuration": {
+            "node_type": "broadwell",
+            "nodes": 1,
+            "ranks_per_node": 1,
+            "threads_per_node": 4,
+            "freq_khz": 1_200_000,
+        },
+        "time_s": 2.0,
+    }
+    requests: dict[str, dict[str, object]] = {
+        "decide": job,
+        "explain": job,
+        "observe": {"application": "fresh", "workload": "w", "observations": [run]},
+        "characterise": {"characterisation": {**PHASES, "workload": "default"}},
+        "status": {},
+        "ping": {},
+    }
+    answers = {}
+    for operation in OPERATIONS:
+        if operation == "submitted":
+            requests[operation] = {"decision": answers["decide"]["decision"], "job": "17"}
+        request = {"v": 1, "op": operation, **requests[operation]}
+        validator("protocol", f"{operation}_request").validate(request)
+        answers[operation] = call(daemon, request, 30.0)
+        validator("protocol", f"{operation}_answer").validate(answers[operation])
+    assert answers["explain"]["chosen"]
+    with pytest.raises(AdvisorError, match="unknown op 'nonsense'"):
+        call(daemon, {"op": "nonsense"})
+
+
+def test_every_operation_of_the_daemon_has_a_schema() -> None:
+    defined = json.loads((FOLDER / "protocol.json").read_text())["$defs"]
+    assert set(defined) >= {f"{o}_{side}" for o in OPERATIONS for side in ("request", "answer")}
+    handlers = Path("advisor/service/handlers.py").read_text()
+    assert all(f'"{o}"' in handlers for o in OPERATIONS) and "error" in defined

@@ -223,7 +223,7 @@ class Decision:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, object], job_id: str = "") -> Decision:
+    def from_dict(cls, data: Mapping[str, object], job_id: str | None = None) -> Decision:
         """Read the JSON form back, as any version wrote it; never raises.
 
         What is missing or makes no sense is left empty: the record may come from a job's stamp,
@@ -276,7 +276,7 @@ class Decision:
             request=request,
             program=checked(data.get("program")),
             stamped_change=bool(data.get("changed")) and not (rewrite or environment),
-            job_id=job_id or text("job_id"),
+            job_id=text("job_id") if job_id is None else job_id,
             origin=text("origin"),
         )
 

@@ -212,7 +212,7 @@ def test_every_operation_of_the_daemon_is_what_its_schema_says(daemon: Path) -> 
         "status": {},
         "ping": {},
     }
-    answers = {}
+    answers: dict[str, Any] = {}
     for operation in OPERATIONS:
         if operation == "submitted":
             requests[operation] = {"decision": answers["decide"]["decision"], "job": "17"}

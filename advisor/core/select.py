@@ -12,6 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
+from operator import attrgetter
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -46,6 +48,7 @@ _SHOWN = 6
 
 Candidate = tuple[str, Row]
 """A node type and one of its rows."""
+_SCORE = attrgetter("score")
 
 
 class Weighed(NamedTuple):
@@ -106,6 +109,12 @@ def weigh(candidate: Candidate, baseline: Row, goal: Goal) -> Weighed:
     return Weighed(node_type, row, t, t_sigma, e, e_sigma, w * e + (1 - w) * t)
 
 
+def _slowest(row: Row, baseline: Row, z: float) -> float:
+    """Return the log of the slowdown that a row exceeds by less than the confidence only."""
+    sigma = math.hypot(row.time_sigma, baseline.time_sigma)
+    return row.log_time - baseline.log_time + z * sigma
+
+
 def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Selection:
     """Return the best confirmed candidate, or none with the reason.
 
@@ -124,13 +133,15 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     t_limit = baseline.log_time + slow_bound
     # Most candidates are too slow by their mean alone: look at the others only.
     fast = [c for c in candidates if c[1].log_time <= t_limit and c[1].energy_j == c[1].energy_j]
-    weighed = [weigh(c, baseline, policy.goal) for c in fast]
-    within = [x for x in weighed if x.t + z * x.t_sigma <= slow_bound]
-    within.sort(key=lambda x: x.score)
+    sure = [c for c in fast if _slowest(c[1], baseline, z) <= slow_bound]
+    within = [weigh(c, baseline, policy.goal) for c in sure]
+    within.sort(key=_SCORE)
     saving = [x for x in within if x.e + z * x.e_sigma <= saving_bound]
-    passed = [x for x in saving if x.row.usable and x.score < 0]
+    passed = [x for x in saving if x.score < 0 and x.row.usable]
     shown = passed[:_SHOWN]
-    shown += [x for x in within if x not in shown][: _SHOWN - len(shown)]
+    if len(shown) < _SHOWN:
+        others = (x for x in within if not any(x is y for y in shown))
+        shown = [*shown, *islice(others, _SHOWN - len(shown))]
     reasons: list[Reason] = []
     if len(within) < len(candidates):
         slow = f"{policy.max_slowdown:.1%}", f"{policy.confidence:.0%}"
@@ -141,7 +152,8 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
         reasons.append(reason("chosen", f"energy {energy}, time {time}"))
         reasons += [reason("confirmed")] * best.row.confirmed + tie
         return Selection(best, tuple(shown), tuple(reasons))
-    unconfirmed = [x for x in weighed if not x.row.usable and x.e <= saving_bound and x.score < 0]
+    hopes = [weigh(c, baseline, policy.goal) for c in fast if not c[1].usable]
+    unconfirmed = [x for x in hopes if x.e <= saving_bound and x.score < 0]
     if unconfirmed:
         reasons.append(reason("unconfirmed", len(unconfirmed)))
     if not within:
@@ -167,11 +179,12 @@ def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Rea
     z, w = one_sided(policy.confidence), WEIGHTS[policy.goal]
 
     def equal(x: Weighed, best: Weighed) -> bool:
-        if x.score <= best.score + TIE:
+        off, a, b = x.score - best.score, x.row, best.row
+        if off <= TIE:
             return True
-        e = math.hypot(x.row.energy_sigma, best.row.energy_sigma)
-        t = math.hypot(x.row.time_sigma, best.row.time_sigma)
-        return x.score <= best.score + z * math.hypot(w * e, (1 - w) * t)
+        return off <= z * math.hypot(
+            w * a.energy_sigma, w * b.energy_sigma, (1 - w) * a.time_sigma, (1 - w) * b.time_sigma
+        )
 
     measured = [x for x in passed if x.row.confirmed]
     if best.row.estimated:

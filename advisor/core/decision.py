@@ -17,6 +17,10 @@ from advisor.core.program import checked
 from advisor.core.reasons import ESTIMATED, Reason
 from advisor.core.request import JobRequest
 
+_OF_REQUEST = ("scheduler", "hook", "user", "account")
+_TEXTS = (*_OF_REQUEST, "created_at", "application", "workload", "message", "job_id", "origin")
+"""Fields that are texts, under the same name in JSON."""
+
 FROM_STAMP = "stamp"
 """The origin of a decision that is known from its job's stamp only."""
 
@@ -118,10 +122,10 @@ class Decision:
     workload: str
     baseline: Configuration | None
     chosen: Alternative | None
-    alternatives: tuple[Alternative, ...]
-    rewrite: Mapping[str, str]
-    environment: Mapping[str, str]
-    reasons: tuple[Reason, ...]
+    alternatives: tuple[Alternative, ...] = ()
+    rewrite: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()
     message: str = ""
     holdout: bool = False
     model_id: int | None = None
@@ -242,31 +246,22 @@ class Decision:
         weighed = [Alternative.from_dict(a, a) for a in others] if isinstance(others, list) else []
         rewrite, environment = _strings(data.get("rewrite")), _strings(data.get("environment"))
 
-        def text(key: str) -> str:
-            return str(data.get(key) or "")
-
-        scheduler, hook, user, account = map(text, ("scheduler", "hook", "user", "account"))
-        summary = data.get("request")
-        request = None
+        texts: dict[str, Any] = {name: str(data.get(name) or "") for name in _TEXTS}
+        if job_id is not None:
+            texts["job_id"] = job_id
+        summary, request = data.get("request"), None
         if isinstance(summary, Mapping) and summary:
-            request = JobRequest.from_summary(summary, scheduler, hook, user, account)
+            request = JobRequest.from_summary(summary, *(texts[name] for name in _OF_REQUEST))
         return cls(
-            id=text("decision"),
-            created_at=text("created_at"),
-            scheduler=scheduler,
-            hook=hook,
-            user=user,
-            account=account,
-            policy=read_policy(text("mode"), text("goal")),
-            application=text("application"),
-            workload=text("workload"),
+            **texts,
+            id=str(data.get("decision") or ""),
+            policy=read_policy(str(data.get("mode") or ""), str(data.get("goal") or "")),
             baseline=_configuration(baseline),
             chosen=chosen,
             alternatives=tuple(a for a in weighed if a is not None),
             rewrite=rewrite,
             environment=environment,
             reasons=reasons,
-            message=text("message"),
             holdout=bool(data.get("holdout")),
             model_id=model_id if isinstance(model_id, int) else None,
             energy_quality=str(quality or "missing"),
@@ -276,8 +271,6 @@ class Decision:
             request=request,
             program=checked(data.get("program")),
             stamped_change=bool(data.get("changed")) and not (rewrite or environment),
-            job_id=text("job_id") if job_id is None else job_id,
-            origin=text("origin"),
         )
 
 

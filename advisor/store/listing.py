@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.core.decision import Decision
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel, Workload
@@ -82,18 +81,6 @@ def sweeping(reader: Reader, since: str) -> list[Sweeping]:
         " AND r.updated_at > ? ORDER BY r.created_at"
     )
     return [Sweeping(*row) for row in reader.rows(sql, (since,))]
-
-
-def page_of_decisions(
-    reader: Reader, *, user: str | None = None, offset: int = 0, limit: int = 100
-) -> list[Decision]:
-    """Return decisions, a user's or everybody's, newest first."""
-    where, values = ("", []) if user is None else ("WHERE user = ?", [user])
-    sql = (
-        f"SELECT {_rows.DECISION_COLUMNS} FROM decisions {where}"
-        " ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?"
-    )
-    return [_rows.decision(row) for row in reader.rows(sql, [*values, limit, offset])]
 
 
 def outcomes_of(reader: Reader, job_ids: Sequence[str]) -> dict[str, Outcome]:

@@ -233,14 +233,12 @@ class Reader(StoreConnection):
         return self._decisions(where, (job_id, user))
 
     def decisions(
-        self, *, since: str = "", user: str | None = None, limit: int = 1000
+        self, *, user: str | None = None, offset: int = 0, limit: int = 1000
     ) -> list[Decision]:
-        """Return the latest decisions made at or after ``since`` (ISO 8601), newest first."""
-        where, values = "created_at >= ?", [since]
-        if user is not None:
-            where += " AND user = ?"
-            values.append(user)
-        return self._decisions(f"{where} ORDER BY created_at DESC LIMIT ?", [*values, limit])
+        """Return decisions, a user's or everybody's, newest first."""
+        where, values = ("1", []) if user is None else ("user = ?", [user])
+        order = "ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?"
+        return self._decisions(f"{where} {order}", [*values, limit, offset])
 
     def _decisions(self, where: str, values: Sequence[object]) -> list[Decision]:
         sql = f"SELECT {_rows.DECISION_COLUMNS} FROM decisions WHERE {where}"

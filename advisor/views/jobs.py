@@ -30,7 +30,7 @@ def page(
     reader: Reader, *, user: str | None = None, offset: int = 0, limit: int = 100
 ) -> list[Job]:
     """Return decisions of one user, or of all, newest first."""
-    decisions = listing.page_of_decisions(reader, user=user, offset=offset, limit=limit)
+    decisions = reader.decisions(user=user, offset=offset, limit=limit)
     outcomes = listing.outcomes_of(reader, [d.job_id for d in decisions if d.job_id])
     return [_job(d, outcomes.get(d.job_id)) for d in decisions]
 

@@ -21,6 +21,12 @@ _OF_REQUEST = ("scheduler", "hook", "user", "account")
 _TEXTS = (*_OF_REQUEST, "created_at", "application", "workload", "message", "job_id", "origin")
 """Fields that are texts, under the same name in JSON."""
 
+_PLAIN = (
+    "created_at", *_OF_REQUEST, "mode", "goal", "application", "workload", "changed", "message",
+    "holdout", "model_id", "policy_version",
+)  # fmt: skip
+"""Fields that JSON has as they are."""
+
 FROM_STAMP = "stamp"
 """The origin of a decision that is known from its job's stamp only."""
 
@@ -198,17 +204,8 @@ class Decision:
             predicted = {**chosen.predicted(), "energy_quality": self.energy_quality}
         return {
             "decision": self.id,
-            "created_at": self.created_at,
-            "scheduler": self.scheduler,
-            "hook": self.hook,
-            "user": self.user,
-            "account": self.account,
-            "mode": self.mode,
-            "goal": self.goal,
-            "application": self.application,
-            "workload": self.workload,
+            **{name: getattr(self, name) for name in _PLAIN},
             "baseline": baseline,
-            "changed": self.changed,
             "rewrite": dict(self.rewrite),
             "environment": dict(self.environment),
             "chosen": None if chosen is None else chosen.configuration.to_dict(),
@@ -216,14 +213,9 @@ class Decision:
             "alternatives": [a.to_dict() for a in self.alternatives],
             "reasons": [r.code for r in self.reasons],
             "explanation": [r.text for r in self.reasons],
-            "message": self.message,
-            "holdout": self.holdout,
-            "model_id": self.model_id,
-            "policy_version": self.policy_version,
             "request": self.request.summary() if self.request else {},
             "program": dict(self.program),
-            **({"job_id": self.job_id} if self.job_id else {}),
-            **({"origin": self.origin} if self.origin else {}),
+            **{n: getattr(self, n) for n in ("job_id", "origin") if getattr(self, n)},
         }
 
     @classmethod

@@ -166,13 +166,9 @@ def _keep_decision(writer: Writer, scheduler: str, job: JobRecord, match: Matche
 
 
 def _stored(writer: Writer, outcome: Outcome) -> Outcome | None:
-    from advisor.store.rows import outcome as read
-
-    rows = writer.rows(
-        "SELECT * FROM outcomes WHERE job_id = ? AND scheduler = ? AND submitted_at = ?",
-        (outcome.job_id, outcome.scheduler, outcome.submitted_at),
-    )
-    return read(rows[0]) if rows else None
+    where = "job_id = ? AND scheduler = ? AND submitted_at = ?"
+    key = (outcome.job_id, outcome.scheduler, outcome.submitted_at)
+    return next(iter(writer.outcomes(where, key)), None)
 
 
 def _same(old: Outcome, new: Outcome) -> bool:

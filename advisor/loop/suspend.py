@@ -83,14 +83,8 @@ def review(writer: Writer, ids: Iterable[int]) -> tuple[list[Suspension], list[C
 
 def judged_by(reader: Reader, model: StoredModel) -> list[Outcome]:
     """Return the outcomes of the jobs a model advised, oldest first."""
-    from advisor.store.rows import outcome
-
-    found = reader.rows(
-        "SELECT * FROM outcomes WHERE verdict <> '' AND"
-        " json_extract(record, '$.judged_model') = ? ORDER BY submitted_at, job_id",
-        (model.id,),
-    )
-    return [outcome(row) for row in found]
+    where = "verdict <> '' AND json_extract(record, '$.judged_model') = ?"
+    return reader.outcomes(where, (model.id,))
 
 
 def counts(model: StoredModel, outcome: Outcome, *, stamps: bool = False) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
-from advisor.errors import AdvisorError, InputError, SchedulerError, StoreError, UsageError
-from advisor.loop.match import MatchedJob, find
+from advisor.errors import InputError, SchedulerError, UsageError
+from advisor.loop.match import find
 from advisor.loop.outcomes import make_outcome
 from advisor.loop.verdict import (
     MEASUREMENT_ERROR,
@@ -180,29 +180,15 @@ def _live(
         job,
         match,
         scheduler=scheduler.NAME if scheduler else "",
-        inventory=_inventory(reader, match),
+        inventory=reader.inventory() if reader else Inventory(),
         policies=reader.policy() if reader else PolicySet(),
         reader=reader,
     )
 
 
-def _inventory(reader: Reader | None, match: MatchedJob | None) -> Inventory:
-    """Return the site's inventory; without a store, nothing is known of the nodes."""
-    return reader.inventory() if reader is not None else Inventory()
-
-
 def _tasks(job_id: str, reader: Reader) -> list[Outcome]:
-    from advisor.store.rows import outcome
-
     base = job_id.removesuffix("[]")
     if not base.isdecimal():
         return []
-    rows = reader.rows(
-        "SELECT * FROM outcomes WHERE job_id GLOB ? OR job_id GLOB ?"
-        " ORDER BY submitted_at DESC, job_id LIMIT 100",
-        (f"{base}_*", f"{base}[[]*"),
-    )
-    return [outcome(row) for row in rows]
-
-
-__all__ = ["AdvisorError", "Answer", "Compared", "StoreError", "why"]
+    tasks = reader.outcomes("job_id GLOB ? OR job_id GLOB ?", (f"{base}_*", f"{base}[[]*"))
+    return tasks[:100]

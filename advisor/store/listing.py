@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel, Workload
 
@@ -86,5 +85,4 @@ def sweeping(reader: Reader, since: str) -> list[Sweeping]:
 def outcomes_of(reader: Reader, job_ids: Sequence[str]) -> dict[str, Outcome]:
     """Return the latest outcome of each of some jobs that has one."""
     marks = ",".join("?" * len(job_ids))
-    sql = f"SELECT * FROM outcomes WHERE job_id IN ({marks}) ORDER BY submitted_at"
-    return {row["job_id"]: _rows.outcome(row) for row in reader.rows(sql, list(job_ids))}
+    return {o.job_id: o for o in reader.outcomes(f"job_id IN ({marks})", list(job_ids))}

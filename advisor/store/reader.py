@@ -246,14 +246,12 @@ class Reader(StoreConnection):
 
     def outcome(self, job_id: str) -> Outcome | None:
         """Return the latest outcome of a job, None when it was not collected."""
-        sql = "SELECT * FROM outcomes WHERE job_id = ? ORDER BY submitted_at DESC LIMIT 1"
-        found = self.rows(sql, (job_id,))
-        return _rows.outcome(found[0]) if found else None
+        return next(iter(self.outcomes("job_id = ?", (job_id,))[::-1]), None)
 
-    def outcomes(self, *, since: str = "") -> list[Outcome]:
-        """Return the outcomes of jobs submitted at or after ``since`` (ISO 8601), in order."""
-        sql = "SELECT * FROM outcomes WHERE submitted_at >= ? ORDER BY submitted_at, job_id"
-        return [_rows.outcome(row) for row in self.rows(sql, (since,))]
+    def outcomes(self, where: str = "1", values: Sequence[object] = ()) -> list[Outcome]:
+        """Return the outcomes of a condition in SQL, in the order the jobs were submitted."""
+        sql = f"SELECT * FROM outcomes WHERE {where} ORDER BY submitted_at, job_id"
+        return [_rows.outcome(row) for row in self.rows(sql, values)]
 
     # -- training ------------------------------------------------------------------------------
 

@@ -139,25 +139,18 @@ def observation_row(workload_id: int, run: Observation, at: str) -> dict[str, An
         raise InputError(f"an observation's configuration makes no sense: {c.to_dict()}")
     return {
         "workload_id": workload_id,
-        "node_type": c.node_type,
-        "nodes": c.nodes,
-        "ranks_per_node": c.ranks_per_node,
-        "threads_per_node": c.threads_per_node,
-        "freq_khz": c.freq_khz,
-        "time_s": run.time_s,
-        "energy_j": run.energy_j,
-        "fom": run.fom,
+        **{name: getattr(c, name) for name in Configuration.__slots__},
+        **{name: getattr(run, name) for name in _OF_RUN},
         "energy_quality": "missing" if run.energy_j is None else run.energy_quality,
-        "meter": run.meter,
-        "source": run.source,
-        "contributor": run.contributor,
-        "account": run.account,
-        "scope": run.scope,
-        "job_id": run.job_id,
         "extra": to_json(dict(sorted(run.extra.items()))),
-        "method": run.method,
         "created_at": at,
     }
+
+
+_OF_RUN = (
+    "time_s", "energy_j", "fom", "meter", "source", "contributor", "account", "scope", "job_id",
+    "method",
+)  # fmt: skip
 
 
 def request(row: sqlite3.Row) -> TrainingRequest:
@@ -174,16 +167,8 @@ def run(row: sqlite3.Row) -> TrainingRun:
         configuration = Configuration.from_dict(from_json(row["configuration"], what))
     except (KeyError, ValueError):
         raise StoreError(f"{what}: the stored configuration is damaged") from None
-    return TrainingRun(
-        row["request_id"],
-        row["seq"],
-        row["role"],
-        configuration,
-        row["state"],
-        row["attempts"],
-        row["observation_id"],
-        row["detail"],
-    )
+    values = {name: row[name] for name in TrainingRun.__slots__}
+    return TrainingRun(**{**values, "configuration": configuration})
 
 
 def outcome(row: sqlite3.Row) -> Outcome:

@@ -70,8 +70,8 @@ class StoreTransaction(Reader):
             connection.execute(begin)
             try:
                 yield connection
-                if not inner:
-                    self._renew_touched()
+                while self._touched and not inner:
+                    self._renew(*self._touched.popitem()[0])
                 connection.execute(commit)
             except BaseException:
                 if connection.in_transaction:
@@ -91,10 +91,6 @@ class StoreTransaction(Reader):
         """Have a workload's models by transfer renewed before the outermost commit."""
         self._touched[application, workload] = None
 
-    def clean(self, application: str, workload: str) -> None:
-        """Take a workload out of those to be renewed: it has just been."""
-        self._touched.pop((application, workload), None)
-
     def touch_ranked(self) -> None:
         """Touch every workload that has a ranking."""
         sql = (
@@ -103,12 +99,6 @@ class StoreTransaction(Reader):
         )
         for row in self.rows(sql):
             self.touch(*row)
-
-    def _renew_touched(self) -> None:
-        while self._touched:
-            names = next(iter(self._touched))
-            self._renew(*names)
-            self.clean(*names)
 
     def _renew(self, application: str, workload: str) -> None:
         """Renew a workload's models by transfer; the Writer knows how."""

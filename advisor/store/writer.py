@@ -38,7 +38,7 @@ class Writer(StoreTransaction):
     def renew_transfers(self, application: str, workload: str) -> list[transfers.Transfer]:
         """Bring a workload's models by transfer in step with what they follow from."""
         with self.transaction():
-            self.clean(application, workload)
+            self._touched.pop((application, workload), None)
             return transfers.renew(self, application, workload)
 
     def _renew(self, application: str, workload: str) -> None:
@@ -255,14 +255,10 @@ class Writer(StoreTransaction):
         _rows.check_name("node type", request.node_type)
         at = _rows.now()
         with self.transaction() as db:
+            own = ("id", "node_type", "user", "scheduler", "state", "detail")
             values = {
-                "id": request.id,
+                **{name: getattr(request, name) for name in own},
                 "workload_id": self.workload_id(db, request.application, request.workload),
-                "node_type": request.node_type,
-                "user": request.user,
-                "scheduler": request.scheduler,
-                "state": request.state,
-                "detail": request.detail,
                 "plan": _rows.to_json(request.plan),
                 "created_at": request.created_at or at,
                 "updated_at": at,

@@ -449,7 +449,7 @@ def test_outcomes(store_path: Path) -> None:
         store.save_outcome(again)
         assert store.outcome("11") == again
         assert len(store.outcomes()) == 2
-        assert store.outcomes(since="2026-02-01") == [again]
+        assert store.outcomes("submitted_at >= ?", ("2026-02-01",)) == [again]
         assert store.outcome("12") is None
 
 

@@ -48,10 +48,7 @@ def _decide(args: argparse.Namespace, path: Path) -> Decision:
     uid, user = identity(args.user)
     scheduler = args.scheduler or scheduler_of(path)
     return explain(
-        {
-            "scheduler": scheduler,
-            **payload_of(path, args.tail, args.user, scheduler=scheduler),
-        },
+        {"scheduler": scheduler, **payload_of(path, args.tail, args.user, scheduler=scheduler)},
         store=store_path(args.db) if args.socket is None else None,
         socket=socket_path(args.socket),
         user=user,

@@ -114,9 +114,9 @@ def _inside(c: Calibration) -> str:
 
 def _print_savings(r: Report) -> None:
     print("\npromised and measured, against the jobs as they were written")
+    changes = [c.change for c in (r.energy, r.time) if c is not None]
     scale = max(
-        (abs(v) for v in (r.promised_energy, r.promised_time, *_ends(r.energy), *_ends(r.time))
-         if v is not None),
+        (abs(v) for v in (r.promised_energy, r.promised_time, *changes) if v is not None),
         default=0.0,
     )  # fmt: skip
     for name, promise, change in (
@@ -145,10 +145,6 @@ def _kwh(value: float) -> str:
     if abs(value) < 0.1:
         return f"{value * 1000:.3g} Wh"
     return f"{value / 1000:.4g} MWh" if abs(value) >= 1e4 else f"{value:.4g} kWh"
-
-
-def _ends(change: MeasuredChange | None) -> tuple[float | None, ...]:
-    return () if change is None else (change.change,)
 
 
 def _change(c: MeasuredChange) -> str:

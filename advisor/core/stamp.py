@@ -13,14 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from advisor.core.configuration import Configuration
-from advisor.core.decision import (
-    FROM_STAMP,
-    Alternative,
-    Decision,
-    Effect,
-    number,
-    read_policy,
-)
+from advisor.core.decision import FROM_STAMP, Alternative, Decision, Effect, number, read_policy
 from advisor.core.program import checked
 from advisor.core.protocol import MAX_STAMP
 from advisor.core.reasons import ESTIMATED, Reason

@@ -11,13 +11,7 @@ from advisor.core.policy import PolicySet
 from advisor.errors import InputError, SchedulerError, UsageError
 from advisor.loop.match import find
 from advisor.loop.outcomes import make_outcome
-from advisor.loop.verdict import (
-    MEASUREMENT_ERROR,
-    QUANTITIES,
-    PromiseInterval,
-    in_words,
-    promised,
-)
+from advisor.loop.verdict import MEASUREMENT_ERROR, QUANTITIES, PromiseInterval, in_words, promised
 from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome

@@ -82,10 +82,7 @@ class _StopError(Exception):
 
 
 def decide(
-    request: JobRequest,
-    snapshot: Snapshot,
-    *,
-    chance: Callable[[], float] = random.random,
+    request: JobRequest, snapshot: Snapshot, *, chance: Callable[[], float] = random.random
 ) -> Decision:
     """Return the decision for a request, from memory alone.
 
@@ -202,13 +199,7 @@ def _locate_baseline(case: _Case) -> None:
         names = partitions_of(request, snapshot.inventory)
         if len(names) > 1:
             raise _stop(case, "several-partitions", ", ".join(names))
-        case.reasons.append(
-            reason(
-                "baseline-node-type",
-                node_type.name,
-                case.partition,
-            )
-        )
+        case.reasons.append(reason("baseline-node-type", node_type.name, case.partition))
     case.model = model
     availability = snapshot.availability
     if (

@@ -14,13 +14,7 @@ from advisor.core.program import joined
 from advisor.errors import InputError
 from advisor.store import rows as _rows
 from advisor.store import transfers
-from advisor.store.records import (
-    SCOPES,
-    ConfigKind,
-    Outcome,
-    TrainingRequest,
-    TrainingRun,
-)
+from advisor.store.records import SCOPES, ConfigKind, Outcome, TrainingRequest, TrainingRun
 from advisor.store.transaction import StoreTransaction, insert, marks
 
 _SAME_RUN = (
@@ -47,10 +41,7 @@ class Writer(StoreTransaction):
     # -- observations --------------------------------------------------------------------------
 
     def add_observations(
-        self,
-        application: str,
-        workload: str,
-        observations: Sequence[Observation],
+        self, application: str, workload: str, observations: Sequence[Observation]
     ) -> list[int]:
         """Add measured runs and return their ids. Raises InputError on an impossible one."""
         with self.transaction() as db:

@@ -54,7 +54,7 @@ class Constraints:
     def natural(self, node_type: NodeType) -> Configuration:
         """Return the configuration the job has on a node type if nothing but that changes.
 
-        Raises UnclearError where that cannot be told.
+        Raises UnclearError where that is not known.
         """
         if node_type.name == self.baseline.node_type:
             return self.baseline
@@ -161,7 +161,7 @@ def _shape_obstacles(
     try:
         natural = x.natural(node_type)
     except UnclearError as error:
-        why = f"axis-bound:node type is kept: it cannot be told {error}"
+        why = f"axis-bound:node type is kept: it is not known {error}"
         return dict.fromkeys(shapes, why)
     fixed, cores = (natural.nodes, natural.ranks_per_node), natural.threads_per_node
     if math.prod(fixed) != x.baseline.nodes * x.baseline.ranks_per_node:

@@ -31,12 +31,12 @@ class NodeTypeEstimate:
     energy_source: EnergySource | None = None
 
 
-def similarity_text(said: Mapping[str, Any]) -> str:
+def similarity_text(estimate: Mapping[str, Any]) -> str:
     """Return how close the microbenchmarks of an estimate are: ``similarity 110/125``.
 
-    ``said`` holds the fields of :class:`NodeTypeEstimate`; without an index it is the error.
+    ``estimate`` holds the fields of :class:`NodeTypeEstimate`; without an index it is the error.
     """
-    index, most = said.get("similarity"), said.get("similarity_max")
+    index, most = estimate.get("similarity"), estimate.get("similarity_max")
     if index is None or most is None:
-        return f"error {float(said.get('error_pct') or 0.0):.0f} %"
+        return f"error {float(estimate.get('error_pct') or 0.0):.0f} %"
     return f"similarity {float(index):.0f}/{float(most):.0f}"

@@ -62,7 +62,7 @@ TEXTS: dict[str, str] = {
     "training-auto": "a training sweep is started for it",
     "training-running": "a training sweep is under way",
     "suspended": "nothing changed: the model is suspended: {0}",
-    "no-baseline": "nothing changed: what the job asked for cannot be told: {0}",
+    "no-baseline": "nothing changed: it is not known what the job asks for: {0}",
     "mixed-partition": "nothing changed: {0} has several node types and the job is bound to none: "
     "{1}",
     "baseline-outside-model": "nothing changed: {0} is outside what was measured",

@@ -22,7 +22,7 @@ from advisor.core.script_use import (
 
 
 class UnclearError(ValueError):
-    """What a job asks for cannot be told; the text says what of it."""
+    """What a job asks for is not known; the text says what of it."""
 
 
 def use_of(

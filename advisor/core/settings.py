@@ -1,4 +1,4 @@
-"""What the user wants for this job, from all the places it can be said.
+"""What the user wants for this job, from all the places that may hold it.
 
 Order of authority: ``ADVISOR_*`` variable (a command-line flag arrives as one), ``#ADVISOR``
 line in the script, the user's choices file, then the policy. A user may always be more
@@ -23,7 +23,7 @@ CHOICES_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The user's wishes, each as (value, where it was said)."""
+    """The user's wishes, each as (value, where it stands)."""
 
     values: Mapping[str, tuple[str, str]]
     pin: Mapping[str, object] | None = None

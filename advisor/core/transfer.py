@@ -106,7 +106,7 @@ def transfer(
         stated_power_w(base, base.cores), stated_power_w(target, target.cores)
     ):  # fmt: skip
         raise TransferError(
-            f"its energy on {target.name} cannot be told: the profiles have none, and the site "
+            f"its energy on {target.name} is not known: the profiles have none, and the site "
             f"states no base_power_w and core_power_w of both {base.name} and {target.name}"
         )
     alone = {

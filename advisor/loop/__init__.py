@@ -1,1 +1,1 @@
-"""What becomes of decisions: joined with accounting, judged and told; and a health check."""
+"""What becomes of decisions: joined with accounting, judged and shown; and a health check."""

@@ -176,11 +176,11 @@ def _same(old: Outcome, new: Outcome) -> bool:
 
     Policy and inventory may have changed since, but a job is judged once, by what held then.
     """
-    told = (
+    facts = (
         "decision_id", "user", "account", "state", "nodes", "node_list", "time_s", "energy_j",
         "freq_requested_khz", "freq_observed_khz",
     )  # fmt: skip
-    return all(getattr(old, name) == getattr(new, name) for name in told)
+    return all(getattr(old, name) == getattr(new, name) for name in facts)
 
 
 class _Runs:

@@ -24,7 +24,7 @@ class Execution:
     ``time_s`` is comparable with what a sweep measures: the numbered steps one after the other,
     else the whole job; ``resolution_s`` is how finely the accounting tells it. ``energy_j`` is
     None when it was not metered or means nothing; ``energy_note`` says why. ``whole_nodes`` is
-    None when it cannot be told. ``ranks_per_node`` and ``threads_per_node`` are 0 when the
+    None when it is not known. ``ranks_per_node`` and ``threads_per_node`` are 0 when the
     accounting does not say, ``freq_khz`` when no cap was requested.
     """
 
@@ -125,7 +125,7 @@ def _freq(job: JobRecord, numbered: Sequence[StepRecord]) -> int:
 
 
 def _step_threads(step: StepRecord) -> int:
-    """Return the cores of a step on each node, 0 where they are not told or differ."""
+    """Return the cores of a step on each node, 0 where they are not known or differ."""
     return step.cpus // step.nodes if step.cpus % step.nodes == 0 else 0
 
 

@@ -1,6 +1,6 @@
-"""Fit one model anew after a user's runs arrived: that user's, and nobody else's.
+"""Fit one model again after a user's runs arrived: that user's, and nobody else's.
 
-Fitting anew takes a suspended model into use again, so a delivery must only ever touch the model
+Fitting again takes a suspended model into use again, so a delivery must only ever touch the model
 its own runs may advise.
 """
 

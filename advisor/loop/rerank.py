@@ -66,7 +66,7 @@ class Renewed:
         parts = []
         if self.applications:
             parts.append(
-                f"{_count(self.applications, 'application')} ranked anew, "
+                f"{_count(self.applications, 'application')} ranked again, "
                 f"{self.faster} changed their fastest node type"
             )
         if self.by_hand:

@@ -247,9 +247,9 @@ def _method(run: Mapping[str, Any]) -> RunMethod:
     """
     if run.get("source") not in ("sweep", "confirm"):
         return ""
-    said = run.get("method")
-    if said in get_args(RunMethod):
-        return cast(RunMethod, said)
+    method = run.get("method")
+    if method in get_args(RunMethod):
+        return cast(RunMethod, method)
     return "request" if run.get("job_id") else "variables"
 
 
@@ -326,7 +326,7 @@ def _sweep_key(extra: Mapping[str, object]) -> tuple[str, object]:
 
 
 def _fits(writer: Writer, delivery: _Delivery, runs: list[Observation], fit: Fit) -> list[str]:
-    """Fit anew what the new runs advise; a fit that fails is a line, not a failure."""
+    """Fit again what the new runs advise; a fit that fails is a line, not a failure."""
     lines = []
     seen = dict.fromkeys((o.configuration.node_type, o.scope, o.account) for o in runs)
     for node_type, scope, account in seen:

@@ -30,7 +30,7 @@ class Answered:
     def line(self, identity: str, created_at: str) -> bytes:
         """Return the answer's line under the id and time of one job's own decision.
 
-        Only those two are put in anew. Neither can be a part of anything else: the id is 64 random
+        Only those two are put in. Neither can be a part of anything else: the id is 64 random
         bits, and before the time stand the quotes of its key, which no other text has bare.
         """
         decision = self.decision

@@ -189,8 +189,9 @@ def _locate_baseline(case: _Case) -> None:
         raise _to_train(case, _stop(case, NO_MODEL, f"{case.application}/{case.workload}"))
     types = case.node_types
     if not types:
-        asked = request.constraint or request.node_list or case.partition or "no partition"
-        raise _stop(case, "no-baseline", f"no known node type for {asked}")
+        place = request.constraint or request.node_list or case.partition
+        why = "the script names no partition, and site.yaml sets no default_partition"
+        raise _stop(case, "no-baseline", f"no node type is known for {place}" if place else why)
     node_type = types[0]
     model = models.get(node_type.name)
     if model is None or model.transferred:  # where a job comes from must have been measured

@@ -32,7 +32,7 @@ log = logging.getLogger("advisor.serve")
 
 _REMEMBERED = 50_000
 _SHORT = 8192
-"""A longer request is worked out anew each time, so that memory stays bounded."""
+"""A longer request is worked out each time, so that memory stays bounded."""
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class Handlers:
         """Answer one line with one. Raises AdvisorError for what the peer did wrong.
 
         The same job is submitted again and again: a user's line that was answered from the same
-        snapshot is not worked out anew. What need not be done before the answer is sent waits for
+        snapshot is not worked out again. What need not be done before the answer is sent waits for
         :meth:`settle`.
         """
         snapshot, luck = self.source.snapshot, random.random()

@@ -100,7 +100,7 @@ class _Connection(asyncio.Protocol):
 
 @dataclass(slots=True)
 class Server:
-    """Serves until told to stop; ``refresh_s`` is how often the store is looked at."""
+    """Serves until it is stopped; ``refresh_s`` is how often the store is looked at."""
 
     path: Path
     handlers: Handlers

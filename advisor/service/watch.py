@@ -102,9 +102,9 @@ class Watch:
                 long = len(line) > _SHORT_LINE
                 self._take(await asyncio.to_thread(_parsed, line) if long else _parsed(line))
         except TimeoutError:
-            return "it said nothing for too long"
+            return "it sent nothing for too long"
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            return f"it said something senseless: {error!r}"
+            return f"it sent something senseless: {error!r}"
         finally:
             if pipe is not None:
                 pipe.close()
@@ -114,22 +114,22 @@ class Watch:
                 child.stdin.close()
             await _ended(child)
 
-    def _take(self, said: dict[str, Any]) -> None:
+    def _take(self, message: dict[str, Any]) -> None:
         """Take over what one line says. Raises ValueError, KeyError or TypeError for nonsense."""
-        at = float(said["at"])
-        if "error" in said:
-            self._fail(str(said["error"]), str(said.get("hint") or ""))
+        at = float(message["at"])
+        if "error" in message:
+            self._fail(str(message["error"]), str(message.get("hint") or ""))
             return
-        if "limits" in said:
-            self._limits_error = str(said.get("limits_error") or "")
-            self._limits = said["limits"]
-        self._known = said.get("state", self._known)
+        if "limits" in message:
+            self._limits_error = str(message.get("limits_error") or "")
+            self._limits = message["limits"]
+        self._known = message.get("state", self._known)
         if self._known is None:
             raise ValueError("no state")
         if self._error:
             log.info("event=watching scheduler=%s", self._known.scheduler)
         self._error = self._hint = ""
-        if "limits" not in said:
+        if "limits" not in message:
             self._read_at = at
         self._publish()
 
@@ -189,12 +189,12 @@ class Watch:
 
 def _parsed(line: bytes) -> dict[str, Any]:
     """Return what a line says. Raises ValueError, KeyError or TypeError when it makes no sense."""
-    said: dict[str, Any] = json.loads(line)
-    if "state" in said:
-        said["state"] = unpack(said["state"], None)
-    if said.get("limits") is not None:
-        said["limits"] = unpack_limits(said["limits"])
-    return said
+    message: dict[str, Any] = json.loads(line)
+    if "state" in message:
+        message["state"] = unpack(message["state"], None)
+    if message.get("limits") is not None:
+        message["limits"] = unpack_limits(message["limits"])
+    return message
 
 
 async def _ended(child: subprocess.Popen[bytes]) -> int | None:

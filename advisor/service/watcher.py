@@ -127,7 +127,7 @@ def _understood(read: Callable[[], T]) -> T:
     try:
         return read()
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise SchedulerError(f"the scheduler said something unexpected: {error!r}") from error
+        raise SchedulerError(f"the scheduler printed something unexpected: {error!r}") from error
 
 
 def _end_with(daemon: IO[bytes]) -> None:

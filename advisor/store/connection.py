@@ -1,6 +1,6 @@
 """Read-only access to a store file, live or published, that notices when it changes.
 
-Three ways to open, told apart by the file itself:
+Three ways to open, which the file itself decides:
 
 - *live*: a store in WAL mode. Commits of others show in ``PRAGMA data_version``.
 - *frozen*: a published copy (rollback-journal mode, never modified, only replaced). Opened as
@@ -114,7 +114,7 @@ class StoreConnection:
     def changed(self) -> bool:
         """Tell whether anything may have changed since the last call, or since the opening.
 
-        A replaced file is opened anew. Raises StoreError when the file is gone or its
+        A replaced file is opened again. Raises StoreError when the file is gone or its
         replacement cannot be read; what was open stays open then and can still be asked.
         """
         if self._stale():

@@ -13,7 +13,7 @@ _WAL_WRITE_LOCK_BYTE = 120
 
 
 def translate(error: sqlite3.Error, path: Path) -> StoreError:
-    """Return the StoreError for what SQLite said about the store at ``path``."""
+    """Return the StoreError for what SQLite reports of the store at ``path``."""
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return busy(path)
@@ -48,7 +48,7 @@ def damaged(path: Path, what: str) -> StoreError:
     """Return the error for a file that is no store, or no longer one."""
     return StoreError(
         f"{path}: the store is damaged or no advisor store ({what})",
-        hint="put back a published copy or a backup, or move the file away and start anew",
+        hint="put back a published copy or a backup, or move the file away to start an empty one",
     )
 
 

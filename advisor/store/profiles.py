@@ -30,7 +30,7 @@ class StoredProfile:
 
     ``streams`` are in the form of ``advisor.ranking.streams.Stream``; ``time_per_iter_us``
     microseconds per iteration of one thread; ``spread`` half of the mean's 95 % interval over
-    it; ``energy_per_iter_nj`` nanojoules of the node, None where no meter told.
+    it; ``energy_per_iter_nj`` nanojoules of the node, None without a meter.
     """
 
     node_type: str

@@ -127,7 +127,7 @@ def _where(
 class StoredRanking:
     """One node type of a stored ranking; that of the base itself has a ratio of 1.
 
-    ``by_hand``: it follows from files that were given, so that only who has them makes it anew.
+    ``by_hand``: it follows from files that were given, so that only who has them can make it again.
     """
 
     id: int

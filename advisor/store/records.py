@@ -58,14 +58,14 @@ class StoredModel:
     @property
     def transfer(self) -> dict[str, Any]:
         """From what a model by transfer follows: ``base``, and the ranking's estimate."""
-        said = self.stats.get("transfer")
-        return said if isinstance(said, dict) else {}
+        base = self.stats.get("transfer")
+        return base if isinstance(base, dict) else {}
 
     @property
     def method(self) -> RunMethod:
         """How the threads of the runs it rests on were set, see :class:`Observation`."""
-        said = self.stats.get("method")
-        return said if said in ("variables", "request") else ""
+        method = self.stats.get("method")
+        return method if method in ("variables", "request") else ""
 
     @property
     def energy_basis(self) -> str:

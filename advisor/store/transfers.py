@@ -154,19 +154,19 @@ def _renew(
     inventory: Inventory,
 ) -> Transfer:
     node_type, scope, owner = key
-    said = {
+    follows_from = {
         "base": base.node_type,
         "method": ranking.method,
         "energy_quality": base.energy_quality,
         **asdict(ranking.estimate),
     }
-    if old is not None and old.state == "suspended" and old.transfer == said:
+    if old is not None and old.state == "suspended" and old.transfer == follows_from:
         return Transfer(node_type, scope, owner, old, "suspended until a ranking says otherwise")
     try:
         options = _options(base, ranking, inventory)
     except (TransferError, AdvisorError) as error:  # what it follows from is stored nevertheless
         return Transfer(node_type, scope, owner, None, str(error))
-    same = said, base.method, pack_options(options)
+    same = follows_from, base.method, pack_options(options)
     if old is not None and (old.transfer, old.method, old.options_blob) == same:
         return Transfer(node_type, scope, owner, old)
     model = writer.save_model(
@@ -179,7 +179,7 @@ def _renew(
         energy_quality="estimated",
         n_train=0,
         stats={
-            "transfer": said,
+            "transfer": follows_from,
             "method": base.method,
             "error": base.stats.get("error", 0.05),
             "options": len(options),

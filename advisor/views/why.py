@@ -16,7 +16,7 @@ VERDICTS = {
     "as-promised": "as promised",
     "better": "better than promised",
     "worse": "worse than promised",
-    "unknown": "cannot be told",
+    "unknown": "not known",
     "left-alone": "nothing was promised: the job ran as you wrote it",
 }
 

@@ -107,7 +107,7 @@ def test_what_follows_from_a_ranking_is_said(
         )  # fmt: skip
     said = advisor("rank", "app", "--profiles", site).out
     assert "fast: jobs may go there, by this estimate" in said
-    assert "mute: no job goes there: its energy on mute cannot be told" in said
+    assert "mute: no job goes there: its energy on mute is not known" in said
     assert "metered: no job goes there: metered is not in the inventory" in said
     shown = advisor("options", "app", "--user", "ann").out
     assert "similarity 121/125: nothing ran on fast; on one full node 0.50 x the time" in shown

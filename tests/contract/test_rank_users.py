@@ -320,10 +320,10 @@ def test_new_profiles_rank_everything_anew(place: Path) -> None:
         )
         bench(store, "old", 2.0)
         done = rank_all(store, limits)
-        assert done.line == "1 application ranked anew, 0 changed their fastest node type"
+        assert done.line == "1 application ranked again, 0 changed their fastest node type"
         bench(store, "new", 0.5)
         done = rank_all(store, limits)
-        assert done.line == "1 application ranked anew, 1 changed their fastest node type"
+        assert done.line == "1 application ranked again, 1 changed their fastest node type"
         found = rankings(store, "app")
         assert {(r.contributor, r.scope) for r in found} == {("ann", "own"), ("bob", "all")}
         first = min(r.estimate.time_ratio for r in found)
@@ -376,7 +376,7 @@ def test_bench_ranks_anew_what_is_stored(place: Path, capsys: pytest.CaptureFixt
         save_characterisation(store, "app", "w", "old", APP, contributor="ann", scope="own")
     measure = ["bench", "--here", "--node-type", "mine", "--budget", "0.05s"]
     assert main(measure) == 0
-    assert "\n1 application ranked anew, 0 changed their fastest" in capsys.readouterr().out
+    assert "\n1 application ranked again, 0 changed their fastest" in capsys.readouterr().out
     assert {r.contributor for r in ranked(place)} == {"ann"}
     (place / "site" / "ranking.yaml").write_text("sizes: 3\n")
     assert main([*measure, "--json"]) == 0

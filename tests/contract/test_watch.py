@@ -259,7 +259,7 @@ def test_a_child_that_dies_is_started_again(
         ("echo '{}'; exec sleep 1000", "senseless"),
         ("echo '[1]'; exec sleep 1000", "senseless"),
         ('echo \'{"at": 1, "state": {"rooms": 3}}\'; exec sleep 1000', "senseless"),
-        ("exec sleep 1000", "said nothing"),
+        ("exec sleep 1000", "sent nothing"),
         ("exit 3", "exit code 3"),
     ],
 )

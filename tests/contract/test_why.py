@@ -143,7 +143,7 @@ def test_a_job_left_alone(advisor: Run, collected: Run) -> None:
 def test_energy_that_is_not_known_says_why(advisor: Run, collected: Run) -> None:
     collected(replace(job(), steps=(), energy_j=None))
     result = advisor("why", "11")
-    assert "no step was started with srun" in result.out and "cannot be told" in result.out
+    assert "no step was started with srun" in result.out and "came out     not known" in result.out
 
 
 @pytest.mark.usefixtures("no_scheduler")

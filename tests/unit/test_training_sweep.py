@@ -544,7 +544,7 @@ def test_a_daemon_that_does_not_take_them(tmp_path: Path, answer: bytes) -> None
     Daemon(path, answer)
     with pytest.raises(StoreError):
         DaemonResults(path).observe("app", "w", [OBSERVATION])
-    with pytest.raises(StoreError, match="does not answer"):
+    with pytest.raises(StoreError, match="not stored: no answer from"):
         DaemonResults(tmp_path / "none.sock").observe("app", "w", [OBSERVATION])
 
 

@@ -71,7 +71,7 @@ class Reader(StoreConnection):
         return Inventory.of(found)
 
     def inventory_sources(self) -> dict[str, str]:
-        """Return the source of each node type: a scheduler's name, or ``site`` for the site file."""
+        """Return where a node type is from: a scheduler's name, or ``site`` for the site file."""
         return {r["name"]: r["source"] for r in self.rows("SELECT name, source FROM node_types")}
 
     def config(self, kind: ConfigKind, version: int | None = None) -> ConfigVersion | None:

@@ -749,6 +749,47 @@ def test_a_decision_comes_back_from_its_json_form(store: Writer) -> None:
         assert again.request.summary() == decision.request.summary()
 
 
+OLD = {
+    "decision": "00000000000000aa", "created_at": "2026-03-01T08:00:00+00:00",
+    "scheduler": "slurm", "hook": "cli_filter", "user": "ada", "account": "", "mode": "apply",
+    "goal": "min_energy", "application": "stencil", "workload": "default",
+    "baseline": {"node_type": "bdw", "nodes": 1, "ranks_per_node": 1, "threads_per_node": 28,
+                 "threads_per_rank": 28, "freq_khz": 2_200_000, "time_s": 100.0, "energy_j": 9e3},
+    "rewrite": {"cpu-freq": "1900000"}, "environment": {},
+    "chosen": {"node_type": "bdw", "nodes": 1, "ranks_per_node": 1, "threads_per_node": 28,
+               "threads_per_rank": 28, "freq_khz": 1_900_000},
+    "predicted": {"time_s": 102.0, "energy_j": 8.1e3, "time_pct": 2.0, "energy_pct": -10.0,
+                  "time_pct_interval": [1.0, 3.0], "energy_pct_interval": [-12.0, -8.0],
+                  "energy_quality": "measured"},
+    "alternatives": [], "reasons": ["chosen"], "explanation": ["chosen: energy −10.0 %"],
+    "message": "", "holdout": False, "model_id": 3, "policy_version": 2,
+    "request": {"kind": "batch", "time_limit_s": 600, "explicit": ["nodes"]},
+}  # fmt: skip
+"""A decision as version 0.2 stored it, without ``changed`` and ``program``."""
+OLD_STAMP = (
+    'advisor:{"v":1,"id":"00000000000000aa","at":"2026-03-01T08:00:00+00:00","app":"stencil",'
+    '"wl":"default","mode":"apply","goal":"min_energy","pol":2,"why":["chosen"],"chg":1,"ho":0,'
+    '"m":3,"eq":"measured","base":["bdw",1,1,28,2200000,100.0,9000.0],"to":["bdw",1,1,28,1900000],'
+    '"t":[102.0,2.0,1.0,3.0],"e":[8100.0,-10.0,-12.0,-8.0]}'
+)
+
+
+def test_decisions_and_stamps_of_earlier_versions_stay_readable() -> None:
+    stored, stamped = Decision.from_dict(OLD), read_stamp(OLD_STAMP)
+    assert stamped is not None
+    assert {
+        **stored.to_dict(), "request": OLD["request"],
+    } == {**OLD, "changed": True, "program": {}}  # fmt: skip
+    assert stored.request is not None and stored.request.time_limit_s == 600
+    for decision in (stored, stamped):
+        assert decision.changed and decision.configuration == Configuration(
+            "bdw", 1, 1, 28, 1_900_000
+        )
+        assert (decision.baseline_time_s, decision.baseline_energy_j) == (100.0, 9000.0)
+        assert decision.chosen is not None and decision.chosen.energy.hi == pytest.approx(-0.08)
+    assert (stamped.model_id, stamped.codes, stamped.rewrite) == (3, ("chosen",), {})
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),

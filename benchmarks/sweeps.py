@@ -4,7 +4,7 @@
 sweeps (``advisor train``'s own code and a store of their own) on every ``*.csv`` of a folder of
 measured grids (columns as for ``advisor import``): a run comes out as its cell says. One line per
 sweep, one more for each run that is made to confirm or that a sequential design chooses: the time
-that was predicted, and time and energy as they are, against the job as it is. Without a folder it
+that was predicted, and time and energy as they are, against the job as written. Without a folder it
 draws eight grids from a response law with 2 % noise.
 """
 

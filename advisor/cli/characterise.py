@@ -176,9 +176,10 @@ def _store(args: argparse.Namespace, app: Characterisation) -> tuple[bool, str]:
     import os
 
     from advisor import paths
+    from advisor.core.policy import JobFacts
     from advisor.errors import AdvisorError, StoreError
     from advisor.schedulers.local.scheduler import local_node_type
-    from advisor.training.result_store import open_sink
+    from advisor.training.result_store import results_here
     from advisor.training.site_context import load_known
     from advisor.training.training_job import current_user
 
@@ -187,27 +188,22 @@ def _store(args: argparse.Namespace, app: Characterisation) -> tuple[bool, str]:
         if args.db and path.exists() and not os.access(path, os.W_OK):
             raise StoreError(f"{path} may not be written by {user}")
         policy, _ = load_known(path).policy.for_job(
-            {
-                "user": user,
-                "application": app.application,
-                "workload": app.workload,
-                "node_type": app.node_type,
-            }
+            JobFacts.measured(
+                user=user,
+                account="",
+                application=app.application,
+                workload=app.workload,
+                node_type=app.node_type,
+            )
         )
-        sink = open_sink(
-            path,
-            paths.socket_path(),
-            explicit=bool(args.db or os.environ.get("ADVISOR_DB")),
-            user=user,
-            trust=policy.training.trust,
-        )
+        results = results_here(args.db, user=user, trust=policy.training.trust)
         try:
             machine = local_node_type()
             if app.node_type == machine.name:
-                sink.know(machine)
-            return True, sink.characterise(app)
+                results.know(machine)
+            return True, results.characterise(app)
         finally:
-            sink.close()
+            results.close()
     except AdvisorError as error:
         return False, f"not stored: {error}"
 

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )  # fmt: skip
         parser.add_argument("--node-type", metavar="NODE_TYPE", help="pin: run on this node type")
         parser.add_argument(
-            "--threads-per-node", metavar="N", help="pin: use this many cores of each node"
+            "--threads-per-node", metavar="N", help="pin: use this many threads on each node"
         )
         parser.add_argument("--freq", metavar="FREQ", help="pin: cap the frequency, like 1.9GHz")
         parser.add_argument(
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         print_json("choose", {"file": str(path), "choices": choices})
     else:
         print(f"{path}:")
-        print(json.dumps(choices, indent=2) if choices else "nothing chosen; the policy decides")
+        print(json.dumps(choices, indent=2) if choices else "nothing is chosen; the policy decides")
     return 0
 
 

@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _decide(args: argparse.Namespace, path: Path) -> Decision:
+    from advisor.schedulers.submission import identity, payload_of, scheduler_of
     from advisor.views.explain import explain
-    from advisor.views.request import identity, payload_of, scheduler_of
 
     uid, user = identity(args.user)
     scheduler = args.scheduler or scheduler_of(path)

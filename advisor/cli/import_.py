@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     scope: Scope = args.scope or ("all" if owner else "own")
     if not owner and (scope != "own" or contributor != user):
         raise RefusedError(
-            f"{path} is not yours: you may only import your own runs for your own jobs",
+            f"{path} is not yours: you may import your own runs for your own jobs only",
             hint=f"leave out --scope and --contributor; then ask the store's owner: "
             f"advisor promote {args.application} --scope all --contributor {user}",
         )
@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
     what = f"{args.application} (workload {args.workload}) on {args.node_type}"
     if imported:
         print(f"imported {_runs(imported)} of {what}; {_energy_text(energy, args.meter)}")
-        print(f"they may advise {_ADVISES[scope].format(contributor, args.account)}")
+        print(f"they advise {_ADVISES[scope].format(contributor, args.account)}")
     if rest:
         print(
             f"{_runs(rest)} of {rows.clean(args.file.name)} already imported; "

@@ -1,4 +1,4 @@
-"""``advisor options``: an application's options and their trade-off against the baseline."""
+"""``advisor options``: an application's options and their trade-off."""
 
 from __future__ import annotations
 
@@ -15,13 +15,22 @@ from advisor.core.units import format_change, format_duration, format_energy, fo
 from advisor.errors import RefusedError, UsageError
 from advisor.views.options import View, best_in_words, known_by, scene
 
+_OF_MODEL = (
+    "id", "workload", "node_type", "scope", "owner", "version", "state", "state_reason",
+    "energy_quality", "n_train", "stats", "created_at",
+)  # fmt: skip
+_OF_OPTION = (
+    "time_s", "time_lo_s", "time_hi_s", "energy_j", "energy_lo_j", "energy_hi_j",
+    "measured", "confirmed", "estimated", "in_zone", "on_front",
+)  # fmt: skip
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor options`` takes."""
     parser.description = (
         "List the configurations in an application's trade-off zone, with time and energy against "
-        "the baseline. That is the job as it was measured, else the configuration with most "
-        "nodes, most cores and the highest frequency."
+        "the job as written. That is the job as a sweep measured it, else the configuration with "
+        "most nodes, most threads and the highest frequency. Threads are those of each node."
     )
     parser.add_argument("application", metavar="APPLICATION", help="the measured application")
     parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
@@ -105,7 +114,7 @@ def _print(view: View, everything: bool, order: str) -> None:
     more = [] if order in ("time", "energy", "cores") else [order]
     named = {id(view.options[i]): goal for i, goal in clusters(view.options).items()}
     print_table(
-        ["nodes", "ranks", "cores", "frequency", "time", "change", "energy", "change", *more,
+        ["nodes", "ranks", "threads", "frequency", "time", "change", "energy", "change", *more,
          "known by", "place"],
         [_row(view, o, more, named.get(id(o), "")) for o in shown],
     )  # fmt: skip
@@ -127,7 +136,7 @@ def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[objec
     front = f"front: {cluster}" if cluster else "front"
     place = front if o.on_front else "zone" if o.in_zone else ""
     if o is view.baseline:
-        place = f"baseline, {place}" if place else "baseline"
+        place = f"as written, {place}" if place else "as written"
     unknown = math.isnan(o.energy_j)
     return [
         c.nodes,
@@ -150,55 +159,34 @@ def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[objec
 
 
 def _model_json(view: View) -> dict[str, object]:
-    m = view.model
+    model = view.model
     return {
-        "id": m.id,
-        "workload": m.workload,
-        "node_type": m.node_type,
-        "scope": m.scope,
-        "owner": m.owner,
-        "version": m.version,
-        "model": m.name,
-        "state": m.state,
-        "state_reason": m.state_reason,
-        "energy_quality": m.energy_quality,
-        "n_train": m.n_train,
-        "stats": m.stats,
-        "created_at": m.created_at,
+        **{name: getattr(model, name) for name in _OF_MODEL},
+        "model": model.name,
         "baseline": view.baseline.configuration.to_dict(),
     }
 
 
 def _options_json(view: View) -> Sequence[dict[str, object]]:
-    found: list[dict[str, object]] = []
-    named, thrifty = clusters(view.options), set(resource_front(view.options))
+    rows: list[dict[str, object]] = []
+    goals, thrifty = clusters(view.options), set(resource_front(view.options))
     for i, o in enumerate(view.options):
         energy, time = view.change(o)
-        found.append(
+        rows.append(
             {
                 "model": view.model.id,
                 "workload": view.model.workload,
                 **o.configuration.to_dict(),
-                "time_s": o.time_s,
-                "time_lo_s": o.time_lo_s,
-                "time_hi_s": o.time_hi_s,
-                "energy_j": o.energy_j,
-                "energy_lo_j": o.energy_lo_j,
-                "energy_hi_j": o.energy_hi_j,
+                **{name: getattr(o, name) for name in _OF_OPTION},
                 "time_change": time,
                 "energy_change": energy,
                 "edp_js": edp(o),
                 "ed2p_js2": ed2p(o),
                 "cores": o.configuration.cores,
                 "node_hours": node_hours(o),
-                "cluster": named.get(i),
+                "cluster": goals.get(i),
                 "on_resource_front": i in thrifty,
-                "measured": o.measured,
-                "confirmed": o.confirmed,
-                "estimated": o.estimated,
-                "in_zone": o.in_zone,
-                "on_front": o.on_front,
                 "baseline": o is view.baseline,
             }
         )
-    return found
+    return rows

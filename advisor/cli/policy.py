@@ -1,17 +1,375 @@
-"""``advisor policy``: check, apply, compare, show and roll back the site's policy."""
+"""``advisor policy``: check, apply, compare, show and roll back; ``advisor site`` does the same."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from advisor.cli import config_verbs
+from advisor.cli.arguments import add_action, add_actions
+from advisor.cli.output import print_json, print_table
+from advisor.errors import InputError, RefusedError
+from advisor.paths import config_dir, store_path
+
+if TYPE_CHECKING:
+    from advisor.policy.problems import Problem
+    from advisor.store.records import ConfigVersion
+    from advisor.store.writer import Writer
+
+Kind = Literal["policy", "site"]
+WhenApplied = Callable[["Writer", Mapping[str, object], Mapping[str, object]], list[str]]
+"""Called in the transaction that puts a version into effect, with its settings and the former
+ones; returns notes to print."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions of ``advisor policy``."""
-    config_verbs.add_arguments(parser, "policy")
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A file as read and checked; ``compiled`` is None when it has a mistake."""
+
+    name: str
+    text: str
+    compiled: dict[str, object] | None
+    problems: list[Problem] = field(default_factory=list)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run one action."""
-    return config_verbs.run(args, "policy")
+def add_arguments(parser: argparse.ArgumentParser, kind: Kind = "policy") -> Any:
+    """Add the common actions; return the object that further ones are added to."""
+    actions = add_actions(parser)
+    default = f"the file (default: {kind}.yaml in the configuration folder; - is standard input)"
+    for name, summary in (
+        ("check", "list everything that is wrong with a file"),
+        ("apply", "check a file and put it into effect"),
+        ("diff", "compare a file with the one in effect"),
+    ):
+        action = add_action(actions, name, summary)
+        action.add_argument("file", nargs="?", metavar="FILE", help=default)
+    action = add_action(actions, "rollback", "put an earlier version into effect again")
+    action.add_argument("--to", type=int, metavar="N", help="the version (default: the one before)")
+    action = add_action(
+        actions, "show", "print the settings in effect as a file, defaults included"
+    )
+    action.add_argument("--version", type=int, metavar="N", help="print this version instead")
+    action.add_argument("--history", action="store_true", help="list the versions")
+    return actions
+
+
+def run(args: argparse.Namespace, kind: Kind = "policy", after: WhenApplied | None = None) -> int:
+    """Run one common action and return its exit code."""
+    if args.action == "check":
+        return _check(args, kind)
+    if args.action == "apply":
+        return _apply(args, kind, after)
+    if args.action == "diff":
+        return _diff(args, kind)
+    if args.action == "rollback":
+        return _rollback(args, kind, after)
+    return _show(args, kind)
+
+
+def read(args: argparse.Namespace, kind: Kind) -> Checked:
+    """Read and check the file an action was given. Raises InputError when it cannot be read."""
+    from advisor.policy.document import MAX_BYTES, decode
+    from advisor.policy.load import check_text, read_file
+
+    if args.file == "-":
+        name = "<stdin>"
+        text, problems = decode(sys.stdin.buffer.read(MAX_BYTES + 1), name)
+    else:
+        path = Path(args.file) if args.file else config_dir(args.config_dir) / f"{kind}.yaml"
+        name = str(path)
+        text, problems = read_file(path, kind)
+    if problems:
+        return Checked(name, text, None, problems)
+    return Checked(name, text, *check_text(text, name, kind))
+
+
+def who() -> str:
+    """Return who is at the keyboard, for the history."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    sudo = os.environ.get("SUDO_USER", "")
+    return f"{sudo} (as {user})" if sudo and sudo != user else user
+
+
+def applied(args: argparse.Namespace, kind: Kind, version: int | None = None) -> Any:
+    """Return the applied version, None when there is none; InputError for one not known."""
+    from advisor.store.reader import Reader
+
+    path = store_path(args.db)
+    config = None
+    if path.exists():
+        with Reader(path) as reader:
+            config = reader.config(kind, version)
+    if config is None and version is not None:
+        hint = f"advisor {kind} show --history lists them"
+        raise InputError(f"there is no {kind} version {version}", hint=hint)
+    return config
+
+
+def _history(args: argparse.Namespace, kind: Kind) -> list[ConfigVersion]:
+    from advisor.store.reader import Reader
+
+    path = store_path(args.db)
+    if not path.exists():
+        return []
+    with Reader(path) as reader:
+        return reader.config_history(kind)
+
+
+def _print_problems(problems: Sequence[Problem], stream: Any) -> None:
+    for problem in problems:
+        print(problem, file=stream)
+
+
+def _count(problems: Sequence[Problem]) -> str:
+    errors = sum(not p.warning for p in problems)
+    warnings = len(problems) - errors
+    parts = [f"{errors} mistake{'s' * (errors != 1)}"] if errors else []
+    parts += [f"{warnings} warning{'s' * (warnings != 1)}"] if warnings else []
+    return " and ".join(parts)
+
+
+def _check(args: argparse.Namespace, kind: Kind) -> int:
+    checked = read(args, kind)
+    ok = checked.compiled is not None
+    if args.json:
+        print_json(kind, {"action": "check", "file": checked.name, **_problems(checked)})
+        return 0 if ok else 1
+    _print_problems(checked.problems, sys.stdout)
+    if not checked.problems:
+        print(f"{checked.name}: no mistakes")
+    else:
+        print(f"{checked.name}: {_count(checked.problems)}")
+    return 0 if ok else 1
+
+
+def _problems(checked: Checked) -> dict[str, object]:
+    return {
+        "ok": checked.compiled is not None,
+        "problems": [p.to_dict() for p in checked.problems],
+    }
+
+
+def _apply(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> int:
+    from advisor.policy.render import changes
+
+    checked = read(args, kind)
+    current = applied(args, kind)
+    if not args.json:
+        _print_problems(checked.problems, sys.stderr)
+    if checked.compiled is None:
+        holds = f"{kind} version {current.version}" if current else "the built-in default"
+        if args.json:
+            version = current.version if current else 0
+            data = {"action": "apply", "file": checked.name, "version": version, "applied": False}
+            print_json(kind, {**data, **_problems(checked)})
+        else:
+            print(
+                f"advisor: {checked.name}: {_count(checked.problems)}; not applied, "
+                f"{holds} stays in effect",
+                file=sys.stderr,
+            )
+        return 1
+    former = current.compiled if current else {}
+    same = current is not None and current.text == checked.text
+    same = same and current.compiled == checked.compiled
+    changed = changes(kind, former, checked.compiled)
+    version, notes = (current.version, []) if same else _store(args, kind, checked, after)
+    if args.json:
+        print_json(
+            kind,
+            {
+                "action": "apply",
+                "file": checked.name,
+                "version": version,
+                "applied": not same,
+                "changes": _change_dicts(changed),
+                "notes": notes,
+                **_problems(checked),
+            },
+        )
+        return 0
+    if same:
+        print(f"already applied: {kind} version {version}")
+        return 0
+    effect = f"{len(changed)} setting{'s' * (len(changed) != 1)} changed"
+    print(f"{kind} version {version} applied from {checked.name}: {effect}")
+    _print_changes(changed)
+    _print_notes(notes)
+    return 0
+
+
+def _store(
+    args: argparse.Namespace, kind: Kind, checked: Checked, after: WhenApplied | None
+) -> tuple[int, list[str]]:
+    """Put a checked file into effect; return its version and notes to print."""
+    from advisor.store.writer import Writer
+
+    path = checked.name if checked.name == "<stdin>" else str(Path(checked.name).resolve())
+    compiled = checked.compiled or {}
+    with Writer(store_path(args.db)) as writer, writer.batch():
+        before = writer.config(kind)
+        version = writer.apply_config(
+            kind, path=path, text=checked.text, compiled=compiled, by=who()
+        )
+        former = before.compiled if before else {}
+        return version, after(writer, compiled, former) if after else []
+
+
+def _change_dicts(changed: Sequence[tuple[str, str, str]]) -> list[dict[str, str]]:
+    return [{"key": key, "from": old, "to": new} for key, old, new in changed]
+
+
+def _print_changes(changed: Sequence[tuple[str, str, str]]) -> None:
+    for key, old, new in changed:
+        print(f"  {key}: {old or '(not set)'} -> {new or '(not set)'}")
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"note: {note}")
+
+
+def _diff(args: argparse.Namespace, kind: Kind) -> int:
+    from advisor.policy.render import changes, text_diff
+
+    checked = read(args, kind)
+    current = applied(args, kind)
+    name = f"{kind} version {current.version}" if current else "nothing applied"
+    lines = text_diff(current.text if current else "", checked.text, name, checked.name)
+    changed = None
+    if checked.compiled is not None:
+        changed = changes(kind, current.compiled if current else {}, checked.compiled)
+    if args.json:
+        print_json(
+            kind,
+            {
+                "action": "diff",
+                "file": checked.name,
+                "version": current.version if current else 0,
+                "same": not lines,
+                "diff": lines,
+                "changes": None if changed is None else _change_dicts(changed),
+                **_problems(checked),
+            },
+        )
+        return 0 if changed is not None else 1
+    if lines:
+        print(lines)
+        print()
+    else:
+        print(f"{checked.name} is the file in effect: {name}")
+    if changed is None:
+        _print_problems(checked.problems, sys.stderr)
+        print(
+            f"advisor: {checked.name}: {_count(checked.problems)}; it cannot be applied",
+            file=sys.stderr,
+        )
+        return 1
+    _print_problems(checked.problems, sys.stderr)
+    if lines:
+        print("Settings that would change:" if changed else "No setting would change.")
+        _print_changes(changed)
+    return 0
+
+
+def _rollback(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> int:
+    from advisor.policy.load import check_text
+    from advisor.policy.render import changes
+    from advisor.store.writer import Writer
+
+    current = applied(args, kind)
+    if current is None:
+        raise RefusedError(f"no {kind} was ever applied", hint=f"advisor {kind} apply FILE")
+    earlier = [v for v in _history(args, kind) if v.version < current.version]
+    if args.to is None and not earlier:
+        hint = f"advisor {kind} show --history lists the versions"
+        raise RefusedError(f"{kind} version {current.version} is the first", hint=hint)
+    target = applied(args, kind, args.to if args.to is not None else earlier[-1].version)
+    same = target.version == current.version
+    notes: list[str] = []
+    if not same:
+        compiled, problems = check_text(target.text, f"{kind} version {target.version}", kind)
+        if compiled is None:
+            _print_problems(problems, sys.stderr)
+            raise InputError(
+                f"{kind} version {target.version} is not valid for this release of the advisor",
+                hint="write it to a file, correct it and apply that",
+            )
+        with Writer(store_path(args.db)) as writer, writer.batch():
+            writer.activate_config(kind, target.version, who())
+            notes = after(writer, target.compiled, current.compiled) if after else []
+    changed = changes(kind, current.compiled, target.compiled)
+    if args.json:
+        data = {"action": "rollback", "version": target.version, "from": current.version}
+        print_json(
+            kind,
+            {**data, "applied": not same, "changes": _change_dicts(changed), "notes": notes},
+        )
+        return 0
+    if same:
+        print(f"{kind} version {current.version} is already in effect")
+        return 0
+    print(
+        f"{kind} version {target.version} is in effect again instead of version {current.version}"
+    )
+    _print_changes(changed)
+    _print_notes(notes)
+    path = config_dir(args.config_dir) / f"{kind}.yaml"
+    if path.is_file() and path.read_bytes() != target.text.encode():
+        print(f"note: {path} differs; compare: advisor {kind} diff")
+    return 0
+
+
+def _show(args: argparse.Namespace, kind: Kind) -> int:
+    from advisor.policy.render import effective, to_yaml
+
+    if args.history:
+        return _show_history(args, kind)
+    current = applied(args, kind, args.version)
+    compiled = current.compiled if current else {}
+    if args.json:
+        print_json(
+            kind,
+            {
+                "action": "show",
+                "version": current.version if current else 0,
+                "active": current.active if current else True,
+                "path": current.path if current else "",
+                "applied_by": current.applied_by if current else "",
+                "applied_at": current.applied_at if current else "",
+                "settings": effective(kind, compiled),
+            },
+        )
+        return 0
+    if current is None:
+        print(f"# the built-in default: no {kind} file was applied")
+    else:
+        print(f"# {kind} version {current.version}{'' if current.active else ' (not active)'}")
+        print(f"# applied {current.applied_at} by {current.applied_by} from {current.path}")
+    print(to_yaml(kind, compiled), end="")
+    return 0
+
+
+def _show_history(args: argparse.Namespace, kind: Kind) -> int:
+    versions = _history(args, kind)
+    names = ("version", "active", "applied_at", "applied_by", "path")
+    rows = [{name: getattr(v, name) for name in names} for v in versions]
+    if args.json:
+        print_json(kind, {"action": "show", "versions": rows})
+        return 0
+    if not rows:
+        print(f"no {kind} file was ever applied: the built-in default is in effect")
+        return 0
+    print_table(
+        ("version", "active", "applied", "by", "from"),
+        [(r["version"], "*" if r["active"] else "", *list(r.values())[2:]) for r in rows],
+    )
+    return 0

@@ -65,10 +65,12 @@ def run(args: argparse.Namespace) -> int:
     if not widened and not estimates:
         if narrow:
             raise RefusedError(
-                f"nothing to do: the runs of {_who(narrow)} carry no account",
-                hint="--scope all is the only wider scope for them",
+                f"nothing to do: no account is known for the runs of {_who(narrow)}",
+                hint="share them with everybody: --scope all",
             )
-        raise RefusedError(f"nothing to do: all {_runs(len(chosen))} advise at least as widely")
+        raise RefusedError(
+            f"nothing to do: all {_runs(len(chosen))} are shared that widely already"
+        )
     after = f"advisor fit {args.application}"
     if args.workload is not None:
         after += f" --workload {args.workload}"
@@ -89,13 +91,14 @@ def run(args: argparse.Namespace) -> int:
         return 0
     whom = "everybody's jobs" if args.scope == "all" else "the jobs of their accounts"
     if estimates:
-        print(f"what was characterised and ranked of {args.application} may now advise {whom}")
+        print(f"characterisations and rankings of {args.application} now advise {whom}")
     if not widened:
         return 0
-    print(f"{_runs(widened)} of {args.application} may now advise {whom}")
+    verb = "advises" if widened == 1 else "advise"
+    print(f"{_runs(widened)} of {args.application} now {verb} {whom}")
     if narrow:
-        print(f"not widened, for they carry no account: {_who(narrow)}")
-    print(f"models are still the old ones; next: {after}")
+        print(f"not shared, because no account is known: {_who(narrow)}")
+    print(f"the models have not changed yet; next: {after}")
     return 0
 
 
@@ -116,8 +119,8 @@ def _check_names(store: Reader, args: argparse.Namespace) -> None:
             hint=f"known: {', '.join(names)}",
         )
     if args.contributor is not None:
-        found = store.observations(args.application, args.workload)
-        users = {stored.observation.contributor for stored in found}
+        measurements = store.observations(args.application, args.workload)
+        users = {stored.observation.contributor for stored in measurements}
         users |= {c.contributor for c in characterisations(store, args.application)}
         if args.contributor not in users:
             raise InputError(

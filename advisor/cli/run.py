@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workload", metavar="WORKLOAD", help="the name of its input or problem class"
     )
     parser.add_argument("--node-type", metavar="NODE_TYPE", help="this machine's node type")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads to use (default: all)")
     parser.add_argument(
         "--freq", metavar="FREQ", help="frequency cap, like 1.9GHz, where it can be set"
     )
@@ -90,10 +90,10 @@ def run(args: argparse.Namespace) -> int:
         measured = _once(args.tail, configuration, cap, choice.meter, quiet=args.json)
         if measured.exit_code != 0:
             which = f" (run {number} of {args.repeat})" if args.repeat > 1 else ""
-            said = f"{args.tail[0]}: {exit_text(measured.exit_code)}{which}"
+            problem = f"{args.tail[0]}: {exit_text(measured.exit_code)}{which}"
             if args.json:
-                print_json("run", {"ok": False, "exit_code": measured.exit_code, "error": said})
-            print(f"advisor: {said}; nothing is recorded", file=sys.stderr)
+                print_json("run", {"ok": False, "exit_code": measured.exit_code, "error": problem})
+            print(f"advisor: {problem}; nothing is recorded", file=sys.stderr)
             return 1
         runs.append(measured)
     recorded = _record(args, subject, known, configuration, runs) if args.record else []
@@ -182,25 +182,16 @@ def _record(
     runs: Sequence[MeasuredProcess],
 ) -> list[int]:
     """Store the runs where results may go; return their ids (0: the daemon does not tell)."""
-    import os
-
-    from advisor import paths
     from advisor.core.observation import Observation
     from advisor.core.policy import scope_of
-    from advisor.training.result_store import open_sink
+    from advisor.training.result_store import results_here
     from advisor.training.training_job import current_user
 
     user, trust = current_user(), known.policy_for(subject).training.trust
-    sink = open_sink(
-        paths.store_path(args.db),
-        paths.socket_path(),
-        explicit=bool(args.db or os.environ.get("ADVISOR_DB")),
-        user=user,
-        trust=trust,
-    )
+    results = results_here(args.db, user=user, trust=trust)
     try:
-        sink.know(subject.node_type)
-        return sink.observe(
+        results.know(subject.node_type)
+        return results.observe(
             subject.application,
             subject.workload,
             [
@@ -220,7 +211,7 @@ def _record(
             fit=False,
         )
     finally:
-        sink.close()
+        results.close()
 
 
 def _run_json(measured: MeasuredProcess) -> dict[str, object]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def run_job(args: argparse.Namespace) -> int:
     """Decide, run, measure, record decision and outcome; return the script's exit code as 0 or 1.
 
-    Without a store, or with a broken one, the script runs as it is: a job is never lost.
+    Without a store, or with a broken one, the script runs as written: a job is never lost.
     """
     from advisor.cli.output import print_json
     from advisor.core.units import format_duration, format_energy
@@ -45,9 +45,9 @@ def run_job(args: argparse.Namespace) -> int:
     began = datetime.now(UTC).isoformat(timespec="seconds")
     measured = _measure(script, configuration, choice.meter, quiet=args.json)
     job_id = f"local-{secrets.token_hex(4)}"
-    kept = _keep(args.db, job_id, began, decision, configuration, measured, snapshot)
+    recorded = _keep(args.db, job_id, began, decision, configuration, measured, snapshot)
     record: dict[str, Any] = {
-        "job": job_id if kept else None,
+        "job": job_id if recorded else None,
         "exit_code": measured.exit_code,
         "configuration": configuration.to_dict(),
         "rewrite": dict(decision.rewrite),
@@ -67,9 +67,9 @@ def run_job(args: argparse.Namespace) -> int:
             else ""
         )
         n = configuration.threads_per_node
-        print(f"{n} core{'s' if n > 1 else ''}: {format_duration(measured.time_s)}{energy}")
+        print(f"{n} thread{'s' if n > 1 else ''}: {format_duration(measured.time_s)}{energy}")
         print(choice.sentence)
-        if kept:
+        if recorded:
             print(f"how it came out: advisor why {job_id}")
     if measured.exit_code:
         print(f"advisor: {script}: {exit_text(measured.exit_code)}", file=sys.stderr)
@@ -84,7 +84,7 @@ def _snapshot(db: str | None) -> Snapshot:
     try:
         source.refresh()
     except AdvisorError as error:
-        print(f"advisor: {error}; the script runs as it is", file=sys.stderr)
+        print(f"advisor: {error}; the script runs as written", file=sys.stderr)
         return Snapshot()
     finally:
         source.close()
@@ -100,8 +100,8 @@ def _this_machine(snapshot: Snapshot) -> NodeType:
 
 def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
     from advisor.core.inventory import Inventory
+    from advisor.schedulers.submission import read_job
     from advisor.service.decide import decide
-    from advisor.views.request import read_job
 
     request = read_job(script, scheduler="local", hook="run")
     alone = replace(snapshot, inventory=Inventory.of([node_type]))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.cli import config_verbs
+from advisor.cli import policy
 from advisor.cli.arguments import add_action
 from advisor.cli.output import print_json, print_table
 from advisor.errors import InputError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions of ``advisor site``."""
-    actions = config_verbs.add_arguments(parser, "site")
+    actions = policy.add_arguments(parser, "site")
     discover = add_action(
         actions, "discover", "read the nodes from the scheduler into the inventory"
     )
@@ -40,12 +40,12 @@ def run(args: argparse.Namespace) -> int:
     """Run one action."""
     if args.action == "discover":
         return _discover(args)
-    return config_verbs.run(args, "site", _take_over)
+    return policy.run(args, "site", _take_over)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a scheduler told: who, its node types, what is doubtful, and its features."""
+    """What a scheduler answered: who, its node types, what is doubtful, and its features."""
 
     who: str
     node_types: list[NodeType]
@@ -71,7 +71,7 @@ def _take_over(
             "with the scheduler"
         )
     if waiting:
-        notes.append(f"taken over by the next `advisor site discover`: {', '.join(waiting)}")
+        notes.append(f"the next `advisor site discover` adds: {', '.join(waiting)}")
     return notes
 
 
@@ -88,7 +88,7 @@ def _ask(scheduler: str, site: Mapping[str, object]) -> _Found:
         return _Found("this machine", [machine], notes, None)
     cluster = backend.cluster()
     if cluster is None:
-        raise InputError(f"{scheduler} tells of no nodes")
+        raise InputError(f"{scheduler} lists no nodes")
     node_types, notes = group(cluster, claims_of(given_types(site)))
     return _Found(cluster.version, node_types, notes, cluster.features())
 
@@ -100,10 +100,12 @@ def _discover(args: argparse.Namespace) -> int:
 
     args.scheduler = args.scheduler or installed().NAME
     site, inventory, sources = _stored(args)
-    found = _ask(args.scheduler, site)
+    discovered = _ask(args.scheduler, site)
     mine = (args.scheduler, SITE_SOURCE)
     others = {name: t for name, t in inventory.items() if sources[name] not in mine}
-    merged = merge_discovered(found.node_types, _without(site, others), features=found.features)
+    merged = merge_discovered(
+        discovered.node_types, _without(site, others), features=discovered.features
+    )
     after = [*merged.known, *merged.extra]
     names = {t.name for t in after}
     gone = [name for name in inventory if name not in names and name not in others]
@@ -112,8 +114,8 @@ def _discover(args: argparse.Namespace) -> int:
             writer.save_node_types(merged.known, source=args.scheduler, replace=True)
             writer.save_node_types(merged.extra, source=SITE_SOURCE, replace=True)
     whole = [*after, *(t for name, t in others.items() if name not in names)]
-    notes = [*found.notes, *merged.notes, *doubts(site, whole), *_unapplied(args, site)]
-    lacks = missing(after, by_feature=found.features is not None)
+    notes = [*discovered.notes, *merged.notes, *doubts(site, whole), *_unapplied(args, site)]
+    lacks = missing(after, by_feature=discovered.features is not None)
     differences = {t.name: changes(inventory.get(t.name), t) for t in after}
     status = {
         name: "new" if name not in inventory else "changed" if differences[name] else "as before"
@@ -125,7 +127,7 @@ def _discover(args: argparse.Namespace) -> int:
             {
                 "action": "discover",
                 "scheduler": args.scheduler,
-                "source": found.who,
+                "source": discovered.who,
                 "dry_run": args.dry_run,
                 "node_types": [
                     {**t.to_dict(), "status": status[t.name], "changes": differences[t.name]}
@@ -139,7 +141,7 @@ def _discover(args: argparse.Namespace) -> int:
         return 0
     count = sum(len(t.nodes) for t in merged.known)
     print(
-        f"{found.who}: {count} node{'s' * (count != 1)} in "
+        f"{discovered.who}: {count} node{'s' * (count != 1)} in "
         f"{len(merged.known)} node type{'s' * (len(merged.known) != 1)}"
     )
     _print_types(after, status)
@@ -147,7 +149,7 @@ def _discover(args: argparse.Namespace) -> int:
         for text in differences[node_type.name]:
             print(f"{node_type.name}: {text}")
     for name in gone:
-        print(f"gone: {name} (what was measured on it is kept, but no job is sent there)")
+        print(f"gone: {name} (its measurements are kept, but no job is sent there)")
     for note in notes:
         print(f"note: {note}")
     _print_missing(args, lacks)
@@ -159,7 +161,7 @@ def _discover(args: argparse.Namespace) -> int:
 def _stored(
     args: argparse.Namespace,
 ) -> tuple[Mapping[str, object], dict[str, NodeType], dict[str, str]]:
-    """Return the applied site settings, the inventory and who told of each of its types."""
+    """Return the applied site settings, the inventory and the source of each of its types."""
     from advisor.store.reader import Reader
 
     path = store_path(args.db)
@@ -170,7 +172,7 @@ def _stored(
 
 
 def _without(site: Mapping[str, object], names: Mapping[str, object]) -> dict[str, object]:
-    """Return site settings without the node types that another scheduler told of."""
+    """Return site settings without the node types that come from another scheduler."""
     given = site.get("node_types")
     types = given if isinstance(given, Mapping) else {}
     return {**site, "node_types": {k: v for k, v in types.items() if k not in names}}
@@ -180,7 +182,7 @@ def _unapplied(args: argparse.Namespace, site: Mapping[str, object]) -> list[str
     path = config_dir(args.config_dir) / "site.yaml"
     if site or not path.is_file():
         return []
-    return [f"{path} does not hold yet: advisor site apply"]
+    return [f"{path} is not in effect yet: advisor site apply"]
 
 
 def _print_types(node_types: Sequence[NodeType], status: Mapping[str, str]) -> None:
@@ -201,11 +203,20 @@ def _print_types(node_types: Sequence[NodeType], status: Mapping[str, str]) -> N
         )
         for t in node_types
     ]
-    headers = (
-        *("node type", "feature", "nodes", "names", "SxCxT", "memory"),
-        *("frequency", "partitions", ""),
+    print_table(
+        [
+            "node type",
+            "feature",
+            "nodes",
+            "names",
+            "SxCxT",
+            "memory",
+            "frequency",
+            "partitions",
+            "",
+        ],
+        rows,
     )
-    print_table(headers, rows)
 
 
 def _print_missing(args: argparse.Namespace, lacks: Sequence[Missing]) -> None:

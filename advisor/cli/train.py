@@ -11,14 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from advisor.core.policy import Policy
-    from advisor.schedulers.base import Scheduler
-    from advisor.training.plan import Cost
+    from advisor.training.experiment import Experiment
+    from advisor.training.planning import SweepWish
     from advisor.training.result_store import DaemonResults, LocalResults
     from advisor.training.site_context import SiteContext
     from advisor.training.state import SweepState
-    from advisor.training.training_job import TrainingJob
 
-_SCRIPT_ENDINGS = (".sh", ".slurm", ".sbatch", ".pbs", ".job", ".bash")
+
+_EXPERIMENTS = "experiments"
+"""Where the job scripts made of experiments are, under the folder of sweeps."""
+_PLAIN = (
+    "application", "workload", "scheduler", "nodes", "samples", "design", "repeat_baseline",
+    "model", "meter",
+)  # fmt: skip
+"""Arguments that a wish takes as they are."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,17 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "subject", nargs="?", metavar="SCRIPT|APPLICATION",
         help="the job script, an experiment file, or the name of the application that COMMAND is",
     )  # fmt: skip
-    add(
-        "--application",
-        metavar="APPLICATION",
-        help="the application's name (default: recognised)",
-    )
+    add("--application", metavar="APPLICATION", help="the application's name (default: recognised)")
     add("--workload", metavar="WORKLOAD", help="the name of its input or problem class")
     add(
-        "--scheduler",
-        metavar="SCHEDULER",
+        "--scheduler", metavar="SCHEDULER",
         help="slurm, pbs or local (default: the one this machine has)",
-    )
+    )  # fmt: skip
     add(
         "--node-type", metavar="NODE_TYPE",
         help="where to train (default: where the job would run)",
@@ -56,16 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "uniform)",
     )  # fmt: skip
     add("--nodes", metavar="N", help=argparse.SUPPRESS)
-    add("--threads", metavar="N,N", help="cores per node to try, like 8,16,28")
+    add("--threads", metavar="N,N", help="threads per node to try, like 8,16,28")
     add("--freqs", metavar="FREQ,FREQ", help="frequency caps to try, like 1.9GHz,2.2GHz")
     add(
-        "--repeat-baseline",
-        type=int,
-        default=0,
-        metavar="N",
-        help="repeat the run of the job as it is N times (default: 0)",
-    )
-    add("--estimate", metavar="TIME", help="the time of one run as it is, like 10m")
+        "--repeat-baseline", type=int, default=0, metavar="N",
+        help="repeat the run of the job as written N times (default: 0)",
+    )  # fmt: skip
+    add("--estimate", metavar="TIME", help="the time of one run as written, like 10m")
     add(
         "--limit", metavar="TIME", help="stop a run after this time (default: the job's time limit)"
     )
@@ -79,11 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="more options for the job, as for sbatch or qsub, like '-A climate'",
     )  # fmt: skip
     add(
-        "--work-dir",
-        type=Path,
-        metavar="DIR",
+        "--work-dir", type=Path, metavar="DIR",
         help="folder for the sweep's files; the nodes must see it",
-    )
+    )  # fmt: skip
     add("--yes", "-y", action="store_true", help="do not ask")
     add("--dry-run", action="store_true", help="show plan and cost, run nothing")
     add(
@@ -117,7 +113,7 @@ def _stop(args: argparse.Namespace, root: Path) -> int:
     if args.json:
         print_json("train", {"id": args.stop, "stopping": True})
     else:
-        print(f"sweep {args.stop} is being stopped; go on with: advisor train --resume {args.stop}")
+        print(f"sweep {args.stop} is stopping; resume it with: advisor train --resume {args.stop}")
     return 0
 
 
@@ -142,118 +138,90 @@ def _stream(args: argparse.Namespace) -> TextIO:
 
 
 def _begin(args: argparse.Namespace, known: SiteContext, root: Path) -> SweepState | None:
-    """Plan a sweep and have it agreed to; None for a dry run."""
+    """Plan a sweep and ask for consent; None for a dry run."""
+    from advisor import paths
     from advisor.cli import train_output as output
     from advisor.cli.output import print_json
-    from advisor.cli.train_experiment import adopt, frequencies
-    from advisor.errors import RefusedError, SchedulerError, UsageError
-    from advisor.models.design import DESIGNS
-    from advisor.models.sequential import SEQUENTIAL, first_runs
-    from advisor.schedulers.choose import create, default
     from advisor.training import state as states
-    from advisor.training.plan import axes, planned
-    from advisor.training.training_job import current_user
+    from advisor.training.planning import plan_sweep
 
-    scheduler = create(args.scheduler) if args.scheduler else default()
-    if reason := scheduler.available():
-        raise SchedulerError(f"{scheduler.NAME} cannot be used: {reason}")
-    experiment = adopt(args, root)
-    subject = _subject(args, known, scheduler)
-    if args.nodes and args.nodes != str(subject.baseline.nodes):
-        raise UsageError(
-            f"--nodes {args.nodes}: a job's nodes are its user's, and no sweep varies them",
-            hint=f"the job asks for {subject.baseline.nodes}; train a script for each number",
-        )
-    policy = known.policy_for(subject)
-    if policy.training.mode == "off":
-        raise RefusedError("the policy allows no training here: training.mode is off")
-    samples = policy.training.samples if args.samples is None else args.samples
-    if samples < 1 or args.repeat_baseline < 0:
-        raise UsageError("--samples must be at least 1, --repeat-baseline at least 0")
-    grid = axes(
-        subject,
-        threads=_numbers("--threads", args.threads),
-        freqs_khz=_freqs(args.freqs) or frequencies(experiment, subject.node_type),
-        freq_kept=scheduler.frequency_kept(subject.node_type, subject.launcher),
-    )
-    grows = args.design == SEQUENTIAL
-    choose = first_runs if grows else DESIGNS[args.design]
-    design = choose(grid.space, samples, must_include=subject.baseline)
-    settings = states.SweepSettings(
-        scheduler=scheduler.NAME,
-        user=current_user(),
-        account=subject.request.account,
-        run_limit_s=_seconds("--limit", args.limit) or subject.request.time_limit_s,
-        estimate_s=_seconds("--estimate", args.estimate),
-        meter=args.meter,
-        model=args.model,
-        design=args.design,
-        most_runs=min(samples, len(grid.space)) if grows else 0,
-        confirm=policy.training.confirm,
-        working_folder=str(Path.cwd()),
-        extra_options=_words(args.options),
-    )
-    state = states.new(
-        root,
-        subject,
-        grid.space,
-        settings,
-        planned(
-            design,
-            subject.baseline,
-            repeats=experiment.repeats if experiment else 1,
-            repeat_baseline=args.repeat_baseline,
-        ),
-    )
-    expected = _expected_cost(args, state)
-    energy = scheduler.energy_source(state.job("design"))
+    experiment = _adopt(args, root)
+    plan = plan_sweep(_wish(args, experiment), known, root, paths.store_path(args.db))
+    for warning in plan.warnings:
+        print(f"advisor: {warning}", file=sys.stderr)
+    out = _stream(args)
     if args.json and args.dry_run:
-        print_json("train", output.plan_json(state, expected, grid.notes, energy))
+        print_json("train", output.plan_json(plan))
     else:
-        output.show_plan(
-            state, expected, grid.notes, energy, policy, _stream(args), listing=args.dry_run
-        )
-    _check_budget(expected, policy)
+        output.show_plan(plan, out, listing=args.dry_run)
+    plan.check_budget()
     if args.dry_run:
         return None
     if not args.yes:
-        _ask(_stream(args))
-    _sink(args, state, policy).close()  # learns now, not after the sweep, that nobody takes it
-    states.begin(state)
-    return state
+        _ask(out)
+    _results(args, plan.state, plan.policy).close()  # fails now, not after the sweep
+    states.begin(plan.state)
+    return plan.state
 
 
-def _subject(args: argparse.Namespace, known: SiteContext, scheduler: Scheduler) -> TrainingJob:
-    """Tell a script from an application's name, and understand what is to be run."""
-    from advisor.errors import InputError, UsageError
-    from advisor.training.training_job import named, understand
+def _adopt(args: argparse.Namespace, root: Path) -> Experiment | None:
+    """Make an experiment's job script the subject, and its values the axes; None for no experiment.
 
-    if not args.subject:
-        raise UsageError("nothing to train", hint="advisor train SCRIPT")
-    path = Path(args.subject)
-    script = path if path.is_file() else None
-    application = named(args.application) if args.application else ""
-    if script is None:
-        if "/" in args.subject or path.suffix in _SCRIPT_ENDINGS:
-            raise InputError(f"there is no script {args.subject}")
-        if not args.tail:
-            raise UsageError(
-                f"there is no script {args.subject}, so how is it run?",
-                hint=f"advisor train {args.subject} -- COMMAND, or give a job script",
-            )
-        application = application or named(args.subject)
-    return understand(
-        scheduler=scheduler.NAME,
-        site=known.site,
-        script=script,
-        arguments=args.tail if script is not None else (),
-        command=() if script is not None else args.tail,
-        application=application,
-        workload=named(args.workload) if args.workload else "",
+    What the command line says goes before the file. Options without a counterpart are warned of.
+    """
+    from advisor.training.experiment import is_experiment, read_experiment
+
+    path = Path(args.subject or "")
+    if not (is_experiment(path) and path.is_file()):
+        return None
+    experiment = read_experiment(path)
+    args.subject = str(_written(experiment, root / _EXPERIMENTS))
+    args.nodes = args.nodes or str(experiment.nodes)
+    args.threads = args.threads or ",".join(map(str, experiment.threads))
+    for note in experiment.notes:
+        print(f"advisor: {path.name}: {note}", file=sys.stderr)
+    print(f"advisor: {path.name}: its job script is {args.subject}", file=sys.stderr)
+    return experiment
+
+
+def _written(experiment: Experiment, folder: Path) -> Path:
+    import hashlib
+    import re
+
+    from advisor.errors import AdvisorError
+
+    data = experiment.script.encode()
+    name = re.sub(r"[^\w.+-]", "_", experiment.name)
+    path = folder / f"{name}-{hashlib.sha256(data).hexdigest()[:8]}.sh"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".new")
+        draft.write_bytes(data)
+        draft.chmod(0o755)
+        draft.replace(path)
+    except OSError as error:
+        raise AdvisorError(
+            f"{path} cannot be written: {error.strerror}", hint="choose another --work-dir"
+        ) from None
+    return path
+
+
+def _wish(args: argparse.Namespace, experiment: Experiment | None) -> SweepWish:
+    """Return what the command line asks for. Raises UsageError for a value that makes no sense."""
+    from advisor.core.units import parse_freq_khz
+    from advisor.training.planning import SweepWish
+
+    return SweepWish(
+        **{name: getattr(args, name) for name in _PLAIN},
+        subject=args.subject or "",
+        command=tuple(args.tail),
         node_type=args.node_type or "",
-        this_machine=scheduler.this_machine(),
-        extra_options=_words(args.options),
-        gives_whole_nodes=scheduler.gives_whole_nodes,
+        threads=_list("--threads", args.threads, int),
+        freqs_khz=_list("--freqs", args.freqs, parse_freq_khz),
+        estimate_s=_seconds("--estimate", args.estimate),
+        limit_s=_seconds("--limit", args.limit),
+        options=_words(args.options),
+        experiment=experiment,
     )
 
 
@@ -262,72 +230,18 @@ def _resume(args: argparse.Namespace, root: Path) -> SweepState:
     from advisor.errors import RefusedError
     from advisor.training import state as states
 
-    wanted = args.resume
-    if wanted:
-        if not (root / wanted / "sweep.json").is_file():
-            raise RefusedError(f"there is no sweep {wanted} under {root}")
-        state = states.load(root / wanted)
-    else:
-        found = states.latest(root, args.application or args.subject or "")
-        if found is None:
-            raise RefusedError(f"there is no unfinished sweep under {root}")
-        state = found
+    if args.resume and not (root / args.resume / "sweep.json").is_file():
+        raise RefusedError(f"there is no sweep {args.resume} under {root}")
+    state = (
+        states.load(root / args.resume)
+        if args.resume
+        else states.latest(root, args.application or args.subject or "")
+    )
+    if state is None:
+        raise RefusedError(f"there is no unfinished sweep under {root}")
     if state.state in ("confirmed", "fitted"):
         raise RefusedError(f"sweep {state.id} is finished ({state.detail or state.state})")
     return state
-
-
-def _expected_cost(args: argparse.Namespace, state: SweepState) -> Cost:
-    """Reckon the cost from the estimate given, earlier runs, or the time limit."""
-    from advisor import paths
-    from advisor.meters.estimate import estimate_j
-    from advisor.training.plan import cost, expected_runs
-    from advisor.training.site_context import earlier_runs
-
-    settings, base = state.settings, state.subject.baseline
-    runs = expected_runs(
-        state.space,
-        state.stages["design"].runs,
-        most=settings.most_runs,
-        confirm=settings.confirm,
-    )
-    time_s, energy_j, basis = settings.estimate_s, None, "your --estimate"
-    if time_s is None:
-        earlier = earlier_runs(paths.store_path(args.db), state.subject)
-        if earlier is not None:
-            time_s, energy_j = earlier.time_s, earlier.energy_j
-            basis = f"{earlier.runs} earlier run{'s' if earlier.runs > 1 else ''}"
-        else:
-            basis = "the job's time limit" if settings.run_limit_s else "known after the first run"
-    if time_s is not None and energy_j is None:
-        energy_j = estimate_j(
-            state.subject.node_type,
-            nodes=base.nodes,
-            busy_cores=base.threads_per_node,
-            freq_khz=base.freq_khz,
-            time_s=time_s,
-        )
-        basis += ", energy estimated" if energy_j is not None else ""
-    return cost(
-        runs,
-        base,
-        baseline_s=time_s,
-        limit_s=settings.run_limit_s,
-        basis=basis,
-        baseline_j=energy_j,
-    )
-
-
-def _check_budget(expected: Cost, policy: Policy) -> None:
-    from advisor.errors import RefusedError
-
-    budget = policy.training.budget_node_hours
-    if expected.node_hours is not None and expected.node_hours > budget:
-        raise RefusedError(
-            f"up to {expected.node_hours:.3g} node-hours ({expected.basis}) exceed the policy's "
-            f"training.budget_node_hours of {budget:g}",
-            hint="raise that key, state a run's time with --estimate, or take fewer --samples",
-        )
 
 
 def _ask(out: TextIO) -> None:
@@ -335,28 +249,19 @@ def _ask(out: TextIO) -> None:
     from advisor.errors import RefusedError
 
     if not sys.stdin.isatty():
-        raise RefusedError("nothing is run without consent", hint="add --yes")
+        raise RefusedError("nothing runs without your consent", hint="add --yes")
     print("Run it? [y/N] ", end="", file=out, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise RefusedError("nothing was run")
+        raise RefusedError("nothing ran")
 
 
-def _sink(
+def _results(
     args: argparse.Namespace, state: SweepState, policy: Policy
 ) -> LocalResults | DaemonResults:
-    """Return where the sweep's results go. Raises RefusedError when nobody takes them."""
-    import os
+    """Return where the sweep's results go. Raises RefusedError when they have nowhere to go."""
+    from advisor.training.result_store import results_here
 
-    from advisor import paths
-    from advisor.training.result_store import open_sink
-
-    return open_sink(
-        paths.store_path(args.db),
-        paths.socket_path(),
-        explicit=bool(args.db or os.environ.get("ADVISOR_DB")),
-        user=state.settings.user,
-        trust=policy.training.trust,
-    )
+    return results_here(args.db, user=state.settings.user, trust=policy.training.trust)
 
 
 def _execute(args: argparse.Namespace, state: SweepState, known: SiteContext) -> int:
@@ -370,23 +275,25 @@ def _execute(args: argparse.Namespace, state: SweepState, known: SiteContext) ->
 
     policy = known.policy_for(state.subject, account=state.settings.account)
     scheduler = create(state.settings.scheduler)
-    sink = _sink(args, state, policy)
+    results = _results(args, state, policy)
     out = _stream(args)
     try:
         with states.locked(state), output.ProgressLines(out) as progress:
             progress.say(
-                f"sweep {state.id} of {output.title(state)}; results go to {sink.description}"
+                f"sweep {state.id} of {output.title(state)}; results go to {results.description}"
             )
-            sink.know(state.subject.node_type)
+            results.know(state.subject.node_type)
             sweep = Sweep(
-                state, scheduler, sink, policy, known.site, Recorder(state, progress.show)
+                state, scheduler, results, policy, known.site, Recorder(state, progress.show)
             )
             outcome = sweep.run()
     except KeyboardInterrupt:
-        print(f"advisor: stopped; go on with: advisor train --resume {state.id}", file=sys.stderr)
+        print(
+            f"advisor: stopped; resume it with: advisor train --resume {state.id}", file=sys.stderr
+        )
         return 130
     finally:
-        sink.close()
+        results.close()
     if args.json:
         print_json("train", output.outcome_json(state, outcome))
     else:
@@ -395,16 +302,6 @@ def _execute(args: argparse.Namespace, state: SweepState, known: SiteContext) ->
 
 
 # -- values -----------------------------------------------------------------------------------
-
-
-def _numbers(option: str, text: str | None) -> tuple[int, ...]:
-    return _list(option, text, int)
-
-
-def _freqs(text: str | None) -> tuple[int, ...]:
-    from advisor.core.units import parse_freq_khz
-
-    return _list("--freqs", text, parse_freq_khz)
 
 
 def _list(option: str, text: str | None, parse: Callable[[str], int]) -> tuple[int, ...]:

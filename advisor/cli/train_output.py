@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -11,22 +10,26 @@ from typing import Any, Self, TextIO
 from advisor.cli.output import print_table
 from advisor.core.option import Option
 from advisor.core.policy import Policy
-from advisor.core.units import format_change, format_duration, format_energy
+from advisor.core.units import (
+    format_change,
+    format_duration,
+    format_energy,
+    format_node_hours,
+    format_percent,
+)
 from advisor.core.words import describe
-from advisor.training.outcome import Confirmation, Event, Spent, SweepOutcome
+from advisor.training.outcome import Confirmation, Event, SweepOutcome
 from advisor.training.plan import Cost
+from advisor.training.planning import PlannedSweep
 from advisor.training.state import SweepState
+
+_OF_RUN = ("time_s", "energy_j", "energy_quality", "meter", "job_id")
 
 
 def title(state: SweepState) -> str:
     """Return what is trained and where, for people."""
     subject = state.subject
     return f"{subject.application} / {subject.workload} on {subject.node_type.name}"
-
-
-def format_node_hours(hours: float) -> str:
-    """Return node-hours so that small sweeps do not read as 0."""
-    return f"{hours:.2g} node-hours" if hours < 1 else f"{hours:.1f} node-hours"
 
 
 def format_cost(cost: Cost) -> str:
@@ -39,11 +42,9 @@ def format_cost(cost: Cost) -> str:
     return f"{text} (from {cost.basis})"
 
 
-def plan_json(
-    state: SweepState, expected: Cost, notes: Sequence[str], energy: str
-) -> dict[str, object]:
+def plan_json(plan: PlannedSweep) -> dict[str, object]:
     """Return the plan as ``--dry-run --json`` prints it."""
-    subject = state.subject
+    state, subject = plan.state, plan.state.subject
     return {
         "application": subject.application,
         "workload": subject.workload,
@@ -62,40 +63,32 @@ def plan_json(
         "design": state.settings.design,
         "most_runs": max(state.settings.most_runs, len(state.stages["design"].runs)),
         "confirm": state.settings.confirm,
-        "cost": expected.to_dict(),
-        "energy": energy,
-        "notes": list(notes),
+        "cost": plan.cost.to_dict(),
+        "energy": plan.energy,
+        "notes": list(plan.notes),
     }
 
 
-def show_plan(
-    state: SweepState,
-    expected: Cost,
-    notes: Sequence[str],
-    energy: str,
-    policy: Policy,
-    out: TextIO,
-    *,
-    listing: bool,
-) -> None:
+def show_plan(plan: PlannedSweep, out: TextIO, *, listing: bool) -> None:
     """Print the plan: what is run, the cost, and when that can pay back."""
+    state = plan.state
     subject, runs = state.subject, state.stages["design"].runs
     confirm = state.settings.confirm
     print(f"{title(state)}: {subject.how}", file=out)
-    print(f"the job as it is: {describe(subject.baseline)}", file=out)
+    print(f"the job as written: {describe(subject.baseline)}", file=out)
     more = f" and {confirm} to confirm the best" if confirm else ""
     grid = f"of {len(state.space)} configurations"
     most = state.settings.most_runs
     count = f"{len(runs)} to {most} runs" if most > len(runs) else f"{len(runs)} runs"
-    print(f"{count} {grid}{more}: {format_cost(expected)}", file=out)
-    equal = expected.equal_runs
+    print(f"{count} {grid}{more}: {format_cost(plan.cost)}", file=out)
+    equal = plan.cost.equal_runs
     print(
-        f"as much as {equal:.0f} runs of the job at most: pays back after "
+        f"at most the cost of {equal:.0f} runs of the job: pays back after "
         f"{math.ceil(equal / 0.1)} runs if it saves 10 %, {math.ceil(equal / 0.05)} if 5 %",
         file=out,
     )
-    print(energy, file=out)
-    for note in notes:
+    print(plan.energy, file=out)
+    for note in plan.notes:
         print(f"note: {note}", file=out)
     if listing:
         for run in runs:
@@ -153,22 +146,14 @@ class ProgressLines:
             self._task = self._bar.add_task(
                 "confirming" if event.stage.startswith("confirm") else "measuring",
                 total=event.total,
-                spent=format_spent(event.spent),
+                spent=event.spent.words,
             )
         elif event.kind == "run":
             self.say(run_line(event))
             if self._task is not None:
-                self._bar.update(self._task, completed=event.index, spent=format_spent(event.spent))
+                self._bar.update(self._task, completed=event.index, spent=event.spent.words)
         elif event.text:
             self.say(event.text)
-
-
-def format_spent(spent: Spent) -> str:
-    """Return what has been used so far, ``0.02 node-hours, 12 kJ so far``."""
-    text = format_node_hours(spent.node_hours)
-    if spent.energy_known:
-        text += f", {format_energy(spent.energy_j)}"
-    return f"{text} so far"
 
 
 def run_line(event: Event) -> str:
@@ -189,7 +174,7 @@ def run_line(event: Event) -> str:
     role = "confirms " if run.role == "confirm" else ""
     return (
         f"run {event.index}/{event.total}  {role}{where}  {time}  {energy}  "
-        f"({format_spent(event.spent)})"
+        f"({event.spent.words} so far)"
     )
 
 
@@ -226,11 +211,7 @@ def outcome_json(state: SweepState, outcome: SweepOutcome) -> dict[str, object]:
                 "seq": seq,
                 "role": roles[seq].role,
                 **roles[seq].configuration.to_dict(),
-                "time_s": result.time_s,
-                "energy_j": result.energy_j,
-                "energy_quality": result.energy_quality,
-                "meter": result.meter,
-                "job_id": result.job_id,
+                **{name: getattr(result, name) for name in _OF_RUN},
             }
             for seq, result in sorted(outcome.results.items())
         ],
@@ -251,7 +232,7 @@ def _option_json(option: Option) -> dict[str, object]:
 def show_outcome(state: SweepState, outcome: SweepOutcome, policy: Policy, out: TextIO) -> None:
     """Print what the sweep came to: baseline, recommendation, confirmation, payback."""
     base, best = outcome.baseline, outcome.recommended
-    rows = [["the job as it is", *_cells(base, None)]]
+    rows = [["the job as written", *_cells(base, None)]]
     if best is not None:
         rows.append(["recommended", *_cells(best, base)])
     print(file=out)
@@ -266,10 +247,10 @@ def show_outcome(state: SweepState, outcome: SweepOutcome, policy: Policy, out: 
     if best is None:
         print(_why_none(outcome, policy), file=out)
     elif outcome.confirmation is None:
-        print("no confirming run was made: the other runs predict the one there", file=out)
+        print("No confirmation run was needed: the runs agree on this configuration.", file=out)
     elif not outcome.confirmation.chosen:
-        print("the recommended one stands on an earlier run that the others predict", file=out)
-    spent = format_spent(outcome.spent).removesuffix(" so far")
+        print("The recommended configuration is confirmed by an earlier run.", file=out)
+    spent = outcome.spent.words
     if outcome.payback is not None and outcome.saved_per_run is not None:
         saved = (
             format_energy(outcome.saved_per_run)
@@ -313,12 +294,13 @@ def _cells(option: Option, base: Option | None) -> list[str]:
 
 def _why_none(outcome: SweepOutcome, policy: Policy) -> str:
     if not math.isfinite(outcome.baseline.energy_j):
-        return "nothing is recommended: no energy is known, so no saving can be told"
-    if outcome.attempts:
-        tries = len(outcome.attempts)
-        runs = "no confirming run bears" if tries == 1 else f"of {tries} confirming runs none bears"
-        return f"nothing is recommended: {runs} a saving out; what the job asks for stays"
+        return "No change recommended: without energy no saving can be predicted."
+    tries = len(outcome.attempts)
+    if tries:
+        runs = "The confirmation run" if tries == 1 else f"None of the {tries} confirmation runs"
+        verb = "did not match" if tries == 1 else "matched"
+        return f"{runs} {verb} its prediction; no change recommended."
     return (
-        f"nothing is recommended: no configuration saves {policy.min_saving:.0%} within "
-        f"{policy.max_slowdown:.0%} slowdown; what the job asks for stays"
+        f"No configuration saves {format_percent(policy.min_saving)} within a slowdown of "
+        f"{format_percent(policy.max_slowdown)}; no change recommended."
     )

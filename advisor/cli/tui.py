@@ -27,12 +27,12 @@ def run(args: argparse.Namespace) -> int:
         import textual  # noqa: F401
     except ImportError:
         raise AdvisorError(
-            "the TUI needs textual, which is not installed",
+            "the TUI needs textual, and it is not installed",
             hint="pip install 'hpc-advisor[tui]'",
         ) from None
     if not (sys.stdin.isatty() and sys.stdout.isatty()) and not _served():
         raise AdvisorError("the TUI needs a terminal", hint="advisor options prints what it shows")
-    from advisor_tui.start import start
+    from advisor_tui.app import start
 
     return start(db=args.db, socket=args.socket, user=args.user, demo=args.demo)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from advisor.core.observation import Scope
+    from advisor.core.request import JobRequest
 
 Mode = Literal["off", "observe", "advise", "apply"]
 Goal = Literal["power", "balanced", "performance", "min_energy", "min_time", "edp", "ed2p"]
@@ -37,10 +38,53 @@ TRUST: tuple[Trust, ...] = ("own", "account", "all")
 ALLOCATIONS: tuple[Allocation, ...] = ("shrink", "keep")
 NODE_TYPE_CHANGES: tuple[NodeTypeChange, ...] = ("no-later", "allow")
 MESSAGE_TO: tuple[MessageTo, ...] = ("tty", "always", "never")
-MATCH_FIELDS = (
-    "scheduler", "partition", "qos", "user", "account", "job_name",
-    "application", "workload", "node_type",
-)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """What a rule can match of a job; "" is what is not known.
+
+    No field has a default: whoever asks for a job's settings states all of them.
+    """
+
+    scheduler: str
+    partition: str
+    qos: str
+    user: str
+    account: str
+    job_name: str
+    application: str
+    workload: str
+    node_type: str
+
+    @classmethod
+    def of(
+        cls, request: JobRequest, *, partition: str, application: str, workload: str,
+        node_type: str,
+    ) -> JobFacts:  # fmt: skip
+        """Return the facts of a request, with what the site and recognition make of it."""
+        return cls(
+            scheduler=request.scheduler, partition=partition, qos=request.qos,
+            user=request.user, account=request.account, job_name=request.job_name,
+            application=application, workload=workload, node_type=node_type,
+        )  # fmt: skip
+
+    @classmethod
+    def measured(
+        cls, *, user: str, account: str, application: str, workload: str, node_type: str
+    ) -> JobFacts:
+        """Return the facts of what a user measured and sent in.
+
+        Partition, QOS and job name are the sender's word, so no rule on them widens the trust.
+        """
+        return cls(
+            scheduler="", partition="", qos="", job_name="",
+            user=user, account=account, application=application, workload=workload,
+            node_type=node_type,
+        )  # fmt: skip
+
+
+MATCH_FIELDS = tuple(f.name for f in fields(JobFacts))
 
 
 def scope_of(trust: Trust, account: str) -> Scope:
@@ -129,10 +173,10 @@ class Rule:
     match: Mapping[str, tuple[str, ...]]
     overrides: Mapping[str, object]
 
-    def holds(self, facts: Mapping[str, str]) -> bool:
-        """Tell whether the rule's every condition holds for a job's facts."""
+    def holds(self, job: JobFacts) -> bool:
+        """Tell whether the rule's every condition holds for a job."""
         return all(
-            any(fnmatchcase(facts.get(name, ""), pattern) for pattern in patterns)
+            any(fnmatchcase(getattr(job, name, ""), pattern) for pattern in patterns)
             for name, patterns in self.match.items()
         )
 
@@ -146,10 +190,10 @@ class PolicySet:
     version: int = 0
     """Number of the applied version in the store; 0 is the built-in default."""
 
-    def for_job(self, facts: Mapping[str, str]) -> tuple[Policy, int | None]:
+    def for_job(self, job: JobFacts) -> tuple[Policy, int | None]:
         """Return the settings for a job and the index of the rule that matched, if any."""
         for index, rule in enumerate(self.rules):
-            if rule.holds(facts):
+            if rule.holds(job):
                 return merge(self.base, rule.overrides), index
         return self.base, None
 

@@ -85,14 +85,8 @@ def format_freq(freq_khz: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration as people say it: ``0.52 s``, ``42 s``, ``12 min``, ``3.4 h``."""
-    if seconds < 10:
-        return f"{seconds:.2f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+    """Return a duration with three digits: ``0.524 s``, ``42.1 s``, ``12.3 min``, ``3.41 h``."""
+    return duration_like(seconds)(seconds)
 
 
 def duration_like(seconds: float) -> Callable[[float], str]:
@@ -100,15 +94,31 @@ def duration_like(seconds: float) -> Callable[[float], str]:
     unit, scale = ("s", 1.0) if seconds < 120 else ("min", 60.0)
     if seconds >= 7200:
         unit, scale = "h", 3600.0
-    return lambda value: f"{value / scale:.3g} {unit}"
+    return lambda value: f"{_three_digits(value / scale)} {unit}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 99.95 or not value else f"{value:#.3g}"
+
+
+def format_node_hours(hours: float) -> str:
+    """Return node-hours with two digits, above one with a decimal: ``0.42 node-hours``."""
+    return f"{hours:.2g} node-hours" if hours < 1 else f"{hours:.1f} node-hours"
+
+
+def format_percent(fraction: float) -> str:
+    """Return a fraction that somebody stated in percent: ``5 %``, ``2.5 %``."""
+    return f"{100 * fraction:.6g} %"
 
 
 def format_energy(joules: float) -> str:
-    """Return an energy with a unit people compare: ``320 J``, ``12.4 kJ``, ``3.1 MJ``."""
-    for limit, unit, scale in ((1e4, "J", 1.0), (1e6, "kJ", 1e3), (1e9, "MJ", 1e6)):
-        if abs(joules) < limit:
-            return f"{joules / scale:.3g} {unit}" if scale > 1 else f"{joules:.0f} {unit}"
-    return f"{joules / 1e9:.3g} GJ"
+    """Return an energy with a unit people compare: ``320 J``, ``12.4 kJ``, ``3.10 MJ``."""
+    if abs(joules) < 1e4:
+        return f"{joules:.0f} J"
+    for scale, unit in ((1e3, "kJ"), (1e6, "MJ")):
+        if abs(joules) < 999.5 * scale:
+            return f"{_three_digits(joules / scale)} {unit}"
+    return f"{_three_digits(joules / 1e9)} GJ"
 
 
 def format_change(fraction: float) -> str:

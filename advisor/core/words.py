@@ -10,25 +10,25 @@ from advisor.core.units import format_freq
 
 
 def describe(c: Configuration, *, node_type: bool = False) -> str:
-    """Return ``2 nodes, 14 cores (2 ranks), 1.9 GHz``: cores and ranks of each node, and the cap.
+    """Return ``2 nodes, 14 threads (2 ranks), 1.9 GHz``: threads and ranks of a node, and the cap.
 
     With ``node_type``: ``2 nodes of skl, ...``.
     """
     of = f" of {c.node_type}" if node_type else ""
     ranks = f" ({c.ranks_per_node} ranks)" if c.ranks_per_node > 1 else ""
     cap = f", {format_freq(c.freq_khz)}" if c.freq_khz else ""
-    return f"{_count(c.nodes, 'node')}{of}, {_count(c.threads_per_node, 'core')}{ranks}{cap}"
+    return f"{_count(c.nodes, 'node')}{of}, {_count(c.threads_per_node, 'thread')}{ranks}{cap}"
 
 
 def difference_words(old: Configuration | None, new: Configuration) -> str:
-    """Return what a configuration changes of another: ``16 cores a node, at most 1.9 GHz``."""
+    """Return what a configuration changes of another: ``16 threads a node, at most 1.9 GHz``."""
     parts = []
     if old is None or new.node_type != old.node_type:
         parts.append(new.node_type)
     if old is None or new.nodes != old.nodes:
         parts.append(_count(new.nodes, "node"))
     if old is None or new.threads_per_node != old.threads_per_node:
-        parts.append(f"{_count(new.threads_per_node, 'core')} a node")
+        parts.append(f"{_count(new.threads_per_node, 'thread')} a node")
     if old is None or new.freq_khz != old.freq_khz:
         parts.append(f"at most {format_freq(new.freq_khz)}")
     return ", ".join(parts) or "the same configuration"

@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
-from advisor.core.policy import Policy, PolicySet
+from advisor.core.policy import JobFacts, Policy, PolicySet
 from advisor.core.reasons import ESTIMATED
 from advisor.loop.clock import form, now, utc
 from advisor.loop.comparable import incomparable, limit_to_blame
@@ -131,16 +131,17 @@ def policy_of(decision: Decision, job: JobRecord, policies: PolicySet) -> Policy
     """Return the settings that hold for a job, by what the accounting says of it."""
     place = decision.baseline or (decision.chosen.configuration if decision.chosen else None)
     policy, _ = policies.for_job(
-        {
-            "scheduler": decision.scheduler,
-            "partition": job.partition,
-            "user": job.user,
-            "account": job.account,
-            "job_name": job.name,
-            "application": decision.application,
-            "workload": decision.workload,
-            "node_type": place.node_type if place else "",
-        }
+        JobFacts(
+            scheduler=decision.scheduler,
+            partition=job.partition,
+            qos=job.qos,
+            user=job.user,
+            account=job.account,
+            job_name=job.name,
+            application=decision.application,
+            workload=decision.workload,
+            node_type=place.node_type if place else "",
+        )
     )
     return policy
 

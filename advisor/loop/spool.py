@@ -20,7 +20,7 @@ from typing import Any, cast, get_args
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Quality, RunMethod, Scope, Source
-from advisor.core.policy import PolicySet, scope_of
+from advisor.core.policy import JobFacts, PolicySet, scope_of
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.ranking.streams import FieldError, read_sent
 from advisor.store.rankings import StoredCharacterisation, save_characterisation
@@ -164,12 +164,13 @@ def _characterised(
     except FieldError as error:
         raise InputError(f"characterisation.{error.key}: {error}") from None
     trust = policies.for_job(
-        {
-            "user": contributor,
-            "application": found.application,
-            "workload": found.workload,
-            "node_type": found.node_type,
-        }
+        JobFacts.measured(
+            user=contributor,
+            account="",
+            application=found.application,
+            workload=found.workload,
+            node_type=found.node_type,
+        )
     )[0].training.trust
     return save_characterisation(
         writer,
@@ -275,13 +276,13 @@ def _store(
     runs = []
     for run in delivery.runs:
         trust = policies.for_job(
-            {
-                "user": delivery.contributor,
-                "account": account,
-                "application": delivery.application,
-                "workload": delivery.workload,
-                "node_type": run.configuration.node_type,
-            }
+            JobFacts.measured(
+                user=delivery.contributor,
+                account=account,
+                application=delivery.application,
+                workload=delivery.workload,
+                node_type=run.configuration.node_type,
+            )
         )[0].training.trust
         runs.append(replace(run, account=account, scope=scope_of(trust, account)))
     new = [r for r in runs if not {_sweep_key(r.extra), ("", r.extra["spool"])} & known]

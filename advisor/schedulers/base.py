@@ -73,6 +73,7 @@ class JobRecord:
     submit_line: str = ""
     ended_at: str = ""
     partition: str = ""
+    qos: str = ""
     cpus: int = 0
     resolution_s: float = 1.0
     whole_nodes: bool | None = None

@@ -14,7 +14,7 @@ from advisor.core.decision import Decision
 from advisor.core.feasible import Constraints
 from advisor.core.inventory import NodeType
 from advisor.core.option import Row
-from advisor.core.policy import Policy
+from advisor.core.policy import JobFacts, Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.recognise import Recognised, recognise
 from advisor.core.request import JobRequest
@@ -137,17 +137,13 @@ def _understand(case: _Case) -> None:
         request, snapshot.inventory, snapshot.default_node_types
     )
     policy, _ = snapshot.policy.for_job(
-        {
-            "scheduler": request.scheduler,
-            "partition": case.partition,
-            "qos": request.qos,
-            "user": request.user,
-            "account": request.account,
-            "job_name": request.job_name,
-            "application": case.application,
-            "workload": case.workload,
-            "node_type": node_types[0].name if node_types else "",
-        }
+        JobFacts.of(
+            request,
+            partition=case.partition,
+            application=case.application,
+            workload=case.workload,
+            node_type=node_types[0].name if node_types else "",
+        )
     )
     case.policy, notes = apply_settings(policy, case.settings)
     case.reasons += notes

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from advisor.core.inventory import NodeType
 from advisor.errors import InputError
 
 SECTION = "Experiment"
@@ -28,7 +29,7 @@ _WITHOUT: dict[str, str] = {
     "threadPlacement": "threads are placed by the scheduler",
     "nodePlacement": "every run fills the same nodes evenly",
     "nodeSockets": "the inventory knows the sockets",
-    "socketRings": "core rings are not told apart",
+    "socketRings": "core rings are not distinguished",
     "batchContinue": "advisor train --resume goes on with a sweep",
     "reget": "nothing is parsed again",
     "retries": "a failed run is tried again anyway",
@@ -61,6 +62,17 @@ class Experiment:
     freqs_khz: tuple[int, ...]
     repeats: int
     notes: tuple[str, ...]
+
+    def frequencies(self, node_type: NodeType) -> tuple[tuple[int, ...], list[str]]:
+        """Return the frequency caps that a node type has, and a warning where it lacks some."""
+        steps = tuple(f for f in self.freqs_khz if f in node_type.freq_khz)
+        missing = len(self.freqs_khz) - len(steps)
+        if not missing or not node_type.freq_khz:
+            return steps, []
+        return steps, [
+            f"{missing} of the experiment's {len(self.freqs_khz)} frequency caps are not steps of "
+            f"{node_type.name} and are left out"
+        ]
 
 
 @dataclass(slots=True)
@@ -113,8 +125,8 @@ def read_experiment(path: Path) -> Experiment:
     exports = _exports(file, texts["env"])
     if file.problems:
         count = "1 mistake" if len(file.problems) == 1 else f"{len(file.problems)} mistakes"
-        told = [f"  {message}" for _, message in sorted(file.problems)]
-        raise InputError("\n".join([f"{path}: {count}, nothing is run", *told]))
+        lines = [f"  {message}" for _, message in sorted(file.problems)]
+        raise InputError("\n".join([f"{path}: {count}, nothing is run", *lines]))
     script = _script(texts, nodes, ranks, per_rank, exports, command)
     return Experiment(
         texts["expName"] or path.stem,
@@ -152,9 +164,9 @@ def _read(path: Path) -> _File:
         raise InputError(f"{path}: there is no section [{SECTION}]")
     lines: dict[str, int] = {}
     for number, row in enumerate(text.splitlines(), 1):
-        found = re.match(r"([\w.]+)\s*[=:]", row)
-        if found:
-            lines.setdefault(found[1], number)
+        option = re.match(r"([\w.]+)\s*[=:]", row)
+        if option:
+            lines.setdefault(option[1], number)
     file = _File(path, {k: " ".join(v.split()) for k, v in parser[SECTION].items()}, lines)
     for key in file.values:
         if key not in _KNOWN:
@@ -277,7 +289,7 @@ def _command(file: _File, text: str, parameter: str, threads: int) -> str:
         if name == "th":
             return f"$((${{OMP_NUM_THREADS:-{threads}}} * ${{SLURM_NTASKS:-1}}))"
         if name == "fq":
-            file.wrong("expExec", "has $fq, but a run is not told its frequency cap")
+            file.wrong("expExec", "has $fq, but a run does not know its frequency cap")
         return match[0]
 
     return _VARIABLE.sub(value, text)

@@ -83,7 +83,7 @@ class Measuring:
                 stage.handles.append(scheduler.submit_sweep(job))
                 state.save()
         checked = False
-        said = ""
+        shown = ""
         while True:
             status = scheduler.poll(job, stage.handles[-1])
             seen = self._show_new(name, status, seen)
@@ -92,9 +92,9 @@ class Measuring:
                 checked = True
             if status.state == "ended":
                 break
-            if status.detail and status.detail != said:
-                said = status.detail
-                self.show(Event("waiting", name, text=said, spent=self.spent()))
+            if status.detail and status.detail != shown:
+                shown = status.detail
+                self.show(Event("waiting", name, text=shown, spent=self.spent()))
             if name == "design" and self._baseline_failed(status):
                 scheduler.cancel(job, stage.handles[-1])
                 break
@@ -103,7 +103,7 @@ class Measuring:
         missing = len(job.open_runs(status.results))
         if missing and not (name == "design" and self._baseline_failed(status)):
             raise SchedulerError(
-                f"the sweep ended with {missing} of {len(stage.runs)} runs not made"
+                f"the sweep ended before {missing} of {len(stage.runs)} runs were made"
                 + (f": {status.detail}" if status.detail else "")
             )
         stage.ended = True
@@ -164,19 +164,19 @@ class Measuring:
         return tuple(failed)
 
     def check_enough(self) -> None:
-        """Raise AdvisorError when the job as it is, or nearly everything else, does not run."""
+        """Raise AdvisorError when the job as written, or nearly everything else, does not run."""
         good = self.good
         runs = self.state.stages["design"].runs
         first = runs[0]
         if first.seq not in good:
             tried = [r.detail for r in self.results["design"] if r.seq == first.seq]
             raise AdvisorError(
-                f"the job as you wrote it does not run: {tried[-1] if tried else 'never started'}",
-                hint="mend the script, then train again",
+                f"the job as written does not run: {tried[-1] if tried else 'never started'}",
+                hint="repair the script, then train again",
             )
         if len(good) < min(MIN_RUNS, len(runs)):
             raise AdvisorError(
-                f"only {len(good)} of {len(runs)} runs were good, too few for a model",
+                f"only {len(good)} of {len(runs)} runs succeeded, too few for a model",
                 hint=f"see the outputs under {self.state.folder}",
             )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
-from advisor.core.units import format_duration, format_energy
+from advisor.core.units import format_duration, format_energy, format_node_hours
 from advisor.core.words import describe
 from advisor.errors import AdvisorError
 from advisor.schedulers.base import PlannedRun, RunResult
@@ -25,6 +25,12 @@ class Spent:
     node_hours: float = 0.0
     energy_j: float = 0.0
     energy_known: bool = False
+
+    @property
+    def words(self) -> str:
+        """All of it: ``0.02 node-hours, 12 kJ``."""
+        text = format_node_hours(self.node_hours)
+        return f"{text}, {format_energy(self.energy_j)}" if self.energy_known else text
 
 
 @dataclass(frozen=True, slots=True)

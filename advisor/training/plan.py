@@ -74,12 +74,12 @@ def axes(
     if most and base.nodes > most:
         raise InputError(f"{base.nodes} nodes: {node_type.name} has {most}")
     pairs = _threads_axis(subject, threads, notes)
-    kept = freq_kept or subject.freq_kept
-    if kept:
+    fixed_because = freq_kept or subject.freq_kept
+    if fixed_because:
         if freqs_khz:
-            raise InputError(f"--freqs cannot be varied: {kept}")
+            raise InputError(f"--freqs cannot be varied: {fixed_because}")
         freqs: tuple[int, ...] = (base.freq_khz,)
-        notes.append(f"frequency is not varied: {kept}")
+        notes.append(f"frequency is not varied: {fixed_because}")
     else:
         freqs = _freqs_axis(node_type, freqs_khz, base.freq_khz, notes)
     return SweepAxes(SearchSpace(node_type.name, (base.nodes,), pairs, freqs), tuple(notes))
@@ -103,7 +103,7 @@ def _threads_axis(
     values = asked or thread_counts(most, ranks)
     pairs = {(ranks, t) for t in values if t % ranks == 0}
     if asked and len(pairs) < len(set(asked)):
-        raise InputError(f"--threads are cores per node; here they must be multiples of {ranks}")
+        raise InputError(f"--threads are threads per node; here they must be multiples of {ranks}")
     if pairs == {own}:
         notes.append("threads are not varied: every rank has one CPU")
     return tuple(sorted({*pairs, own}, key=lambda pair: (pair[1], pair[0])))
@@ -174,7 +174,7 @@ class Cost:
     energy_j: float | None
     basis: str
     equal_runs: float
-    """The same in runs of the job as it is."""
+    """The same in runs of the job as written."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""

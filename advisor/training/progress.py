@@ -167,11 +167,11 @@ def _made(data: Mapping[str, Any]) -> Made:
 
 def every(root: Path) -> list[Progress]:
     """Return the sweeps below a folder, newest first; damaged ones are left out."""
-    found = []
+    sweeps = []
     for path in root.glob("*/sweep.json"):
         with contextlib.suppress(InputError):
-            found.append(read(path.parent))
-    return sorted(found, key=lambda p: (p.created_at, p.id), reverse=True)
+            sweeps.append(read(path.parent))
+    return sorted(sweeps, key=lambda p: (p.created_at, p.id), reverse=True)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
+from advisor import paths
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.policy import Trust, scope_of
@@ -30,13 +30,16 @@ def owner_of(scope: Scope, user: str, account: str) -> str:
 _AGAIN = "the results are kept; try again with advisor train --resume"
 
 
-class ResultStore(Protocol):
-    """Takes what is found. ``description`` says where it goes."""
+class ResultStore:
+    """Takes results; what a kind of store has no use for, it ignores.
 
-    description: str
+    ``description`` says where the results go.
+    """
+
+    description = ""
 
     def know(self, node_type: NodeType) -> None:
-        """Make a node type of this machine known, where that is allowed."""
+        """Add a node type of this machine to the inventory, where that is allowed."""
 
     def request(self, request: TrainingRequest) -> None:
         """Note the sweep's state."""
@@ -45,31 +48,29 @@ class ResultStore(Protocol):
         """Note one run's state."""
 
     def observe(
-        self,
-        application: str,
-        workload: str,
-        observations: Sequence[Observation],
-        *,
-        fit: bool = True,
+        self, application: str, workload: str, runs: Sequence[Observation], *, fit: bool = True
     ) -> list[int]:
-        """Store good runs; return their ids, 0 where they are not told.
+        """Store good runs; return their ids, 0 where nobody knows them.
 
         ``fit``: whoever fits at the other end does so then.
         """
+        raise NotImplementedError
 
     def model(
         self, application: str, workload: str, node_type: str, fit: FitResult, account: str
     ) -> int | None:
         """Store the fitted model; return its id, None where the daemon fits it itself."""
+        return None
 
     def characterise(self, found: Characterisation) -> str:
         """Store an application's phases; return what became of them, in a few words."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of whatever is open."""
+        """Close whatever is open."""
 
 
-class LocalResults:
+class LocalResults(ResultStore):
     """Writes into the store directly. ``trust`` decides whose jobs the results advise."""
 
     def __init__(self, writer: Writer, *, user: str, trust: Trust) -> None:
@@ -92,12 +93,7 @@ class LocalResults:
         self._writer.save_training_run(run)
 
     def observe(
-        self,
-        application: str,
-        workload: str,
-        observations: Sequence[Observation],
-        *,
-        fit: bool = True,
+        self, application: str, workload: str, runs: Sequence[Observation], *, fit: bool = True
     ) -> list[int]:
         """Add the observations in one transaction; those of this sweep already there are kept."""
         known = {}
@@ -105,11 +101,9 @@ class LocalResults:
             extra = stored.observation.extra
             if "sweep" in extra:
                 known[extra["sweep"], extra.get("seq")] = stored.id
-        new = [o for o in observations if (o.extra.get("sweep"), o.extra.get("seq")) not in known]
+        new = [o for o in runs if (o.extra.get("sweep"), o.extra.get("seq")) not in known]
         ids = iter(self._writer.add_observations(application, workload, new))
-        return [
-            known.get((o.extra.get("sweep"), o.extra.get("seq"))) or next(ids) for o in observations
-        ]
+        return [known.get((o.extra.get("sweep"), o.extra.get("seq"))) or next(ids) for o in runs]
 
     def model(
         self, application: str, workload: str, node_type: str, fit: FitResult, account: str
@@ -147,33 +141,19 @@ class LocalResults:
         self._writer.close()
 
 
-class DaemonResults:
+class DaemonResults(ResultStore):
     """Sends results to the daemon, which stores them, and fits or ranks what follows.
 
-    The daemon takes the contributor from the socket's peer and the scope from its policy. The
-    sweep's own state stays in its folder.
+    The daemon takes the contributor from the socket's peer and the scope from its policy, and fits
+    once it has the observations. The sweep's own state stays in its folder.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.description = f"daemon at {path}"
 
-    def know(self, node_type: NodeType) -> None:
-        """Do nothing: the inventory belongs to the site."""
-
-    def request(self, request: TrainingRequest) -> None:
-        """Do nothing: the folder keeps the state."""
-
-    def run(self, run: TrainingRun) -> None:
-        """Do nothing: the folder keeps the state."""
-
     def observe(
-        self,
-        application: str,
-        workload: str,
-        observations: Sequence[Observation],
-        *,
-        fit: bool = True,
+        self, application: str, workload: str, runs: Sequence[Observation], *, fit: bool = True
     ) -> list[int]:
         """Send the observations; with ``fit`` the daemon fits then. Raises StoreError."""
         self._ask(
@@ -182,19 +162,13 @@ class DaemonResults:
                 "op": "observe",
                 "application": application,
                 "workload": workload,
-                "account": next((o.account for o in observations if o.account), ""),
-                "observations": [observation_json(o) for o in observations],
+                "account": next((o.account for o in runs if o.account), ""),
+                "observations": [observation_json(o) for o in runs],
                 "fit": fit,
             },
             _AGAIN,
         )
-        return [0] * len(observations)
-
-    def model(
-        self, application: str, workload: str, node_type: str, fit: FitResult, account: str
-    ) -> int | None:
-        """Do nothing: the daemon fitted when it took the observations."""
-        return None
+        return [0] * len(runs)
 
     def characterise(self, found: Characterisation) -> str:
         """Send the phases (op ``characterise``). Raises StoreError."""
@@ -207,9 +181,6 @@ class DaemonResults:
             call(self._path, message, TIMEOUT_S)
         except AdvisorError as error:
             raise StoreError(f"the results are not stored: {error.message}", hint=hint) from error
-
-    def close(self) -> None:
-        """Do nothing: each message has a connection of its own."""
 
 
 def observation_json(observation: Observation) -> dict[str, object]:
@@ -229,7 +200,18 @@ def observation_json(observation: Observation) -> dict[str, object]:
     }
 
 
-def open_sink(
+def results_here(db: str | None, *, user: str, trust: Trust) -> LocalResults | DaemonResults:
+    """Return where results can go from here; ``db`` is the store named on the command line."""
+    return open_results(
+        paths.store_path(db),
+        paths.socket_path(),
+        explicit=bool(db or os.environ.get("ADVISOR_DB")),
+        user=user,
+        trust=trust,
+    )
+
+
+def open_results(
     store: Path, daemon: Path, *, explicit: bool, user: str, trust: Trust
 ) -> LocalResults | DaemonResults:
     """Return where results can go, tried before anything is run.
@@ -237,7 +219,7 @@ def open_sink(
     A store that was named (``explicit``) and can be written is used; else a daemon that listens
     and takes results; else the user's own store. Raises RefusedError when there is neither.
     """
-    answer = _asked(daemon)
+    answer = _status_of(daemon)
     takes = answer is not None and answer.get("takes_results") is not False
     if not explicit and takes and not _writable(store):
         return DaemonResults(daemon)
@@ -248,11 +230,11 @@ def open_sink(
     except AdvisorError as error:
         if takes:
             return DaemonResults(daemon)
-        there = "start the daemon" if answer is None else "do this on the store's own host"
-        said = "" if answer is None else f", and the daemon at {daemon} only reads (--read-only)"
+        instead = "start the daemon" if answer is None else "do this on the store's own host"
+        why = "" if answer is None else f", and the daemon at {daemon} only reads (--read-only)"
         raise RefusedError(
-            f"results have nowhere to go: {error.message}{said}",
-            hint=f"name a store you may write with --db, or {there}",
+            f"there is no place for the results: {error.message}{why}",
+            hint=f"name a store you may write with --db, or {instead}",
         ) from error
 
 
@@ -261,7 +243,7 @@ def _writable(store: Path) -> bool:
     return store.exists() and os.access(store, os.W_OK) and os.access(store.parent, os.W_OK)
 
 
-def _asked(daemon: Path) -> dict[str, object] | None:
+def _status_of(daemon: Path) -> dict[str, object] | None:
     """Return how a daemon says it does, None when there is none."""
     try:
         return call(daemon, {"op": "status"}, STATUS_S)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from advisor.core.policy import Policy, PolicySet
+from advisor.core.policy import JobFacts, Policy, PolicySet
 from advisor.store.reader import Reader
 from advisor.training.training_job import TrainingJob, TrainingSite, current_user
 
@@ -21,20 +21,14 @@ class SiteContext:
     def policy_for(self, subject: TrainingJob, *, account: str = "") -> Policy:
         """Return the settings that hold for a subject's job."""
         request = subject.request
-        policy, _ = self.policy.for_job(
-            {
-                "scheduler": request.scheduler,
-                "partition": subject.partition,
-                "qos": request.qos,
-                "user": current_user(),
-                "account": request.account or account,
-                "job_name": request.job_name,
-                "application": subject.application,
-                "workload": subject.workload,
-                "node_type": subject.node_type.name,
-            }
+        job = JobFacts.of(
+            replace(request, user=current_user(), account=request.account or account),
+            partition=subject.partition,
+            application=subject.application,
+            workload=subject.workload,
+            node_type=subject.node_type.name,
         )
-        return policy
+        return self.policy.for_job(job)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +55,14 @@ def earlier_runs(store: Path, subject: TrainingJob) -> Earlier | None:
     if not store.exists():
         return None
     with Reader(store) as reader:
-        found = reader.observations(
+        measurements = reader.observations(
             subject.application,
             subject.workload,
             subject.node_type.name,
             user=current_user(),
             account=subject.request.account,
         )
-    same = [o.observation for o in found if o.observation.configuration == subject.baseline]
+    same = [o.observation for o in measurements if o.observation.configuration == subject.baseline]
     if not same:
         return None
     energies = [o.energy_j for o in same if o.energy_j is not None]

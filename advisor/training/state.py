@@ -191,14 +191,14 @@ def load(folder: Path) -> SweepState:
 
 def latest(root: Path, application: str = "") -> SweepState | None:
     """Return the newest unfinished sweep below ``root``, of an application if one is given."""
-    found = []
+    unfinished_sweeps = []
     for path in root.glob("*/sweep.json"):
         with contextlib.suppress(InputError):
             state = load(path.parent)
             unfinished = state.state in ("requested", "running", "stopped")
             if unfinished and application in ("", state.subject.application):
-                found.append(state)
-    return max(found, key=lambda s: (s.created_at, s.id), default=None)
+                unfinished_sweeps.append(state)
+    return max(unfinished_sweeps, key=lambda s: (s.created_at, s.id), default=None)
 
 
 @contextlib.contextmanager
@@ -241,6 +241,7 @@ def _to_json(state: SweepState) -> dict[str, Any]:
             "method": subject.method,
             "threads_from": list(subject.threads_from),
             "program": dict(subject.program),
+            "job_name": subject.request.job_name,
         },
         "space": {
             "nodes": list(state.space.nodes),
@@ -312,8 +313,10 @@ def _subject(folder: Path, data: Mapping[str, Any], settings: SweepSettings) -> 
         node_type=node_type.name,
         extra_options=settings.extra_options,
     )
+    job_name = data.get("job_name", again.request.job_name)  # the copy has another name
     return replace(
         again,
+        request=replace(again.request, job_name=job_name),
         baseline=Configuration.from_dict(data["baseline"]),
         partition=data["partition"],
         method=data.get("method", "request"),  # a sweep of an earlier version

@@ -45,7 +45,7 @@ class Sweep(Measuring):
             raise
         except (SchedulerError, StoreError) as error:
             self.note_state("stopped", str(error))
-            error.hint = error.hint or f"go on with: advisor train --resume {self.state.id}"
+            error.hint = error.hint or f"resume it with: advisor train --resume {self.state.id}"
             raise
         except AdvisorError as error:
             self.note_state("failed", str(error))
@@ -99,7 +99,7 @@ class Sweep(Measuring):
             text = f"settled after {len(planned)} of at most {state.settings.most_runs} runs"
             self.show(Event("note", "design", text))
         elif self.too_dear(chosen):
-            self.show(Event("note", "design", "no further run: the next might exceed the budget"))
+            self.show(Event("note", "design", "no further run: it might exceed the budget"))
             return None
         return chosen
 

@@ -44,7 +44,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
     notes: list[str] = []
     observations, method = of_one_method(observations, notes)
     if not observations:
-        raise InputError("no run was good")
+        raise InputError("no run succeeded")
     quality = _quality(observations)
     times = _logs(observations, lambda o: o.time_s)
     energies = _logs(

@@ -14,6 +14,7 @@ from advisor.core import program
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import RunMethod
+from advisor.core.protocol import MAX_SCRIPT
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
 from advisor.core.request import JobRequest, understood_of
 from advisor.core.requested_configuration import (
@@ -31,9 +32,9 @@ from advisor.core.script import Command, advisor_lines
 from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import stated
 from advisor.errors import InputError, UsageError
+from advisor.schedulers.submission import read_script
 from advisor.schedulers.translators import Translator, translator
 
-MAX_SCRIPT = 4 * 1024 * 1024
 _HET = re.compile(r"^#SBATCH\s+(?:hetjob|packjob)\b", re.MULTILINE)
 _FROM_ENVIRONMENT = frozenset({"account", "constraint", "partition", "qos", "time"})
 """Options that the submitting environment may set and a sweep takes over."""
@@ -101,19 +102,19 @@ def current_user() -> str:
         return getpass.getuser()
 
 
-def read_script(path: Path) -> str:
-    """Return a job script's text. Raises InputError for what sbatch would not take either."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    if not data.strip():
+def _text_of(path: Path) -> str:
+    """Return a job script's text. Raises InputError for what could never be advised."""
+    text, truncated = read_script(path)
+    if not text.strip():
         raise InputError(f"{path} is empty")
-    if len(data) > MAX_SCRIPT:
-        raise InputError(f"{path} is larger than a job script may be (4 MB)")
-    if b"\0" in data:
+    if "\0" in text:
         raise InputError(f"{path} is not a job script", hint="after --, give a command to run")
-    return data.decode("utf-8", errors="replace")
+    if truncated:
+        raise InputError(
+            f"{path} is larger than {MAX_SCRIPT // 1024} KB; the advisor leaves its jobs alone",
+            hint="move the data it contains into files of their own",
+        )
+    return text
 
 
 def understand(
@@ -140,9 +141,9 @@ def understand(
     jobs have their nodes for themselves. Raises InputError or UsageError.
     """
     arguments, command = tuple(arguments), tuple(command)
-    text = read_script(script) if script is not None else None
+    text = _text_of(script) if script is not None else None
     if text and _HET.search(text):
-        raise InputError(f"{script} is a heterogeneous job, which cannot be trained")
+        raise InputError(f"{script} is a heterogeneous job; train a script with one component")
     language = translator(scheduler)
     options = {
         **(language.read_directives(text) if text else {}),
@@ -151,51 +152,53 @@ def understand(
     }
     request = _request(scheduler, options, text, script, arguments, command)
     request = request.with_understood(site.understood_options)
-    said = dict(stated(os.environ, advisor_lines(text) if text else {}).values)
+    stated_settings = dict(stated(os.environ, advisor_lines(text) if text else {}).values)
     for key, value in (("application", application), ("workload", workload)):
         if value:
-            said[key] = (value, "you")
-    found = recognise(
+            stated_settings[key] = (value, "you")
+    recognition = recognise(
         text,
         job_name=request.job_name,
         script_arguments=arguments,
         command=command if text is None else (),
-        stated={k: v for k, v in said.items() if k in ("application", "workload")},
+        stated={k: v for k, v in stated_settings.items() if k in ("application", "workload")},
         rules=site.rules,
     )
-    recognised = found.application or fallback
+    recognised = recognition.application or fallback
     if not recognised:
         raise UsageError(
             f"no application is recognised in {script or 'the command'}",
             hint="name it with --application",
         )
     if request.het:
-        raise InputError(f"{script} asks for nodes of several kinds, which cannot be trained")
+        raise InputError(f"{script} asks for several node types; train a script with one")
     if why := request.binds.get("all", "") or ", ".join(request.not_understood):
         raise InputError(
-            f"the advisor leaves jobs with {why} alone, so there is nothing to train",
-            hint="take the option out, or train a script without it",
+            f"the advisor leaves jobs with {why} alone, so training is useless",
+            hint="remove the option, or train a script without it",
         )
     chosen = _node_type(node_type, request, site, this_machine)
     partition = _partition(request, chosen, site.inventory)
-    vouched = "application" in said or bool(found.rule and found.rule.executable)
-    use = use_of(request, found.threads_from, named=vouched)
+    vouched = "application" in stated_settings or bool(
+        recognition.rule and recognition.rule.executable
+    )
+    use = use_of(request, recognition.threads_from, named=vouched)
     if "place" not in request.options and gives_whole_nodes(partition):
         request = replace(request, exclusive=True)  # what a PBS job says goes before its queue
     whole = scheduler == "local" or request.exclusive or fills_nodes(request, chosen, use)
     baseline = _baseline(request, chosen, use, local=scheduler == "local")
-    launcher = found.command.launcher if found.command else ""
+    launcher = recognition.command.launcher if recognition.command else ""
     if not launcher and text is not None and _SRUN.search(text):
         launcher = "srun"  # called in a way that reading alone does not follow
     freq_kept = use.frequency or bound(request, "frequency")
     if not whole:
         freq_kept = "the job shares its nodes"
-    launcher_options = found.command.launcher_options if found.command else ()
+    launcher_options = recognition.command.launcher_options if recognition.command else ()
     if any(option.startswith("--cpu-freq") for option in launcher_options):
         freq_kept = f"{launcher} --cpu-freq sets it"
     return TrainingJob(
         application=recognised,
-        workload=found.workload,
+        workload=recognition.workload,
         node_type=chosen,
         baseline=baseline,
         request=request,
@@ -204,16 +207,16 @@ def understand(
         command=command,
         options=options,
         launcher=launcher,
-        threads_kept=threads_kept(request, use, found.threads_from)
+        threads_kept=threads_kept(request, use, recognition.threads_from)
         if whole
         else cores_kept(request, use),
         freq_kept=freq_kept,
         partition=partition,
         method="variables" if whole else "request",
-        threads_from=found.threads_from,
+        threads_from=recognition.threads_from,
         left_alone=" ".join(filter(None, use.obstacle)),
-        how="; ".join(r.text for r in found.how),
-        program=_program(found.command, text, options),
+        how="; ".join(r.text for r in recognition.how),
+        program=_program(recognition.command, text, options),
     )
 
 
@@ -238,11 +241,12 @@ def _request(
     given = dict(options)
     if "exclusive" in given:
         given["exclusive"] = given["exclusive"] or "exclusive"
+    if script is not None:
+        given.setdefault("job-name", script.name)
     payload = {
         "hook": "train",
         "type": language.SUBMIT,
         "options": given,
-        "explicit": list(given),
         "script": text,
         "script_path": str(script or ""),
         "argv": argv,
@@ -260,8 +264,8 @@ def _request(
 
 def _from_environment(language: Translator) -> dict[str, str]:
     """Return the options that sbatch takes from its environment; they win over the script's."""
-    found = language.environment_options()
-    return {name: value for name, value in found.items() if name in _FROM_ENVIRONMENT and value}
+    options = language.environment_options()
+    return {name: value for name, value in options.items() if name in _FROM_ENVIRONMENT and value}
 
 
 def _node_type(
@@ -280,22 +284,24 @@ def _node_type(
         )
     if this_machine is not None:
         return known.get(this_machine.name, this_machine)
-    found = possible_node_types(request, site.inventory, site.default_node_types)
-    if not found:
+    node_types = possible_node_types(request, site.inventory, site.default_node_types)
+    if not known:
+        raise InputError("the inventory is empty", hint="run advisor site discover")
+    if not node_types:
         raise InputError(
-            "it is not clear which node type the job runs on",
-            hint=f"give --node-type, one of: {', '.join(sorted(known))}"
-            if known
-            else "the inventory is empty; run advisor site discover",
+            "no node type has the partition and constraint of the job"
+            if request.partition or request.constraint
+            else "the script names no partition, and site.yaml sets no default_partition",
+            hint=f"give --node-type, one of: {', '.join(sorted(known))}",
         )
-    return found[0]
+    return node_types[0]
 
 
 def _partition(request: JobRequest, node_type: NodeType, inventory: Inventory) -> str:
     """Return the partition to submit to: the job's own if it has the node type."""
-    asked = partition_of(request, inventory)
-    if asked in node_type.partitions or not node_type.partitions:
-        return asked
+    partition = partition_of(request, inventory)
+    if partition in node_type.partitions or not node_type.partitions:
+        return partition
     return node_type.partitions[0]
 
 
@@ -304,16 +310,16 @@ def _baseline(
 ) -> Configuration:
     """Return what the job asks for. A machine without a scheduler is its user's own: all of it.
 
-    Raises InputError when that cannot be told, or when the node type has fewer cores.
+    Raises InputError when that is not clear, or when the node type has fewer cores.
     """
     try:
         base = configuration_of(request, node_type, use)
     except UnclearError as error:
-        raise InputError(f"it cannot be told {error}", hint="state it in the script") from None
+        raise InputError(f"it is not clear {error}", hint="state it in the script") from None
     limit = node_type.cores * node_type.threads_per_core
     if base.threads_per_node > limit:
         raise InputError(
-            f"the job asks for {base.threads_per_node} cores per node, "
+            f"the job asks for {base.threads_per_node} threads per node, "
             f"{node_type.name} has {limit}",
             hint="choose another --node-type",
         )

@@ -44,8 +44,8 @@ class Ground:
     def of(cls, reader: Reader) -> Ground:
         """Read it from a store. Raises StoreError."""
         workloads: dict[str, set[str]] = {}
-        for found in reader.workloads():
-            workloads.setdefault(found.application, set()).add(found.name)
+        for workload in reader.workloads():
+            workloads.setdefault(workload.application, set()).add(workload.name)
         node_types: dict[str, set[str]] = {}
         for application, node_type in reader.modelled():
             node_types.setdefault(application, set()).add(node_type)
@@ -105,13 +105,13 @@ def aims(wanted: Mapping[str, str | None]) -> dict[str, str]:
         "max_slowdown": fields.SLOWDOWN,
         "estimated_node_types": fields.choice(ESTIMATES),
     }
-    found = {}
+    checked = {}
     for name, reading in readings.items():
         text = wanted.get(name)
         if text is not None:
             read = _read(name, reading, text)
-            found[name] = text.strip() if name == "max_slowdown" else str(read)
-    return found
+            checked[name] = text.strip() if name == "max_slowdown" else str(read)
+    return checked
 
 
 def pin(
@@ -127,24 +127,24 @@ def pin(
         return {}
     if not given.keys() & {"node_type", "threads_per_node", "freq_khz"}:
         raise UsageError(
-            "a pin of nodes alone says nothing",
-            hint="nodes say which jobs a pin is for; pin threads, a frequency or a node type",
+            "a pin needs threads, a frequency or a node type",
+            hint="--nodes only limits a pin to jobs of that many nodes",
         )
-    found: dict[str, Any] = {}
+    pin: dict[str, Any] = {}
     types = _node_types(ground, application, given.get("node_type"))
     if "node_type" in given:
-        found["node_type"] = types[0].name if types else given["node_type"].strip()
+        pin["node_type"] = types[0].name if types else given["node_type"].strip()
     most_nodes = max((len(t.nodes) for t in types), default=0) or _MOST
     most_cores = max((t.cores for t in types), default=_MOST)
     for name, most in (
         ("nodes", most_nodes), ("ranks_per_node", most_cores), ("threads_per_node", most_cores),
     ):  # fmt: skip
         if name in given:
-            found[name] = _read(name, fields.integer(1, most), given[name])
+            pin[name] = _read(name, fields.integer(1, most), given[name])
     if "freq_khz" in given and given["freq_khz"] != "0":
-        found["freq_khz"] = _read("freq_khz", fields.FREQ, given["freq_khz"])
-        _check_cap(types, found["freq_khz"])
-    return found
+        pin["freq_khz"] = _read("freq_khz", fields.FREQ, given["freq_khz"])
+        _check_cap(types, pin["freq_khz"])
+    return pin
 
 
 def never(ground: Ground, application: str, chosen: Mapping[str, Any]) -> bool:
@@ -157,10 +157,10 @@ def _node_types(ground: Ground, application: str | None, name: str | None) -> li
     """Return the node types a pin may be about, from the inventory."""
     known = ground.inventory.node_types
     if name is not None:
-        found = ground.inventory.resolve(name.strip())
-        if found is None and not ground.unknown:
+        node_type = ground.inventory.resolve(name.strip())
+        if node_type is None and not ground.unknown:
             raise UsageError(f"node type {name!r} is not known", hint=_near(name, known))
-        return [found] if found is not None else []
+        return [node_type] if node_type is not None else []
     modelled = ground.node_types.get(application or "", frozenset())
     return [t for t in known.values() if t.name in modelled] or list(known.values())
 
@@ -205,7 +205,7 @@ def _near(word: str, known: Iterable[str]) -> str:
     """Name what was probably meant, else what there is."""
     names = sorted(known)
     if not names:
-        return "none is known yet"
+        return "there are none yet"
     close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(close)}?"

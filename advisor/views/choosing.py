@@ -15,12 +15,12 @@ from advisor.core.reasons import Reason
 from advisor.core.words import change_words
 from advisor.edits import Edit, replace
 from advisor.errors import AdvisorError, InputError
+from advisor.schedulers.submission import payload_of, scheduler_of
 from advisor.store.reader import Reader
 from advisor.views.applications import home, promise
 from advisor.views.decision import why_not
 from advisor.views.explain import from_daemon, from_store
 from advisor.views.preview import Person, preview, site_for_preview
-from advisor.views.request import payload_of, scheduler_of
 from advisor.views.script import diff, lines_of, rewritten
 
 ChoiceKind = Literal["pin", "goal", "off", "none"]
@@ -100,7 +100,7 @@ def check(wish: Wish, store: Path, application: str) -> None:
     if wish.kind == "goal":
         if not wish.goal and not wish.max_slowdown:
             raise InputError(
-                "choose a goal or how much slower is all right",
+                "choose a goal or the largest slowdown you accept",
                 hint="or let the policy decide",
             )
         allowed.aims({"goal": wish.goal or None, "max_slowdown": wish.max_slowdown or None})

@@ -1,4 +1,4 @@
-"""An application's options beside the job as it is: changes, words, and the picture."""
+"""An application's options beside the job as written: changes, words, and the picture."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class View:
     @property
     def source(self) -> str:
         """Say from what a model by transfer is estimated; "" for one that was fitted."""
-        said = self.model.transfer
-        if not said:
+        estimate = self.model.transfer
+        if not estimate:
             return ""
         return (
-            f"estimated from microbenchmarks, {similarity_text(said)}: nothing ran on "
-            f"{self.model.node_type}; on one full node {said['time_ratio']:.2f} x the time of "
-            f"{said['base']}"
+            f"estimated from microbenchmarks, {similarity_text(estimate)}: nothing ran on "
+            f"{self.model.node_type}; on one full node {estimate['time_ratio']:.2f} x the time of "
+            f"{estimate['base']}"
         )
 
     def change(self, option: Option) -> tuple[float, float]:
@@ -83,10 +83,10 @@ def views(
     The baseline is the job as a sweep measured it, where one did; else most nodes, most cores,
     highest frequency.
     """
-    found = reader.find_models(application, workload, node_type)
+    models = reader.find_models(application, workload, node_type)
     return [
         view_of(m, reader.swept_baseline(application, m.workload, m.node_type))
-        for m in found
+        for m in models
         if m.scope != "own" or m.owner == user
     ]
 
@@ -112,16 +112,16 @@ def known_by(option: Option) -> str:
 def best_in_words(view: View) -> str:
     """Say in one sentence what is to be had."""
     if not view.energy_known:
-        return "without it there is no trade-off to choose from"
+        return "without energy there is no trade-off"
     zone = [o for o in view.options if o.in_zone]
     best = min(zone, key=lambda o: o.energy_j)
     energy, time = view.change(best)
     if best is view.baseline or energy > -0.005:
-        return "no option saves energy against the baseline"
+        return "no option saves energy against the job as written"
     slower = "slower" if time >= 0 else "faster"
     return (
-        f"the thriftiest option takes {-energy:.1%} less energy and is {abs(time):.1%} {slower} "
-        "than the baseline"
+        f"the thriftiest option takes {-100 * energy:.1f} % less energy and is "
+        f"{100 * abs(time):.1f} % {slower} than the job as written"
     )
 
 
@@ -132,11 +132,11 @@ def scene(view: View) -> Scene:
     """
     if not view.energy_known:
         raise RefusedError(f"{view.title}: energy is not known, so there is nothing to draw")
-    points = [tuple(100.0 * v for v in view.change(o)) for o in view.options]
+    points = [(100.0 * time, 100.0 * energy) for energy, time in map(view.change, view.options)]
     limits = ErrorLimits(float(view.model.stats.get("error", 0.05)))
-    found = trade_off(
-        [o.energy_j for o in view.options],
+    shape = trade_off(
         [o.time_s for o in view.options],
+        [o.energy_j for o in view.options],
         max_x=False,
         max_y=False,
         x_limits=limits,
@@ -145,11 +145,11 @@ def scene(view: View) -> Scene:
     base = view.baseline
     return Scene(
         view.title,
-        "energy against the baseline (%)",
-        "time against the baseline (%)",
-        [(p[0], p[1]) for p in points],
-        found.front,
-        found.zone,
+        "time against the job as written (%)",
+        "energy against the job as written (%)",
+        points,
+        shape.front,
+        shape.zone,
         next(i for i, o in enumerate(view.options) if o is base),
-        [(100 * (x / base.energy_j - 1), 100 * (y / base.time_s - 1)) for x, y in found.polygon],
+        [(100 * (x / base.time_s - 1), 100 * (y / base.energy_j - 1)) for x, y in shape.polygon],
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from advisor.core.policy import MATCH_FIELDS, Policy, PolicySet
+from advisor.core.policy import MATCH_FIELDS, JobFacts, Policy, PolicySet
+from advisor.core.units import format_percent
 from advisor.schedulers.choose import named
 from advisor.store.reader import Reader
 
@@ -23,13 +24,13 @@ class AppliedPolicy:
 
 def applied(reader: Reader) -> AppliedPolicy:
     """Return the applied policy. Raises StoreError."""
-    found = reader.config("policy")
+    config = reader.config("policy")
     policy = reader.policy()
-    if found is None:
+    if config is None:
         from advisor.policy.render import to_yaml
 
         return AppliedPolicy(0, to_yaml("policy", {}), "", "", policy)
-    return AppliedPolicy(found.version, found.text, found.applied_at, found.applied_by, policy)
+    return AppliedPolicy(config.version, config.text, config.applied_at, config.applied_by, policy)
 
 
 def holding(policy: PolicySet, facts: Mapping[str, str]) -> list[str]:
@@ -37,9 +38,9 @@ def holding(policy: PolicySet, facts: Mapping[str, str]) -> list[str]:
 
     Without a word on it, the scheduler is the one of this machine.
     """
-    told = {name: facts.get(name, "") for name in MATCH_FIELDS}
-    told["scheduler"] = named(told["scheduler"])
-    settings, index = policy.for_job(told)
+    known = {name: facts.get(name, "") for name in MATCH_FIELDS}
+    known["scheduler"] = named(known["scheduler"])
+    settings, index = policy.for_job(JobFacts(**known))
     if index is None:
         head = "no rule matches: the base settings hold"
         if not policy.rules:
@@ -66,23 +67,19 @@ def _rows(p: Policy) -> list[tuple[str, str]]:
     return [
         ("mode", p.mode),
         ("goal", p.goal),
-        ("max_slowdown", _pct(p.max_slowdown)),
-        ("min_saving", _pct(p.min_saving)),
-        ("confidence", _pct(p.confidence)),
+        ("max_slowdown", format_percent(p.max_slowdown)),
+        ("min_saving", format_percent(p.min_saving)),
+        ("confidence", format_percent(p.confidence)),
         ("resources", p.resources),
         ("axes", f"frequency {a.frequency}, threads {a.threads}, node_type {a.node_type}"),
         ("allocation", p.allocation),
         ("node_type_change", p.node_type_change),
-        ("holdout", _pct(p.holdout)),
+        ("holdout", format_percent(p.holdout)),
         ("training", f"{t.mode}, {t.samples} samples, at most {t.budget_node_hours:g} node-hours, "
                      f"trust {t.trust}"),
         ("unknown_workload", p.unknown_workload),
         ("estimated_energy", p.estimated_energy),
         ("estimated_node_types", p.estimated_node_types),
         ("enforce", "yes" if p.enforce else "no"),
-        ("users may", f"mode up to {u.mode}, slowdown up to {_pct(u.max_slowdown)}"),
+        ("users may", f"mode up to {u.mode}, slowdown up to {format_percent(u.max_slowdown)}"),
     ]  # fmt: skip
-
-
-def _pct(fraction: float) -> str:
-    return f"{round(100 * fraction, 6):g} %"

@@ -22,12 +22,14 @@ _SCRIPT = "#!/bin/sh\n"
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Whose jobs are looked at, and what this person has chosen."""
+    """Whose jobs are looked at, what they are submitted with, and what this person has chosen."""
 
     name: str
     uid: int = 0
     account: str = ""
     choices: Mapping[str, Any] = field(default_factory=dict)
+    qos: str = ""
+    job_name: str = ""
 
 
 def sample_job(
@@ -51,8 +53,9 @@ def sample_job(
         user=person.name, uid=person.uid, choices=person.choices,
     )  # fmt: skip
     request = replace(
-        request, account=person.account, freq_khz=asked_freq or None, explicit=frozenset(), binds={}
-    )
+        request, account=person.account, qos=person.qos, job_name=person.job_name,
+        freq_khz=asked_freq or None, explicit=frozenset(), binds={},
+    )  # fmt: skip
     plain = replace(request, cpus_per_task=None)  # as people write it where that says the same
     same = configuration_of(plain, node_type).threads_per_node == baseline.threads_per_node
     return plain if same else request

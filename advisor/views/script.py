@@ -23,7 +23,7 @@ def rewritten(
     then, from the scheduler where it can.
     """
     language = translator(scheduler)
-    kept = []
+    remaining = []
     last = 0
     heading = True
     for line in lines:
@@ -33,14 +33,14 @@ def rewritten(
         names = language.read_directives(line) if directive else {}
         if names and set(names) <= set(rewrite):
             continue
-        kept.append(line)
+        remaining.append(line)
         if directive or (heading and line.startswith("#!")):
-            last = len(kept)
+            last = len(remaining)
     added = directives(rewrite, scheduler)
-    exports = _exports(kept, rewrite, scheduler, environment or {})
-    if exports and not (last < len(kept) and not kept[last].strip()):
+    exports = _exports(remaining, rewrite, scheduler, environment or {})
+    if exports and not (last < len(remaining) and not remaining[last].strip()):
         exports.append("")
-    return [*kept[:last], *added, *(["", *exports] if exports else []), *kept[last:]]
+    return [*remaining[:last], *added, *(["", *exports] if exports else []), *remaining[last:]]
 
 
 def _exports(

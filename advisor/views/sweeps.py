@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.core.units import format_energy
 from advisor.errors import AdvisorError
 from advisor.store.reader import Reader
 from advisor.training import progress
-from advisor.training.outcome import Spent
 from advisor.training.progress import Progress
 
 MOST = 200
@@ -53,12 +51,12 @@ def listed(root: Path, store: Path | None, user: str) -> list[SweepRow]:
     Raises StoreError when the store cannot be read; without one only the folder is looked at.
     """
     own = progress.every(root)
-    found = {p.id: _own(p, user) for p in own}
+    sweeps = {p.id: _own(p, user) for p in own}
     if store is not None and store.exists():
         with Reader(store) as reader:
             for sweep in _stored(reader):
-                found.setdefault(sweep.id, sweep)
-    return sorted(found.values(), key=lambda s: (s.created_at, s.id), reverse=True)[:MOST]
+                sweeps.setdefault(sweep.id, sweep)
+    return sorted(sweeps.values(), key=lambda s: (s.created_at, s.id), reverse=True)[:MOST]
 
 
 def _own(p: Progress, user: str) -> SweepRow:
@@ -80,15 +78,6 @@ def _stored(reader: Reader) -> list[SweepRow]:
         (MOST,),
     )
     return [SweepRow(*row) for row in rows]
-
-
-def spent_words(spent: Spent) -> str:
-    """Return what a sweep has used so far: ``0.02 node-hours, 12 kJ so far``."""
-    hours = spent.node_hours
-    text = f"{hours:.2g} node-hours" if hours < 1 else f"{hours:.1f} node-hours"
-    if spent.energy_known:
-        text += f", {format_energy(spent.energy_j)}"
-    return f"{text} so far"
 
 
 def plan(arguments: Sequence[str], folder: Path) -> str:
@@ -115,7 +104,7 @@ def _json(arguments: Sequence[str], folder: Path) -> dict[str, Any]:
     except ValueError:
         data = None
     if not isinstance(data, dict):
-        raise AdvisorError("advisor train answered something else than expected")
+        raise AdvisorError("advisor train printed something unexpected")
     return data
 
 
@@ -134,6 +123,6 @@ def _advisor(arguments: Sequence[str], folder: Path) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AdvisorError(f"advisor train cannot be run: {error}") from None
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["it failed without a word"]
+        lines = done.stderr.strip().splitlines() or ["it failed without a message"]
         raise AdvisorError(lines[-1].removeprefix("advisor: "))
     return done.stdout

@@ -31,11 +31,11 @@ EVERY = ""
 
 @dataclass(frozen=True, slots=True)
 class TradeOffView:
-    """A trade-off: the options of one node type, or of all, beside the job as it is.
+    """A trade-off: the options of one node type, or of all, beside the job as written.
 
     ``policy`` and ``yours`` are the decisions for such a job without and with what the person has
     chosen, None where the node type is not in the inventory. ``baseline``, ``policy_at`` and
-    ``yours_at`` are numbers of options: the job as it is, the policy's choice (None: it changes
+    ``yours_at`` are numbers of options: the job as written, the policy's choice (None: it changes
     nothing) and the person's own (None where that is the policy's).
     """
 
@@ -107,9 +107,9 @@ class TradeOffView:
         return next(numbers, None)
 
     def words(self, number: int, *, brief: bool = False) -> str:
-        """Say what an option changes against the job as it is."""
+        """Say what an option changes against the job as written."""
         if number == self.baseline:
-            return "the job as it is"
+            return "the job as written"
         energy, time = self.view.change(self.options[number])
         guessed = self.estimated or self.transferred(self.options[number])
         return change_words(energy, time, estimated=guessed and not brief, brief=brief)
@@ -205,7 +205,7 @@ def load(
         raise RefusedError(f"there is no model of {application} {workload} yet", hint="measure it")
     snapshot = site_for_preview(reader)
     snapshot.take(models)
-    found: dict[str, TradeOffView] = {}
+    boards: dict[str, TradeOffView] = {}
     first_one = home(list(snapshot.models.values()), person, snapshot.inventory).node_type
     names = sorted(
         {m.node_type for m in snapshot.models.values()}, key=lambda n: (n != first_one, n)
@@ -216,23 +216,23 @@ def load(
         whose = replace(person, account=model.owner) if model.scope == "account" else person
         base = asked if asked and asked.node_type == name else None
         view = view_of(model, base or reader.swept_baseline(application, workload, name))
-        found[name] = _board(snapshot, view, whose, name, found.get(first_one))
+        boards[name] = _board(snapshot, view, whose, name, boards.get(first_one))
     if len(names) > 1:
-        first = found[asked.node_type if asked and asked.node_type in found else names[0]]
+        first = boards[asked.node_type if asked and asked.node_type in boards else names[0]]
         every = tuple(
             o
-            for b in found.values()
+            for b in boards.values()
             for o in b.options
             if b.view.model.energy_basis == first.view.model.energy_basis
         )
         view = replace(first.view, options=every)
-        foreign = frozenset[str]().union(*(b.foreign for b in found.values()))
-        found[EVERY] = board_of(view, EVERY, first.policy, first.yours, foreign)
+        foreign = frozenset[str]().union(*(b.foreign for b in boards.values()))
+        boards[EVERY] = board_of(view, EVERY, first.policy, first.yours, foreign)
     runs = sum(w.observations for w in reader.workloads(application) if w.name == workload)
-    ranking = ranked({n: b.view for n, b in found.items() if n}, stored)
+    ranking = ranked({n: b.view for n, b in boards.items() if n}, stored)
     known = {r.node_type for r in ranking}
     unranked = tuple(n for n in snapshot.inventory.node_types if n not in known)
-    return Boards(application, workload, runs, found, ranking, unranked)
+    return Boards(application, workload, runs, boards, ranking, unranked)
 
 
 def _board(
@@ -293,7 +293,7 @@ def walk(
 ) -> list[int]:
     """Return the options to step through, in the order of the picture's x axis.
 
-    The job as it is and what is chosen are always among them.
+    The job as written and what is chosen are always among them.
     """
     special = (board.baseline, board.policy_at, board.yours_at)
     if which == "all" or place is None:

@@ -31,7 +31,7 @@ class PolicyOutcome:
 
 @dataclass(frozen=True, slots=True)
 class JobCase:
-    """One model's workload, whose jobs it advises, and the job as it is."""
+    """One model's workload, whose jobs it advises, and the job as written."""
 
     application: str
     workload: str
@@ -167,7 +167,7 @@ class WhatIf:
         self, policy: PolicySet, going_on: Callable[[], bool]
     ) -> list[PolicyOutcome | None]:
         self.snapshot.policy = policy.with_idle_nodes()
-        found: list[PolicyOutcome | None] = []
+        outcomes: list[PolicyOutcome | None] = []
         for case in self.cases:
             if not going_on():
                 break
@@ -175,12 +175,12 @@ class WhatIf:
                 self.snapshot, case.application, case.workload, case.baseline, case.person
             )
             chosen = made.chosen if made is not None else None
-            found.append(
+            outcomes.append(
                 None
                 if chosen is None
                 else PolicyOutcome(chosen.configuration, chosen.energy.change, chosen.time.change)
             )
-        return found
+        return outcomes
 
 
 def _case(model: StoredModel, baseline: Configuration) -> JobCase:
@@ -211,5 +211,5 @@ def prune(
         point = (asked.nodes, asked.ranks_per_node, asked.threads_per_node, asked.freq_khz)
         base = next((i for i in numbers if points[i] == point), base)
     top = max(numbers, key=lambda i: points[i][3])
-    kept = pick_packed(model.options_blob, (base, top))
-    return replace(model, options_blob=kept), Configuration(model.node_type, *points[base])
+    pruned = pick_packed(model.options_blob, (base, top))
+    return replace(model, options_blob=pruned), Configuration(model.node_type, *points[base])

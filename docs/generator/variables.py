@@ -12,7 +12,7 @@ VARIABLES = {
         "ADVISOR_SOCKET": "the daemon's socket, like `--socket`",
     },
     "Settings of one job, in the environment of sbatch, srun, salloc or qsub": {
-        "ADVISOR": "`off` leaves the job as it is written",
+        "ADVISOR": "`off` leaves the job as written written",
         "ADVISOR_MODE": "`off`, `observe`, `advise` or `apply`, no bolder than the policy allows",
         "ADVISOR_GOAL": "which configuration to take, like `min_energy`",
         "ADVISOR_MAX_SLOWDOWN": "the largest slowdown, like `2%`",

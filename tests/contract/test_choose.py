@@ -73,7 +73,7 @@ def file() -> Path:
         ("cg-solver --threads-per-node 1e1", "'1e1' is not a whole number"),
         ("cg-solver --node-type brodwell", "did you mean broadwell?"),
         ("cg-solver --node-type ''", "node type '' is not known"),
-        ("cg-solver --nodes 2", "a pin of nodes alone says nothing"),
+        ("cg-solver --nodes 2", "a pin needs threads, a frequency or a node type"),
         ("cg-solver --nodes 0 --threads-per-node 4", "nodes: 0 is out of range"),
         ("cg-solver --nodes 25 --threads-per-node 4", "nodes: 25 is out of range"),
         ("cg-solver --goal edp --freq fast", "'fast' is not a frequency"),

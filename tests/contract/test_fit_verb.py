@@ -254,7 +254,7 @@ def test_people_see_zone_and_baseline_with_a_picture(advisor: Advisor, fitted: P
     assert result.code == 0
     lines = result.out.splitlines()
     assert lines[0] == "stencil (workload default) on cpu, for everybody's jobs"
-    assert "baseline" in lines[2]
+    assert "as written" in lines[2]
     assert "◆ baseline" in lines[-1]
     assert "less energy" in result.out
     everything = advisor("options", "stencil", "--all").out
@@ -281,7 +281,7 @@ def test_a_picture_of_the_options(advisor: Advisor, fitted: Path, tmp_path: Path
         assert "time (s)" in drawn.out and "energy (J)" in drawn.out
     picture = tmp_path / "options.svg"
     assert advisor("options", "stencil", "--plot", picture).code == 0
-    assert b"energy against the baseline" in picture.read_bytes()
+    assert b"energy against the job as written" in picture.read_bytes()
 
 
 def test_others_own_models_are_shown_on_request_only(advisor: Advisor, fitted: Path) -> None:
@@ -307,7 +307,7 @@ def test_without_energy_there_is_no_picture_but_a_table(
     advisor("fit", "stencil")
     result = advisor("options", "stencil")
     assert result.code == 0
-    assert "energy is missing; without it there is no trade-off to choose from" in result.out
+    assert "energy is missing; without energy there is no trade-off" in result.out
     assert advisor("options", "stencil", "--plot", tmp_path / "x.svg").code == 3
     data = advisor("options", "stencil", "--json").json()
     assert all(o["energy_j"] is None and o["energy_change"] is None for o in data["options"])
@@ -319,7 +319,7 @@ def test_no_saving_is_said_plainly(advisor: Advisor, store_path: Path) -> None:
     with Writer(store_path) as writer:
         writer.add_observations("stencil", "default", flat)
     advisor("fit", "stencil")
-    assert "no option saves energy against the baseline" in advisor("options", "stencil").out
+    assert "no option saves energy against the job as written" in advisor("options", "stencil").out
 
 
 def test_a_suspended_model_says_so(advisor: Advisor, fitted: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_broken_file_never_replaces_the_applied_one(
     done = advisor("policy", "apply")
     assert done.code == 1 and done.out == ""
     assert f"{policy_file}:2: mod" in done.err and f"{policy_file}:3: max_slowdown" in done.err
-    assert "the built-in default still holds" in done.err
+    assert "the built-in default stays in effect" in done.err
     assert not store_path.exists()
     policy_file.write_text(TWO)
     assert advisor("policy", "apply").code == 0
@@ -134,7 +134,7 @@ def test_a_broken_file_never_replaces_the_applied_one(
     for text in (b"", b"- x\n", b"\xff", b"mode: [\n", BROKEN.encode(), b"version: 2\n"):
         policy_file.write_bytes(text)
         done = advisor("policy", "apply")
-        assert done.code == 1 and "policy version 1 still holds" in done.err
+        assert done.code == 1 and "policy version 1 stays in effect" in done.err
         data = advisor("policy", "apply", "--json").json()
         assert (data["applied"], data["ok"], data["version"]) == (False, False, 1)
         assert data["problems"]
@@ -148,7 +148,7 @@ def test_diff(advisor: Advisor, policy_file: Path) -> None:
     assert "No setting would change." in done.out
     advisor("policy", "apply")
     done = advisor("policy", "diff")
-    assert (done.code, done.out) == (0, f"{policy_file} is what holds: policy version 1\n")
+    assert (done.code, done.out) == (0, f"{policy_file} is the file in effect: policy version 1\n")
     policy_file.write_text(TWO)
     done = advisor("policy", "diff")
     assert done.code == 0
@@ -205,13 +205,13 @@ def test_rollback(advisor: Advisor, policy_file: Path, store_path: Path) -> None
         advisor("policy", "apply")
     done = advisor("policy", "rollback")
     assert done.code == 0
-    assert "policy version 2 holds again instead of version 3" in done.out
-    assert "mode: advise -> apply" in done.out and "says something else" in done.out
+    assert "policy version 2 is in effect again instead of version 3" in done.out
+    assert "mode: advise -> apply" in done.out and "differs" in done.out
     assert active(store_path)[0] == 2
     data = advisor("policy", "rollback", "--to", "3", "--json").json()
     assert (data["version"], data["from"], data["applied"]) == (3, 2, True)
     done = advisor("policy", "rollback", "--to", "3")
-    assert done.code == 0 and "already holds" in done.out
+    assert done.code == 0 and "is already in effect" in done.out
     done = advisor("policy", "rollback", "--to", "9")
     assert done.code == 1 and "no policy version 9" in done.err
     assert active(store_path)[0] == 3
@@ -230,7 +230,7 @@ def test_a_version_this_release_cannot_read_is_not_rolled_back_to(
         db.execute("UPDATE config_versions SET text = 'mode: gone' WHERE version = 1")
     db.close()
     done = advisor("policy", "rollback")
-    assert done.code == 1 and "does not fit this release" in done.err
+    assert done.code == 1 and "is not valid for this release" in done.err
     assert active(store_path)[0] == 2
 
 

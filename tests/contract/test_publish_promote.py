@@ -236,7 +236,7 @@ def test_promote(advisor: Callable[..., Any], store_path: Path) -> None:
     fill(store_path, scope="own", account="climate")
     done = advisor("promote", "app", "--scope", "account")
     assert done.code == 0
-    assert "1 run of app may now advise the jobs of their accounts" in done.out
+    assert "1 run of app now advises the jobs of their accounts" in done.out
     assert "advisor fit app" in done.out
     done = advisor("promote", "app", "--workload", "default", "--scope", "all", "--json")
     data = done.json()
@@ -256,11 +256,11 @@ def test_promote_says_which_runs_carry_no_account(
     fill(store_path, scope="own")
     done = advisor("promote", "app", "--scope", "account")
     assert done.code == 3
-    assert "ann (1) carry no account" in done.err and "--scope all" in done.err
+    assert "no account is known for the runs of ann (1)" in done.err and "--scope all" in done.err
     fill(store_path, scope="own", account="climate")
     done = advisor("promote", "app", "--scope", "account")
     assert done.code == 0
-    assert "not widened, for they carry no account: ann (1)" in done.out
+    assert "not shared, because no account is known: ann (1)" in done.out
 
 
 def test_promote_names_what_is_known(advisor: Callable[..., Any], store_path: Path) -> None:

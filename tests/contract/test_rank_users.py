@@ -216,7 +216,7 @@ def test_a_users_phases_become_a_ranking_and_a_model(
 def test_a_daemon_that_is_away(place: Path, nobody: Run) -> None:
     done = nobody("characterise", "--input", phases(place))
     assert done.code == 1
-    assert "not stored: results have nowhere to go" in done.out
+    assert "not stored: there is no place for the results" in done.out
     assert "may not be written by nobody" in done.out and "Traceback" not in done.err
 
 

@@ -112,7 +112,7 @@ def test_hand_written_values_win_and_survive(
     advisor: Advisor, slurm: Path, site_file: Path, store_path: Path
 ) -> None:
     site_file.write_text(SITE)
-    assert f"{site_file} does not hold yet" in advisor("site", "discover").out
+    assert f"{site_file} is not in effect yet" in advisor("site", "discover").out
     done = advisor("site", "apply")
     assert done.code == 0 and "site version 1 applied" in done.out
     broadwell = inventory(store_path).node_types["broadwell"]
@@ -212,7 +212,7 @@ def test_the_site_file_has_the_verbs_of_the_policy(
     assert done.code == 1
     assert f"{site_file}:3: node_types.a.core: unknown key (did you mean 'cores'?" in done.out
     done = advisor("site", "apply")
-    assert done.code == 1 and "the built-in default still holds" in done.err
+    assert done.code == 1 and "the built-in default stays in effect" in done.err
     assert not store_path.exists()
     example = share("config/site.yaml")
     assert advisor("site", "check", example).code == 0

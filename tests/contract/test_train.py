@@ -189,7 +189,11 @@ def test_a_policy_without_training_refuses(advisor: Run, script: Path, store_pat
         (["app"], 2, "how is it run?"),
         (["job.sh", "--threads", "x"], 2, "--threads"),
         (["job.sh", "--threads", "4096"], 1, "local has"),
-        (["job.sh", "--nodes", "1,2"], 2, "a job's nodes are its user's"),
+        (
+            ["job.sh", "--nodes", "1,2"],
+            2,
+            "a sweep keeps the number of nodes that the job asks for",
+        ),
         (["job.sh", "--freqs", "fast"], 2, "--freqs"),
         (["job.sh", "--samples", "0"], 2, "--samples"),
         (["job.sh", "--estimate", "soon"], 2, "--estimate"),

@@ -41,7 +41,7 @@ class Backend:
     def job(self, folder: Path, text: str, *threads: int, **more: Any) -> SweepJob:
         script = folder / "the script"
         text = text.replace("LAUNCH", self.launcher)
-        # the job as it is has two threads, and Slurm sets no variable then
+        # the job as written has two threads, and Slurm sets no variable then
         script.write_text(f"#!/bin/bash\nT=${{OMP_NUM_THREADS:-{threads[0]}}}\n{text}\n")
         options = {**self.options, **({"array": more.pop("array")} if "array" in more else {})}
         runs = tuple(

@@ -128,7 +128,7 @@ def test_each_run_gets_its_configuration_and_its_own_energy(slurm: Slurm, tmp_pa
     text = (job.folder / "output" / "run-1-1.log").read_text()
     assert "advisor=off omp=7 mkl=7 arg=$(touch pwned); 'x'\ny" in text
     assert not (tmp_path / "pwned").exists()
-    # the job as it is sets nothing, and what Slurm tells a run of the allocation is the same
+    # the job as written sets nothing, and what Slurm tells a run of the allocation is the same
     assert "omp= mkl= arg" in (job.folder / "output" / "run-0-1.log").read_text()
     own = (tmp_path / "given.").read_text()
     assert "SLURM_NTASKS_PER_NODE=2" in own and (tmp_path / "given.7").read_text() == own
@@ -406,7 +406,7 @@ def test_an_allocation_that_is_lost_is_made_anew_for_what_is_missing(command: Co
     command.testbed.run(["scancel", handle])
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1
-    assert "runs not made" in err and "CANCELLED" in err
+    assert "runs were made" in err and "CANCELLED" in err
     assert f"advisor train --resume {folder.name}" in err and err.count("advisor: ") == 1
     result = command.run("--resume", folder.name)
     command.wait_for(lambda: command.designs(folder.name) == ["CANCELLED", "COMPLETED"])

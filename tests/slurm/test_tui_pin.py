@@ -16,12 +16,12 @@ from testbed import NODE_TYPES
 BDW = NODE_TYPES["bdw"]
 
 
-def pin(desk: Session, steps: int) -> dict[str, Any]:
+def pin(session: Session, steps: int) -> dict[str, Any]:
     """Open the only workload, walk along its front, pin the point there; return the point."""
     points = []
 
     async def act() -> None:
-        app = AdvisorApp(desk)
+        app = AdvisorApp(session)
         async with app.run_test(size=(80, 24)) as pilot:
 
             async def settle() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from advisor_tui import demo
+from advisor_tui import demo, shell
 from advisor_tui.app import AdvisorApp
 from advisor_tui.session import Session
 from textual import _wait
@@ -37,6 +37,12 @@ class Site:
 
     store: Path
     socket: Path
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no slow store: its notice would cover the screen."""
+    monkeypatch.setattr(shell, "SLOW_S", 60.0)
 
 
 @pytest.fixture(scope="session")
@@ -62,8 +68,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture
-def desk(site: Site, tmp_path: Path) -> Session:
-    """Ann's desk at the site: her own choices, sweeps and job scripts, all empty."""
+def session(site: Site, tmp_path: Path) -> Session:
+    """Ann's session at the site: her own choices, sweeps and job scripts, all empty."""
     work = tmp_path / "work"
     work.mkdir()
     return replace(
@@ -82,11 +88,11 @@ def desk(site: Site, tmp_path: Path) -> Session:
 
 
 @pytest.fixture
-def own_store(desk: Session, tmp_path: Path) -> Session:
-    """Ann's desk with a copy of the store that a test may write, and no daemon."""
+def own_store(session: Session, tmp_path: Path) -> Session:
+    """Ann's session with a copy of the store that a test may write, and no daemon."""
     store = tmp_path / "own.db"
-    shutil.copy(desk.store, store)
-    return replace(desk, store=store, socket=tmp_path / "none", arguments=("--db", str(store)))
+    shutil.copy(session.store, store)
+    return replace(session, store=store, socket=tmp_path / "none", arguments=("--db", str(store)))
 
 
 class Driver:
@@ -145,12 +151,12 @@ Story = Callable[[Driver], Awaitable[None]]
 
 @pytest.fixture
 def play() -> Callable[..., AdvisorApp]:
-    """Run the program at a desk, without a terminal, and let a story happen in it."""
+    """Run the program at a session, without a terminal, and let a story happen in it."""
 
     def run(
-        desk: Session, story: Story, size: tuple[int, int] = (80, 24), *, settle: bool = True
+        session: Session, story: Story, size: tuple[int, int] = (80, 24), *, settle: bool = True
     ) -> AdvisorApp:
-        app = AdvisorApp(desk)
+        app = AdvisorApp(session)
 
         async def act() -> None:
             running: AbstractAsyncContextManager[Pilot[Any]] = app.run_test(

@@ -21,7 +21,7 @@ def row_of(lines: list[str], *words: str) -> str:
     return next(line for line in lines if all(w in line for w in words))
 
 
-def test_every_state_is_listed_with_promise_and_measurement(desk: Session, play: Play) -> None:
+def test_every_state_is_listed_with_promise_and_measurement(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         assert "12 workloads of 10 applications" in at.text
         assert "○ fitted" in row_of(at.lines, "cg-solver", "n=3e7")
@@ -33,10 +33,10 @@ def test_every_state_is_listed_with_promise_and_measurement(desk: Session, play:
         assert abs(int(promised.split()[-1]) - int(measured.split()[-1])) <= 3
         assert "ann" in at.lines[0] and "daemon answers" in at.lines[0]
 
-    play(desk, story)
+    play(session, story)
 
 
-def test_the_sentence_follows_the_cursor(desk: Session, play: Play) -> None:
+def test_the_sentence_follows_the_cursor(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         assert "not confirmed by a run yet" in at.text
         await at.press("down")
@@ -47,10 +47,10 @@ def test_the_sentence_follows_the_cursor(desk: Session, play: Play) -> None:
         await at.press("home", "pagedown")
         assert at.one("#applications", LazyTable).cursor == 11
 
-    play(desk, story)
+    play(session, story)
 
 
-def test_search_narrows_as_one_types(desk: Session, play: Play) -> None:
+def test_search_narrows_as_one_types(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("slash")
         await at.write("lb")
@@ -70,10 +70,10 @@ def test_search_narrows_as_one_types(desk: Session, play: Play) -> None:
         assert at.one("#applications", LazyTable).has_focus
         assert at.one("#search", Input).value == ""
 
-    play(desk, story)
+    play(session, story)
 
 
-def test_sorting(desk: Session, play: Play) -> None:
+def test_sorting(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         assert "by name" in at.text
         await at.press("s")
@@ -83,7 +83,7 @@ def test_sorting(desk: Session, play: Play) -> None:
         await at.press("s")
         assert "newest model first" in at.text
 
-    play(desk, story)
+    play(session, story)
 
 
 def _runs(lines: list[str]) -> list[str]:
@@ -127,7 +127,7 @@ def test_only_what_is_shown_is_read(own_store: Session, play: Play) -> None:
     play(own_store, story)
 
 
-def test_the_mouse_chooses_and_opens(desk: Session, play: Play) -> None:
+def test_the_mouse_chooses_and_opens(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         table = at.one("#applications", LazyTable)
         await at.pilot.click("#applications", offset=(10, 3))
@@ -142,10 +142,10 @@ def test_the_mouse_chooses_and_opens(desk: Session, play: Play) -> None:
         await at.settle()
         assert "[2 Jobs]" in at.lines[0]
 
-    play(desk, story)
+    play(session, story)
 
 
-def test_keys_lead_to_every_place_and_help_is_everywhere(desk: Session, play: Play) -> None:
+def test_keys_lead_to_every_place_and_help_is_everywhere(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         for key, title in (("2", "2 Jobs"), ("3", "3 Training"), ("4", "4 Policy"), ("1", "1 App")):
             await at.press(key)
@@ -160,10 +160,10 @@ def test_keys_lead_to_every_place_and_help_is_everywhere(desk: Session, play: Pl
         await at.press("escape", "c", "question_mark")
         assert "your own jobs only" in at.text
 
-    play(desk, story)
+    play(session, story)
 
 
-def test_the_palette_finds_a_workload_by_name(desk: Session, play: Play) -> None:
+def test_the_palette_finds_a_workload_by_name(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("ctrl+p")
         await at.write("stencil")
@@ -171,22 +171,22 @@ def test_the_palette_finds_a_workload_by_name(desk: Session, play: Play) -> None
         await at.press("enter")
         await at.until(lambda: "stencil3d / --size 800" in at.lines[1])
 
-    play(desk, story)
+    play(session, story)
 
 
-def test_a_theme_is_kept(desk: Session, play: Play) -> None:
+def test_a_theme_is_kept(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         at.app.theme = "nord"
         await at.settle()
 
-    play(desk, story)
-    assert play(desk, lambda at: at.settle()).theme == "nord"
-    assert desk.settings is not None
-    desk.settings.write_text("{broken")
-    assert play(desk, lambda at: at.settle()).theme != "nord"
+    play(session, story)
+    assert play(session, lambda at: at.settle()).theme == "nord"
+    assert session.settings is not None
+    session.settings.write_text("{broken")
+    assert play(session, lambda at: at.settle()).theme != "nord"
 
 
-def test_it_fits_any_size(desk: Session, play: Play) -> None:
+def test_it_fits_any_size(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         for width, height, keys in (
             (160, 50, ("enter", "c")),
@@ -200,13 +200,13 @@ def test_it_fits_any_size(desk: Session, play: Play) -> None:
                 assert max(map(len, at.lines)) <= width
         assert "lbm" in at.text
 
-    play(desk, story)
+    play(session, story)
 
 
-def test_another_users_view_chooses_nothing(desk: Session, play: Play) -> None:
+def test_another_users_view_chooses_nothing(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         assert "as bob" in at.lines[0]
         await at.press("c")
-        assert "only bob can choose for bob" in at.notices
+        assert "Only bob can choose for bob" in at.notices
 
-    play(replace(desk, user="bob", foreign=True), story)
+    play(replace(session, user="bob", foreign=True), story)

@@ -21,9 +21,9 @@ Decide = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def script(desk: Session) -> Path:
+def script(session: Session) -> Path:
     """The job script of cg-solver n=4e6, on broadwell nodes."""
-    path = desk.folder / "cg-solver.sh"
+    path = session.folder / "cg-solver.sh"
     path.write_text(script_of(next(p for p in PROGRAMS if p.workload == "n=4e6")))
     path.chmod(0o750)
     return path
@@ -37,14 +37,14 @@ async def choose_point(at: Any, steps: int) -> Any:
     return point
 
 
-def held(desk: Session, workload: str = "n=4e6") -> dict[str, Any]:
-    return chosen(json.loads(desk.choices.read_text()), "cg-solver", workload)
+def held(session: Session, workload: str = "n=4e6") -> dict[str, Any]:
+    return chosen(json.loads(session.choices.read_text()), "cg-solver", workload)
 
 
 def test_a_pinned_point_holds_from_the_next_submission_on(
-    desk: Session, script: Path, play: Play, decide: Decide
+    session: Session, script: Path, play: Play, decide: Decide
 ) -> None:
-    before = decide(script, desk.choices)
+    before = decide(script, session.choices)
     points = []
 
     async def story(at: Any) -> None:
@@ -55,25 +55,25 @@ def test_a_pinned_point_holds_from_the_next_submission_on(
         assert "sbatch cg-solver.sh would get" in at.text
         assert f"+export OMP_NUM_THREADS={point.threads_per_rank}" in at.text
         assert f"+#SBATCH --cpu-freq=1200000-{point.freq_khz}" in at.text
-        assert not desk.choices.exists()  # looking changes nothing
+        assert not session.choices.exists()  # looking changes nothing
         await at.press("escape", "s")
         assert "Saved: a point is pinned for cg-solver / n=4e6" in at.notices
         assert "⚑" in at.lines[2] and "⚑" in at.text
 
-    play(desk, story)
+    play(session, story)
     pin = points[0].to_dict()
     pin.pop("threads_per_rank")
-    assert held(desk) == {"pin": pin}
-    after = decide(script, desk.choices)
+    assert held(session) == {"pin": pin}
+    after = decide(script, session.choices)
     assert after["chosen"]["threads_per_node"] == points[0].threads_per_node
     assert after["chosen"]["freq_khz"] == points[0].freq_khz
     assert "pinned" in after["reasons"] and "pinned" not in before["reasons"]
     assert after["rewrite"] != before["rewrite"]
-    assert desk.choices.stat().st_mode & 0o077 == 0
+    assert session.choices.stat().st_mode & 0o077 == 0
 
 
 def test_a_goal_and_a_bound_for_all_of_ones_jobs(
-    desk: Session, script: Path, play: Play, decide: Decide
+    session: Session, script: Path, play: Play, decide: Decide
 ) -> None:
     async def story(at: Any) -> None:
         await at.press("down", "c")
@@ -89,21 +89,21 @@ def test_a_goal_and_a_bound_for_all_of_ones_jobs(
         await at.press("s")
         assert f"Saved: goal {wish.goal} for all your jobs" in at.notices
 
-    play(desk, story)
-    data = json.loads(desk.choices.read_text())
+    play(session, story)
+    data = json.loads(session.choices.read_text())
     assert data == {"version": 1, "goal": "min_time", "max_slowdown": "2%"}
-    got = decide(script, desk.choices)
+    got = decide(script, session.choices)
     assert got["goal"] == "min_time"
 
 
 def test_leave_my_jobs_alone_and_the_policy_again(
-    desk: Session, script: Path, play: Play, decide: Decide
+    session: Session, script: Path, play: Play, decide: Decide
 ) -> None:
-    desk.choices.parent.mkdir(parents=True)
-    desk.choices.write_text(
+    session.choices.parent.mkdir(parents=True)
+    session.choices.write_text(
         json.dumps({"version": 1, "mine": "kept", "workloads": {"lbm/*": {"goal": "edp"}}})
     )
-    assert decide(script, desk.choices)["rewrite"]
+    assert decide(script, session.choices)["rewrite"]
 
     async def story(at: Any) -> None:
         await at.press("down", "c", "down")
@@ -115,7 +115,7 @@ def test_leave_my_jobs_alone_and_the_policy_again(
         assert "leaves it alone for all of cg-solver" in at.notices
         assert "✗ cg-solver" in at.text
         assert "◇ lbm" in at.text
-        got = decide(script, desk.choices)
+        got = decide(script, session.choices)
         assert got["rewrite"] == {} and "opted-out" in got["reasons"]
 
         await at.press("c", "down", "down")
@@ -124,53 +124,53 @@ def test_leave_my_jobs_alone_and_the_policy_again(
         await at.press("right", "s")
         assert "✗ cg-solver" not in at.text
 
-    play(desk, story)
-    data = json.loads(desk.choices.read_text())
+    play(session, story)
+    data = json.loads(session.choices.read_text())
     assert data == {"version": 1, "mine": "kept", "workloads": {"lbm/*": {"goal": "edp"}}}
-    assert decide(script, desk.choices)["rewrite"]
+    assert decide(script, session.choices)["rewrite"]
 
 
-def test_undo_takes_back_one_change_after_the_other(desk: Session, play: Play) -> None:
+def test_undo_takes_back_one_change_after_the_other(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("down", "c", "down", "s")
         await at.press("c", "down", "down", "s")
-        first = desk.choices.read_text()
+        first = session.choices.read_text()
         assert "u undo" in at.text
         await at.press("u")
-        assert held(desk) == {"off": True} and "✗ cg-solver" in at.text
-        assert desk.choices.read_text() != first
+        assert held(session) == {"off": True} and "✗ cg-solver" in at.text
+        assert session.choices.read_text() != first
         await at.press("u")
-        assert not desk.choices.exists() and "✗ cg-solver" not in at.text
+        assert not session.choices.exists() and "✗ cg-solver" not in at.text
         assert "u undo" not in at.text
         await at.press("u")
 
         await at.press("c", "down", "s")
-        desk.choices.write_text('{"version": 1, "goal": "edp"}')
+        session.choices.write_text('{"version": 1, "goal": "edp"}')
         await at.press("u")
         assert "changed by something else since" in at.notices
 
-    play(desk, story)
-    assert json.loads(desk.choices.read_text()) == {"version": 1, "goal": "edp"}
+    play(session, story)
+    assert json.loads(session.choices.read_text()) == {"version": 1, "goal": "edp"}
 
 
-def test_a_choices_file_broken_by_hand_is_named_and_left(desk: Session, play: Play) -> None:
-    desk.choices.parent.mkdir(parents=True)
-    desk.choices.write_text("{broken by hand")
+def test_a_choices_file_broken_by_hand_is_named_and_left(session: Session, play: Play) -> None:
+    session.choices.parent.mkdir(parents=True)
+    session.choices.write_text("{broken by hand")
 
     async def story(at: Any) -> None:
-        assert str(desk.choices) in at.notices
+        assert str(session.choices) in at.notices
         assert "% less" in at.text  # the list goes on without it, as the hooks do
         await at.press("down", "c")
-        assert str(desk.choices) in at.text.replace("\n", "").replace(" ", "")
+        assert str(session.choices) in at.text.replace("\n", "").replace(" ", "")
         await at.press("down", "s")
-        assert str(desk.choices) in at.notices and "mend or remove" in at.notices
+        assert str(session.choices) in at.notices and "mend or remove" in at.notices
         assert at.app.edits == []
 
-    play(desk, story)
-    assert desk.choices.read_text() == "{broken by hand"
+    play(session, story)
+    assert session.choices.read_text() == "{broken by hand"
 
 
-def test_the_lines_go_to_the_clipboard(desk: Session, play: Play) -> None:
+def test_the_lines_go_to_the_clipboard(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         point = await choose_point(at, 3)
         await at.press("y")
@@ -182,11 +182,11 @@ def test_the_lines_go_to_the_clipboard(desk: Session, play: Play) -> None:
         await at.press("down", "down", "y")
         assert "no lines to copy" in at.notices
 
-    play(desk, story)
+    play(session, story)
 
 
 def test_the_script_is_written_after_a_question_and_taken_back(
-    desk: Session, script: Path, play: Play, decide: Decide
+    session: Session, script: Path, play: Play, decide: Decide
 ) -> None:
     old = script.read_bytes()
     points = []
@@ -215,16 +215,18 @@ def test_the_script_is_written_after_a_question_and_taken_back(
         await at.press("u")
         assert "changed by something else since" in at.notices
         script.write_text(text)
-        at.app._said.clear()
+        at.app._noticed.clear()
 
-    play(desk, story)
-    got = decide(script, desk.choices)
+    play(session, story)
+    got = decide(script, session.choices)
     base = got["baseline"]
     assert base["threads_per_node"] == points[0].threads_per_node
     assert base["freq_khz"] == points[0].freq_khz
 
 
-def test_a_script_changed_meanwhile_is_not_written(desk: Session, script: Path, play: Play) -> None:
+def test_a_script_changed_meanwhile_is_not_written(
+    session: Session, script: Path, play: Play
+) -> None:
     async def story(at: Any) -> None:
         await choose_point(at, 3)
         await at.press("slash")
@@ -234,12 +236,12 @@ def test_a_script_changed_meanwhile_is_not_written(desk: Session, script: Path, 
         await at.press("y")
         assert "was changed meanwhile" in at.notices
 
-    play(desk, story)
+    play(session, story)
     assert script.read_text() == "#!/bin/bash\n# quite another\n"
 
 
 def test_a_script_of_something_else_and_none_at_all(
-    desk: Session, script: Path, play: Play
+    session: Session, script: Path, play: Play
 ) -> None:
     async def story(at: Any) -> None:
         await at.press("home", "c", *["down"] * 4)  # from choice to choice, from field to field
@@ -254,10 +256,10 @@ def test_a_script_of_something_else_and_none_at_all(
         await at.press("escape", "w")
         assert "nothing to write" in at.notices
 
-    play(desk, story)
+    play(session, story)
 
 
-def test_a_job_that_cannot_be_pinned_says_why(desk: Session, script: Path, play: Play) -> None:
+def test_a_job_that_cannot_be_pinned_says_why(session: Session, script: Path, play: Play) -> None:
     text = script.read_text()
     script.write_text(text.replace("#SBATCH --exclusive\n", "#SBATCH --exclusive\n#SBATCH -c 28\n"))
 
@@ -267,25 +269,25 @@ def test_a_job_that_cannot_be_pinned_says_why(desk: Session, script: Path, play:
         await at.write("cg-solver.sh")
         assert "what you pinned cannot be had" in at.text
 
-    play(desk, story, (100, 40))
+    play(session, story, (100, 40))
 
 
-def test_an_empty_goal_is_not_saved(desk: Session, play: Play) -> None:
+def test_an_empty_goal_is_not_saved(session: Session, play: Play) -> None:
     """The line stands beside the fields until one of them is changed."""
 
     async def story(at: Any) -> None:
         await at.press("down", "c", "s")
         assert at.one("#kind", Picks).key == "goal"
-        assert "not saved: choose a goal or how much slower" in at.text
-        assert not desk.choices.exists()
+        assert "not saved: choose a goal or the largest slowdown" in at.text
+        assert not session.choices.exists()
         at.one("#slower", Stepper).focus()
         await at.press("right")
         assert "not saved" not in at.text
         await at.press("s")
         assert "Saved" in at.notices
 
-    play(desk, story)
-    assert held(desk) == {"max_slowdown": "0%"}
+    play(session, story)
+    assert held(session) == {"max_slowdown": "0%"}
 
 
 def test_a_point_the_site_no_longer_has_is_not_saved(own_store: Session, play: Play) -> None:

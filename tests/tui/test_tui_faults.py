@@ -33,8 +33,8 @@ def everywhere(at: Any) -> Any:
     )
 
 
-def test_without_a_store(desk: Session, tmp_path: Path, play: Play) -> None:
-    gone = replace(desk, store=tmp_path / "none.db", socket=tmp_path / "none")
+def test_without_a_store(session: Session, tmp_path: Path, play: Play) -> None:
+    gone = replace(session, store=tmp_path / "none.db", socket=tmp_path / "none")
 
     async def story(at: Any) -> None:
         assert "there is no store" in at.notices and str(gone.store) in at.notices
@@ -42,7 +42,7 @@ def test_without_a_store(desk: Session, tmp_path: Path, play: Play) -> None:
         assert at.lines[0].endswith("no daemon · ann")
         await everywhere(at)
         assert "[1 Applications]" in at.lines[0]
-        shutil.copy(desk.store, gone.store)
+        shutil.copy(session.store, gone.store)
         await at.press("r")
         assert "12 workloads" in at.text
 
@@ -51,11 +51,11 @@ def test_without_a_store(desk: Session, tmp_path: Path, play: Play) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"not a store at all" * 100, None])
 def test_a_store_that_is_none(
-    desk: Session, tmp_path: Path, play: Play, content: bytes | None
+    session: Session, tmp_path: Path, play: Play, content: bytes | None
 ) -> None:
     path = tmp_path / "bad.db"
     if content is None:  # a store whose pages were written over
-        good = desk.store.read_bytes()
+        good = session.store.read_bytes()
         content = good[:4096] + b"\xc4\x00table\xff" * (len(good) // 8)
     path.write_bytes(content)
 
@@ -63,7 +63,7 @@ def test_a_store_that_is_none(
         assert str(path) in at.notices
         await at.press("2", "4", "1")
 
-    play(replace(desk, store=path), story)
+    play(replace(session, store=path), story)
     assert path.read_bytes() == content
 
 
@@ -84,12 +84,12 @@ def test_a_locked_store(own_store: Session, play: Play) -> None:
 
 
 def test_a_store_that_hangs_holds_nothing_up(
-    desk: Session, tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+    session: Session, tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A named pipe that nobody writes to: whoever opens it waits for ever."""
-    from advisor_tui import app
+    from advisor_tui import shell
 
-    monkeypatch.setattr(app, "SLOW_S", 0.2)
+    monkeypatch.setattr(shell, "SLOW_S", 0.2)
     pipe = tmp_path / "hung.db"
     os.mkfifo(pipe)
 
@@ -104,7 +104,7 @@ def test_a_store_that_hangs_holds_nothing_up(
         await at.pilot.press(*"lbm")
         assert "lbm" in at.lines[1]
 
-    play(replace(desk, store=pipe), story, settle=False)  # and it could be left
+    play(replace(session, store=pipe), story, settle=False)  # and it could be left
     with pipe.open("wb"):
         pass  # lets the waiting threads go
     assert background._waiting.acquire(timeout=10)
@@ -112,7 +112,7 @@ def test_a_store_that_hangs_holds_nothing_up(
 
 
 def test_what_nobody_expected_is_told_and_the_program_goes_on(
-    desk: Session, play: Play, monkeypatch: pytest.MonkeyPatch
+    session: Session, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a mistake")
@@ -126,7 +126,7 @@ def test_what_nobody_expected_is_told_and_the_program_goes_on(
         await everywhere(at)
         assert "12 workloads" in at.text
 
-    play(desk, story)
+    play(session, story)
 
 
 def test_too_many_waiting_threads_are_refused() -> None:
@@ -137,7 +137,7 @@ def test_too_many_waiting_threads_are_refused() -> None:
             asyncio.ensure_future(background.in_thread(gate.wait)) for _ in range(background.MOST)
         ]
         await asyncio.sleep(0)
-        with pytest.raises(AdvisorError, match="nothing answers"):
+        with pytest.raises(AdvisorError, match="does not answer"):
             await background.in_thread(lambda: 1)
         gate.set()
         assert await asyncio.gather(*waiting) == [True] * background.MOST
@@ -146,7 +146,7 @@ def test_too_many_waiting_threads_are_refused() -> None:
     asyncio.run(story())
 
 
-def test_a_daemon_that_never_answers(desk: Session, tmp_path: Path, play: Play) -> None:
+def test_a_daemon_that_never_answers(session: Session, tmp_path: Path, play: Play) -> None:
     path = tmp_path / "mute"
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(path))
@@ -157,10 +157,12 @@ def test_a_daemon_that_never_answers(desk: Session, tmp_path: Path, play: Play) 
             await everywhere(at)
             await at.until(lambda: "no daemon" in at.lines[0], 10)
 
-        play(replace(desk, socket=path), story)
+        play(replace(session, socket=path), story)
 
 
-def test_a_dead_daemon_is_told_where_it_matters(desk: Session, tmp_path: Path, play: Play) -> None:
+def test_a_dead_daemon_is_told_where_it_matters(
+    session: Session, tmp_path: Path, play: Play
+) -> None:
     path = tmp_path / "dead"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
@@ -170,12 +172,12 @@ def test_a_dead_daemon_is_told_where_it_matters(desk: Session, tmp_path: Path, p
         await at.press("down", "c")
         assert "No daemon answers now" in at.text
 
-    play(replace(desk, socket=path), story, (80, 40))
+    play(replace(session, socket=path), story, (80, 40))
 
 
-def test_the_daemons_own_trouble_is_shown(desk: Session, tmp_path: Path, play: Play) -> None:
+def test_the_daemons_own_trouble_is_shown(session: Session, tmp_path: Path, play: Play) -> None:
     path, store = tmp_path / "s", tmp_path / "copy.db"
-    shutil.copy(desk.store, store)
+    shutil.copy(session.store, store)
     with subprocess.Popen(
         [sys.executable, "-m", "advisor", "serve", "--db", str(store), "--socket", str(path),
          "--refresh", "0.05"],
@@ -192,21 +194,21 @@ def test_the_daemons_own_trouble_is_shown(desk: Session, tmp_path: Path, play: P
             async def story(at: Any) -> None:
                 await at.until(lambda: "daemon cannot read its store" in at.lines[0])
 
-            play(replace(desk, socket=path), story, (160, 24))
+            play(replace(session, socket=path), story, (160, 24))
         finally:
             daemon.terminate()
 
 
-def test_a_folder_that_cannot_be_written(desk: Session, play: Play) -> None:
+def test_a_folder_that_cannot_be_written(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("down", "c", "down", "s")
         assert "nothing was changed" in at.notices
         assert at.app.edits == []
 
-    play(replace(desk, choices=Path("/proc/none/choices.json")), story)
+    play(replace(session, choices=Path("/proc/none/choices.json")), story)
 
 
-def test_any_key_anywhere_breaks_nothing(desk: Session, play: Play) -> None:
+def test_any_key_anywhere_breaks_nothing(session: Session, play: Play) -> None:
     """What is typed without looking: all keys of all pages on each of them, and a broken screen."""
     keys = [*"+-0abchijklnorsvwxy/\t", "?", "escape", "enter", "escape", "up", "end", "pageup", "u"]
     names = {"+": "plus", "-": "minus", "/": "slash", "\t": "tab", "?": "question_mark"}
@@ -222,4 +224,4 @@ def test_any_key_anywhere_breaks_nothing(desk: Session, play: Play) -> None:
         assert at.app.is_running and "12 workloads" in at.text
         assert "advisor doctor" not in at.notices  # what nobody expected
 
-    play(desk, story)
+    play(session, story)

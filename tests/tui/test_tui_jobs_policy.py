@@ -22,11 +22,13 @@ from advisor.views.whatif import WhatIf
 Play = Callable[..., Any]
 
 
-def test_the_latest_jobs_with_promise_and_outcome(desk: Session, play: Play, advisor: Any) -> None:
-    with Reader(desk.store) as reader:
+def test_the_latest_jobs_with_promise_and_outcome(
+    session: Session, play: Play, advisor: Any
+) -> None:
+    with Reader(session.store) as reader:
         mine = [d for d in reader.decisions(user="ann") if d.job_id]
-    changed = next(d for d in mine if d.rewrite and reader_outcome(desk, d.job_id))
-    shown = advisor("why", changed.job_id, "--db", desk.store).out
+    changed = next(d for d in mine if d.rewrite and reader_outcome(session, d.job_id))
+    shown = advisor("why", changed.job_id, "--db", session.store).out
 
     async def story(at: Any) -> None:
         await at.press("2")
@@ -48,7 +50,7 @@ def test_the_latest_jobs_with_promise_and_outcome(desk: Session, play: Play, adv
         await at.press("home", "o")
         assert "from " in at.lines[1]
 
-    play(desk, story)
+    play(session, story)
 
 
 def test_long_lines_of_the_reasons_are_wrapped_below_their_own_text() -> None:
@@ -61,8 +63,8 @@ def test_long_lines_of_the_reasons_are_wrapped_below_their_own_text() -> None:
     assert hanging("x" * 30 + "  " + "y" * 30, 40)[1] == "  " + "y" * 30
 
 
-def reader_outcome(desk: Session, job_id: str) -> object:
-    with Reader(desk.store) as reader:
+def reader_outcome(session: Session, job_id: str) -> object:
+    with Reader(session.store) as reader:
         return reader.outcome(job_id)
 
 
@@ -85,7 +87,7 @@ def test_more_jobs_are_read_on_the_way_down(own_store: Session, play: Play) -> N
     play(own_store, story)
 
 
-def test_the_applied_policy_and_the_rule_that_holds(desk: Session, play: Play) -> None:
+def test_the_applied_policy_and_the_rule_that_holds(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("4")
         assert "version 1, applied" in at.text and "goal: min_energy" in at.text
@@ -100,7 +102,7 @@ def test_the_applied_policy_and_the_rule_that_holds(desk: Session, play: Play) -
         await at.press("escape", "a")
         assert "version 1, applied" in at.text
 
-    play(desk, story)
+    play(session, story)
 
 
 def test_the_example_policy_is_what_its_text_says() -> None:
@@ -145,13 +147,13 @@ def test_the_slider_shows_what_applying_another_policy_would_do(
     assert any(c.kind != "same" for c in rows)
 
 
-def test_a_whatif_decides_as_the_daemon_does(desk: Session) -> None:
+def test_a_whatif_decides_as_the_daemon_does(session: Session) -> None:
     """Pruned models give the same choice as whole ones."""
     from advisor.service.snapshot import StoreSource
 
-    source = StoreSource(desk.store)
+    source = StoreSource(session.store)
     source.refresh()
-    with Reader(desk.store) as reader:
+    with Reader(session.store) as reader:
         whatif = WhatIf.load(reader)
     fitted = [m for m in source.snapshot.models.values() if not m.transferred]
     assert len(whatif.cases) == len(fitted) == len(source.snapshot.models) - 1
@@ -163,7 +165,7 @@ def test_a_whatif_decides_as_the_daemon_does(desk: Session) -> None:
     source.close()
 
 
-def test_only_admins_decide_for_everybody(desk: Session, play: Play, monkeypatch: Any) -> None:
+def test_only_admins_decide_for_everybody(session: Session, play: Play, monkeypatch: Any) -> None:
     monkeypatch.setattr(Session, "admin", property(lambda _: False))
 
     async def story(at: Any) -> None:
@@ -173,4 +175,4 @@ def test_only_admins_decide_for_everybody(desk: Session, play: Play, monkeypatch
         await at.press("right")  # the choice of parts has the keys
         assert "version" in at.text and at.one("#changes", LazyTable).count == 0
 
-    play(replace(desk), story)
+    play(replace(session), story)

@@ -138,7 +138,7 @@ def test_the_other_verbs_start_without_textual() -> None:
 
 def test_the_first_page_loads_no_numerical_library(site: Any) -> None:
     code = (
-        "import sys\nimport advisor_tui.start, advisor_tui.tradeoff, advisor_tui.choose\n"
+        "import sys\nimport advisor_tui.app, advisor_tui.tradeoff, advisor_tui.choose\n"
         "heavy = ('numpy', 'pandas', 'scipy', 'yaml', 'pydantic', 'sqlite_utils')\n"
         "print([m for m in heavy if m in sys.modules])"
     )

@@ -57,7 +57,7 @@ STORIES: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-def test_a_screen_looks_as_it_should(desk: Session, play: Play, name: str) -> None:
+def test_a_screen_looks_as_it_should(session: Session, play: Play, name: str) -> None:
     size, keys = STORIES[name]
     pictures = []
 
@@ -73,7 +73,7 @@ def test_a_screen_looks_as_it_should(desk: Session, play: Play, name: str) -> No
 
     from advisor_tui.stepper import Stepper
 
-    play(desk, story, size)
+    play(session, story, size)
     path = KEPT / f"{name}.svg"
     if os.environ.get("ADVISOR_RENEW"):
         path.write_text(pictures[0])

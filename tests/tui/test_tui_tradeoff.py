@@ -30,13 +30,13 @@ async def open_row(at: Any, row: int) -> None:
     await at.press("home", *["down"] * row, "enter")
 
 
-def boards(desk: Session, application: str, workload: str) -> tradeoff.Boards:
-    with Reader(desk.store) as reader:
+def boards(session: Session, application: str, workload: str) -> tradeoff.Boards:
+    with Reader(session.store) as reader:
         return tradeoff.load(reader, application, workload, Person("ann"))
 
 
-def test_the_arrows_walk_the_front_and_the_table_follows(desk: Session, play: Play) -> None:
-    board = boards(desk, "cg-solver", "n=4e6").by_type["broadwell"]
+def test_the_arrows_walk_the_front_and_the_table_follows(session: Session, play: Play) -> None:
+    board = boards(session, "cg-solver", "n=4e6").by_type["broadwell"]
     place = board.place("time", "energy")
 
     async def story(at: Any) -> None:
@@ -65,11 +65,11 @@ def test_the_arrows_walk_the_front_and_the_table_follows(desk: Session, play: Pl
         assert page.current == page.steps[-1]
         assert re.search(r"\[.\]", at.text)
 
-    play(desk, story)
+    play(session, story)
 
 
-def test_the_table_says_all_about_an_option(desk: Session, play: Play) -> None:
-    board = boards(desk, "cg-solver", "n=4e6").by_type["broadwell"]
+def test_the_table_says_all_about_an_option(session: Session, play: Play) -> None:
+    board = boards(session, "cg-solver", "n=4e6").by_type["broadwell"]
 
     async def story(at: Any) -> None:
         await open_row(at, 1)
@@ -81,7 +81,7 @@ def test_the_table_says_all_about_an_option(desk: Session, play: Play) -> None:
         assert "±" in row and "% less energy" in row and "slower" in row
         assert "Node types, fastest first" in at.text
 
-    play(desk, story, (160, 50))
+    play(session, story, (160, 50))
 
 
 def test_measured_predicted_and_estimated_look_different(own_store: Session, play: Play) -> None:
@@ -109,7 +109,7 @@ def test_measured_predicted_and_estimated_look_different(own_store: Session, pla
     play(own_store, story)
 
 
-def test_node_types_and_how_their_order_is_known(desk: Session, play: Play) -> None:
+def test_node_types_and_how_their_order_is_known(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await open_row(at, LBM)
         page = at.app.screen
@@ -137,7 +137,7 @@ def test_node_types_and_how_their_order_is_known(desk: Session, play: Play) -> N
         await at.press("v", "v")
         assert len(page.steps) == len(page.board.options)
 
-    play(desk, story)
+    play(session, story)
 
 
 def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, play: Play) -> None:
@@ -192,7 +192,7 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
     play(own_store, story)
 
 
-def test_zoom_by_keys_and_wheel_and_click(desk: Session, play: Play) -> None:
+def test_zoom_by_keys_and_wheel_and_click(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await open_row(at, LBM)
         chart, page = at.one("#chart", Chart), at.app.screen
@@ -224,10 +224,10 @@ def test_zoom_by_keys_and_wheel_and_click(desk: Session, play: Play) -> None:
         assert page.current in page.steps
         assert chart._frame.cell(chart.picture.points[page.current]) == cell
 
-    play(desk, story)
+    play(session, story)
 
 
-def test_axes_and_baseline(desk: Session, play: Play) -> None:
+def test_axes_and_baseline(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await open_row(at, LBM)
         page, chart = at.app.screen, at.one("#chart", Chart)
@@ -244,9 +244,9 @@ def test_axes_and_baseline(desk: Session, play: Play) -> None:
         chosen = page.board.options[page.current].configuration
         await at.press("b")
         assert page.board.options[page.board.baseline].configuration == chosen
-        assert "the job as it is" in at.lines[-2]
+        assert "the job as written" in at.lines[-2]
 
-    play(desk, story)
+    play(session, story)
 
 
 def test_a_suspended_model_and_one_without_energy_say_so(own_store: Session, play: Play) -> None:
@@ -278,7 +278,7 @@ def test_a_suspended_model_and_one_without_energy_say_so(own_store: Session, pla
     play(own_store, story)
 
 
-def test_an_application_without_a_model_says_how_to_get_one(desk: Session, play: Play) -> None:
+def test_an_application_without_a_model_says_how_to_get_one(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await open_row(at, 8)
         assert "raytrace" in at.text and "there is no model" in at.text and "Press t" in at.text
@@ -286,4 +286,4 @@ def test_an_application_without_a_model_says_how_to_get_one(desk: Session, play:
         await at.press("escape")
         assert "workloads" in at.text
 
-    play(desk, story)
+    play(session, story)

@@ -29,16 +29,16 @@ sleep 0.02
 
 @pytest.fixture
 def local(own_store: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
-    """A desk whose sweeps run on this machine; its kernel runs as often as `hold` says."""
-    desk = replace(own_store, arguments=("--db", str(own_store.store), "--scheduler", "local"))
-    monkeypatch.setenv("ADVISOR_DB", str(desk.store))
-    monkeypatch.setenv("XDG_STATE_HOME", str(desk.sweeps.parent.parent))
-    kernel = desk.folder / "kernel"
+    """A session whose sweeps run on this machine; its kernel runs as often as `hold` says."""
+    session = replace(own_store, arguments=("--db", str(own_store.store), "--scheduler", "local"))
+    monkeypatch.setenv("ADVISOR_DB", str(session.store))
+    monkeypatch.setenv("XDG_STATE_HOME", str(session.sweeps.parent.parent))
+    kernel = session.folder / "kernel"
     kernel.write_text(KERNEL)
     kernel.chmod(0o755)
-    script = desk.folder / "job.sh"
+    script = session.folder / "job.sh"
     script.write_text("#!/bin/bash\n#SBATCH --exclusive -t 5\nsrun ./kernel one\n")
-    return desk
+    return session
 
 
 def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Session, play: Play) -> None:
@@ -71,7 +71,7 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Session, 
         assert start.has_focus and not start.disabled
         hold.write_text("0")
         await at.press("enter")
-        await at.until(lambda: "has begun" in at.notices)
+        await at.until(lambda: "has started" in at.notices)
         await at.until(lambda: "running" in at.text and "kernel" in at.text)
 
     play(local, begin, (100, 30))
@@ -95,13 +95,13 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Session, 
         await at.until(lambda: "stopped" in at.text)
         assert not progress.read(sweep.folder).alive
         await at.press("x")
-        assert "It is not being run" in at.notices
+        assert "It is not running" in at.notices
         hold.unlink()
         await at.press("r")
         await at.until(lambda: progress.read(sweep.folder).state in ("fitted", "confirmed"), 40)
         await at.until(lambda: any(w in at.text for w in (" fitted", " confirmed")))
         await at.press("r")
-        assert "It is finished" in at.notices or "being run now" in at.notices
+        assert "It is finished" in at.notices or "It is running" in at.notices
         await at.press("o")
         await at.until(lambda: "kernel / one" in at.lines[1])
 
@@ -109,7 +109,7 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Session, 
     whole = progress.read(sweep.folder)
     unmetered = replace(whole, made=tuple(replace(m, energy_j=None) for m in whole.made))
     drawn = picture_of(unmetered)
-    assert drawn is not None and (drawn.x_axis, drawn.y_axis) == ("cores", "time")
+    assert drawn is not None and (drawn.x_axis, drawn.y_axis) == ("threads", "time")
     assert [y for _, y in drawn.points] == [m.time_s for m in whole.made if m.ok]
     assert drawn.points[0][0] == whole.made[0].configuration["threads_per_node"]
     with Reader(local.store) as reader:

@@ -89,7 +89,7 @@ def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
         ("threadCount = 3\n", "line 1: no section yet"),
         ("[Other]\na = 1\n", "no section [Experiment]"),
         ("[Experiment]\nnodes = 1\nnodes = 2\n", "line 3: nodes is given twice"),
-        ("[Experiment]\nexpExec = a $fq\n", "not told its frequency cap"),
+        ("[Experiment]\nexpExec = a $fq\n", "does not know its frequency cap"),
         ("[Experiment]\nexpExec = a $p\n", "there is no execParam"),
         ("[Experiment]\nexpExec = a\nnodes = 3\nthreadCount = 4\n", "do not spread evenly"),
         ("[Experiment]\nexpExec = a\nppn = 4\nthreadCount = 8\n", "but ppn is 4"),

@@ -53,6 +53,11 @@ def test_the_commented_rules_of_the_example_are_good_too() -> None:
     assert len(good(text).rules) == 3
 
 
+def job(**known: str) -> core.JobFacts:
+    """Return the facts of a job of which no more is known."""
+    return core.JobFacts(**{**dict.fromkeys(core.MATCH_FIELDS, ""), **known})
+
+
 def test_what_is_compiled_holds_for_jobs() -> None:
     policies = good(
         "version: 1\n"
@@ -66,13 +71,13 @@ def test_what_is_compiled_holds_for_jobs() -> None:
         '  - {match: {account: climate, application: ["wrf*", icon]}, goal: performance,\n'
         "     training: {trust: account}, axes: {threads: keep}}\n"
     )
-    base, rule = policies.for_job({"partition": "work"})
+    base, rule = policies.for_job(job(partition="work"))
     assert rule is None
     assert base.mode == "apply" and base.enforce is True
     assert base.max_slowdown == pytest.approx(0.025)
     assert base.user_limits == core.UserLimits("apply", 0.2)
-    assert policies.for_job({"partition": "debug"})[0].mode == "off"
-    climate, rule = policies.for_job({"account": "climate", "application": "icon"})
+    assert policies.for_job(job(partition="debug"))[0].mode == "off"
+    climate, rule = policies.for_job(job(account="climate", application="icon"))
     assert rule == 1
     assert climate.goal == "performance"
     assert climate.axes == core.Axes(node_type="override", threads="keep")

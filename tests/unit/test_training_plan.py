@@ -93,12 +93,12 @@ def test_node_type_and_partition(tmp_path: Path) -> None:
     assert (elsewhere.node_type.name, elsewhere.partition) == ("skl", "new")
     with pytest.raises(InputError, match="not in the inventory"):
         subject(tmp_path, "srun ./cfd", node_type="knl")
-    with pytest.raises(InputError, match="not clear which node type"):
+    with pytest.raises(InputError, match="no node type has the partition and constraint"):
         subject(tmp_path, "#SBATCH -C knl\nsrun ./cfd")
 
 
 def test_more_cores_than_a_node_has_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"56 cores per node, bdw has 28"):
+    with pytest.raises(InputError, match=r"56 threads per node, bdw has 28"):
         subject(tmp_path, "#SBATCH -N1 --ntasks-per-node=2 -c 28\nsrun ./cfd")
 
 

@@ -16,11 +16,12 @@ from advisor.store.listing import ORDERS, Order, count_workloads
 from advisor.views import applications as view
 from advisor.views.applications import Listed
 from advisor_tui.background import begin
-from advisor_tui.page import Page
+from advisor_tui.shell import Page
 from advisor_tui.table import PAGE, Cell, Column, LazyTable
 
 if TYPE_CHECKING:
     from advisor.loop.report import OnOffComparison
+    from advisor.store.reader import Reader
 
 SINCE = "90d"
 """How far back measured savings go."""
@@ -61,7 +62,7 @@ class ApplicationsPage(Page):
 
     PLACE = "applications"
     HELP = """\
-Every application the advisor has heard of, a line for each
+Every application the advisor knows, a line for each
 workload (an input or problem class).
 
 Runs      measured runs of it that are stored
@@ -71,10 +72,10 @@ Model     · not measured   nothing is known; t measures it once
           ● confirmed      a run confirmed one: it can be applied
           ✗ suspended      jobs came out worse than promised
 Promised  the energy a job would save under the site's policy and
-          your own choices; ~ where no meter told it
+          your own choices; ~ where the energy is estimated
 Measured  what the jobs of the last 90 days really saved
 Signs     ⚑ you pinned a point   ◇ you chose a goal
-          ✗ you told the advisor to leave it alone
+          ✗ you switched the advisor off for it
 
 Type / and some words; every word must be in the name.
 """
@@ -120,28 +121,30 @@ Type / and some words; every word must be in the name.
         self._generation += 1
         begin(self, self._load, self._generation, keep, group="list", exclusive=True)
 
+    def _rows(self, reader: Reader, first: int, limit: int) -> list[Listed]:
+        return view.page(
+            reader, self.session.person(), search=self._search, order=self._order, offset=first,
+            limit=limit, sweeps=self.advisor.sweeping,
+        )  # fmt: skip
+
     async def _load(self, generation: int, keep: bool) -> None:
-        desk, search, order = self.desk, self._search, self._order
+        session, search, order = self.session, self._search, self._order
         cursor = self.table.cursor if keep else 0
         first = cursor // PAGE * PAGE
         limit = PAGE if keep else max(10, self.size.height)  # what is seen first; more is wanted
 
         def work() -> tuple[tuple[int, int], list[Listed]]:
-            with desk.reader() as reader:
-                rows = view.page(
-                    reader, desk.person(), search=search, order=order, offset=first, limit=limit,
-                    sweeps=self.advisor.sweeping,
-                )  # fmt: skip
-                return count_workloads(reader, search), rows
+            with session.reader() as reader:
+                return count_workloads(reader, search), self._rows(reader, first, limit)
 
-        found = await self.ask(work)
-        await self.ask(desk.chosen)  # a broken choices file is told; the list goes on without it
+        listing = await self.ask(work)
+        await self.ask(session.chosen)  # shows a broken choices file; the list goes on
         table = self.table
-        if found is None:
+        if listing is None:
             table.empty = "the store cannot be read; see the notice"
             table.reset(0)
             return
-        (workloads, applications), rows = found
+        (workloads, applications), rows = listing
         if keep:  # the cursor may have moved meanwhile, and so may the row it is on
             cursor, here = table.cursor, self.current
             moved = (n for n, row in enumerate(rows, first) if here and row.key == here.key)
@@ -171,14 +174,9 @@ Type / and some words; every word must be in the name.
             begin(self, self._load_page, self._generation, event.first, event.limit, group="page")
 
     async def _load_page(self, generation: int, first: int, limit: int) -> None:
-        desk, search, order = self.desk, self._search, self._order
-
         def work() -> list[Listed]:
-            with desk.reader() as reader:
-                return view.page(
-                    reader, desk.person(), search=search, order=order, offset=first, limit=limit,
-                    sweeps=self.advisor.sweeping,
-                )  # fmt: skip
+            with self.session.reader() as reader:
+                return self._rows(reader, first, limit)
 
         rows = await self.ask(work)
         if rows is not None and generation == self._generation:
@@ -189,15 +187,15 @@ Type / and some words; every word must be in the name.
     async def _load_measured(self) -> None:
         from advisor.loop import clock
 
-        desk = self.desk
+        session = self.session
 
         def work() -> dict[view.Key, OnOffComparison]:
-            with desk.reader() as reader:
+            with session.reader() as reader:
                 return view.measured(reader, clock.form(clock.since(SINCE)))
 
-        found = await self.ask(work)
-        if found:
-            self._measured = found
+        measured = await self.ask(work)
+        if measured:
+            self._measured = measured
             for number, row in self._listed.items():
                 self.table.fill(number, [self._cells(row)])
             self._say()
@@ -249,17 +247,21 @@ Type / and some words; every word must be in the name.
         """Show the options of the row under the cursor."""
         row = self.current
         if row is not None:
-            self.advisor.show_tradeoff(row.application, row.workload)
+            from advisor_tui.tradeoff import show_tradeoff
+
+            show_tradeoff(self.advisor, row.application, row.workload)
 
     def action_choose(self) -> None:
         """Choose for the row under the cursor, a goal or to be left alone."""
         row = self.current
         if row is not None:
-            self.advisor.show_choose(row.application, row.workload, None)
+            from advisor_tui.choose import show_choose
+
+            show_choose(self.advisor, row.application, row.workload, None)
 
     def action_train(self) -> None:
         """Measure an application."""
-        self.advisor.show_new_sweep()
+        self.advisor.action_go("training", "new")
 
     # -- searching and sorting -------------------------------------------------------------------
 

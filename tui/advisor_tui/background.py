@@ -32,7 +32,9 @@ async def in_thread(work: Callable[[], T]) -> T:
     nobody hears of the result.
     """
     if not _waiting.acquire(blocking=False):
-        raise AdvisorError("nothing answers any more", hint="is a file system or the store hung?")
+        raise AdvisorError(
+            "the store or a file system does not answer", hint="is a file system or the store hung?"
+        )
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

@@ -10,12 +10,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-PLACES = (
-    ("applications", "1 Applications"),
-    ("jobs", "2 Jobs"),
-    ("training", "3 Training"),
-    ("policy", "4 Policy"),
-)
+from advisor_tui.places import PLACES
 
 
 class Bar(Widget):
@@ -41,10 +36,10 @@ class Bar(Widget):
     def _parts(self) -> list[tuple[str, str, str]]:
         """Return (text, component class, place) from the left."""
         parts = [(" advisor ", "bar--name", "")]
-        for place, title in PLACES:
-            here = place == self._here
+        for number, place in enumerate(PLACES, 1):
+            here, title = place.name == self._here, f"{number} {place.title}"
             text = f"[{title}]" if here else f" {title} "
-            parts.append((text, "bar--here" if here else "bar--place", place))
+            parts.append((text, "bar--here" if here else "bar--place", place.name))
         return parts
 
     def render_line(self, y: int) -> Strip:

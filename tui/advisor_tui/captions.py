@@ -56,7 +56,7 @@ def legend(board: TradeOffView, shown: str) -> str:
         ]
     if board.foreign:
         parts.append(f"{signs.ESTIMATED} estimated")
-    parts += [f"{signs.BASELINE} as it is", f"{signs.POLICY} policy"]
+    parts += [f"{signs.BASELINE} as written", f"{signs.POLICY} policy"]
     if board.yours_at is not None:
         parts.append(f"{signs.YOURS} yours")
     return f"{shown}: {'  '.join([*parts, f'{signs.ZONE} zone'])}"

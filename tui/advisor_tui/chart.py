@@ -1,6 +1,6 @@
 """The scatter of a trade-off: zone, front, options, and what is special among them.
 
-Everything can be told apart by its character alone: colour only helps.
+Every sign differs by its character; colour only helps.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Chart(Widget, can_focus=True):
             self._draw()
 
     def on_resize(self, event: Resize) -> None:
-        """Draw anew for the room there is."""
+        """Draw for the room there is."""
         self._draw()
 
     # -- the mouse -------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
@@ -21,10 +20,9 @@ from advisor.errors import AdvisorError
 from advisor.views import choosing
 from advisor.views.choosing import ChoiceKind, ChoiceScope, Outlook, Wish
 from advisor_tui.background import begin
-from advisor_tui.dialogue import Confirm, painted_diff
-from advisor_tui.field import Field
-from advisor_tui.page import Page
+from advisor_tui.dialogue import Confirm, Field, painted_diff
 from advisor_tui.picks import Picks
+from advisor_tui.shell import AppShell, Page
 from advisor_tui.stepper import Stepper
 
 _AS_SITE = "as the site says"
@@ -32,21 +30,32 @@ _SLOWDOWNS = (_AS_SITE, "0%", "1%", "2%", "3%", "5%", "7%", "10%", "15%", "20%")
 _SCOPES: tuple[ChoiceScope, ...] = ("workload", "application", "all")
 
 
+def show_choose(
+    advisor: AppShell, application: str, workload: str, point: Configuration | None
+) -> None:
+    """Go where a user chooses for a workload; ``point`` is what would be pinned."""
+    if advisor.session.foreign:
+        user = advisor.session.user
+        advisor.tell(f"Only {user} can choose for {user}.", "warning")
+    else:
+        advisor.push_screen(ChoosePage(application, workload, point))
+
+
 class ChoosePage(Page):
     """A form, and below it what the next submission would get."""
 
     PLACE = "applications"
     HELP = """\
-What you choose holds for your own jobs only, from the next
-submission on. It is kept in your own choices file; nobody else can
-choose for you, and the site's limits hold.
+Your choice holds for your own jobs only, from the next submission
+on. It is in your own choices file; nobody else can choose for you.
+The site's limits still apply.
 
-pin          run at the very point you looked at, whatever the goal
-goal         what to aim for, and how much slower is all right
+pin          run at the point you looked at, whatever the goal
+goal         what to aim for, and the largest slowdown you accept
 leave alone  jobs go through as you wrote them
 policy       forget what was chosen here
 
-Below stands what the next submission would get, and why. Name a job
+Below you see what the next submission would get, and why. Name a job
 script to see its #SBATCH lines and what would change in it.
 
 save   keeps the choice      copy  puts the lines on your clipboard
@@ -119,14 +128,9 @@ undo   (u) takes the last change back
         self.preview()
 
     async def _look_for_scripts(self) -> None:
-        folder, application = self.desk.folder, self.application
-        found = await self.ask(lambda: choosing.scripts_in(folder, application))
-        if not found:
-            return
-        names = [str(path.relative_to(folder)) for path in found]
-        field = self.query_one("#script", Input)
-        field.suggester = SuggestFromList(names)
-        field.placeholder = f"for instance {names[0]} (→ completes what you type)"
+        folder, application = self.session.folder, self.application
+        scripts = await self.ask(lambda: choosing.scripts_in(folder, application))
+        self.query_one("#script", Field).suggest(folder, scripts or [])
 
     @property
     def wish(self) -> Wish:
@@ -146,10 +150,10 @@ undo   (u) takes the last change back
     def script(self) -> Path | None:
         """The job script that is named."""
         name = self.query_one("#script", Input).value.strip()
-        return (self.desk.folder / Path(name).expanduser()) if name else None
+        return (self.session.folder / Path(name).expanduser()) if name else None
 
     @on(Picks.Changed)
-    def _chosen(self) -> None:
+    def _picked(self) -> None:
         self._show_aims()
         self._show_problem("")
         self.preview()
@@ -183,18 +187,22 @@ undo   (u) takes the last change back
         begin(self, self._preview, group="outlook", exclusive=True)
 
     async def _preview(self) -> None:
-        desk, wish, script = self.desk, self.wish, self.script
+        session, wish, script = self.session, self.wish, self.script
         application, workload, point = self.application, self.workload, self.point
 
         def work() -> Outlook:
-            choices = choosing.wished(desk.chosen(), wish, application, workload)
+            choices = choosing.wished(session.chosen(), wish, application, workload)
             if script is not None:
                 return choosing.for_script(
-                    script, choices, store=desk.store, socket=desk.socket, person=desk.person()
+                    script,
+                    choices,
+                    store=session.store,
+                    socket=session.socket,
+                    person=session.person(),
                 )
-            with desk.reader() as reader:
+            with session.reader() as reader:
                 return choosing.for_sample(
-                    reader, application, workload, desk.person(choices),
+                    reader, application, workload, session.person(choices),
                     point.node_type if point is not None else "",
                 )  # fmt: skip
 
@@ -207,17 +215,17 @@ undo   (u) takes the last change back
         self._paint(self.outlook, script)
 
     def _paint(self, outlook: Outlook, script: Path | None) -> None:
-        what = f"sbatch {script.name}" if script is not None else "A job as it is"
+        what = f"sbatch {script.name}" if script is not None else "A job as written"
         parts: list[str | Content] = [
             Content.styled(f"{what} would get: ", "bold"),
             Content(outlook.sentence),
             "\n",
         ]
         if outlook.of not in ("", f"{self.application} / {self.workload}"):
-            told = (
+            warning = (
                 f"\nThis script runs {outlook.of}: what is chosen here is for another workload.\n"
             )
-            parts.append(Content.styled(told, "$warning"))
+            parts.append(Content.styled(warning, "$warning"))
         if script is not None and outlook.lines:
             parts += ["\n", painted_diff(outlook.diff(script.name))]
         elif outlook.lines:
@@ -239,19 +247,19 @@ undo   (u) takes the last change back
         begin(self, self._save, group="save", exclusive=True)
 
     async def _save(self) -> None:
-        desk, wish = self.desk, self.wish
+        session, wish = self.session, self.wish
         application, workload = self.application, self.workload
         try:
-            await self.advisor.ask(lambda: choosing.check(wish, desk.store, application))
+            await self.advisor.ask(lambda: choosing.check(wish, session.store, application))
         except AdvisorError as error:
             self._show_problem(str(error))
             return
-        edit = await self.ask(lambda: choosing.save(desk.choices, wish, application, workload))
+        edit = await self.ask(lambda: choosing.save(session.choices, wish, application, workload))
         if edit is None:
             return
         words = wish.words(application, workload)
         self.advisor.changed(words, edit)
-        self.advisor.tell(f"Saved: {words}. It holds from the next submission on; u takes it back.")
+        self.advisor.tell(f"Saved: {words}. It holds from the next submission on; press u to undo.")
         self.dismiss()
 
     def action_copy(self) -> None:
@@ -290,9 +298,9 @@ undo   (u) takes the last change back
         edit = await self.ask(lambda: choosing.write_script(script, outlook))
         if edit is None:
             return
-        self.advisor.changed(f"{script.name} is as it was", edit)
-        kept = edit.backup.name if edit.backup is not None else ""
-        self.advisor.tell(f"Written: {script.name}; the old one is {kept}. u takes it back.")
+        self.advisor.changed(f"the lines written into {script.name}", edit)
+        backup = edit.backup.name if edit.backup is not None else ""
+        self.advisor.tell(f"Written: {script.name}; the old one is {backup}; press u to undo.")
         self.preview()
 
     def action_script(self) -> None:

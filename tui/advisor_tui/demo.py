@@ -1,4 +1,4 @@
-"""Example data to look at: the example site as a store, and a desk in it.
+"""Example data to look at: the example site as a store, and a session in it.
 
 What is decided, promised and judged is the work of the real daemon's and the real loop's code.
 """
@@ -93,12 +93,12 @@ def _ranking(writer: Writer) -> None:
     (base_s, base_j), (time_s, energy_j) = (
         law(p, m, m.node_type.cores, m.node_type.freq_khz[-1]) for m in (here, there)
     )
-    told = NodeTypeEstimate(
+    estimate = NodeTypeEstimate(
         RANKED[1], 1.06 * time_s, 1.06 * time_s / base_s, 9.0, 108.0, 125.0,
         1.06 * energy_j / base_j, 11.0, "profiles",
     )  # fmt: skip
     save_ranking(
-        writer, p.name, p.workload, p.machines[0], [told], method="thesis", contributor="ben",
+        writer, p.name, p.workload, p.machines[0], [estimate], method="thesis", contributor="ben",
         scope="all",
     )  # fmt: skip
 
@@ -165,10 +165,12 @@ def _job(
     decision = replace(
         decision, created_at=stamp, id=f"{draw.getrandbits(64):016x}", hook="cli_filter"
     )
-    ran = grid(machine)[-1]
+    configuration = grid(machine)[-1]
     if decision.changed and decision.chosen is not None:
-        ran = decision.chosen.configuration
-    time_s, energy_j = law(p, MACHINES[ran.node_type], ran.threads_per_node, ran.freq_khz)
+        configuration = decision.chosen.configuration
+    time_s, energy_j = law(
+        p, MACHINES[configuration.node_type], configuration.threads_per_node, configuration.freq_khz
+    )
     worse = 1.13 if suspended and decision.changed else 1.0
     time_s *= worse * math.exp(draw.gauss(0, 0.006))
     energy_j *= worse * math.exp(draw.gauss(0, 0.008))
@@ -177,15 +179,15 @@ def _job(
         return  # it still runs
     step = StepRecord(
         "0", p.name, "COMPLETED", round(time_s), 1, 1, round(energy_j),
-        None if ran.freq_khz == kind.default_freq_khz else ran.freq_khz, None,
-        ran.threads_per_node,
+        None if configuration.freq_khz == kind.default_freq_khz else configuration.freq_khz, None,
+        configuration.threads_per_node,
     )  # fmt: skip
-    node = MACHINES[ran.node_type].node_type.nodes[draw.randrange(8)]
+    node = MACHINES[configuration.node_type].node_type.nodes[draw.randrange(8)]
     job = JobRecord(
         job_id, p.name, user, "physics", "COMPLETED", stamp, round(time_s) + 2, 1, node,
         round(energy_j), step.freq_requested_khz, None,
         ended_at=(when + timedelta(seconds=time_s)).isoformat(timespec="seconds"),
-        partition="batch", cpus=MACHINES[ran.node_type].node_type.cores, steps=(step,),
+        partition="batch", cpus=MACHINES[configuration.node_type].node_type.cores, steps=(step,),
     )  # fmt: skip
     match = MatchedJob(decision, "verified")
     inventory = Inventory.of(m.node_type for m in MACHINES.values())
@@ -199,33 +201,33 @@ def _job(
 
 @contextmanager
 def demonstration() -> Iterator[Session]:
-    """Yield a desk with the example site, in a folder that is removed afterwards."""
+    """Yield a session with the example site, in a folder that is removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="advisor-tui-demo-"))
     try:
-        desk = Session.here()
-        desk.store = folder / "advisor.db"
-        desk.socket = folder / "no-daemon"
-        desk.choices = folder / "config" / "advisor" / "choices.json"
-        desk.sweeps = folder / "state" / "advisor" / "sweeps"
-        desk.folder = folder / "work"
-        desk.demo = True
-        desk.foreign = False
-        desk.arguments = ("--db", str(desk.store), "--scheduler", "local")
-        desk.folder.mkdir()
-        busy = desk.folder / "busy"
+        session = Session.here()
+        session.store = folder / "advisor.db"
+        session.socket = folder / "no-daemon"
+        session.choices = folder / "config" / "advisor" / "choices.json"
+        session.sweeps = folder / "state" / "advisor" / "sweeps"
+        session.folder = folder / "work"
+        session.demo = True
+        session.foreign = False
+        session.arguments = ("--db", str(session.store), "--scheduler", "local")
+        session.folder.mkdir()
+        busy = session.folder / "busy"
         busy.write_text(BUSY)
         busy.chmod(0o755)
-        (desk.folder / "busy.sh").write_text(BUSY_SCRIPT)
+        (session.folder / "busy.sh").write_text(BUSY_SCRIPT)
         for p in PROGRAMS[:4]:
-            path = desk.folder / f"{p.name}.sh"
+            path = session.folder / f"{p.name}.sh"
             path.write_text(script_of(p))
         os.environ.update(
-            ADVISOR_DB=str(desk.store),
-            ADVISOR_SOCKET=str(desk.socket),
+            ADVISOR_DB=str(session.store),
+            ADVISOR_SOCKET=str(session.socket),
             XDG_STATE_HOME=str(folder / "state"),
             XDG_CONFIG_HOME=str(folder / "config"),
         )
-        build(desk.store, desk.user)
-        yield desk
+        build(session.store, session.user)
+        yield session
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -214,7 +214,7 @@ def _confirmed(made: list[Option], baseline: Configuration) -> list[Option]:
     quick = [o for o in made if o.time_s <= 1.012 * base.time_s]
     chosen = {min(group, key=lambda o: o.energy_j).configuration for group in (near, quick)}
     chosen.add(baseline)
-    found = []
+    confirmed = []
     for o in made:
         if o.configuration in chosen:
             o = replace(
@@ -222,8 +222,8 @@ def _confirmed(made: list[Option], baseline: Configuration) -> list[Option]:
                 time_hi_s=o.time_s * 1.009, energy_lo_j=o.energy_j / 1.011,
                 energy_hi_j=o.energy_j * 1.011,
             )  # fmt: skip
-        found.append(o)
-    return found
+        confirmed.append(o)
+    return confirmed
 
 
 def _placed(made: list[Option]) -> list[Option]:

@@ -1,8 +1,9 @@
-"""A question over the page: something to read, and yes or no."""
+"""A question over the page, something to read and yes or no; and a line to type into."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from textual import on
@@ -11,10 +12,27 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
+from textual.suggester import SuggestFromList
 from textual.widget import Widget
-from textual.widgets import Button, Static
+from textual.widgets import Button, Input, Static
 
 T = TypeVar("T")
+
+
+class Field(Input):
+    """A line to type into; Up and Down go on to the fields around it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "app.focus_previous", show=False),
+        Binding("down", "app.focus_next", show=False),
+    ]
+
+    def suggest(self, folder: Path, scripts: Sequence[Path]) -> None:
+        """Complete what is typed with the job scripts of a folder."""
+        names = [str(path.relative_to(folder)) for path in scripts]
+        if names:
+            self.suggester = SuggestFromList(names)
+            self.placeholder = f"for instance {names[0]} (→ completes what you type)"
 
 
 class Dialogue(ModalScreen[T]):
@@ -74,7 +92,7 @@ class Confirm(Dialogue[bool]):
 
 
 def painted_diff(lines: Iterable[str]) -> Content:
-    """Return a difference, what is added and what goes told apart by colour and sign."""
+    """Return a difference, what is added and what goes in colours of their own."""
     styles = {"+": "$success", "-": "$error", "@": "$accent"}
     parts = []
     for line in lines:

@@ -11,12 +11,13 @@ from textual.content import Content
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
-from advisor_tui.page import Page
+from advisor_tui.places import PLACES
+from advisor_tui.shell import Page
 
-EVERYWHERE = """\
-1 to 4   Applications, Jobs, Training, Policy      Esc  back
+EVERYWHERE = f"""\
+{f"1 to {len(PLACES)}":<8} {", ".join(place.title for place in PLACES):<41} Esc  back
 Ctrl+P   every command by name, and themes         Tab  next part
-u        take back the last change of a file       q    leave
+u        undo the last change of a file       q    leave
 Mouse    click to choose, double click to open, wheel to zoom
 """
 

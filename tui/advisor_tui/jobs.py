@@ -20,7 +20,7 @@ from advisor.views import jobs as view
 from advisor.views.decision import decision_lines
 from advisor.views.jobs import Job
 from advisor_tui.background import begin
-from advisor_tui.page import Page
+from advisor_tui.shell import Page
 from advisor_tui.table import PAGE, Cell, Column, LazyTable
 
 _COLUMNS = (
@@ -86,17 +86,17 @@ chosen, and every reason. advisor why JOBID prints the same.
         return self._jobs[row] if row < len(self._jobs) else None
 
     def load(self) -> None:
-        """Read anew."""
+        """Read the jobs again."""
         self._all_read = False
         begin(self, self._load, 0, group="jobs", exclusive=True)
 
     async def _load(self, offset: int) -> None:
-        desk = self.desk
-        user = None if self._everybody else desk.user
+        session = self.session
+        user = None if self._everybody else session.user
         self._reading = True
 
         def work() -> list[Job]:
-            with desk.reader() as reader:
+            with session.reader() as reader:
                 return view.page(reader, user=user, offset=offset, limit=PAGE)
 
         found = await self.ask(work)
@@ -108,7 +108,7 @@ chosen, and every reason. advisor why JOBID prints the same.
             return
         self._all_read = len(found) < PAGE
         self._jobs = [*self._jobs[:offset], *found]
-        whose = "everybody's jobs" if self._everybody else f"jobs of {desk.user}"
+        whose = "everybody's jobs" if self._everybody else f"jobs of {session.user}"
         more = "" if self._all_read else ", more below"
         self.query_one("#whose", Static).update(Content(f"{len(self._jobs)} {whose}{more}"))
         table.empty = f"no {whose} were decided about yet"
@@ -149,7 +149,9 @@ chosen, and every reason. advisor why JOBID prints the same.
         """Show the options of the job's application."""
         job = self.current
         if job is not None and job.decision.application:
-            self.advisor.show_tradeoff(job.decision.application, job.decision.workload)
+            from advisor_tui.tradeoff import show_tradeoff
+
+            show_tradeoff(self.advisor, job.decision.application, job.decision.workload)
 
     def action_reload(self) -> None:
         """Read again."""
@@ -224,7 +226,7 @@ measured, and every reason. advisor why JOBID prints the same.
         begin(self, self._load, exclusive=True)
 
     async def _load(self) -> None:
-        desk, d = self.desk, self._decision
+        session, d = self.session, self._decision
 
         def work() -> list[str]:
             from advisor.loop.why import why
@@ -233,8 +235,8 @@ measured, and every reason. advisor why JOBID prints the same.
 
             if not d.job_id:
                 return decision_lines(d)
-            scheduler = None if desk.demo else create(named(d.scheduler))
-            with desk.reader() as reader:
+            scheduler = None if session.demo else create(named(d.scheduler))
+            with session.reader() as reader:
                 return why_lines(why(d.job_id, reader, scheduler))
 
         try:
@@ -245,7 +247,7 @@ measured, and every reason. advisor why JOBID prints the same.
         self._paint()
 
     def on_resize(self) -> None:
-        """Wrap the lines anew."""
+        """Wrap the lines for the new width."""
         self._paint()
 
     def _paint(self) -> None:
@@ -262,7 +264,9 @@ measured, and every reason. advisor why JOBID prints the same.
     def action_options(self) -> None:
         """Show the options of the job's application."""
         if self._decision.application:
-            self.advisor.show_tradeoff(self._decision.application, self._decision.workload)
+            from advisor_tui.tradeoff import show_tradeoff
+
+            show_tradeoff(self.advisor, self._decision.application, self._decision.workload)
 
     def action_back(self) -> None:
         """Go back to the list."""

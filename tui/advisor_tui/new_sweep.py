@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
@@ -19,8 +18,7 @@ from advisor.errors import AdvisorError
 from advisor.views import choosing
 from advisor.views import sweeps as view
 from advisor_tui.background import begin, in_thread
-from advisor_tui.dialogue import Dialogue
-from advisor_tui.field import Field
+from advisor_tui.dialogue import Dialogue, Field
 
 if TYPE_CHECKING:
     from advisor_tui.session import Session
@@ -31,9 +29,9 @@ class NewSweep(Dialogue[str]):
 
     KEYS = "Enter shows the plan; nothing runs before Start.  Esc cancels"
 
-    def __init__(self, desk: Session) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__("Measure an application once: which job script shows how it is run?")
-        self._desk = desk
+        self._session = session
         self._planned: tuple[str, ...] = ()
 
     def body(self) -> Iterable[Widget]:
@@ -60,15 +58,11 @@ class NewSweep(Dialogue[str]):
         begin(self, self._look)
 
     async def _look(self) -> None:
-        folder = self._desk.folder
-        found: list[Path] = []
+        folder = self._session.folder
+        scripts: list[Path] = []
         with suppress(AdvisorError):  # a help to typing, nothing more
-            found = await in_thread(lambda: choosing.scripts_in(folder, "\n"))
-        names = [str(path.relative_to(folder)) for path in found]
-        field = self.query_one("#sweep-script", Input)
-        if names:
-            field.suggester = SuggestFromList(names)
-            field.placeholder = f"for instance {names[0]} (→ completes what you type)"
+            scripts = await in_thread(lambda: choosing.scripts_in(folder, "\n"))
+        self.query_one("#sweep-script", Field).suggest(folder, scripts)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -80,7 +74,7 @@ class NewSweep(Dialogue[str]):
             more = shlex.split(self.query_one("#sweep-options", Input).value)
         except ValueError as error:
             raise AdvisorError(f"options: {error}") from None
-        return (script, *self._desk.arguments, *more)
+        return (script, *self._session.arguments, *more)
 
     @on(Input.Changed)
     def _typed(self) -> None:
@@ -104,7 +98,7 @@ class NewSweep(Dialogue[str]):
         self.query_one("#plan", Static).update(Content(text))
 
     async def _plan(self) -> None:
-        folder = self._desk.folder
+        folder = self._session.folder
         try:
             arguments = self.arguments
             self._say("planning ...")
@@ -119,7 +113,7 @@ class NewSweep(Dialogue[str]):
         self.set_focus(start)
 
     async def _start(self) -> None:
-        arguments, folder = self._planned, self._desk.folder
+        arguments, folder = self._planned, self._session.folder
         self.query_one("#start", Button).disabled = True
         try:
             sweep_id = await in_thread(lambda: view.start(arguments, folder))

@@ -25,7 +25,7 @@ COLUMNS = (
     Column("GHz", 4, right=True, gap=1),
     Column("Time", 15),
     Column("Energy", 12, gap=1),
-    Column("Against the job as it is", 28, flex=4, gap=1),
+    Column("Against the job as written", 28, flex=4, gap=1),
 )
 COLUMNS_OF_EVERY = (
     COLUMNS[0],
@@ -33,7 +33,7 @@ COLUMNS_OF_EVERY = (
     *COLUMNS[2:-3],
     Column("Time", 14, gap=1),
     COLUMNS[-2],
-    Column("Against the job as it is", 22, flex=4, gap=1),
+    Column("Against the job as written", 22, flex=4, gap=1),
 )
 """Where several node types are together: each option says on which it is."""
 
@@ -67,8 +67,8 @@ def cells(board: TradeOffView, number: int) -> list[Cell]:
         (c.node_type, "dim"),
         str(c.nodes),
         str(c.ranks_per_node),
-        str(c.threads_per_rank),
-        f"{c.nodes:>2} {c.ranks_per_node:>2} {c.threads_per_rank:>3}",
+        str(c.threads_per_node),
+        f"{c.nodes:>2} {c.ranks_per_node:>2} {c.threads_per_node:>3}",
         f"{c.freq_khz / 1e6:g}" if c.freq_khz else "-",
         f"~{time}" if board.transferred(o) else time,
         energy,
@@ -94,7 +94,7 @@ def picture(
     xs, ys = [p[0] for p in points], [p[1] for p in points]
     return ChartMarks(
         points, marks, special, place.front, place.polygon,
-        board.window(points, place), (_padded(min(xs), max(xs)), _padded(min(ys), max(ys))),
+        board.window(points, place), (padded(min(xs), max(xs)), padded(min(ys), max(ys))),
         view.axis_title(across), view.axis_title(up), steps, points[board.baseline],
     )  # fmt: skip
 
@@ -105,6 +105,7 @@ def _role(board: TradeOffView, option: Option) -> str:
     return "measured" if option.measured else "predicted"
 
 
-def _padded(low: float, high: float) -> PlotPoint:
-    margin = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
+def padded(low: float, high: float, share: float = 0.03) -> PlotPoint:
+    """Return an axis a little longer than its values, at both ends."""
+    margin = share * (high - low) or 0.05 * abs(high) or 1.0
     return low - margin, high + margin

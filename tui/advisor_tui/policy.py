@@ -12,20 +12,24 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Input, Static
 
-from advisor.core.policy import GOALS, Goal
+from advisor.core.policy import GOALS, MATCH_FIELDS, Goal
 from advisor.errors import AdvisorError
 from advisor.views import policy as view
 from advisor.views.policy import AppliedPolicy
 from advisor.views.whatif import DecisionChange, WhatIf, in_order, sum_words, summed
 from advisor_tui.background import begin
-from advisor_tui.field import Field
-from advisor_tui.page import Page
+from advisor_tui.dialogue import Field
 from advisor_tui.picks import Picks
+from advisor_tui.shell import Page
 from advisor_tui.stepper import Stepper
 from advisor_tui.table import Cell, Column, LazyTable
 
 _SLOWDOWNS = tuple(f"{n} %" for n in (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25))
-_FIELDS = ("application", "workload", "partition", "account", "user", "node_type")
+_FIELDS = (
+    "application",
+    "workload",
+    *(n for n in MATCH_FIELDS if n not in ("application", "workload")),
+)
 _PAUSE_S = 0.15
 """So long the slider must rest before everything is decided again."""
 _COLUMNS = (
@@ -57,7 +61,7 @@ what if      for admins: move goal and largest slowdown, and see what
              every known workload would get. Looking changes nothing;
              advisor policy apply changes the policy.
 
-Percentages are the predicted energy and time against the job as it is.
+Percentages are the predicted energy and time against the job as written.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "part('applied')", "applied"),
@@ -100,8 +104,10 @@ Percentages are the predicted energy and time against the job as it is.
 
     def on_mount(self) -> None:
         """Read the policy."""
-        self.query_one("#fact-user", Input).value = self.desk.user
-        self.query_one("#fact-account", Input).value = self.desk.account
+        session = self.session
+        known = {"user": session.user, "account": session.account, "qos": session.qos}
+        for name, value in known.items():
+            self.query_one(f"#fact-{name}", Input).value = value
         self.set_focus(self.query_one("#part", Picks))
         self.action_reload()
 
@@ -111,25 +117,25 @@ Percentages are the predicted energy and time against the job as it is.
         begin(self, self._load, group="policy", exclusive=True)
 
     async def _load(self) -> None:
-        desk = self.desk
+        session = self.session
 
         def work() -> AppliedPolicy:
-            with desk.reader() as reader:
+            with session.reader() as reader:
                 return view.applied(reader)
 
-        found = await self.ask(work)
+        policy = await self.ask(work)
         text = self.query_one("#applied-text", Static)
-        if found is None:
+        if policy is None:
             text.update("The policy cannot be read; see the notice.")
             return
-        self._applied = found
-        if found.version:
-            head = f"version {found.version}, applied {found.since[:16]} by {found.by}"
+        self._applied = policy
+        if policy.version:
+            head = f"version {policy.version}, applied {policy.since[:16]} by {policy.by}"
         else:
-            head = "no policy was applied: this is the built-in one"
-        text.update(Content.assemble((head, "bold"), "\n\n", found.text))
+            head = "no policy is applied; this is the built-in one"
+        text.update(Content.assemble((head, "bold"), "\n\n", policy.text))
         self._show_rule()
-        base = found.policy.base
+        base = policy.policy.base
         self.query_one("#goal", Stepper).choose(base.goal)
         nearest = min(_SLOWDOWNS, key=lambda s: abs(_fraction(s) - base.max_slowdown))
         self.query_one("#slowdown", Stepper).choose(nearest)
@@ -171,10 +177,10 @@ Percentages are the predicted energy and time against the job as it is.
 
     def _begin(self) -> None:
         """Read every workload, once."""
-        if not self.desk.admin:
+        if not self.session.admin:
             for name in ("goal", "slowdown", "changes", "change"):
                 self.query_one(f"#{name}").display = False
-            self._say("This is for those who can change the policy: it decides for everybody.")
+            self._say("Only admins can use this page: the policy holds for everybody.")
             self.set_focus(self.query_one("#part", Picks))
             return
         if self._whatif is None and not self._loading:
@@ -185,10 +191,10 @@ Percentages are the predicted energy and time against the job as it is.
             self._decide()
 
     async def _read_all(self) -> None:
-        desk = self.desk
+        session = self.session
 
         def work() -> WhatIf:
-            with desk.reader() as reader:
+            with session.reader() as reader:
                 return WhatIf.load(reader, lambda: self.app.is_running)
 
         try:
@@ -227,11 +233,11 @@ Percentages are the predicted energy and time against the job as it is.
         self._changes = in_order(changes)
         now, then = (summed([c.case.now for c in changes]), summed([c.then for c in changes]))
         kinds = [c.kind for c in changes]
-        told = ", ".join(
+        counts = ", ".join(
             f"{kinds.count(kind)} {word}"  # type: ignore[arg-type]
             for kind, word in (("gained", "new"), ("moved", "elsewhere"), ("lost", "no more"))
         )
-        self._say(f"today: {sum_words(now)}\nthen:  {sum_words(then)}\n       {told}")
+        self._say(f"today: {sum_words(now)}\nthen:  {sum_words(then)}\n       {counts}")
         table = self.query_one("#changes", LazyTable)
         table.empty = "no workload has a model yet"
         table.reset(len(self._changes))
@@ -255,7 +261,9 @@ Percentages are the predicted energy and time against the job as it is.
     @on(LazyTable.Opened, "#changes")
     def _opened(self, event: LazyTable.Opened) -> None:
         case = self._changes[event.row].case
-        self.advisor.show_tradeoff(case.application, case.workload)
+        from advisor_tui.tradeoff import show_tradeoff
+
+        show_tradeoff(self.advisor, case.application, case.workload)
 
 
 def _cells(change: DecisionChange) -> list[Cell]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import Any
 
 from advisor import choices, paths
 from advisor.errors import AdvisorError
+from advisor.schedulers.choose import installed
+from advisor.schedulers.submission import identity
+from advisor.schedulers.translators import translator
 from advisor.store.reader import Reader
 from advisor.views.preview import Person
-from advisor.views.request import identity
-
-_ACCOUNTS = ("SBATCH_ACCOUNT", "SLURM_ACCOUNT", "PBS_ACCOUNT")
 
 
 @dataclass(slots=True)
@@ -29,6 +28,8 @@ class Session:
     user: str
     uid: int
     account: str = ""
+    qos: str = ""
+    job_name: str = ""
     foreign: bool = False
     demo: bool = False
     settings: Path | None = None
@@ -45,6 +46,7 @@ class Session:
         """
         uid, name = identity(user)
         own = identity(None)[1]
+        options = translator(installed().NAME).environment_options()
         return cls(
             store=paths.store_path(db, socket=socket),
             socket=paths.socket_path(socket),
@@ -53,7 +55,9 @@ class Session:
             folder=Path.cwd(),
             user=name,
             uid=uid,
-            account=next((os.environ[a] for a in _ACCOUNTS if os.environ.get(a)), ""),
+            account=options.get("account", ""),
+            qos=options.get("qos", ""),
+            job_name=options.get("job-name", ""),
             foreign=name != own,
             settings=paths.choices_path().with_name("tui.json"),
             arguments=("--db", db) if db else (),
@@ -77,7 +81,7 @@ class Session:
                 chosen = self.chosen()
             except AdvisorError:
                 chosen = {}
-        return Person(self.user, self.uid, self.account, chosen)
+        return Person(self.user, self.uid, self.account, chosen, self.qos, self.job_name)
 
     @property
     def admin(self) -> bool:

@@ -1,4 +1,8 @@
-"""A table that asks for the rows it shows: ten thousand cost what twenty do."""
+"""A table that asks for the rows it shows: ten thousand cost what twenty do.
+
+Textual's DataTable must be given every row, and its columns neither grow with the screen nor drop
+out of a narrow one.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +103,7 @@ class LazyTable(ScrollView, can_focus=True):
     # -- rows ------------------------------------------------------------------------------------
 
     def reset(self, count: int, *, cursor: int = 0, keep: bool = False) -> None:
-        """Begin anew with a number of rows; with ``keep`` old ones stay until they are replaced."""
+        """Begin with a number of rows; with ``keep`` old ones stay until they are replaced."""
         if not keep:
             self._rows.clear()
         self._asked.clear()
@@ -237,11 +241,11 @@ class LazyTable(ScrollView, can_focus=True):
         style = base
         if here and self.has_focus:
             style = base + self.get_component_rich_style("table--cursor", partial=True)
-        found = self._rows.get(row)
-        if found is None:
+        cells_there = self._rows.get(row)
+        if cells_there is None:
             return Strip([Segment(set_cell_size(" …", width), style)], width)
         mark = "▸" if here else " "
-        strip = self._strip(mark, found, style, roles=not (here and self.has_focus))
+        strip = self._strip(mark, cells_there, style, roles=not (here and self.has_focus))
         return strip.extend_cell_length(width, style)
 
     def _strip(self, mark: str, cells: Sequence[Cell], style: Style, *, roles: bool) -> Strip:

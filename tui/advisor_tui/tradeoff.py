@@ -21,12 +21,19 @@ from advisor.views.tradeoff import Across, Boards, TradeOffView, Up
 from advisor_tui import captions, points
 from advisor_tui.background import begin
 from advisor_tui.chart import Chart
-from advisor_tui.page import Page
 from advisor_tui.points import COLUMNS, COLUMNS_OF_EVERY, cells
+from advisor_tui.shell import AppShell, Page
 from advisor_tui.table import LazyTable
 
 Which = Literal["front", "zone", "all"]
 _WHICH: tuple[Which, ...] = ("front", "zone", "all")
+
+
+def show_tradeoff(advisor: AppShell, application: str, workload: str) -> None:
+    """Go to a workload's options."""
+    if advisor.current_mode != TradeOffPage.PLACE:
+        advisor.switch_mode(TradeOffPage.PLACE)
+    advisor.push_screen(TradeOffPage(application, workload))
 
 
 class TradeOffPage(Page):
@@ -34,19 +41,19 @@ class TradeOffPage(Page):
 
     PLACE = "applications"
     HELP = """\
-Each sign is an option: nodes, cores and a frequency cap to run the
-job with. Left is faster, lower takes less energy; the best lie along
+Each sign is an option: threads and a frequency cap to run the job
+with. Left is faster, lower takes less energy; the best lie along
 the line, the front.
 
 ●  measured: a run was made there   ○  predicted from other runs
 ◍  measured, energy is estimated    ◌  predicted, energy is estimated
 △  estimated from microbenchmarks: nothing ran on this node type
-◆  the job as it is                 ★  what the site's policy chooses
+◆  the job as written               ★  what the site's policy chooses
 ⚑  your own choice                  ░  trade-off zone: as good within
 [ ] the cursor                         error; faint signs lie outside
 
 The table lists what the arrows step through (v: front, zone, or every
-option): nodes (N), ranks a node (R), threads a rank (T), frequency
+option): nodes (N), ranks a node (R), threads a node (T), frequency
 cap, time and energy, and the change against ◆. b makes the option
 under the cursor the new ◆. ± is half of the interval that holds the
 value with 90 % confidence.
@@ -123,19 +130,19 @@ value with 90 % confidence.
     # -- reading ---------------------------------------------------------------------------------
 
     def load(self, *, keep: bool = False) -> None:
-        """Read the options anew; with ``keep`` the cursor stays on its configuration."""
+        """Read the options again; with ``keep`` the cursor stays on its configuration."""
         begin(self, self._load, keep, group="boards", exclusive=True)
 
     async def _load(self, keep: bool) -> None:
-        desk, asked = self.desk, self._asked
+        session, asked = self.session, self._asked
         application, workload = self.application, self.workload
 
         def work() -> Boards:
-            with desk.reader() as reader:
-                return view.load(reader, application, workload, desk.person(), asked)
+            with session.reader() as reader:
+                return view.load(reader, application, workload, session.person(), asked)
 
         try:
-            found = await self.advisor.ask(work)
+            boards = await self.advisor.ask(work)
         except RefusedError as error:
             self._nothing(f"{error.message}. Press t to measure it once, Esc to go back.")
             return
@@ -144,15 +151,15 @@ value with 90 % confidence.
             self._nothing("the options cannot be read; see the notice")
             return
         here = self._configuration() if keep else None
-        self.boards = found
-        if not found.by_type:
+        self.boards = boards
+        if not boards.by_type:
             self._nothing(
-                "Never measured, only ranked: r shows how it would run on other node types. "
+                "No measurements yet, only a ranking of node types (r). "
                 "Press t to measure it once, Esc to go back."
             )
             return
-        if self.node_type not in found.by_type or not keep:
-            self.node_type = found.first
+        if self.node_type not in boards.by_type or not keep:
+            self.node_type = boards.first
         self._arrange(here, keep_zoom=keep)
 
     def _nothing(self, sentence: str) -> None:
@@ -295,8 +302,8 @@ value with 90 % confidence.
             return
         names = captions.names(self.boards)
         if len(names) < 2:
-            told = f"only {names[0]} has options" if names else "no node type has options"
-            self.advisor.tell(f"{told}; r says more")
+            only = f"Only {names[0]} has options" if names else "No node type has options"
+            self.advisor.tell(f"{only}; r says more.")
             return
         here = self._configuration()
         self.node_type = names[(names.index(self.node_type) + 1) % len(names)]
@@ -330,7 +337,7 @@ value with 90 % confidence.
         if not node_type or self.boards is None:
             return
         if node_type not in self.boards.by_type:
-            self.advisor.tell(f"there are no options of {node_type} yet; r says what is known")
+            self.advisor.tell(f"There are no options on {node_type} yet; r says what is known.")
             return
         here, self.node_type = self._configuration(), node_type
         self._arrange(here)
@@ -339,11 +346,13 @@ value with 90 % confidence.
 
     def action_choose(self) -> None:
         """Choose the option under the cursor, a goal, or to be left alone."""
-        self.advisor.show_choose(self.application, self.workload, self._configuration())
+        from advisor_tui.choose import show_choose
+
+        show_choose(self.advisor, self.application, self.workload, self._configuration())
 
     def action_train(self) -> None:
         """Measure it."""
-        self.advisor.show_new_sweep()
+        self.advisor.action_go("training", "new")
 
     def action_back(self) -> None:
         """Go back to the list."""

@@ -1,4 +1,4 @@
-"""Sweeps: start one, watch it, stop it, go on with it."""
+"""Sweeps: start one, watch it, stop it, resume it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from advisor.core.configuration import Configuration
+from advisor.core.units import format_duration, format_energy
 from advisor.core.words import describe
 from advisor.plotting import PlotPoint
 from advisor.training import progress
@@ -24,7 +25,8 @@ from advisor_tui.background import begin
 from advisor_tui.chart import Chart, ChartMarks, Mark
 from advisor_tui.dialogue import Confirm
 from advisor_tui.jobs import ago
-from advisor_tui.page import Page
+from advisor_tui.points import padded
+from advisor_tui.shell import Page
 from advisor_tui.table import Cell, Column, LazyTable
 
 EVERY_S = 1.0
@@ -47,21 +49,21 @@ class TrainingPage(Page):
     PLACE = "training"
     HELP = """\
 A sweep measures an application once: about a dozen short runs with
-fewer cores and lower clocks, then one more that confirms the best.
+fewer threads and lower clocks, then one more that confirms the best.
 From then on its jobs are advised.
 
 A sweep runs by itself, also when you leave or log out. What it has
 measured is kept whatever happens; one that was stopped or interrupted
-can be gone on with.
+can be resumed.
 
-In the picture:  ◆ the job as it is   ★ the confirming run
+In the picture:  ◆ the job as written   ★ the confirming run
                  ● a run   ◍ a run whose energy is estimated
-Where no energy is known it shows time against cores.
+Where no energy is known it shows time against threads.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new", "new", tooltip="start a sweep of a job script"),
         Binding("x", "stop", "stop", tooltip="stop the sweep; what was measured stays"),
-        Binding("r", "resume", "resume", tooltip="go on with it"),
+        Binding("r", "resume", "resume", tooltip="resume the sweep"),
         Binding("enter", "log", "log", priority=False, tooltip="what it has printed"),
         Binding("o", "options", "options", tooltip="the options of its application"),
     ]
@@ -102,24 +104,26 @@ Where no energy is known it shows time against cores.
             begin(self, self._load, group="sweeps")
 
     async def _load(self) -> None:
-        desk = self.desk
+        session = self.session
         try:
-            found = await self.ask(lambda: view.listed(desk.sweeps, desk.store, desk.user))
+            sweeps = await self.ask(
+                lambda: view.listed(session.sweeps, session.store, session.user)
+            )
         finally:
             self._reading = False
-        if found is None or not self.is_mounted:
+        if sweeps is None or not self.is_mounted:
             return
-        if found == self._sweeps and found:
+        if sweeps == self._sweeps and sweeps:
             return
         here = self.current.id if self.current is not None else ""
-        self._sweeps = found
-        ids = [s.id for s in found]
+        self._sweeps = sweeps
+        ids = [s.id for s in sweeps]
         if self._begun in ids:
             here, self._begun = self._begun, ""
         cursor = ids.index(here) if here in ids else 0
         self.table.empty = "no sweep yet: n measures an application once"
-        self.table.reset(len(found), cursor=cursor, keep=True)
-        self.table.fill(0, [_cells(s) for s in found])
+        self.table.reset(len(sweeps), cursor=cursor, keep=True)
+        self.table.fill(0, [_cells(s) for s in sweeps])
         self._show()
 
     @on(LazyTable.Moved, "#sweeps")
@@ -134,12 +138,14 @@ Where no energy is known it shows time against cores.
             self.query_one("#sweep-detail", Static).update("")
             return
         if sweep.own is None:
-            picture.show(None, f"This sweep is {sweep.user}'s; its points show when it is fitted.")
+            picture.show(
+                None, f"This is {sweep.user}'s sweep; you see its options once it is fitted."
+            )
         else:
             shown = picture_of(sweep.own)
-            message = "No run of it has come out well."
+            message = "None of its runs succeeded."
             if sweep.own.under_way:
-                message = "Its first runs are being made; points appear as they arrive."
+                message = "Its first runs are under way; points appear as they end."
             picture.cursor = None
             picture.show(shown, message)
             if shown is not None and sweep.own.under_way:
@@ -152,15 +158,17 @@ Where no energy is known it shows time against cores.
         """Ask for a job script, show the plan, start."""
         from advisor_tui.new_sweep import NewSweep
 
-        if self.desk.foreign:
-            self.advisor.tell(f"only {self.desk.user} can measure for {self.desk.user}", "warning")
+        if self.session.foreign:
+            self.advisor.tell(
+                f"Only {self.session.user} can measure for {self.session.user}", "warning"
+            )
             return
-        self.app.push_screen(NewSweep(self.desk), self._started)
+        self.app.push_screen(NewSweep(self.session), self._started)
 
     def _started(self, sweep_id: str | None) -> None:
         if sweep_id:
             self._begun = sweep_id
-            self.advisor.tell(f"Sweep {sweep_id} has begun; it goes on when you leave.")
+            self.advisor.tell(f"Sweep {sweep_id} has started; it continues when you leave.")
             self.load()
 
     def _own(self, what: str) -> Progress | None:
@@ -177,14 +185,14 @@ Where no energy is known it shows time against cores.
         if own is None:
             return
         if not own.alive:
-            self.advisor.tell("It is not being run.", "warning")
+            self.advisor.tell("It is not running.", "warning")
             return
 
         def answered(yes: bool | None) -> None:
             if yes:
                 begin(self, self._do, lambda: progress.stop(own.folder), group="do")
 
-        text = Content("What was measured so far is kept; r goes on with it later.")
+        text = Content("What was measured so far is kept; r resumes it later.")
         self.app.push_screen(
             Confirm(f"Stop the sweep of {own.application} / {own.workload}?", text, "Stop"),
             answered,
@@ -192,15 +200,15 @@ Where no energy is known it shows time against cores.
 
     def action_resume(self) -> None:
         """Go on with the sweep."""
-        own = self._own("go on with")
+        own = self._own("resume")
         if own is None:
             return
         if own.alive:
-            self.advisor.tell("It is being run now.", "warning")
+            self.advisor.tell("It is running.", "warning")
         elif not own.resumable:
-            self.advisor.tell("It is finished; n measures anew.", "warning")
+            self.advisor.tell("It is finished; n starts a new one.", "warning")
         else:
-            arguments = self.desk.arguments
+            arguments = self.session.arguments
             begin(self, self._do, lambda: view.resume(own, arguments), group="do")
 
     async def _do(self, work: object) -> None:
@@ -222,7 +230,9 @@ Where no energy is known it shows time against cores.
         """Show the options of the sweep's application."""
         sweep = self.current
         if sweep is not None:
-            self.advisor.show_tradeoff(sweep.application, sweep.workload)
+            from advisor_tui.tradeoff import show_tradeoff
+
+            show_tradeoff(self.advisor, sweep.application, sweep.workload)
 
 
 def _cells(s: SweepRow) -> list[Cell]:
@@ -244,7 +254,7 @@ def _detail(s: SweepRow) -> list[str]:
         return [bar, f"{s.words} {s.detail}".strip()]
     own = s.own
     if own.spent.runs:
-        bar += f"; {view.spent_words(own.spent)}"
+        bar += f"; {own.spent.words} so far"
     lines = [bar, f"{s.words}: {own.detail or own.note}" if own.detail or own.note else s.words]
     if own.made:
         lines.append(_last(own.made[-1]))
@@ -255,25 +265,25 @@ def _last(made: Made) -> str:
     where = describe(Configuration.from_dict(made.configuration))
     if not made.ok:
         return f"last: {where} failed: {made.detail}"
-    energy = "energy missing" if made.energy_j is None else f"{made.energy_j:.0f} J"
+    energy = "energy missing" if made.energy_j is None else format_energy(made.energy_j)
     about = "~" if made.energy_quality == "estimated" else ""
-    return f"last: {where}: {made.time_s or 0:.3g} s, {about}{energy}"
+    return f"last: {where}: {format_duration(made.time_s or 0.0)}, {about}{energy}"
 
 
 def picture_of(sweep: Progress) -> ChartMarks | None:
     """Return the good runs as a picture, None without any: energy against time.
 
-    Where no energy is known, time against cores.
+    Where no energy is known, time against threads.
     """
     timed = [m for m in sweep.made if m.ok and m.time_s]
     metered = [m for m in timed if m.energy_j]
     good = metered or timed
     if not good:
         return None
-    axes = ("time", "energy") if metered else ("cores", "time")
+    axes = ("time", "energy") if metered else ("threads", "time")
     points: list[PlotPoint] = [
         (float(m.time_s or 0), float(m.energy_j or 0)) if metered
-        else (float(Configuration.from_dict(m.configuration).cores), float(m.time_s or 0))
+        else (float(m.configuration["threads_per_node"]), float(m.time_s or 0))
         for m in good
     ]  # fmt: skip
     marks, special = [], {}
@@ -284,12 +294,8 @@ def picture_of(sweep: Progress) -> ChartMarks | None:
             special[number] = Mark(signs.BASELINE, "baseline")
         elif made.role == "confirm":
             special[number] = Mark(signs.POLICY, "policy")
-    edges = []
-    for axis in (0, 1):
-        values = [p[axis] for p in points]
-        margin = 0.1 * (max(values) - min(values)) or 0.1 * values[0]
-        edges.append((min(values) - margin, max(values) + margin))
-    window = edges[0], edges[1]
+    xs, ys = zip(*points, strict=True)
+    window = padded(min(xs), max(xs), 0.1), padded(min(ys), max(ys), 0.1)
     return ChartMarks(points, marks, special, (), (), window, window, *axes)
 
 
@@ -325,7 +331,9 @@ class LogPage(Page):
         folder = self._sweep.folder
         lines = await self.ask(lambda: progress.log_of(folder))
         if lines is not None:
-            text = "\n".join(lines) or "It has printed nothing: it was not begun in the background."
+            text = (
+                "\n".join(lines) or "There is no log: the sweep was not started in the background."
+            )
             self.query_one("#log-text", Static).update(Content(text))
 
     def action_back(self) -> None:

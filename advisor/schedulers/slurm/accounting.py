@@ -20,7 +20,7 @@ FIELDS = (
     "JobID", "JobName", "User", "Account", "Partition", "State", "Submit", "End", "ElapsedRaw",
     "NNodes", "NCPUS", "NTasks", "NodeList", "ConsumedEnergyRaw", "ReqCPUFreqMin",
     "ReqCPUFreqMax", "AveCPUFreq", "Constraints", "Comment", "AdminComment", "SubmitLine",
-    "TimelimitRaw",
+    "TimelimitRaw", "QOS",
 )  # fmt: skip
 ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
 BRIEF_S = 2.0
@@ -140,6 +140,7 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
         admin_comment=row["AdminComment"],
         submit_line=row["SubmitLine"],
         partition=row["Partition"],
+        qos=row["QOS"],
         cpus=int(_number(row["NCPUS"]) or 0),
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
         time_limit_s=_limit_s(row["TimelimitRaw"]),

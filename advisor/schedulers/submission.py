@@ -1,4 +1,4 @@
-"""Read a job script from the command line as a hook would see it."""
+"""A job script as its scheduler's hook would send it, had the caller submitted it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.core.protocol import MAX_SCRIPT
 from advisor.errors import InputError
 from advisor.paths import choices_path
 
 if TYPE_CHECKING:
     from advisor.core.request import JobRequest
 
-MAX_SCRIPT = 256 * 1024
-"""Bytes of a script that are read; what follows is not looked at."""
 
 _OWN_PLACES = ("ADVISOR_DB", "ADVISOR_CONFIG_DIR", "ADVISOR_SOCKET", "ADVISOR_STAMP")
+
+
+def read_script(path: Path) -> tuple[str, bool]:
+    """Return a script's text as hooks send it, and whether they cut it off.
+
+    Raises InputError for a file that cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_SCRIPT + 1)
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror}", hint="name a readable job script"
+        ) from None
+    return raw[:MAX_SCRIPT].decode("utf-8", "replace"), len(raw) > MAX_SCRIPT
 
 
 def payload_of(
@@ -37,12 +51,7 @@ def payload_of(
 
     language = translator(scheduler)
     uid, name = identity(user)
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_SCRIPT + 1)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", hint="name a readable job script") from None
-    script = raw[:MAX_SCRIPT].decode("utf-8", "replace")
+    script, truncated = read_script(path)
     given = (
         language.read_directives(script)
         | language.environment_options()
@@ -54,7 +63,7 @@ def payload_of(
         "options": given,
         "script": script,
         "script_path": str(path),
-        "truncated": len(raw) > MAX_SCRIPT,
+        "truncated": truncated,
         "argv": [str(path)],
         "env": _own_environment(),
         "choices": _choices(name if user is not None else None),
@@ -78,8 +87,8 @@ def scheduler_of(path: Path) -> str:
     from advisor.schedulers.translators import translator
 
     try:
-        lines = path.read_bytes()[:MAX_SCRIPT].decode("utf-8", "replace").splitlines()
-    except OSError:
+        lines = read_script(path)[0].splitlines()
+    except InputError:
         lines = []  # whoever reads it next says what is wrong
     for scheduler in every():
         if any(line.startswith(translator(scheduler.NAME).DIRECTIVE) for line in lines):

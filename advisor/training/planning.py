@@ -1,0 +1,198 @@
+"""Plan a sweep: what runs, what it costs, and whether the policy allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.core.policy import Policy
+from advisor.errors import InputError, RefusedError, SchedulerError, UsageError
+from advisor.meters.estimate import estimate_j
+from advisor.models.design import DESIGNS
+from advisor.models.sequential import SEQUENTIAL, first_runs
+from advisor.schedulers.base import Scheduler
+from advisor.schedulers.choose import create, default
+from advisor.training import state as states
+from advisor.training.experiment import Experiment
+from advisor.training.plan import Cost, axes, cost, expected_runs, planned
+from advisor.training.site_context import SiteContext, earlier_runs
+from advisor.training.state import SweepState
+from advisor.training.training_job import TrainingJob, current_user, named, understand
+
+SCRIPT_ENDINGS = (".sh", ".slurm", ".sbatch", ".pbs", ".job", ".bash")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepWish:
+    """What ``advisor train`` is asked for; None and () leave it to the policy and the job.
+
+    ``subject`` is a job script's path, or the name of the application that ``command`` is; with a
+    script ``command`` holds its arguments.
+    """
+
+    subject: str
+    command: tuple[str, ...]
+    application: str | None
+    workload: str | None
+    scheduler: str | None
+    node_type: str
+    nodes: str | None
+    samples: int | None
+    design: str
+    threads: tuple[int, ...]
+    freqs_khz: tuple[int, ...]
+    repeat_baseline: int
+    estimate_s: float | None
+    limit_s: float | None
+    model: str
+    meter: str
+    options: tuple[str, ...]
+    experiment: Experiment | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSweep:
+    """A sweep of which nothing is on the disk yet.
+
+    ``notes`` say why an axis is not varied, ``warnings`` what of the wish is left out, ``energy``
+    where the energy comes from.
+    """
+
+    state: SweepState
+    policy: Policy
+    cost: Cost
+    notes: Sequence[str]
+    energy: str
+    warnings: Sequence[str]
+
+    def check_budget(self) -> None:
+        """Raise RefusedError when the sweep costs more than the policy allows."""
+        budget = self.policy.training.budget_node_hours
+        if self.cost.node_hours is not None and self.cost.node_hours > budget:
+            raise RefusedError(
+                f"up to {self.cost.node_hours:.3g} node-hours ({self.cost.basis}) exceed the "
+                f"policy's training.budget_node_hours of {budget:g}",
+                hint="raise that key, state a run's time with --estimate, or use fewer --samples",
+            )
+
+
+def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> PlannedSweep:
+    """Return the sweep that a wish asks for, to be kept below ``root``.
+
+    Raises UsageError, InputError, SchedulerError and RefusedError.
+    """
+    scheduler = create(wish.scheduler) if wish.scheduler else default()
+    if reason := scheduler.available():
+        raise SchedulerError(f"{scheduler.NAME} cannot be used: {reason}")
+    job = _job(wish, known, scheduler)
+    if wish.nodes and wish.nodes != str(job.baseline.nodes):
+        raise UsageError(
+            f"--nodes {wish.nodes}: a sweep keeps the number of nodes that the job asks for",
+            hint=f"the job asks for {job.baseline.nodes}; train a script for each number",
+        )
+    policy = known.policy_for(job)
+    if policy.training.mode == "off":
+        raise RefusedError("the policy allows no training here: training.mode is off")
+    samples = policy.training.samples if wish.samples is None else wish.samples
+    if samples < 1 or wish.repeat_baseline < 0:
+        raise UsageError("--samples must be at least 1, --repeat-baseline at least 0")
+    freqs_khz = wish.freqs_khz
+    warnings: list[str] = []
+    if not freqs_khz and wish.experiment is not None:
+        freqs_khz, warnings = wish.experiment.frequencies(job.node_type)
+    grid = axes(
+        job,
+        threads=wish.threads,
+        freqs_khz=freqs_khz,
+        freq_kept=scheduler.frequency_kept(job.node_type, job.launcher),
+    )
+    grows = wish.design == SEQUENTIAL
+    choose = first_runs if grows else DESIGNS[wish.design]
+    design = choose(grid.space, samples, must_include=job.baseline)
+    settings = states.SweepSettings(
+        scheduler=scheduler.NAME,
+        user=current_user(),
+        account=job.request.account,
+        run_limit_s=wish.limit_s or job.request.time_limit_s,
+        estimate_s=wish.estimate_s,
+        meter=wish.meter,
+        model=wish.model,
+        design=wish.design,
+        most_runs=min(samples, len(grid.space)) if grows else 0,
+        confirm=policy.training.confirm,
+        working_folder=str(Path.cwd()),
+        extra_options=wish.options,
+    )
+    runs = planned(
+        design,
+        job.baseline,
+        repeats=wish.experiment.repeats if wish.experiment else 1,
+        repeat_baseline=wish.repeat_baseline,
+    )
+    state = states.new(root, job, grid.space, settings, runs)
+    energy = scheduler.energy_source(state.job("design"))
+    return PlannedSweep(state, policy, _cost(state, store), grid.notes, energy, warnings)
+
+
+def _job(wish: SweepWish, known: SiteContext, scheduler: Scheduler) -> TrainingJob:
+    """Return what is to be run, by a job script or by an application's name and a command."""
+    if not wish.subject:
+        raise UsageError("nothing to train", hint="advisor train SCRIPT")
+    path = Path(wish.subject)
+    script = path if path.is_file() else None
+    application = named(wish.application) if wish.application else ""
+    if script is None:
+        if "/" in wish.subject or path.suffix in SCRIPT_ENDINGS:
+            raise InputError(f"there is no script {wish.subject}")
+        if not wish.command:
+            raise UsageError(
+                f"there is no script {wish.subject}, and no command",
+                hint=f"advisor train {wish.subject} -- COMMAND, or give a job script",
+            )
+        application = application or named(wish.subject)
+    return understand(
+        scheduler=scheduler.NAME,
+        site=known.site,
+        script=script,
+        arguments=wish.command if script is not None else (),
+        command=() if script is not None else wish.command,
+        application=application,
+        workload=named(wish.workload) if wish.workload else "",
+        node_type=wish.node_type,
+        this_machine=scheduler.this_machine(),
+        extra_options=wish.options,
+        gives_whole_nodes=scheduler.gives_whole_nodes,
+    )
+
+
+def _cost(state: SweepState, store: Path) -> Cost:
+    """Return the cost by the estimate given, earlier runs, or the time limit."""
+    settings, base = state.settings, state.subject.baseline
+    runs = expected_runs(
+        state.space,
+        state.stages["design"].runs,
+        most=settings.most_runs,
+        confirm=settings.confirm,
+    )
+    time_s, energy_j, basis = settings.estimate_s, None, "your --estimate"
+    if time_s is None:
+        earlier = earlier_runs(store, state.subject)
+        if earlier is not None:
+            time_s, energy_j = earlier.time_s, earlier.energy_j
+            basis = f"{earlier.runs} earlier run{'s' if earlier.runs > 1 else ''}"
+        else:
+            basis = "the job's time limit" if settings.run_limit_s else "known after the first run"
+    if time_s is not None and energy_j is None:
+        energy_j = estimate_j(
+            state.subject.node_type,
+            nodes=base.nodes,
+            busy_cores=base.threads_per_node,
+            freq_khz=base.freq_khz,
+            time_s=time_s,
+        )
+        basis += ", energy estimated" if energy_j is not None else ""
+    return cost(
+        runs, base, baseline_s=time_s, limit_s=settings.run_limit_s, basis=basis,
+        baseline_j=energy_j,
+    )  # fmt: skip

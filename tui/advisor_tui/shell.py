@@ -1,0 +1,158 @@
+"""What pages need of the program: asking in threads, notices, undo, and going to a place."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar, TypeVar
+
+from textual.app import App, ComposeResult
+from textual.notifications import SeverityLevel
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Footer
+
+from advisor.edits import Edit
+from advisor.errors import AdvisorError
+from advisor_tui.background import in_thread
+from advisor_tui.bar import Bar
+from advisor_tui.session import Session
+
+T = TypeVar("T")
+
+SLOW_S = 2.0
+"""Seconds after which a wait is shown."""
+_SILENT_S = 10.0
+"""Seconds in which the same notice is not repeated."""
+
+
+class AppShell(App[None]):
+    """The program as its pages know it."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
+        self.edits: list[tuple[str, Edit]] = []
+        self.sweeping: Mapping[tuple[str, str], tuple[int, int]] = {}
+        self.daemon: str = ""
+        self._noticed: dict[str, float] = {}
+
+    async def ask(self, work: Callable[[], T]) -> T:
+        """Return what ``work``, done in a thread, returns; a notice says when that takes long."""
+        late = asyncio.get_running_loop().call_later(
+            SLOW_S, self.tell, "The store is slow; everything else goes on.", "warning"
+        )
+        try:
+            return await in_thread(work)
+        finally:
+            late.cancel()
+
+    def report(self, error: AdvisorError) -> None:
+        """Show what went wrong and what to do, once."""
+        self.tell(str(error), "error")
+
+    def tell(self, text: str, severity: SeverityLevel = "information") -> None:
+        """Show a notice, unless it was shown just now."""
+        now = time.monotonic()
+        if now - self._noticed.get(text, -_SILENT_S) >= _SILENT_S:
+            self._noticed[text] = now
+            self.notify(text, severity=severity, timeout=8, markup=False)
+
+    def paint_status(self) -> None:
+        """Show on the page how the daemon is doing and whose jobs are looked at."""
+        if not isinstance(self.screen, Page):
+            return
+        for bar in self.screen.query(Bar):
+            user = f"as {self.session.user}" if self.session.foreign else self.session.user
+            bar.status = f"{self.daemon} · {user}" if self.daemon else user
+            bar.brief = f"{self.daemon.partition(':')[0]} · {user}"
+            bar.trouble = self.daemon not in ("", "daemon answers", "demo data")
+
+    def action_go(self, place: str, then: str = "") -> None:
+        """Go to a place, or back to its first page; ``then`` is an action of that page."""
+        if self.current_mode != place:
+            self.switch_mode(place)
+        else:
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
+        if then:
+            getattr(self.screen, f"action_{then}")()
+
+    def changed(self, what: str, edit: Edit) -> None:
+        """Note a change of a file that undo takes back."""
+        self.edits.append((what, edit))
+        self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer undo only when there is something to take back."""
+        return bool(self.edits) if action == "undo" else True
+
+    def action_undo(self) -> None:
+        """Undo the last change of a file."""
+        if not self.edits:
+            return
+        what, edit = self.edits.pop()
+        try:
+            edit.undo()
+        except AdvisorError as error:
+            self.report(error)
+        else:
+            self.tell(f"Undone: {what}")
+        self.refresh_bindings()
+        if isinstance(self.screen, Page):
+            self.screen.files_changed()
+
+
+class Page(Screen[None]):
+    """A screen of the program; ``HELP`` says what it is for, ``PLACE`` where it belongs."""
+
+    PLACE: ClassVar[str] = ""
+    HELP: ClassVar[str] = ""
+    _ready = False
+
+    @property
+    def advisor(self) -> AppShell:
+        """The program."""
+        assert isinstance(self.app, AppShell)
+        return self.app
+
+    @property
+    def session(self) -> Session:
+        """Whose jobs are looked at, and where things are."""
+        return self.advisor.session
+
+    def compose(self) -> ComposeResult:
+        """Lay out the top line, the page's own part, and the keys."""
+        yield Bar(self.PLACE)
+        yield from self.body()
+        yield Footer(compact=True)
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the page's own widgets."""
+        return ()
+
+    def on_mount(self) -> None:
+        """Show what is known of store and daemon; take keys from now on."""
+        self._ready = True
+        self.refresh_bindings()
+        self.advisor.paint_status()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys typed ahead of a page that is still being laid out do nothing on it."""
+        return self._ready
+
+    def on_screen_resume(self) -> None:
+        """Show what is known of store and daemon."""
+        self.advisor.paint_status()
+
+    def files_changed(self) -> None:
+        """Repaint what depends on the choices file."""
+
+    async def ask(self, work: Callable[[], T]) -> T | None:
+        """Return what ``work`` returns, done in a thread; None, and a notice, when it fails."""
+        try:
+            return await self.advisor.ask(work)
+        except AdvisorError as error:
+            self.advisor.report(error)
+            return None

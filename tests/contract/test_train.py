@@ -186,7 +186,7 @@ def test_a_policy_without_training_refuses(advisor: Run, script: Path, store_pat
     [
         ([], 2, "nothing to train"),
         (["./none.sh"], 1, "there is no script ./none.sh"),
-        (["app"], 2, "how is it run?"),
+        (["app"], 2, "and no command"),
         (["job.sh", "--threads", "x"], 2, "--threads"),
         (["job.sh", "--threads", "4096"], 1, "local has"),
         (

@@ -182,7 +182,7 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
         await at.press("escape", "slash")
         await at.write("raytrace")
         await at.press("enter", "enter")
-        assert "Never measured, only ranked" in at.text
+        assert "No measurements yet, only a ranking" in at.text
         await at.press("n", "r")
         assert "no node type has options" in at.notices
         assert re.search(r"1  milan +~41.2 s +not known  △ estimate", at.text)
@@ -269,7 +269,7 @@ def test_a_suspended_model_and_one_without_energy_say_so(own_store: Session, pla
         assert "energy is not known" in at.text and "not known" in at.text
         assert "3.57 s" in at.text
         await at.press("right", "plus", "x", "v", "n")
-        assert "only broadwell" in at.notices
+        assert "Only broadwell" in at.notices
         await at.press("escape")
         await open_row(at, 8)
         assert "ocean" in at.text and "SUSPENDED" in at.text

@@ -637,7 +637,7 @@ def test_a_shortened_time_limit_is_not_the_model_s_doing(store: Writer) -> None:
         limited(store, m, 3, 60.0, 60),
     )
     assert notes == [
-        "its time limit was shortened after it was submitted, from 10 min to 3 min",
+        "its time limit was shortened after it was submitted, from 10.0 min to 3.00 min",
         "its time limit ended it before the promised time was over",
         "its time limit ended it before the promised time was over",
     ]

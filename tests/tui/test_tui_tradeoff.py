@@ -49,7 +49,7 @@ def test_the_arrows_walk_the_front_and_the_table_follows(session: Session, play:
             seen.append(page.current)
             detail = at.lines[-4:-1]
             o = board.options[page.current]
-            assert f"x {o.configuration.threads_per_rank} threads" in detail[0]
+            assert f"{o.configuration.threads_per_node} threads" in detail[0]
             assert board.words(page.current) in detail[2]
             assert at.one("#points", LazyTable).cursor == page.steps.index(page.current)
             await at.press("left")
@@ -77,7 +77,7 @@ def test_the_table_says_all_about_an_option(session: Session, play: Play) -> Non
         assert [w in header for w in ("Nodes", "Ranks", "GHz", "Time", "Energy")] == [True] * 5
         row = next(line for line in at.lines if line.startswith("▸●★"))
         c = board.options[board.policy_at or 0].configuration
-        assert f"{c.freq_khz / 1e6:g}" in row and str(c.threads_per_rank) in row
+        assert f"{c.freq_khz / 1e6:g}" in row and str(c.threads_per_node) in row
         assert "±" in row and "% less energy" in row and "slower" in row
         assert "Node types, fastest first" in at.text
 

@@ -82,7 +82,7 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Session, 
         at.app._look()
         await at.until(lambda: at.app.sweeping == {("kernel", "one"): (0, sweep.planned)})
         await at.press("3")
-        await at.until(lambda: "points appear as they arrive" in at.text)
+        await at.until(lambda: "points appear as they end" in at.text)
         hold.write_text("2")
         await at.until(lambda: "2 of " in at.text and "last: " in at.text and "so far" in at.text)
         assert "◆" in at.text

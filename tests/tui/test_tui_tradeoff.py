@@ -187,7 +187,7 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
         assert "No node type has options" in at.notices
         assert re.search(r"1  milan +~41.2 s +not known  △ estimate", at.text)
         await at.press("enter")
-        assert "there are no options of milan yet" in at.notices
+        assert "There are no options on milan yet" in at.notices
 
     play(own_store, story)
 

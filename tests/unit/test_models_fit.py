@@ -129,7 +129,7 @@ def test_odd_runs_of_a_grid_are_left_out_of_the_fit_but_shown_as_measured() -> N
     assert option.time_s == pytest.approx(40 * law(broken)[0])
     assert fitted.stats["time"]["n_train"] == 120
     assert any(
-        "28 cores, 2 GHz is +3" in n and "left out of the fit" in n and n.startswith("time")
+        "28 threads, 2 GHz is +3" in n and "left out of the fit" in n and n.startswith("time")
         for n in fitted.notes
     )
     neighbour = Configuration("n", 1, 1, 32, 2_000_000)

@@ -101,11 +101,11 @@ def test_a_straggler_among_three_runs_is_left_out_and_said() -> None:
     slow = [*runs, Observation(PLACES[2], 14.0, 700.0)]
     found = gather(slow)
     assert found.time.counts[PLACES[2]] == 3
-    assert "a run at 1 node, 16 cores, 2 GHz is +39.7 % off its repeats: left out" in found.notes
+    assert "a run at 1 node, 16 threads, 2 GHz is +39.7 % off its repeats: left out" in found.notes
     assert not any("left out" in n for n in gather(runs).notes)
 
 
 def test_two_runs_far_apart_are_said_to_be_unsteady() -> None:
     runs = [Observation(c, 10.0, 500.0) for c in PLACES]
     notes = gather([*runs, Observation(PLACES[0], 13.0, 500.0)]).notes
-    assert notes == ("time of the runs at 1 node, 4 cores, 2 GHz differs by +30.0 %: unsteady",)
+    assert notes == ("time of the runs at 1 node, 4 threads, 2 GHz differs by +30.0 %: unsteady",)

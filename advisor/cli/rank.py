@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from advisor.ranking.similarity import Profile, ProfileMatch, Thresholds
     from advisor.ranking.streams import Characterisation
     from advisor.store.rankings import StoredCharacterisation
+    from advisor.store.reader import Reader
 
 _SHOWN = 8
 
@@ -67,26 +69,24 @@ def run(args: argparse.Namespace) -> int:
 
     if (args.phase is None) == (args.application is None):
         raise UsageError("no application is named", hint="advisor rank A, or --phase FILE")
-    source = None if args.phase else _stored(args)
-    app = Characterisation.from_dict(source.record) if source else read_phases(args.phase)
-    base = args.base or app.node_type
-    if not base:
-        raise UsageError(
-            "the phases do not say which node type they ran on", hint="--base NODE_TYPE"
-        )
-    site = site_thresholds(paths.config_dir(args.config_dir))
-    limits = read_thresholds(args.thresholds or site)
-    profiles = (
-        read_profiles(args.profiles)
-        if args.profiles
-        else stored_profiles(paths.store_path(args.db))
-    )
-    ranking = rank(app, profiles, base, limits, args.method)
-    stored = None
-    if source is not None and ranking.estimates and not args.no_store:
-        by_hand = bool(args.profiles or args.thresholds or base != source.node_type)
-        stored = _keep_ranking(args, source, ranking, limits, by_hand=by_hand)
-    queued = "" if args.profiles or args.no_store else _queue_missing(args, app, ranking)
+    with _open(args) as store:
+        source = None if args.phase or store is None else _stored(store, args)
+        app = Characterisation.from_dict(source.record) if source else read_phases(args.phase)
+        base = args.base or app.node_type
+        if not base:
+            raise UsageError(
+                "the phases do not say which node type they ran on", hint="--base NODE_TYPE"
+            )
+        site = site_thresholds(paths.config_dir(args.config_dir))
+        limits = read_thresholds(args.thresholds or site)
+        profiles = read_profiles(args.profiles) if args.profiles else stored_profiles(store)
+        ranking = rank(app, profiles, base, limits, args.method)
+        stored, queued = None, ""
+        if store is not None and source is not None and ranking.estimates and not args.no_store:
+            by_hand = bool(args.profiles or args.thresholds or base != source.node_type)
+            stored = _keep_ranking(store, source, ranking, limits, by_hand=by_hand)
+        if store is not None and not args.profiles and not args.no_store:
+            queued = _queue_missing(store, app, ranking)
     if args.json:
         data = _json(app, ranking) | (stored.to_dict() if stored else {})
         print_json("rank", data | ({"queued": queued} if queued else {}))
@@ -103,28 +103,40 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def stored_profiles(path: Path) -> list[Profile]:
+def _open(args: argparse.Namespace) -> AbstractContextManager[Reader | None]:
+    """Open the store once, to write where that is wanted and allowed; files need none.
+
+    Raises StoreError when there is no store but a stored application is to be ranked.
+    """
+    from advisor.store.reader import Reader
+    from advisor.store.writer import Writer
+
+    path = paths.store_path(args.db)
+    if args.phase and (args.profiles or not path.exists()):
+        return nullcontext()
+    reader = Reader(path)
+    if args.no_store or reader.published or not os.access(path, os.W_OK):
+        return reader
+    reader.close()
+    return Writer(path)
+
+
+def stored_profiles(store: Reader | None) -> list[Profile]:
     """Return the store's profiles. Raises RefusedError when no node type was measured."""
     from advisor.loop.rerank import known_profiles
-    from advisor.store.reader import Reader
 
-    profiles = []
-    if path.exists():
-        with Reader(path) as store:
-            profiles = known_profiles(store)
+    profiles = known_profiles(store) if store is not None else []
     if not profiles:
         raise RefusedError("no node type has profiles", hint="advisor bench, or --profiles FILE")
     return profiles
 
 
-def _stored(args: argparse.Namespace) -> StoredCharacterisation:
+def _stored(store: Reader, args: argparse.Namespace) -> StoredCharacterisation:
     """Return the characterisation to rank: the user's own before another's."""
     from advisor.store.rankings import characterisations
-    from advisor.store.reader import Reader
     from advisor.training.training_job import current_user
 
-    with Reader(paths.store_path(args.db)) as store:
-        rows = characterisations(store, args.application, args.workload)
+    rows = characterisations(store, args.application, args.workload)
     if not rows:
         raise RefusedError(
             f"{args.application} was not characterised", hint="advisor characterise -- COMMAND"
@@ -241,7 +253,7 @@ class StoredNow:
 
 
 def _keep_ranking(
-    args: argparse.Namespace,
+    store: Reader,
     source: StoredCharacterisation,
     ranking: Ranking,
     thresholds: Thresholds,
@@ -255,12 +267,12 @@ def _keep_ranking(
     from advisor.loop.rerank import keep
     from advisor.store.writer import Writer
 
-    path = paths.store_path(args.db)
     whose = "everybody's jobs" if source.scope == "all" else f"jobs of {source.contributor}"
-    if not _writable(path):
-        return StoredNow(False, (f"not stored: {_why_not(path)}; {_instead(path, source, whose)}",))
-    with Writer(path) as store:
-        order = keep(store, source, ranking, thresholds, by_hand=by_hand)
+    if not isinstance(store, Writer):
+        why = "is a published copy" if store.published else "may not be written by you"
+        instead = _instead(store, source, whose)
+        return StoredNow(False, (f"not stored: {store.path} {why}; {instead}",))
+    order = keep(store, source, ranking, thresholds, by_hand=by_hand)
     lines = [f"stored, for {whose}"]
     if by_hand:
         lines.append("made by hand: new profiles do not change it")
@@ -276,53 +288,31 @@ def _keep_ranking(
     return StoredNow(True, tuple(dict.fromkeys(lines)))
 
 
-def _queue_missing(args: argparse.Namespace, app: Characterisation, ranking: Ranking) -> str:
+def _queue_missing(store: Reader, app: Characterisation, ranking: Ranking) -> str:
     """Queue the microbenchmarks that the phases lack for the next bench; say so or why not."""
     from advisor.loop.rerank import lacking
     from advisor.store.profiles import want, wanted
-    from advisor.store.reader import Reader
     from advisor.store.writer import Writer
 
     lacks = lacking(app, ranking)
     if not lacks:
         return ""
-    path = paths.store_path(args.db)
     missing = f"{len(lacks)} microbenchmarks nearer to the phases were not measured"
-    if _writable(path):
-        with Writer(path) as store:
-            waiting = want(store, lacks)
-    elif path.exists():
-        with Reader(path) as reader:
-            names = [(w.microbenchmark, w.streams) for w in wanted(reader)]
-        waiting = sum((w.microbenchmark, w.streams) in names for w in lacks)
+    if isinstance(store, Writer):
+        waiting = want(store, lacks)
     else:
-        waiting = 0
+        names = [(w.microbenchmark, w.streams) for w in wanted(store)]
+        waiting = sum((w.microbenchmark, w.streams) in names for w in lacks)
     if waiting:
         return f"{missing}; advisor bench --wanted measures them"
-    return f"{missing}; the owner of {path} measures them with advisor bench"
+    return f"{missing}; the owner of {store.path} measures them with advisor bench"
 
 
-def _writable(path: Path) -> bool:
-    from advisor.store.reader import Reader
-
-    if not os.access(path, os.W_OK):
-        return False
-    with Reader(path) as store:
-        return not store.published
-
-
-def _why_not(path: Path) -> str:
-    published = os.access(path, os.W_OK)
-    return f"{path} {'is a published copy' if published else 'may not be written by you'}"
-
-
-def _instead(path: Path, source: StoredCharacterisation, whose: str) -> str:
+def _instead(store: Reader, source: StoredCharacterisation, whose: str) -> str:
     """Say which ranking jobs follow when this one is not stored."""
     from advisor.store.rankings import rankings
-    from advisor.store.reader import Reader
 
-    with Reader(path) as store:
-        known = rankings(store, source.application, source.workload, base=source.node_type)
+    known = rankings(store, source.application, source.workload, base=source.node_type)
     of = [r for r in known if r.contributor == source.contributor]
     if of:
         return f"the site's own ranking, of {of[0].created_at[:10]}, holds for {whose}"

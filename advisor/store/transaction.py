@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +42,13 @@ class StoreTransaction(Reader):
     def _open(self) -> tuple[sqlite3.Connection, StoreAccess, Identity]:
         return open_store(self.path, self._timeout_s), "live", self._identify("live")
 
-    @contextmanager
-    def batch(self) -> Iterator[None]:
+    def batch(self) -> AbstractContextManager[object]:
         """Make all that is written inside one transaction: faster, and all of it or nothing.
 
         A method that raises inside undoes its own part only, if its error is caught inside.
         Other writers wait meanwhile, so keep it short.
         """
-        with self.transaction():
-            yield
+        return self.transaction()
 
     def change(self, sql: str, values: Sequence[object] = ()) -> int:
         """Run one statement that writes; return how many rows it changed."""

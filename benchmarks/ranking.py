@@ -270,7 +270,8 @@ def judge(
     table: bool = True,
 ) -> None:
     """Print one method's estimates against the real times, and what they come to."""
-    known = stored_profiles(store)
+    with Reader(store) as reader:
+        known = stored_profiles(reader)
     limits = read_thresholds(paths.share("config/ranking.yaml"))
     if table:
         print(f"\n{method}: seconds estimated / measured, error")

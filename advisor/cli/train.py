@@ -169,12 +169,13 @@ def _adopt(args: argparse.Namespace, root: Path) -> Experiment | None:
 
     What the command line says goes before the file. Options without a counterpart are warned of.
     """
+    from advisor.schedulers.choose import default
     from advisor.training.experiment import is_experiment, read_experiment
 
     path = Path(args.subject or "")
     if not (is_experiment(path) and path.is_file()):
         return None
-    experiment = read_experiment(path)
+    experiment = read_experiment(path, args.scheduler or default().NAME)
     args.subject = str(_written(experiment, root / _EXPERIMENTS))
     args.nodes = args.nodes or str(experiment.nodes)
     args.threads = args.threads or ",".join(map(str, experiment.threads))

@@ -39,6 +39,13 @@ class Translator(Protocol):
     def FOLLOWS(self) -> Mapping[str, str]:  # noqa: N802
         """The variables in which a job finds the value of an option, by option."""
 
+    @property
+    def TIME_LIMIT(self) -> str:  # noqa: N802
+        """The option that limits a job's time, as ``h:mm:ss``."""
+
+    def launched(self, command: str, ranks: int) -> str:
+        """Return the line of a script that starts a command on all ranks of its job."""
+
     def read_directives(self, script: str) -> dict[str, str]:
         """Return the options of a script's own lines."""
 

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.errors import InputError
+from advisor.schedulers.translators import Translator, translator
 
 SECTION = "Experiment"
 _RANGE = {"threadCount", "cpuFrequency", "execParam"}
@@ -102,8 +104,11 @@ def is_experiment(path: Path) -> bool:
     return path.suffix.lower() == ".ini"
 
 
-def read_experiment(path: Path) -> Experiment:
-    """Read an experiment file. Raises InputError that lists every mistake by line and key."""
+def read_experiment(path: Path, scheduler: str) -> Experiment:
+    """Read an experiment file, for a scheduler by its name.
+
+    Raises InputError that lists every mistake by line and key.
+    """
     file = _read(path)
     notes = _without_counterpart(file)
     texts = {key: str(file.get(key, str) or "") for key in _TEXTS}
@@ -117,7 +122,7 @@ def read_experiment(path: Path) -> Experiment:
     parameter = _parameter(file, ranges["execParam"])
     most = max(threads, default=counts["ppn"] or ranks)
     per_rank = max(1, (counts["ppn"] or most) // ranks)
-    command = _command(file, texts["expExec"], parameter, per_rank)
+    command = _command(file, texts["expExec"], parameter, per_rank, nodes * ranks)
     if texts["walltime"] and not _WALLTIME.fullmatch(texts["walltime"]):
         file.wrong("walltime", f"{texts['walltime']!r} is not hh:mm:ss or seconds")
     if flags["omp"] is False:
@@ -127,7 +132,7 @@ def read_experiment(path: Path) -> Experiment:
         count = "1 mistake" if len(file.problems) == 1 else f"{len(file.problems)} mistakes"
         lines = [f"  {message}" for _, message in sorted(file.problems)]
         raise InputError("\n".join([f"{path}: {count}, nothing is run", *lines]))
-    script = _script(texts, nodes, ranks, per_rank, exports, command)
+    script = _script(texts, (nodes, ranks, per_rank), exports, command, translator(scheduler))
     return Experiment(
         texts["expName"] or path.stem,
         script,
@@ -275,7 +280,7 @@ def _parameter(file: _File, values: tuple[int, ...]) -> str:
     return str(values[0]) if values else ""
 
 
-def _command(file: _File, text: str, parameter: str, threads: int) -> str:
+def _command(file: _File, text: str, parameter: str, threads: int, ranks: int) -> str:
     """Put the sweep's own values in place of ``$th`` and ``$p``; an escaped $ is a plain one."""
 
     def value(match: re.Match[str]) -> str:
@@ -287,7 +292,7 @@ def _command(file: _File, text: str, parameter: str, threads: int) -> str:
                 file.wrong("expExec", "has $p, but there is no execParam")
             return parameter
         if name == "th":
-            return f"$((${{OMP_NUM_THREADS:-{threads}}} * ${{SLURM_NTASKS:-1}}))"
+            return f"$((${{OMP_NUM_THREADS:-{threads}}} * {ranks}))"
         if name == "fq":
             file.wrong("expExec", "has $fq, but a run does not know its frequency cap")
         return match[0]
@@ -315,33 +320,42 @@ def _exports(file: _File, text: str) -> list[str]:
 
 
 def _script(
-    texts: dict[str, str], nodes: int, ranks: int, threads: int, exports: list[str], command: str
+    texts: dict[str, str],
+    sizes: tuple[int, int, int],
+    exports: list[str],
+    command: str,
+    language: Translator,
 ) -> str:
-    """Return the job script that runs the experiment once, as it is."""
+    """Return the job script that runs the experiment once, as it is.
+
+    ``sizes``: nodes, ranks of a node, threads of a rank.
+    """
+    nodes, ranks, threads = sizes
+    node_type = NodeType("", cores=ranks * threads, default_partition=texts["queue"])
     options = {
         "job-name": re.sub(r"[^\w.+-]", "_", texts["expName"]),
-        "nodes": str(nodes),
-        "ntasks-per-node": str(ranks),
-        "cpus-per-task": str(threads),
-        "time": _time(texts["walltime"]),
+        **language.asking_for(Configuration("", nodes, ranks, ranks * threads, 0), node_type),
+        language.TIME_LIMIT: _time(texts["walltime"]),
         "account": texts["account"],
-        "partition": texts["queue"],
     }
+    words = language.written({name: value for name, value in options.items() if value})
     modules = [m.strip() for m in texts["modules"].split(",") if m.strip()]
     return "\n".join(
         [
             "#!/bin/bash",
-            *(f"#SBATCH --{name}={value}" for name, value in options.items() if value),
-            "#SBATCH --exclusive",
+            *(" ".join((language.DIRECTIVE, *option)) for option in words),
             *(f"module {m}" for m in modules),
             *exports,
             *([f"cd {texts['workFolder']} || exit"] if texts["workFolder"] else []),
-            f"srun {command}",
+            language.launched(command, nodes * ranks),
             "",
         ]
     )
 
 
 def _time(walltime: str) -> str:
-    """Slurm reads a single number as minutes, PBS as seconds."""
-    return f"0:0:{walltime}" if walltime.isdecimal() else walltime
+    """Write seconds as h:mm:ss: a single number are seconds here, minutes for Slurm."""
+    if not walltime.isdecimal():
+        return walltime
+    minutes, seconds = divmod(int(walltime), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

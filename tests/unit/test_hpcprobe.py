@@ -48,7 +48,7 @@ def written(tmp_path: Path, text: str, name: str = "e.ini") -> Path:
 
 
 def test_an_experiment_is_a_job_script_and_its_axes(tmp_path: Path) -> None:
-    found = read_experiment(written(tmp_path, STENCIL))
+    found = read_experiment(written(tmp_path, STENCIL), "slurm")
     assert (found.name, found.nodes, found.repeats) == ("exp.stencil", 20, 1)
     assert found.threads == tuple(range(4, 45, 4))
     assert found.freqs_khz == tuple(range(1_200_000, 2_200_001, 100_000))
@@ -58,13 +58,21 @@ def test_an_experiment_is_a_job_script_and_its_axes(tmp_path: Path) -> None:
                  "module list", "export PAT_RT_PERFCTR=PM_ENERGY:NODE,PM_POWER:NODE"):  # fmt: skip
         assert line in lines
     assert lines[-1] == (
-        "srun $HOME/bin/stencil ${OMP_NUM_THREADS} 5 200000 of "
-        "$((${OMP_NUM_THREADS:-22} * ${SLURM_NTASKS:-1}))"
+        "srun $HOME/bin/stencil ${OMP_NUM_THREADS} 5 200000 of $((${OMP_NUM_THREADS:-22} * 40))"
     )
     assert (
         subprocess.run(["bash", "-n"], input=found.script, text=True, check=False).returncode == 0
     )
     assert [n.split()[0] for n in found.notes] == ["postExec", "threadPlacement"]
+
+
+def test_an_experiment_on_pbs_is_written_for_pbs(tmp_path: Path) -> None:
+    lines = read_experiment(written(tmp_path, STENCIL), "pbs").script.splitlines()
+    for line in ("#PBS -N exp.stencil", "#PBS -l select=20:ncpus=44:mpiprocs=2:ompthreads=22",
+                 "#PBS -l place=scatter:excl", "#PBS -l walltime=08:00:00", "#PBS -A climate",
+                 "#PBS -q long"):  # fmt: skip
+        assert line in lines
+    assert lines[-1].startswith("mpiexec -n 40 $HOME/bin/stencil ")
 
 
 def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
@@ -73,7 +81,7 @@ def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
         "execParam = 1,3,1\nenv = =3\nwalltime = soon\n"
     )
     with pytest.raises(InputError) as told:
-        read_experiment(written(tmp_path, text))
+        read_experiment(written(tmp_path, text), "slurm")
     said = str(told.value)
     assert "mistakes, nothing is run" in said
     for place in ("line 2, expexec: is no option of an experiment; is it expExec?",
@@ -97,13 +105,13 @@ def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
 )
 def test_what_an_experiment_cannot_be(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError) as told:
-        read_experiment(written(tmp_path, text))
+        read_experiment(written(tmp_path, text), "slurm")
     assert said in str(told.value)
 
 
 def test_base2_counts_nodes(tmp_path: Path) -> None:
     text = "[Experiment]\nexpExec = a\nppn = 4\nnodes = 8\nbase2 = True\nthreadCount = 3\n"
-    assert read_experiment(written(tmp_path, text)).threads == (4,)
+    assert read_experiment(written(tmp_path, text), "slurm").threads == (4,)
 
 
 KEYS = st.sampled_from(["threadCount", "nodes", "ppn", "env", "expExec", "nodePEs", "odd", "omp"])
@@ -122,7 +130,7 @@ def test_no_experiment_ends_in_a_traceback(
     path = tmp_path / "e.ini"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
-        read_experiment(path)
+        read_experiment(path, "slurm")
     except InputError as error:
         assert "e.ini" in str(error)
 

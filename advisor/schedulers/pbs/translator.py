@@ -42,7 +42,7 @@ __all__ = [
     "fold", "parse_request", "read_arguments", "read_directives", "render", "written",
 ]  # fmt: skip
 
-SUBMIT, DIRECTIVE = "qsub", "#PBS"
+SUBMIT, DIRECTIVE, TIME_LIMIT = "qsub", "#PBS", "walltime"
 LEFT_ALONE = "qsub -v ADVISOR=off"
 FOLLOWS: Mapping[str, str] = {}
 MAX_CLIENT = 65536
@@ -185,6 +185,11 @@ def asking_for(configuration: Configuration, node_type: NodeType) -> dict[str, s
     words = ":".join(f"{name}={value}" for name, value in chunk.items())
     options = {"select": f"{configuration.nodes}:{words}", "place": "scatter:excl", "queue": queue}
     return {name: value for name, value in options.items() if value}
+
+
+def launched(command: str, ranks: int) -> str:
+    """Return the line of a script that starts a command on all ranks of its job."""
+    return f"mpiexec -n {ranks} {command}" if ranks > 1 else command
 
 
 def _program(client: Mapping[str, object]) -> dict[str, object]:

@@ -22,7 +22,7 @@ from advisor.core.script_use import THREAD_VARIABLES, counts_threads
 from advisor.core.units import parse_memory_mb, parse_slurm_time
 from advisor.schedulers.slurm import table as slurm_table
 
-SUBMIT, DIRECTIVE = "sbatch", "#SBATCH"
+SUBMIT, DIRECTIVE, TIME_LIMIT = "sbatch", "#SBATCH", "time"
 LEFT_ALONE = "ADVISOR=off sbatch"
 FOLLOWS = {"cpus-per-task": "SLURM_CPUS_PER_TASK"}
 _AXIS_OF = {
@@ -232,6 +232,11 @@ def asking_for(configuration: Configuration, node_type: NodeType) -> dict[str, s
         "exclusive": "exclusive",
     }
     return {name: value for name, value in options.items() if value}
+
+
+def launched(command: str, ranks: int) -> str:
+    """Return the line of a script that starts a command on all ranks of its job."""
+    return f"srun {command}"
 
 
 def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:

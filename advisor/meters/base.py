@@ -21,7 +21,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class EnergyReading:
-    """The energy of one run: joules of this node, how far to trust them, and what told them.
+    """The energy of one run: joules of this node, how far to trust them, and the meter.
 
     ``meter`` is the name to store; ``detail`` says for people what it covers.
     """

@@ -1,4 +1,4 @@
-"""An estimate of energy from a node type's stated power: better than nothing, and said so."""
+"""An estimate of energy from a node type's stated power: better than nothing, and marked as one."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class PmCounters:
     Where the node has ``freshness`` (changes with each refresh) it is read on both sides of the
     energy, so that a value is not taken in the middle of a refresh, and compared over the run,
     so that a sensor that stopped is noticed. A changed ``startup`` means that the counters began
-    anew in between. The counters are those of ``node.root``.
+    again in between. The counters are those of ``node.root``.
     """
 
     NAME: ClassVar[str] = "pm_counters"

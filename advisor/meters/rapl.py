@@ -85,7 +85,7 @@ class Rapl:
                 return (
                     f"{zone.path}/energy_uj is readable by root only; "
                     "an admin can allow it: chmod o+r /sys/class/powercap/intel-rapl*/energy_uj "
-                    "(anew after each boot)"
+                    "(again after each boot)"
                 )
             except (OSError, ValueError) as error:
                 return f"{zone.path}/energy_uj cannot be read: {error}"

@@ -204,16 +204,16 @@ def _syntax_problems(error: yaml.YAMLError, text: str, path: str) -> list[Proble
             mark = error.context_mark
         line = mark.line + 1 if mark else 0
         message = (error.problem or error.context or "").removeprefix("but ")
-        told = f"{error.context or ''} {error.problem or ''}"
+        description = f"{error.context or ''} {error.problem or ''}"
     else:
         position = getattr(error, "position", 0)
         line = text[:position].count("\n") + 1
         character = getattr(error, "character", "?")
         code = character if isinstance(character, int) else ord(str(character)[:1])
-        message = told = f"a control character (code {code}) is not allowed"
+        message = description = f"a control character (code {code}) is not allowed"
     if any(p.line == line for p in tabs):
         return tabs
-    hint = next((hint for part, hint in _SYNTAX_HINTS if part in told), "")
+    hint = next((hint for part, hint in _SYNTAX_HINTS if part in description), "")
     return sorted(
         [*tabs, Problem(path, line, "", f"not YAML: {message}", hint)], key=lambda p: p.line
     )

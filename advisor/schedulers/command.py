@@ -23,8 +23,8 @@ def run_command(argv: Sequence[str], *, timeout_s: float = 60.0) -> str:
         raise SchedulerError(f"{argv[0]} gave no answer within {timeout_s:g} s") from None
     if done.returncode != 0:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
-        said = " ".join(lines[-1].split()) if lines else f"exit code {done.returncode}"
-        raise SchedulerError(f"{argv[0]}: {said.removeprefix(f'{argv[0]}: ')}")
+        message = " ".join(lines[-1].split()) if lines else f"exit code {done.returncode}"
+        raise SchedulerError(f"{argv[0]}: {message.removeprefix(f'{argv[0]}: ')}")
     return done.stdout.decode(errors="replace")
 
 

@@ -146,7 +146,7 @@ def _lookalikes(
     """Return a note for unclaimed types of equal hardware that share a feature of their own."""
     notes = []
     by_node = {node: t.name for t in types for node in t.nodes}
-    told: set[str] = set()
+    noted: set[str] = set()
     for feature in dict.fromkeys(f for nodes in groups for f in nodes[0].features):
         alike = [nodes for nodes in groups if feature in nodes[0].features]
         names = sorted(by_node[nodes[0].name] for nodes in alike)
@@ -154,9 +154,9 @@ def _lookalikes(
         foreign = {n.name for n in everyone if feature in n.features} - {n.name for n in members}
         if len(alike) < 2 or foreign or len({n.hardware for n in members}) > 1:
             continue
-        if not told.isdisjoint(names) or not _CONSTRAINT.fullmatch(feature):
+        if not noted.isdisjoint(names) or not _CONSTRAINT.fullmatch(feature):
             continue
-        told.update(names)
+        noted.update(names)
         notes.append(
             f"{', '.join(names)} are equal but for features; if they have the same processor, make "
             f"them one in the site file: node_types: {{{feature}: {{feature: {feature}}}}}"

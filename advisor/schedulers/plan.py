@@ -1,4 +1,4 @@
-"""What installing or removing a hook will do: said first, then done step by step."""
+"""What installing or removing a hook will do: shown first, then done step by step."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ class Writer(StoreTransaction):
     ) -> int:
         """Add the runs of one file and return how many were new.
 
-        Unless ``again``, a run equal to one that came from a file of this name or content is
-        taken for the same run; repeats inside the file are kept.
+        Unless ``again``, a run equal to one from a file of this name or content counts as
+        the same run; repeats inside the file are kept.
         """
         file = _rows.clean(file)
         with self.transaction() as db:
@@ -232,7 +232,7 @@ class Writer(StoreTransaction):
             return done.rowcount > 0
 
     def save_outcome(self, outcome: Outcome) -> None:
-        """Store how a job came out, or store it anew."""
+        """Store how a job came out, in place of what is stored of it."""
         values = {name: getattr(outcome, name) for name in Outcome.__slots__}
         values["record"] = _rows.to_json(outcome.record)
         values["collected_at"] = outcome.collected_at or _rows.now()

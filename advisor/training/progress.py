@@ -41,10 +41,10 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A sweep as its folder tells it.
+    """A sweep as its folder shows it.
 
     ``alive``: a process has it now; ``done`` and ``planned`` count runs of all stages, ``note`` is
-    the last sentence said.
+    the last sentence.
     """
 
     id: str

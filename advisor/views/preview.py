@@ -80,7 +80,7 @@ def preview(
     """Return the decision for a job that asks for ``baseline``; None on an unknown node type.
 
     ``snapshot`` is from :func:`site_for_preview`. ``luck`` is what is drawn for the holdout; 1 is
-    never left alone. A node type in no partition is taken for a machine without a scheduler, as
+    never left alone. A node type in no partition counts as a machine without a scheduler, as
     ``advisor run`` does.
     """
     node_type = snapshot.inventory.resolve(baseline.node_type)

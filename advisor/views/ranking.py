@@ -51,13 +51,13 @@ def ranked(views: Mapping[str, View], stored: Sequence[StoredRanking]) -> tuple[
 def _of_options(name: str, view: View) -> RankedRow:
     best = min(view.options, key=lambda o: o.time_s)
     energy = None if math.isnan(best.energy_j) else best.energy_j
-    said = view.model.transfer
-    if said:
-        fields: dict[str, Any] = {n: said.get(n) for n in NodeTypeEstimate.__slots__}
-        base, method = str(said.get("base")), str(said.get("method"))
-        told = NodeTypeEstimate(**fields)
+    transfer = view.model.transfer
+    if transfer:
+        fields: dict[str, Any] = {n: transfer.get(n) for n in NodeTypeEstimate.__slots__}
+        base, method = str(transfer.get("base")), str(transfer.get("method"))
+        estimate = NodeTypeEstimate(**fields)
         kind: TimeSource = "estimated"
-        brief, how = _brief(told), _sentence(told, base, method)
+        brief, how = _brief(estimate), _sentence(estimate, base, method)
     elif any(o.measured for o in view.options):
         kind, brief = "measured", f"{view.model.n_train} runs there"
         how = f"its options follow from {view.model.n_train} runs there"
@@ -67,32 +67,32 @@ def _of_options(name: str, view: View) -> RankedRow:
 
 
 def _of_ranking(ranking: StoredRanking, base: View | None) -> RankedRow:
-    told = ranking.estimate
-    if told.node_type == ranking.base:
+    estimate, energy_j = ranking.estimate, None
+    time_s = estimate.time_s
+    if estimate.node_type == ranking.base:
         how = "it ran there while it was characterised; advisor train measures its options"
-        return RankedRow(told.node_type, "measured", told.time_s, None, "", "characterised", how)
-    time_s, energy_j = told.time_s, None
+        return RankedRow(estimate.node_type, "measured", time_s, None, "", "characterised", how)
     if base is not None:
         fastest = min(base.options, key=lambda o: o.time_s)
-        time_s = fastest.time_s * told.time_ratio
-        if told.energy_ratio is not None and not math.isnan(fastest.energy_j):
-            energy_j = fastest.energy_j * told.energy_ratio
-    how = _sentence(told, ranking.base, ranking.method) + "; no options: none is applied there"
-    return RankedRow(told.node_type, "estimated", time_s, energy_j, "", _brief(told), how)
+        time_s = fastest.time_s * estimate.time_ratio
+        if estimate.energy_ratio is not None and not math.isnan(fastest.energy_j):
+            energy_j = fastest.energy_j * estimate.energy_ratio
+    how = _sentence(estimate, ranking.base, ranking.method) + "; no options: none is applied there"
+    return RankedRow(estimate.node_type, "estimated", time_s, energy_j, "", _brief(estimate), how)
 
 
-def _brief(told: NodeTypeEstimate) -> str:
-    return f"estimate, ±{told.error_pct:.0f} %"
+def _brief(estimate: NodeTypeEstimate) -> str:
+    return f"estimate, ±{estimate.error_pct:.0f} %"
 
 
-def _sentence(told: NodeTypeEstimate, base: str, method: str) -> str:
+def _sentence(estimate: NodeTypeEstimate, base: str, method: str) -> str:
     """Say how an estimate was found."""
-    text = f"estimated from microbenchmarks ({method}): {told.time_ratio:.2f} times the time"
-    if told.energy_ratio is not None:
-        text += f" and {told.energy_ratio:.2f} times the energy"
-    text += f" of {base}, ±{told.error_pct:.0f} %"
-    if told.similarity is not None:
-        text += f", {similarity_text(asdict(told))}"
-    if told.energy_source == "node power":
+    text = f"estimated from microbenchmarks ({method}): {estimate.time_ratio:.2f} times the time"
+    if estimate.energy_ratio is not None:
+        text += f" and {estimate.energy_ratio:.2f} times the energy"
+    text += f" of {base}, ±{estimate.error_pct:.0f} %"
+    if estimate.similarity is not None:
+        text += f", {similarity_text(asdict(estimate))}"
+    if estimate.energy_source == "node power":
         text += "; energy from the nodes' stated power"
     return text

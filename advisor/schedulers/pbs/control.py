@@ -60,11 +60,11 @@ def qmgr(command: str) -> str:
         raise SchedulerError(f"qmgr: {error}") from None
     if done.returncode == 0:
         return done.stdout
-    said = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
-    said = re.sub(r"^qmgr obj=\S* svr=\S*: ", "", said)
-    if "unauthorized" in said or "Unauthorized" in said:
-        raise SchedulerError(f"qmgr: {said.strip()}", hint="run this as root on the PBS server")
-    raise SchedulerError(f"qmgr: {said.strip()}")
+    message = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
+    message = re.sub(r"^qmgr obj=\S* svr=\S*: ", "", message)
+    if "unauthorized" in message or "Unauthorized" in message:
+        raise SchedulerError(f"qmgr: {message.strip()}", hint="run this as root on the PBS server")
+    raise SchedulerError(f"qmgr: {message.strip()}")
 
 
 def ask_json(name: str, *arguments: str, timeout_s: float = 60.0) -> dict[str, Any]:

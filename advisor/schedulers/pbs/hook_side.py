@@ -39,8 +39,8 @@ class PbsHooks:
         if self._request.login is not None:
             path = self.folder / "qsub"
             words = {"advisor": "goes before qsub", "foreign": "not the advisor's"}
-            said = words.get(hooks.client_state(path), "not there")
-            return {"client": said}, [f"{path}: {said}"]
+            client = words.get(hooks.client_state(path), "not there")
+            return {"client": client}, [f"{path}: {client}"]
         found = state.look()
         settings = found.settings
         socket = Path(self._request.socket or str(settings.get("socket") or socket_path(None)))

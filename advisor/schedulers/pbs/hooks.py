@@ -1,8 +1,8 @@
 """Install, remove and look at the PBS hooks: resources and hooks of the server, by qmgr.
 
-What is done is said first, as the commands themselves. What lay there before stays: only what an
-installation made is taken away again, and a hook of the same name that is not the advisor's is
-in the way. On login nodes a program that goes before qsub is put into a folder of PATH.
+What will be done is shown first, as the commands themselves. What lay there before stays: only
+what an installation made is taken away again, and a hook of the same name that is not the
+advisor's is in the way. On login nodes a program that goes before qsub is put into a folder of PATH.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RESOURCES = {
     "energy_j": ("long", "m"),
     "energy_nodes": ("long", "m"),
 }
-"""The resources the hooks need: type and flags. r: users cannot set it, m: nodes are told it."""
+"""The resources the hooks need: type and flags. r: users cannot set it, m: the nodes get it."""
 _EVENTS = {
     QUEUEJOB: "queuejob",
     EXECJOB: "execjob_begin,execjob_prologue,execjob_epilogue,execjob_end,execjob_abort,"

@@ -177,13 +177,13 @@ class Pbs:
         waiting = 0
         pending = self._open(job, results)
         for attempt in pending:
-            result, said = self._settle(job, attempt)
+            result, note = self._settle(job, attempt)
             if result is not None:
                 append_result(job.folder / "results.jsonl", result)
                 results.append(result)
-            elif said:
+            elif note:
                 waiting += 1
-                detail = said
+                detail = note
         self._submit_due(job, results)
         if not job.open_runs(results) or self._hopeless(job, results):
             return SweepStatus("ended", tuple(results))
@@ -263,9 +263,9 @@ class Pbs:
             raise SchedulerError(f"qsub: {error}") from error
         job_id = (done.stdout.split() or [""])[0]
         if done.returncode != 0 or not job_id:
-            said = " ".join((done.stderr or done.stdout).split()) or "no answer"
+            message = " ".join((done.stderr or done.stdout).split()) or "no answer"
             (job.folder / "submitting").unlink(missing_ok=True)
-            raise SchedulerError(f"qsub refused the sweep: {said.removeprefix('qsub: ')}")
+            raise SchedulerError(f"qsub refused the sweep: {message.removeprefix('qsub: ')}")
         return job_id
 
     # -- results -------------------------------------------------------------------------------

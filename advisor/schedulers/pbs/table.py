@@ -106,7 +106,7 @@ def bound(
     """Look up a job's resources (its own and its chunk's) and attributes.
 
     ``kinds`` names the site's own resources of a host: a text of these picks nodes, an amount has
-    a meaning that nobody told. None where they are not known; then each text picks nodes.
+    a meaning that is not known. None where they are not known; then each text picks nodes.
     """
     axes: dict[str, str] = {}
     unknown = []

@@ -21,7 +21,7 @@ def read_conf(path: Path) -> Cluster | None:
     """Return the cluster a slurm.conf describes, None when it describes none.
 
     Follows ``Include`` and ``DEFAULT`` lines. Node sets and nodes without stated sizes are left
-    out: what cannot be told is not offered. Never raises for what the file holds.
+    out: what is not known is not offered. Never raises for what the file holds.
     """
     nodes: dict[str, dict[str, str]] = {}
     partitions: dict[str, dict[str, str]] = {}

@@ -54,8 +54,8 @@ def _scontrol(*arguments: str) -> str:
         raise SchedulerError(f"{command}: {error.strerror}") from None
     text = done.stdout.decode(errors="replace")
     if done.returncode:
-        said = (done.stderr.decode(errors="replace") or text).strip().splitlines()
-        raise SchedulerError(f"{command} failed: {said[0] if said else done.returncode}")
+        lines = (done.stderr.decode(errors="replace") or text).strip().splitlines()
+        raise SchedulerError(f"{command} failed: {lines[0] if lines else done.returncode}")
     return text
 
 
@@ -102,7 +102,7 @@ def records(text: str, first: str) -> Iterable[dict[str, str]]:
         if not line.strip() or line.startswith("No "):
             continue
         if not line.startswith(f"{first}="):
-            raise SchedulerError(f"scontrol said something unexpected: {line[:80]!r}")
+            raise SchedulerError(f"scontrol answered something unexpected: {line[:80]!r}")
         fields: dict[str, str] = {}
         for word in _without_free_text(line).split():
             key, equals, value = word.partition("=")

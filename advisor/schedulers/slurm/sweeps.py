@@ -107,8 +107,8 @@ class Sweeps:
             raise SchedulerError(f"sbatch: {error}") from error
         found = re.match(r"\s*(\d+)", done.stdout)
         if done.returncode != 0 or found is None:
-            said = " ".join((done.stderr or done.stdout).split()) or "no answer"
-            raise SchedulerError(f"sbatch refused the sweep: {said}")
+            message = " ".join((done.stderr or done.stdout).split()) or "no answer"
+            raise SchedulerError(f"sbatch refused the sweep: {message}")
         return found[1]
 
     def _options(self, job: SweepJob, runs: list[PlannedRun]) -> list[str]:

@@ -2,7 +2,8 @@
 
 What will be done is shown first, as the commands themselves. What lay there before stays: only
 what an installation made is taken away again, and a hook of the same name that is not the
-advisor's is in the way. On login nodes a program that goes before qsub is put into a folder of PATH.
+advisor's is in the way. On login nodes a program that goes before qsub is put into a folder of
+PATH.
 """
 
 from __future__ import annotations

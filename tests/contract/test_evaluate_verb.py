@@ -69,7 +69,7 @@ def test_people_get_tables_and_a_verdict(advisor: Advisor, grid: Path) -> None:
         "pareto RMSE",
         "search steps from the observed one",
         "p_min",
-        "baseline    1 node, 32 cores",
+        "baseline    1 node, 32 threads",
     ):
         assert text in result.out
     assert "chosen " in result.out

@@ -26,6 +26,7 @@ from advisor.core import program
 from advisor.core.launchers import LAUNCHERS, NO_PROGRAMS, is_light
 from advisor.core.recognise import recognise
 from advisor.core.script import advisor_lines, threads_of
+from advisor.schedulers.pbs.hooks import client_text
 from advisor.schedulers.pbs.translator import parse_request, read_client
 
 CLIENT = HOOKS / "qsub.py"
@@ -86,7 +87,7 @@ class Qsub:
         real = folder / "pbs" / "qsub"
         real.write_text(REAL.replace("/usr/bin/python3", PYTHON))
         real.chmod(0o755)
-        (folder / "bin" / "qsub").write_text(CLIENT.read_text().replace("/usr/bin/python3", PYTHON))
+        (folder / "bin" / "qsub").write_text(client_text("").replace("/usr/bin/python3", PYTHON))
         (folder / "bin" / "qsub").chmod(0o755)
         (folder / "job.sh").write_text(SCRIPT)
         self.env = {

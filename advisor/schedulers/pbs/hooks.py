@@ -304,6 +304,15 @@ def client_state(path: Path) -> str:
     return "advisor" if _CLIENT_MARK in text else "foreign"
 
 
+def client_text(qsub: Path | str) -> str:
+    """Return the program that goes before a qsub, with what the protocol's home says."""
+    text = share("hooks/pbs/qsub.py").read_text(encoding="utf-8")
+    words = {"QSUB": str(qsub), "PASSED": protocol.SETTINGS, "OFF": protocol.OFF}
+    return re.sub(
+        rf"(?m)^({'|'.join(words)}) = .*$", lambda line: f"{line[1]} = {words[line[1]]!r}", text
+    )
+
+
 def plan_client(folder: Path) -> Plan:
     """Plan putting the program that goes before qsub into a folder. Raises InputError."""
     folder = folder.absolute()
@@ -313,10 +322,7 @@ def plan_client(folder: Path) -> Plan:
     if client_state(path) == "foreign":
         raise InputError(f"{path}: in the way, and not the advisor's", hint="choose another folder")
     real = _real_qsub(path)
-    text = share("hooks/pbs/qsub.py").read_text(encoding="utf-8")
-    text = re.sub(r'^QSUB = ""$', f"QSUB = {str(real)!r}", text, count=1, flags=re.MULTILINE)
-    for name, words in {"PASSED": protocol.SETTINGS, "OFF": protocol.OFF}.items():
-        text = re.sub(rf"^{name} = \(.*\)$", f"{name} = {words!r}", text, flags=re.MULTILINE)
+    text = client_text(real)
 
     def step() -> None:
         partial = folder / ".qsub.new"

@@ -179,7 +179,7 @@ def serve(cluster: Cluster) -> Iterator[Callable[..., Serving]]:
 
 def test_not_started(cluster: Cluster) -> None:
     cluster.unchanged()
-    cluster.log.wait("No such file or directory")
+    cluster.log.wait(f"{cluster.socket}: No such file or directory (is advisor serve running?)")
     assert not cluster.breaker.exists()
 
 

@@ -62,6 +62,8 @@ local function ask(options, explicit, het, found)
   local plan
   if text then
     plan, problem, word = use("answer").read(text)
+  elseif word == "absent" then
+    problem = ("%s: %s (is advisor serve running?)"):format(config.socket, problem)
   end
   if word == "timeout" or word == "garbage" then
     system.trip()

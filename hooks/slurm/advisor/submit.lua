@@ -138,6 +138,9 @@ local function ask(job, stamp)
     config.socket, request(job, wanted, variables, stamp), config.deadline)
   local plan
   if line then plan, problem, word = answer.read(line) end
+  if word == "absent" then
+    problem = ("%s: %s (is advisor serve running?)"):format(config.socket, problem)
+  end
   if word == "timeout" or word == "garbage" then
     closed_until = os.time() + config.retry
     problem = ("%s (not asked again for %d s)"):format(problem, config.retry)

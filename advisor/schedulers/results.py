@@ -4,11 +4,40 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from advisor.errors import SchedulerError
-from advisor.schedulers.base import RunResult
+from advisor.meters.estimate import estimate_j
+from advisor.schedulers.base import RunResult, SweepJob
+
+
+def good_run(
+    job: SweepJob,
+    run: RunResult,
+    energy_j: float | None,
+    meter: str,
+    why: str,
+) -> RunResult:
+    """Return the result of a run that went well: its energy as the scheduler's ``meter`` has it.
+
+    ``run`` holds all else. Without ``energy_j`` it is estimated from the node type's stated power,
+    where there is one, and ``why`` is the detail.
+    """
+    if energy_j is not None:
+        return replace(run, energy_j=energy_j, energy_quality="measured", meter=meter)
+    assert run.time_s is not None
+    c = next(r.configuration for r in job.runs if r.seq == run.seq)
+    energy_j = estimate_j(
+        job.node_type,
+        nodes=c.nodes,
+        busy_cores=c.threads_per_node,
+        freq_khz=c.freq_khz,
+        time_s=run.time_s,
+    )
+    if energy_j is None:
+        return replace(run, energy_quality="missing", detail=why)
+    return replace(run, energy_j=energy_j, energy_quality="estimated", meter="estimate", detail=why)
 
 
 def append_result(path: Path, result: RunResult) -> None:

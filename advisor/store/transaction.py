@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -28,7 +29,7 @@ _TRANSACTION = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
 
 
-class StoreTransaction(Reader):
+class StoreTransaction(Reader, ABC):
     """A Reader that may write; makes the store and its folder when there is none.
 
     A second writer waits ``timeout_s`` for the first. The schema comes from db/migrations.py by
@@ -98,9 +99,9 @@ class StoreTransaction(Reader):
         for row in self.rows(sql):
             self.touch(*row)
 
+    @abstractmethod
     def _renew(self, application: str, workload: str) -> None:
         """Renew a workload's models by transfer; the Writer knows how."""
-        raise NotImplementedError
 
     # -- models ------------------------------------------------------------------------------------
 

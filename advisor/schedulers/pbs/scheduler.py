@@ -12,7 +12,6 @@ from typing import ClassVar
 
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
-from advisor.meters.estimate import estimate_j
 from advisor.schedulers.base import (
     Health,
     HookRequest,
@@ -40,7 +39,7 @@ from advisor.schedulers.pbs.driver import (
 from advisor.schedulers.pbs.inventory import read_cluster
 from advisor.schedulers.pbs.submit import SWEEP, cap_khz, qsub_words
 from advisor.schedulers.pbs.translator import FREQ
-from advisor.schedulers.results import append_result, read_results
+from advisor.schedulers.results import append_result, good_run, read_results
 
 AT_ONCE = 4
 """Jobs of one sweep that wait or run at the same time."""
@@ -325,26 +324,13 @@ class Pbs:
 
 
 def _good(job: SweepJob, attempt: Submitted, noted: Noted, record: JobRecord | None) -> RunResult:
-    account = record.account if record is not None else ""
-    if record is not None and record.energy_j is not None:
-        return RunResult(
-            attempt.seq, attempt.attempt, True, noted.time_s, record.energy_j, "measured", "pbs",
-            attempt.job_id, account,
-        )  # fmt: skip
-    c = next(r.configuration for r in job.runs if r.seq == attempt.seq)
-    guess = estimate_j(
-        job.node_type,
-        nodes=c.nodes,
-        busy_cores=c.threads_per_node,
-        freq_khz=c.freq_khz,
-        time_s=noted.time_s,
+    account, energy_j, why = "", None, "PBS keeps no record of it"
+    if record is not None:
+        account, energy_j, why = record.account, record.energy_j, "no energy_j of all its nodes"
+    run = RunResult(
+        attempt.seq, attempt.attempt, True, noted.time_s, job_id=attempt.job_id, account=account
     )
-    why = "PBS keeps no record of it" if record is None else "no energy_j of all its nodes"
-    return RunResult(
-        attempt.seq, attempt.attempt, True, noted.time_s, guess,
-        "missing" if guess is None else "estimated", "" if guess is None else "estimate",
-        attempt.job_id, account, detail=why,
-    )  # fmt: skip
+    return good_run(job, run, energy_j, "pbs", why)
 
 
 def _failed(job: SweepJob, attempt: Submitted, noted: Noted | None, why: str) -> RunResult:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 
 from advisor.errors import SchedulerError
-from advisor.meters.estimate import estimate_j
 from advisor.schedulers.base import (
     LEFT_OUT,
     UNFINISHED,
@@ -24,7 +23,7 @@ from advisor.schedulers.base import (
     slowdown_bound,
 )
 from advisor.schedulers.command import run_command
-from advisor.schedulers.results import append_result, read_results
+from advisor.schedulers.results import append_result, good_run, read_results
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm.control import (
     config_value,
@@ -259,31 +258,11 @@ class Sweeps:
             if answer is None:
                 return None
             energy_j, why = answer
-        if energy_j is not None:
-            return RunResult(
-                attempt.seq, attempt.number, True, time_s, energy_j, "measured", "slurm",
-                attempt.job_id, attempt.account,
-            )  # fmt: skip
-        c = next(r.configuration for r in job.runs if r.seq == attempt.seq)
-        guess = estimate_j(
-            job.node_type,
-            nodes=c.nodes,
-            busy_cores=c.threads_per_node,
-            freq_khz=c.freq_khz,
-            time_s=time_s,
-        )
-        return RunResult(
-            attempt.seq,
-            attempt.number,
-            True,
-            time_s,
-            guess,
-            "missing" if guess is None else "estimated",
-            "" if guess is None else "estimate",
-            attempt.job_id,
-            attempt.account,
-            detail=why,
-        )
+        run = RunResult(
+            attempt.seq, attempt.number, True, time_s,
+            job_id=attempt.job_id, account=attempt.account,
+        )  # fmt: skip
+        return good_run(job, run, energy_j, "slurm", why)
 
     def _energy(self, job: SweepJob, attempt: SweepRun) -> tuple[float | None, str] | None:
         """Return (joules or None, why not), or None while the accounting lags."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -155,7 +156,6 @@ class Server:
         await self._refresh(force=True)
         sock = self._socket()
         sock.setblocking(False)
-        sock.listen(BACKLOG)
         loop.add_reader(sock, self._accept, sock)
         gc.disable()  # garbage is collected between answers, see _refresh_forever
         sys.setswitchinterval(_SWITCH_S)
@@ -301,18 +301,25 @@ class Server:
         self.handlers.mark_enforce(self.path)
 
     def _socket(self) -> socket.socket:
+        """Return a socket that listens; where its path is visible, clients are accepted."""
         given = inherited_socket()
         if given is not None:
+            given.listen(BACKLOG)
             return given
         self._owns_socket = True
+        hidden = self.path.with_name("~" + self.path.name[1:])  # no longer: paths have 107 bytes
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.path.is_socket():
                 _refuse_if_alive(self.path)
-                self.path.unlink()
+            elif self.path.exists():
+                raise FileExistsError(errno.EEXIST, "is there and is no socket")
+            hidden.unlink(missing_ok=True)
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            sock.bind(str(self.path))
-            self.path.chmod(0o666)
+            sock.bind(str(hidden))
+            hidden.chmod(0o666)
+            sock.listen(BACKLOG)
+            hidden.rename(self.path)
         except OSError as error:
             raise AdvisorError(
                 f"{self.path}: {error.strerror or error}", hint="choose another with --socket"

@@ -274,6 +274,29 @@ def test_a_socket_left_behind_is_replaced(place: Path, start: Start) -> None:
     assert ask(place, DECIDE)["env"]
 
 
+def test_where_the_socket_is_visible_clients_are_accepted(place: Path, start: Start) -> None:
+    """A daemon that restarts is never a socket that refuses: it listens before it is there."""
+    fill(place / "a.db")
+    start(wait=False)
+    while True:  # as often as the machine lets us look
+        client = socket.socket(socket.AF_UNIX)
+        try:
+            client.connect(str(place / "s"))
+        except FileNotFoundError:
+            continue
+        finally:
+            client.close()
+        break
+
+
+def test_a_file_in_the_sockets_place_is_kept(place: Path, start: Start) -> None:
+    fill(place / "a.db")
+    (place / "s").write_text("mine\n")
+    assert start(wait=False).wait(10) == 1
+    assert f"{place / 's'}: is there and is no socket" in (place / "log").read_text()
+    assert (place / "s").read_text() == "mine\n"
+
+
 def test_the_enforce_marker_follows_the_policy(place: Path, start: Start) -> None:
     fill(place / "a.db")
     daemon = start()

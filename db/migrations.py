@@ -366,3 +366,61 @@ def m0007_forgotten(db: Database) -> None:
 def m0008_options_version(db: Database) -> None:
     """Put the version byte before the packed options, as advisor/core/option.py reads them."""
     db.execute("UPDATE models SET options = CAST(x'01' || options AS BLOB)")
+
+
+_SIGNATURES = """
+-- What one run did to its node, as rates of one node; NULL where it was not measured. release: of
+-- the program that measured, whose scale tpi has.
+CREATE TABLE signatures (
+    id               INTEGER PRIMARY KEY,
+    workload_id      INTEGER NOT NULL REFERENCES workloads (id),
+    node_type        TEXT NOT NULL,
+    nodes            INTEGER NOT NULL CHECK (nodes >= 1),
+    ranks_per_node   INTEGER NOT NULL CHECK (ranks_per_node >= 1),
+    threads_per_node INTEGER NOT NULL CHECK (threads_per_node >= 1),
+    freq_khz         INTEGER NOT NULL CHECK (freq_khz >= 0),
+    cpi              REAL CHECK (cpi >= 0),
+    tpi              REAL CHECK (tpi >= 0),
+    gflops           REAL CHECK (gflops >= 0),
+    gbs              REAL CHECK (gbs >= 0),
+    io_mbs           REAL CHECK (io_mbs >= 0),
+    mpi_percent      REAL CHECK (mpi_percent >= 0),
+    mpi_calls_s      REAL CHECK (mpi_calls_s >= 0),
+    gpu_util         REAL CHECK (gpu_util >= 0),
+    cpu_util         REAL CHECK (cpu_util >= 0),
+    power_w          REAL CHECK (power_w >= 0),
+    memory_mb        REAL CHECK (memory_mb >= 0),
+    time_s           REAL CHECK (time_s > 0),
+    cpus             INTEGER CHECK (cpus >= 1),
+    source           TEXT NOT NULL,
+    release          TEXT NOT NULL DEFAULT '',
+    contributor      TEXT NOT NULL,
+    account          TEXT NOT NULL DEFAULT '',
+    scope            TEXT NOT NULL CHECK (scope IN ('own', 'account', 'all')),
+    job_id           TEXT NOT NULL DEFAULT '',
+    created_at       TEXT NOT NULL
+);
+CREATE INDEX signatures_by_workload ON signatures (workload_id, node_type);
+CREATE UNIQUE INDEX one_signature_of_a_job
+    ON signatures (workload_id, node_type, source, contributor, job_id) WHERE job_id <> '';
+
+-- Signatures can be forgotten, too.
+CREATE TABLE forgotten_now (
+    id            INTEGER PRIMARY KEY,
+    workload_id   INTEGER NOT NULL REFERENCES workloads (id),
+    forgotten_at  TEXT NOT NULL,
+    forgotten_by  TEXT NOT NULL,
+    kind          TEXT NOT NULL CHECK (kind IN
+                  ('models', 'observations', 'characterisations', 'rankings', 'signatures')),
+    record        TEXT NOT NULL CHECK (json_valid(record))
+);
+INSERT INTO forgotten_now SELECT * FROM forgotten;
+DROP TABLE forgotten;
+ALTER TABLE forgotten_now RENAME TO forgotten;
+"""
+
+
+@migrations()
+def m0009_signatures(db: Database) -> None:
+    """Add the signatures of runs."""
+    db.executescript(_SIGNATURES)

@@ -239,12 +239,47 @@ CREATE TABLE rankings (
     CHECK ((similarity IS NULL) = (similarity_max IS NULL))
 );
 
-CREATE TABLE forgotten (
+CREATE TABLE signatures (
+    id               INTEGER PRIMARY KEY,
+    workload_id      INTEGER NOT NULL REFERENCES workloads (id),
+    node_type        TEXT NOT NULL,
+    nodes            INTEGER NOT NULL CHECK (nodes >= 1),
+    ranks_per_node   INTEGER NOT NULL CHECK (ranks_per_node >= 1),
+    threads_per_node INTEGER NOT NULL CHECK (threads_per_node >= 1),
+    freq_khz         INTEGER NOT NULL CHECK (freq_khz >= 0),
+    cpi              REAL CHECK (cpi >= 0),
+    tpi              REAL CHECK (tpi >= 0),
+    gflops           REAL CHECK (gflops >= 0),
+    gbs              REAL CHECK (gbs >= 0),
+    io_mbs           REAL CHECK (io_mbs >= 0),
+    mpi_percent      REAL CHECK (mpi_percent >= 0),
+    mpi_calls_s      REAL CHECK (mpi_calls_s >= 0),
+    gpu_util         REAL CHECK (gpu_util >= 0),
+    cpu_util         REAL CHECK (cpu_util >= 0),
+    power_w          REAL CHECK (power_w >= 0),
+    memory_mb        REAL CHECK (memory_mb >= 0),
+    time_s           REAL CHECK (time_s > 0),
+    cpus             INTEGER CHECK (cpus >= 1),
+    source           TEXT NOT NULL,
+    release          TEXT NOT NULL DEFAULT '',
+    contributor      TEXT NOT NULL,
+    account          TEXT NOT NULL DEFAULT '',
+    scope            TEXT NOT NULL CHECK (scope IN ('own', 'account', 'all')),
+    job_id           TEXT NOT NULL DEFAULT '',
+    created_at       TEXT NOT NULL
+);
+
+CREATE INDEX signatures_by_workload ON signatures (workload_id, node_type);
+
+CREATE UNIQUE INDEX one_signature_of_a_job
+    ON signatures (workload_id, node_type, source, contributor, job_id) WHERE job_id <> '';
+
+CREATE TABLE "forgotten" (
     id            INTEGER PRIMARY KEY,
     workload_id   INTEGER NOT NULL REFERENCES workloads (id),
     forgotten_at  TEXT NOT NULL,
     forgotten_by  TEXT NOT NULL,
-    kind          TEXT NOT NULL
-                  CHECK (kind IN ('models', 'observations', 'characterisations', 'rankings')),
+    kind          TEXT NOT NULL CHECK (kind IN
+                  ('models', 'observations', 'characterisations', 'rankings', 'signatures')),
     record        TEXT NOT NULL CHECK (json_valid(record))
 );

@@ -19,6 +19,7 @@ _NAMES = {
     "models": ("model", "models"),
     "observations": ("measured run", "measured runs"),
     "characterisations": ("characterisation", "characterisations"),
+    "signatures": ("signature", "signatures"),
     "rankings": ("estimated node type", "estimated node types"),
 }
 
@@ -26,9 +27,9 @@ _NAMES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor forget`` takes."""
     parser.description = (
-        "Remove an application's models, measured runs, characterisations and rankings from the "
-        "store. From the next second on its jobs run as they are written. The decisions for jobs "
-        "and their outcomes are kept. Only the store's owner can do this."
+        "Remove an application's models, measured runs, characterisations, rankings and "
+        "signatures from the store. From the next second on its jobs run as they are written. The "
+        "decisions for jobs and their outcomes are kept. Only the store's owner can do this."
     )
     parser.add_argument(
         "application", metavar="APPLICATION[/WORKLOAD]", help="the application, or one workload"

@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor promote`` takes."""
     parser.description = (
         "Use one user's measurements for the jobs of that user's account, or of everybody. "
-        "--scope all also shares characterisations and rankings. Only the store's owner can do "
-        "this. What is shared cannot be made private again."
+        "Signatures are shared with them; --scope all also shares characterisations and rankings. "
+        "Only the store's owner can do this. What is shared cannot be made private again."
     )
     parser.add_argument("application", metavar="APPLICATION", help="the application")
     parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.store.opening import is_owner
     from advisor.store.rankings import promote_estimates
     from advisor.store.reader import Reader
+    from advisor.store.signatures import promote_signatures
     from advisor.store.writer import Writer
 
     path = paths.store_path(args.db)
@@ -56,6 +57,9 @@ def run(args: argparse.Namespace) -> int:
         estimates = 0
         if args.scope == "all":
             estimates = promote_estimates(store, args.application, args.workload, args.contributor)
+        estimates += promote_signatures(
+            store, args.application, args.workload, scope=args.scope, contributor=args.contributor
+        )
         chosen = [
             stored.observation
             for stored in store.observations(args.application, args.workload)
@@ -91,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     whom = "everybody's jobs" if args.scope == "all" else "the jobs of their accounts"
     if estimates:
-        print(f"characterisations and rankings of {args.application} now advise {whom}")
+        print(f"characterisations, rankings and signatures of {args.application} now advise {whom}")
     if not widened:
         return 0
     verb = "advises" if widened == 1 else "advise"
@@ -104,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_names(store: Reader, args: argparse.Namespace) -> None:
     from advisor.store.rankings import characterisations
+    from advisor.store.signatures import signatures
 
     known = store.workloads(args.application)
     if not known:
@@ -122,6 +127,7 @@ def _check_names(store: Reader, args: argparse.Namespace) -> None:
         measurements = store.observations(args.application, args.workload)
         users = {stored.observation.contributor for stored in measurements}
         users |= {c.contributor for c in characterisations(store, args.application)}
+        users |= {s.signature.contributor for s in signatures(store, args.application)}
         if args.contributor not in users:
             raise InputError(
                 f"{args.contributor} measured nothing of {args.application}",

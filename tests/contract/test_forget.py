@@ -15,12 +15,14 @@ from advisor.core.inventory import NodeType
 from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.observation import Observation
 from advisor.core.option import Option, pack_options
+from advisor.core.signature import Signature
 from advisor.service.handlers import Handlers
 from advisor.service.peer import Peer
 from advisor.service.snapshot import StoreSource
 from advisor.store.forgetting import purge
 from advisor.store.rankings import characterisations, rankings, save_characterisation, save_ranking
 from advisor.store.reader import Reader
+from advisor.store.signatures import save_signatures, signatures
 from advisor.store.writer import Writer
 
 HSW = NodeType("hsw", partitions=("batch",), cores=16, nodes=("h1",), default_partition="batch")
@@ -52,6 +54,8 @@ def fill(path: Path, application: str = "app", workload: str = "small") -> None:
         save_ranking(
             store, application, workload, "hsw", found, method="m", contributor="ann", scope="all"
         )
+        run = Signature(cpi=0.7, time_s=9.0, configuration=BASE, source="perf", contributor="ann")
+        save_signatures(store, application, workload, [run])
 
 
 def contents(path: Path) -> dict[str, Any]:
@@ -69,6 +73,9 @@ def contents(path: Path) -> dict[str, Any]:
                 (replace(c, id=0) for c in characterisations(store)), key=lambda c: c.application
             ),
             "rankings": [replace(r, id=0) for r in rankings(store)],
+            "signatures": sorted(
+                (replace(s, id=0) for s in signatures(store)), key=lambda s: s.application
+            ),
         }
 
 
@@ -89,6 +96,7 @@ def test_an_application_is_gone_at_once_and_back_as_it_was(
     assert {m[0] for m in after["models"]} == {"other"}
     assert {c.application for c in after["characterisations"]} == {"other"}
     assert {r.application for r in after["rankings"]} == {"other"}
+    assert {s.application for s in after["signatures"]} == {"other"}
     assert advisor("options", "app").code != 0
     assert advisor("forget", "app", "--yes").code == 2  # nothing is known of it any more
 
@@ -131,7 +139,7 @@ def test_one_workload_only(advisor: Callable[..., Any], store_path: Path) -> Non
     assert (data["application"], data["workload"], data["undo"]) == ("app", "in/put 2", False)
     assert data["workloads"] == [
         {"workload": "in/put 2", "models": 2, "observations": 2, "characterisations": 1,
-         "rankings": 1}
+         "rankings": 1, "signatures": 1}
     ]  # fmt: skip
     assert [w[1] for w in contents(store_path)["workloads"]] == ["small"]
     back = advisor("forget", "app/in/put 2", "--undo", "--json").json()
@@ -141,7 +149,7 @@ def test_one_workload_only(advisor: Callable[..., Any], store_path: Path) -> Non
 def test_only_what_was_stored_since(advisor: Callable[..., Any], store_path: Path) -> None:
     fill(store_path)
     with Writer(store_path) as store:
-        for table in ("models", "observations", "characterisations", "rankings"):
+        for table in ("models", "observations", "characterisations", "rankings", "signatures"):
             store.change(f"UPDATE {table} SET created_at = ?", (LAST_YEAR,))
         store.add_observations("app", "small", [Observation(BASE, 99.0, contributor="bob")])
     assert advisor("forget", "app", "--since", "2025-06-01", "--yes").code == 0

@@ -1,0 +1,81 @@
+"""What one run of an application did to its node: counters, power, utilisation.
+
+Rates are of one node. What was not measured is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Scope
+
+SignatureSource = Literal["ear", "perf", "likwid", "papi", "counters", "accounting"]
+
+MEASURES = (
+    "cpi", "tpi", "gflops", "gbs", "io_mbs", "mpi_percent", "mpi_calls_s", "gpu_util", "cpu_util",
+    "power_w", "memory_mb", "time_s",
+)  # fmt: skip
+"""The fields that are numbers measured in a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One run's signature.
+
+    ``cpi`` cycles per instruction; ``tpi`` memory transactions per instruction, on the scale of
+    its source's ``release`` and never to be mixed with another's; ``gflops`` GFLOP/s, ``gbs`` GB/s
+    and ``io_mbs`` MB/s of one node; ``mpi_percent`` of the time in MPI, ``mpi_calls_s`` calls of
+    one process per second; ``gpu_util`` and ``cpu_util`` in percent, the latter of ``cpus``;
+    ``power_w`` mean power of one node; ``memory_mb`` the most that was resident on one node.
+    ``configuration`` says where it ran; it is only None where it does not matter, and never in the
+    store. ``job_id`` is the job, or JOB.STEP; a later signature of the same one takes its place.
+    """
+
+    cpi: float | None = None
+    tpi: float | None = None
+    gflops: float | None = None
+    gbs: float | None = None
+    io_mbs: float | None = None
+    mpi_percent: float | None = None
+    mpi_calls_s: float | None = None
+    gpu_util: float | None = None
+    cpu_util: float | None = None
+    power_w: float | None = None
+    memory_mb: float | None = None
+    time_s: float | None = None
+    cpus: int | None = None
+    configuration: Configuration | None = None
+    source: str = ""
+    release: str = ""
+    contributor: str = ""
+    account: str = ""
+    scope: Scope = "own"
+    job_id: str = ""
+
+    def measures(self) -> dict[str, float]:
+        """Return the measures there are, by name."""
+        found = {name: getattr(self, name) for name in MEASURES}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The measures there are not."""
+        return tuple(name for name in MEASURES if getattr(self, name) is None)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        place = self.configuration
+        return found | {"configuration": None if place is None else place.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Signature:
+        """Read the JSON form back; unknown keys are ignored."""
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        place = known.get("configuration")
+        if isinstance(place, Mapping):
+            known["configuration"] = Configuration.from_dict(place)
+        return cls(**known)  # type: ignore[arg-type]

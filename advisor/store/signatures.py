@@ -1,0 +1,151 @@
+"""Signatures of runs in the store: what classes and the prior are worked out from.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Scope
+from advisor.core.signature import MEASURES, Signature
+from advisor.errors import InputError
+from advisor.store import rows as _rows
+from advisor.store.reader import Reader
+from advisor.store.records import SCOPES
+from advisor.store.transaction import StoreTransaction, insert, marks
+
+_PLACE = tuple(Configuration.__slots__)
+_ORIGIN = ("source", "release", "contributor", "account", "scope", "job_id")
+_COLUMNS = (*_PLACE, *MEASURES, "cpus", *_ORIGIN)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSignature:
+    """One run's signature as stored."""
+
+    id: int
+    application: str
+    workload: str
+    signature: Signature
+    created_at: str
+
+
+def save_signatures(
+    writer: StoreTransaction, application: str, workload: str, signatures: Sequence[Signature]
+) -> int:
+    """Store signatures in one transaction; return how many were not there yet.
+
+    One of the same job from the same source takes the place of the earlier one; one without a job
+    that is equal in everything counts as the same run. The workload is touched. Raises InputError
+    on a value that makes no sense.
+    """
+    with writer.transaction() as db:
+        workload_id = writer.workload_id(db, application, workload)
+        new = 0
+        for signature in signatures:
+            row = {"workload_id": workload_id, **_row(signature)}
+            key = ("workload_id", "node_type", "source", "contributor", "job_id")
+            same = key if signature.job_id else tuple(row)
+            where = " AND ".join(f"{name} IS ?" for name in same)
+            values = [row[name] for name in same]
+            new += not db.execute(f"SELECT 1 FROM signatures WHERE {where}", values).fetchone()
+            db.execute(f"DELETE FROM signatures WHERE {where}", values)
+            insert(db, "signatures", row | {"created_at": _rows.now()})
+        writer.touch(application, workload)
+        return new
+
+
+def _row(signature: Signature) -> dict[str, object]:
+    """Return the columns of one signature but its workload and time. Raises InputError."""
+    place = signature.configuration
+    if place is None:
+        raise InputError("a signature to store has no configuration")
+    _rows.check_name("node type", place.node_type)
+    if not 1 <= place.ranks_per_node <= place.threads_per_node or place.nodes < 1:
+        raise InputError(f"a signature's configuration makes no sense: {place.to_dict()}")
+    for name, value in signature.measures().items():
+        if not math.isfinite(value) or value < 0 or (name == "time_s" and not value):
+            raise InputError(f"{name} of a signature cannot be {value}")
+    if signature.cpus is not None and signature.cpus < 1:
+        raise InputError(f"cpus of a signature cannot be {signature.cpus}")
+    found = {name: getattr(place, name) for name in _PLACE}
+    found |= {name: getattr(signature, name) for name in _COLUMNS[len(_PLACE) :]}
+    return {name: _rows.clean(value) for name, value in found.items()}
+
+
+def signatures(
+    reader: Reader,
+    application: str | None = None,
+    workload: str | None = None,
+    node_type: str | None = None,
+    *,
+    user: str | None = None,
+    account: str = "",
+) -> list[StoredSignature]:
+    """Return an application's signatures, or all, newest first.
+
+    With ``user``, only those that may advise that user's jobs: scope ``all``, scope ``account`` of
+    the same account, and the user's own.
+    """
+    given = (("w.application", application), ("w.name", workload), ("s.node_type", node_type))
+    where = ["w.hidden = 0", *(f"{column} = ?" for column, value in given if value is not None)]
+    values = [value for _, value in given if value is not None]
+    if user is not None:
+        where.append(
+            "(s.scope = 'all' OR s.contributor = ? OR (s.scope = 'account' AND s.account = ?))"
+        )
+        values += [user, account]
+    sql = (
+        f"SELECT s.id, w.application, w.name, s.created_at, {', '.join(f's.{c}' for c in _COLUMNS)}"
+        " FROM signatures AS s JOIN workloads AS w ON w.id = s.workload_id"
+        f" WHERE {' AND '.join(where)} ORDER BY s.id DESC"
+    )
+    return [
+        StoredSignature(
+            row[0], row[1], row[2], _signature(dict(zip(_COLUMNS, row[4:], strict=True))), row[3]
+        )
+        for row in map(tuple, reader.rows(sql, values))
+    ]
+
+
+def _signature(columns: dict[str, object]) -> Signature:
+    place = Configuration(**{name: columns.pop(name) for name in _PLACE})  # type: ignore[arg-type]
+    return Signature(configuration=place, **columns)  # type: ignore[arg-type]
+
+
+def promote_signatures(
+    writer: StoreTransaction,
+    application: str,
+    workload: str | None = None,
+    *,
+    scope: Scope,
+    contributor: str | None = None,
+) -> int:
+    """Widen whose jobs an application's signatures advise; return how many were widened.
+
+    Nothing is ever narrowed. Those that carry no account cannot become ``account``.
+    """
+    narrower = SCOPES[: SCOPES.index(scope)]
+    where, values = "application = ?", [application]
+    if workload is not None:
+        where += " AND name = ?"
+        values.append(workload)
+    sql = (
+        f"UPDATE signatures SET scope = ? WHERE scope IN ({marks(narrower)})"
+        f" AND workload_id IN (SELECT id FROM workloads WHERE {where})"
+    )
+    if scope == "account":
+        sql += " AND account <> ''"
+    if contributor is not None:
+        sql += " AND contributor = ?"
+        values.append(contributor)
+    with writer.transaction():
+        count = writer.change(sql, [scope, *narrower, *values])
+        for w in writer.workloads(application):
+            if workload in (None, w.name):
+                writer.touch(application, w.name)
+        return count

@@ -140,7 +140,7 @@ def _rank_again(args: argparse.Namespace) -> dict[str, Any]:
         return {"rankings": f"rankings could not be updated, the earlier ones stay: {error}"}
     return {
         "rankings": done.line,
-        "ranked_anew": done.applications,
+        "applications_ranked": done.applications,
         "changed_fastest": done.faster,
         "not_ranked": list(done.failed),
     }

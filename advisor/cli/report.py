@@ -159,7 +159,7 @@ def _change(c: MeasuredChange) -> str:
 
 def _against(c: MeasuredChange) -> str:
     if c.basis == "prediction":
-        return f"{c.advised} jobs against the predicted baseline"
+        return f"{c.advised} jobs against the prediction for the job as written"
     return f"{c.advised} jobs against {c.left} left alone at random"
 
 
@@ -167,7 +167,7 @@ def _row(c: OnOffComparison) -> list[str]:
     main = c.energy or c.time
     against = ""
     if main is not None:
-        against = f"{main.left} left alone" if main.basis == "holdout" else "predicted baseline"
+        against = f"{main.left} left alone" if main.basis == "holdout" else "prediction"
     return [
         c.application,
         c.workload if len(c.workload) <= 32 else c.workload[:31] + "…",

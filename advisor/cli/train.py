@@ -144,6 +144,7 @@ def _begin(args: argparse.Namespace, known: SiteContext, root: Path) -> SweepSta
     from advisor.cli.output import print_json
     from advisor.training import state as states
     from advisor.training.planning import plan_sweep
+    from advisor.views.training import plan_lines
 
     experiment = _adopt(args, root)
     plan = plan_sweep(_wish(args, experiment), known, root, paths.store_path(args.db))
@@ -153,7 +154,8 @@ def _begin(args: argparse.Namespace, known: SiteContext, root: Path) -> SweepSta
     if args.json and args.dry_run:
         print_json("train", output.plan_json(plan))
     else:
-        output.show_plan(plan, out, listing=args.dry_run)
+        for line in plan_lines(plan, listing=args.dry_run):
+            print(line, file=out)
     plan.check_budget()
     if args.dry_run:
         return None
@@ -273,6 +275,7 @@ def _execute(args: argparse.Namespace, state: SweepState, known: SiteContext) ->
     from advisor.training import state as states
     from advisor.training.progress import Recorder
     from advisor.training.sweep import Sweep
+    from advisor.views.training import title
 
     policy = known.policy_for(state.subject, account=state.settings.account)
     scheduler = create(state.settings.scheduler)
@@ -280,9 +283,7 @@ def _execute(args: argparse.Namespace, state: SweepState, known: SiteContext) ->
     out = _stream(args)
     try:
         with states.locked(state), output.ProgressLines(out) as progress:
-            progress.say(
-                f"sweep {state.id} of {output.title(state)}; results go to {results.description}"
-            )
+            progress.say(f"sweep {state.id} of {title(state)}; results go to {results.description}")
             results.know(state.subject.node_type)
             sweep = Sweep(
                 state, scheduler, results, policy, known.site, Recorder(state, progress.show)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import redirect_stdout
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -10,36 +9,12 @@ from typing import Any, Self, TextIO
 from advisor.cli.output import print_table
 from advisor.core.option import Option
 from advisor.core.policy import Policy
-from advisor.core.units import (
-    format_change,
-    format_duration,
-    format_energy,
-    format_node_hours,
-    format_percent,
-)
-from advisor.core.words import describe
-from advisor.training.outcome import Confirmation, Event, SweepOutcome
-from advisor.training.plan import Cost
+from advisor.training.outcome import Event, SweepOutcome
 from advisor.training.planning import PlannedSweep
 from advisor.training.state import SweepState
+from advisor.views.training import outcome_lines, outcome_rows, run_line
 
 _OF_RUN = ("time_s", "energy_j", "energy_quality", "meter", "job_id")
-
-
-def title(state: SweepState) -> str:
-    """Return what is trained and where, for people."""
-    subject = state.subject
-    return f"{subject.application} / {subject.workload} on {subject.node_type.name}"
-
-
-def format_cost(cost: Cost) -> str:
-    """Return a cost in words, ``up to 0.4 node-hours, 310 kJ``."""
-    if cost.node_hours is None:
-        return f"cost {cost.basis}"
-    text = f"up to {format_node_hours(cost.node_hours)}"
-    if cost.energy_j is not None:
-        text += f", {format_energy(cost.energy_j)}"
-    return f"{text} (from {cost.basis})"
 
 
 def plan_json(plan: PlannedSweep) -> dict[str, object]:
@@ -67,32 +42,6 @@ def plan_json(plan: PlannedSweep) -> dict[str, object]:
         "energy": plan.energy,
         "notes": list(plan.notes),
     }
-
-
-def show_plan(plan: PlannedSweep, out: TextIO, *, listing: bool) -> None:
-    """Print the plan: what is run, the cost, and when that can pay back."""
-    state = plan.state
-    subject, runs = state.subject, state.stages["design"].runs
-    confirm = state.settings.confirm
-    print(f"{title(state)}: {subject.how}", file=out)
-    print(f"the job as written: {describe(subject.baseline)}", file=out)
-    more = f" and {confirm} to confirm the best" if confirm else ""
-    grid = f"of {len(state.space)} configurations"
-    most = state.settings.most_runs
-    count = f"{len(runs)} to {most} runs" if most > len(runs) else f"{len(runs)} runs"
-    print(f"{count} {grid}{more}: {format_cost(plan.cost)}", file=out)
-    equal = plan.cost.equal_runs
-    print(
-        f"at most the cost of {equal:.0f} runs of the job: pays back after "
-        f"{math.ceil(equal / 0.1)} runs if it saves 10 %, {math.ceil(equal / 0.05)} if 5 %",
-        file=out,
-    )
-    print(plan.energy, file=out)
-    for note in plan.notes:
-        print(f"note: {note}", file=out)
-    if listing:
-        for run in runs:
-            print(f"  {run.seq:3d}  {run.role:8s}  {describe(run.configuration)}", file=out)
 
 
 class ProgressLines:
@@ -156,28 +105,6 @@ class ProgressLines:
             self.say(event.text)
 
 
-def run_line(event: Event) -> str:
-    """Return one finished run as a line."""
-    run, result = event.run, event.result
-    if run is None or result is None:
-        return event.text
-    where = describe(run.configuration)
-    if not result.ok:
-        again = f"; {event.text}" if event.text else "; left out"
-        return f"run {event.index}/{event.total}  {where}  failed: {result.detail}{again}"
-    time = format_duration(result.time_s or 0.0)
-    if result.energy_j is None:
-        energy = "energy missing"
-    else:
-        sign = "~" if result.energy_quality == "estimated" else ""
-        energy = f"{sign}{format_energy(result.energy_j)}"
-    role = "confirms " if run.role == "confirm" else ""
-    return (
-        f"run {event.index}/{event.total}  {role}{where}  {time}  {energy}  "
-        f"({event.spent.words} so far)"
-    )
-
-
 def outcome_json(state: SweepState, outcome: SweepOutcome) -> dict[str, object]:
     """Return the outcome as ``--json`` prints it."""
     subject = state.subject
@@ -231,76 +158,8 @@ def _option_json(option: Option) -> dict[str, object]:
 
 def show_outcome(state: SweepState, outcome: SweepOutcome, policy: Policy, out: TextIO) -> None:
     """Print what the sweep came to: baseline, recommendation, confirmation, payback."""
-    base, best = outcome.baseline, outcome.recommended
-    rows = [["the job as written", *_cells(base, None)]]
-    if best is not None:
-        rows.append(["recommended", *_cells(best, base)])
     print(file=out)
     with redirect_stdout(out):
-        print_table(["", "configuration", "time", "energy", "change"], rows)
-    if outcome.fit.energy_quality == "estimated":
-        print("energy is estimated, not measured", file=out)
-    for failed in outcome.failed:
-        print(f"left out: {failed}", file=out)
-    for attempt in outcome.attempts:
-        print(_attempt(attempt), file=out)
-    if best is None:
-        print(_why_none(outcome, policy), file=out)
-    elif outcome.confirmation is None:
-        print("No confirmation run was needed: the runs agree on this configuration.", file=out)
-    elif not outcome.confirmation.chosen:
-        print("The recommended configuration is confirmed by an earlier run.", file=out)
-    spent = outcome.spent.words
-    if outcome.payback is not None and outcome.saved_per_run is not None:
-        saved = (
-            format_energy(outcome.saved_per_run)
-            if math.isfinite(base.energy_j)
-            else format_node_hours(outcome.saved_per_run)
-        )
-        over = (
-            f" (more than the policy's {policy.training.payback_runs})"
-            if outcome.payback > policy.training.payback_runs
-            else ""
-        )
-        print(
-            f"the sweep cost {spent}; it saves {saved} a run, so it pays back after "
-            f"{outcome.payback} runs{over}",
-            file=out,
-        )
-    else:
-        print(f"the sweep cost {spent}", file=out)
-    print(f"all options: advisor options {state.subject.application}", file=out)
-
-
-def _attempt(attempt: Confirmation) -> str:
-    """Say how a confirming run came out."""
-    energy = f", {format_energy(attempt.energy_j)}" if attempt.energy_j is not None else ""
-    took = f"a run there took {format_duration(attempt.time_s)}{energy}, {attempt.reason}"
-    if attempt.chosen:
-        return f"confirmed: {took}"
-    return f"{describe(attempt.configuration)} {attempt.verdict}: {took}"
-
-
-def _cells(option: Option, base: Option | None) -> list[str]:
-    known = math.isfinite(option.energy_j)
-    change = ""
-    if base is not None:
-        change = f"time {format_change(option.time_s / base.time_s - 1)}"
-        if known and math.isfinite(base.energy_j):
-            change += f", energy {format_change(option.energy_j / base.energy_j - 1)}"
-    energy = format_energy(option.energy_j) if known else "not known"
-    return [describe(option.configuration), format_duration(option.time_s), energy, change]
-
-
-def _why_none(outcome: SweepOutcome, policy: Policy) -> str:
-    if not math.isfinite(outcome.baseline.energy_j):
-        return "No change recommended: without energy no saving can be predicted."
-    tries = len(outcome.attempts)
-    if tries:
-        runs = "The confirmation run" if tries == 1 else f"None of the {tries} confirmation runs"
-        verb = "did not match" if tries == 1 else "matched"
-        return f"{runs} {verb} its prediction; no change recommended."
-    return (
-        f"No configuration saves {format_percent(policy.min_saving)} within a slowdown of "
-        f"{format_percent(policy.max_slowdown)}; no change recommended."
-    )
+        print_table(["", "configuration", "time", "energy", "change"], outcome_rows(outcome))
+        for line in outcome_lines(state, outcome, policy):
+            print(line)

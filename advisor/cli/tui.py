@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     except ImportError:
         raise AdvisorError(
             "the TUI needs textual, and it is not installed",
-            hint="pip install 'hpc-advisor[tui]'",
+            hint="install hpc-advisor again: its requirement textual is missing",
         ) from None
     if not (sys.stdin.isatty() and sys.stdout.isatty()) and not _served():
         raise AdvisorError("the TUI needs a terminal", hint="advisor options prints what it shows")

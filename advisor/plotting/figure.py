@@ -79,8 +79,8 @@ def _draw(axes: Any, scene: Scene) -> None:
     axes.scatter(*coordinates(scene.front), s=30, color="#1f6fb2", label="front", zorder=3)
     if scene.baseline is not None:
         axes.scatter(
-            *coordinates([scene.baseline]), s=60, marker="D", color=_BASELINE, label="baseline",
-            zorder=4,
+            *coordinates([scene.baseline]), s=60, marker="D", color=_BASELINE,
+            label="job as written", zorder=4,
         )  # fmt: skip
     for limits, (low, high) in zip((axes.set_xlim, axes.set_ylim), scene.window(), strict=True):
         limits(low - 0.04 * (high - low), high + 0.04 * (high - low))
@@ -136,7 +136,7 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
     for kind, cells, style in (
         ("front", sorted(panel.marked), {"marker": "o", "s": 34, "facecolor": "none",
                                          "edgecolor": "white", "linewidth": 1.6}),
-        ("baseline", [panel.baseline] if panel.baseline else [],
+        ("job as written", [panel.baseline] if panel.baseline else [],
          {"marker": "D", "s": 46, "color": _BASELINE, "edgecolor": "white"}),
     ):  # fmt: skip
         if cells:

@@ -52,7 +52,7 @@ def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None
     ]
     order = [2, 1, 0]
     if scene.baseline is not None:
-        groups.append((marks.baseline, "baseline", [scene.points[scene.baseline]]))
+        groups.append((marks.baseline, "job as written", [scene.points[scene.baseline]]))
         order.append(3)
     legend = [f"{groups[i][0]} {groups[i][1]}" for i in order]
     return chart(
@@ -211,5 +211,5 @@ def _surface(panel: Surface, width: int, shades: str) -> str:
         lines.append(f"{panel.y[i]:>5g} " + "".join(text(i, j) for j in columns))
     left_out = len(panel.x) - len(columns)
     more = f", {left_out} columns not shown" if left_out else ""
-    lines.append(f"* front, B baseline, darker is more{more}")
+    lines.append(f"* front, B job as written, darker is more{more}")
     return "\n".join(line.rstrip() for line in lines)

@@ -37,7 +37,7 @@ class Listed:
 
     ``done`` and ``planned`` count the runs of a sweep under way; ``energy`` and ``time`` are the
     promised changes as fractions, None where nothing would be changed; ``estimated`` when no meter
-    told the energy; ``words`` says in a sentence what a job of it would get, or why nothing.
+    measured the energy; ``words`` says in a sentence what a job of it would get, or why nothing.
     """
 
     application: str

@@ -82,7 +82,7 @@ def say(job, text):
 
 
 def start(job, settings, again):
-    """Cap the job's CPUs and begin to count; at prologue counting begins anew."""
+    """Cap the job's CPUs and begin to count; at prologue counting begins again."""
     path = state_path(job.id, settings)
     state = load(path)
     if state is not None and again and state["boot"] == boot_id(settings):
@@ -130,7 +130,7 @@ def account(job, settings):
         job.resources_used[FREQ] = int(state["applied_khz"] // 1000)
     energy = state["energy"]
     if energy is None:
-        say(job.id, "its energy is not told: " + state["why"])
+        say(job.id, "its energy is not reported: " + state["why"])
         return
     count(energy, settings)
     save(path, state)
@@ -359,14 +359,14 @@ def count(energy, settings):
         values, ranges = counters(settings)
         waited = now_s() - energy["at"]
         if set(values) != set(energy["last"]):
-            raise ValueError("its counters began anew")
+            raise ValueError("its counters began again")
         for name, value in values.items():
             moved = value - energy["last"][name]
             limit = ranges.get(name)
             if limit and waited * settings["max_power_w"] > limit:
                 raise ValueError(f"{name} was not read for {waited:.0f} s and may have wrapped")
             if moved < 0 and not limit:
-                raise ValueError("its counters began anew")
+                raise ValueError("its counters began again")
             energy["total_j"] += moved if moved >= 0 else moved + limit
         energy["last"], energy["at"] = values, now_s()
     except (OSError, ValueError) as error:

@@ -230,8 +230,8 @@ def client(text, options, lines):
     if text:  # whole where there is room: of a part nobody knows what else the script does
         script = outline(lines)
         data["whole"] = script is not None
-        told = "\n".join([*head, *(excerpt(lines) if script is None else script)])
-        data["script"] = told if data["whole"] else told[:MAX_EXCERPT]
+        shown = "\n".join([*head, *(excerpt(lines) if script is None else script)])
+        data["script"] = shown if data["whole"] else shown[:MAX_EXCERPT]
         data["programs"] = programs(excerpt(lines), lines)
     choices = choices_text()
     if choices:
@@ -355,7 +355,7 @@ def excerpt(lines):
 
 
 def outline(lines):
-    """Return all that a script does, None where that is too long or not to be told.
+    """Return all that a script does, None where that is too long or cannot be known.
 
     Comments and here-documents are left out, and so are the values of variables that do not tell:
     they may be secrets, and a job's variables can be seen.

@@ -255,7 +255,7 @@ def test_people_see_zone_and_baseline_with_a_picture(advisor: Advisor, fitted: P
     lines = result.out.splitlines()
     assert lines[0] == "stencil (workload default) on cpu, for everybody's jobs"
     assert "as written" in lines[2]
-    assert "◆ baseline" in lines[-1]
+    assert "◆ job as written" in lines[-2]
     assert "less energy" in result.out
     everything = advisor("options", "stencil", "--all").out
     assert len(everything.splitlines()) > len(lines)

@@ -113,7 +113,7 @@ def test_few_jobs_give_no_interval(advisor: Run, store: Writer) -> None:
 def test_without_holdout_it_is_said_to_be_against_a_prediction(advisor: Run, store: Writer) -> None:
     many(store, 10, 0)
     result = advisor("report")
-    assert "against the predicted baseline" in result.out
+    assert "against the prediction for the job as written" in result.out
     assert "holdout: 2% at holdout: in policy.yaml" in result.out
     data = advisor("report", "--json").json()
     assert data["measured"]["energy"]["basis"] == "prediction"

@@ -203,7 +203,7 @@ def test_a_job_with_a_cpuset_has_its_own_cpus_capped(
     assert node.caps() == [HIGH, 1_900_000, 1_900_000, HIGH]
     assert done[1]["used"] == {"cpu_freq_mhz": "1900"}
     assert done[1]["log"] == [
-        "7.pbs1;advisor: its energy is not told: other jobs may share this node"
+        "7.pbs1;advisor: its energy is not reported: other jobs may share this node"
     ]
     mom(event("EXECJOB_END"))
     assert node.caps() == [HIGH] * 4
@@ -306,7 +306,7 @@ def test_pm_counters_that_began_anew(
     node.pm_counters(joules, startup)
     [done] = mom(event("EXECJOB_EPILOGUE"))
     assert "energy_nodes" not in done["used"]
-    assert "began anew" in done["log"][0]
+    assert "began again" in done["log"][0]
 
 
 def test_a_node_without_meter_or_cpufreq_says_so(tmp_path: Path, state: Path) -> None:

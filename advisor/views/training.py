@@ -1,0 +1,158 @@
+"""A sweep in words: its plan and cost, each run, what it came to."""
+
+from __future__ import annotations
+
+import math
+
+from advisor.core.option import Option
+from advisor.core.policy import Policy
+from advisor.core.units import (
+    format_change,
+    format_duration,
+    format_energy,
+    format_node_hours,
+    format_percent,
+)
+from advisor.core.words import describe
+from advisor.training.outcome import Confirmation, Event, SweepOutcome
+from advisor.training.plan import Cost
+from advisor.training.planning import PlannedSweep
+from advisor.training.state import SweepState
+
+
+def title(state: SweepState) -> str:
+    """Return what is trained and where, for people."""
+    subject = state.subject
+    return f"{subject.application} / {subject.workload} on {subject.node_type.name}"
+
+
+def cost_words(cost: Cost) -> str:
+    """Return a cost in words, ``up to 0.4 node-hours, 310 kJ``."""
+    if cost.node_hours is None:
+        return f"cost {cost.basis}"
+    text = f"up to {format_node_hours(cost.node_hours)}"
+    if cost.energy_j is not None:
+        text += f", {format_energy(cost.energy_j)}"
+    return f"{text} (from {cost.basis})"
+
+
+def plan_lines(plan: PlannedSweep, *, listing: bool = False) -> list[str]:
+    """Return the plan in words: what is run, the cost, and when that can pay back.
+
+    With ``listing`` every run too.
+    """
+    state = plan.state
+    subject, runs = state.subject, state.stages["design"].runs
+    confirm = state.settings.confirm
+    more = f" and {confirm} to confirm the best" if confirm else ""
+    most = state.settings.most_runs
+    count = f"{len(runs)} to {most} runs" if most > len(runs) else f"{len(runs)} runs"
+    equal = plan.cost.equal_runs
+    lines = [
+        f"{title(state)}: {subject.how}",
+        f"the job as written: {describe(subject.baseline)}",
+        f"{count} of {len(state.space)} configurations{more}: {cost_words(plan.cost)}",
+        f"at most the cost of {equal:.0f} runs of the job: pays back after "
+        f"{math.ceil(equal / 0.1)} runs if it saves 10 %, {math.ceil(equal / 0.05)} if 5 %",
+        plan.energy,
+        *(f"note: {note}" for note in plan.notes),
+    ]
+    if listing:
+        lines += [f"  {r.seq:3d}  {r.role:8s}  {describe(r.configuration)}" for r in runs]
+    return lines
+
+
+def run_line(event: Event) -> str:
+    """Return one finished run as a line."""
+    run, result = event.run, event.result
+    if run is None or result is None:
+        return event.text
+    where = describe(run.configuration)
+    if not result.ok:
+        again = f"; {event.text}" if event.text else "; left out"
+        return f"run {event.index}/{event.total}  {where}  failed: {result.detail}{again}"
+    time = format_duration(result.time_s or 0.0)
+    if result.energy_j is None:
+        energy = "energy missing"
+    else:
+        sign = "~" if result.energy_quality == "estimated" else ""
+        energy = f"{sign}{format_energy(result.energy_j)}"
+    role = "confirms " if run.role == "confirm" else ""
+    return (
+        f"run {event.index}/{event.total}  {role}{where}  {time}  {energy}  "
+        f"({event.spent.words} so far)"
+    )
+
+
+def outcome_rows(outcome: SweepOutcome) -> list[list[str]]:
+    """Return a row each for the job as written and what is recommended, if anything is.
+
+    The columns: which, configuration, time, energy, change.
+    """
+    base, best = outcome.baseline, outcome.recommended
+    rows = [["the job as written", *_cells(base, None)]]
+    if best is not None:
+        rows.append(["recommended", *_cells(best, base)])
+    return rows
+
+
+def outcome_lines(state: SweepState, outcome: SweepOutcome, policy: Policy) -> list[str]:
+    """Return what the sweep came to: what failed, confirmation, verdict, cost and payback."""
+    lines = []
+    if outcome.fit.energy_quality == "estimated":
+        lines.append("energy is estimated, not measured")
+    lines += [f"left out: {failed}" for failed in outcome.failed]
+    lines += [_attempt(attempt) for attempt in outcome.attempts]
+    if outcome.recommended is None:
+        lines.append(_why_none(outcome, policy))
+    elif outcome.confirmation is None:
+        lines.append("No confirmation run was needed: the runs agree on this configuration.")
+    elif not outcome.confirmation.chosen:
+        lines.append("The recommended configuration is confirmed by an earlier run.")
+    lines.append(f"the sweep cost {outcome.spent.words}{_payback(outcome, policy)}")
+    lines.append(f"all options: advisor options {state.subject.application}")
+    return lines
+
+
+def _payback(outcome: SweepOutcome, policy: Policy) -> str:
+    if outcome.payback is None or outcome.saved_per_run is None:
+        return ""
+    metered = math.isfinite(outcome.baseline.energy_j)
+    saved = (format_energy if metered else format_node_hours)(outcome.saved_per_run)
+    most = policy.training.payback_runs
+    over = f" (more than the policy's {most})" if outcome.payback > most else ""
+    return f"; it saves {saved} a run, so it pays back after {outcome.payback} runs{over}"
+
+
+def _attempt(attempt: Confirmation) -> str:
+    """Say how a confirming run came out."""
+    energy = f", {format_energy(attempt.energy_j)}" if attempt.energy_j is not None else ""
+    took = f"a run there took {format_duration(attempt.time_s)}{energy}, {attempt.reason}"
+    if attempt.chosen:
+        return f"confirmed: {took}"
+    return f"{describe(attempt.configuration)} {attempt.verdict}: {took}"
+
+
+def _cells(option: Option, base: Option | None) -> list[str]:
+    known = math.isfinite(option.energy_j)
+    change = ""
+    if base is not None:
+        change = f"time {format_change(option.time_s / base.time_s - 1)}"
+        if known and math.isfinite(base.energy_j):
+            change += f", energy {format_change(option.energy_j / base.energy_j - 1)}"
+    energy = format_energy(option.energy_j) if known else "not known"
+    return [describe(option.configuration), format_duration(option.time_s), energy, change]
+
+
+def _why_none(outcome: SweepOutcome, policy: Policy) -> str:
+    if not math.isfinite(outcome.baseline.energy_j):
+        return "No change recommended: without energy no saving can be predicted."
+    tries = len(outcome.attempts)
+    if tries:
+        runs = "The confirmation run" if tries == 1 else f"None of the {tries} confirmation runs"
+        verb = "did not match" if tries == 1 else "matched"
+        return f"{runs} {verb} its prediction; no change recommended."
+    return (
+        f"No configuration saves {format_percent(policy.min_saving)} within a slowdown of "
+        f"{format_percent(policy.max_slowdown)}; no change recommended."
+    )

@@ -1,0 +1,82 @@
+"""Which point is used, and which is tried, given a prior.
+
+Both stay within ``max_slowdown`` and save at least ``min_saving``: what is used at the policy's
+confidence, what is tried more likely than not (and within ``max_slowdown`` at a confidence of its
+own). Of those, the trial is the point of greatest expected improvement. What is used unseen must
+not be doubted by any other way that foretells applications about as well. A trial that comes out
+unlike its intervals (``Prior.expects``) is the last: the workload is like none of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln, stdtr, stdtrit
+
+from advisor.prior.fit import Prior
+from advisor.prior.surface import Array
+
+
+@dataclass(frozen=True)
+class TrialBounds:
+    """What a point must keep: fractions, and the one-sided confidence it must keep it at."""
+
+    max_slowdown: float
+    min_saving: float = 0.03
+    confidence: float = 0.90
+    trial_confidence: float = 0.75
+    min_applications: int = 5
+
+    @property
+    def ln(self) -> tuple[float, float]:
+        """Upper ends of ln time and ln energy."""
+        return math.log1p(self.max_slowdown), math.log1p(-self.min_saving)
+
+
+def usable(prior: Prior, bounds: TrialBounds) -> int | None:
+    """Return the point that saves most among those good enough to be used unseen, if any."""
+    good = _within(prior, bounds, bounds.confidence)
+    for other in prior.doubts:
+        good &= _within(other, bounds, bounds.trial_confidence)
+    return int(np.argmin(np.where(good, prior.mean[1], np.inf))) if good.any() else None
+
+
+def _within(prior: Prior, bounds: TrialBounds, confidence: float) -> npt.NDArray[np.bool_]:
+    high = prior.mean + prior.scale * stdtrit(prior.dof, confidence)
+    slowdown, saving = bounds.ln
+    enough = prior.applications >= bounds.min_applications
+    found: npt.NDArray[np.bool_] = (high[0] <= slowdown) & (high[1] <= saving) & enough
+    return found
+
+
+def trial(
+    prior: Prior, bounds: TrialBounds, best_ln_energy: float = 0.0, done: Collection[int] = ()
+) -> int | None:
+    """Return the point to try, None when none is worth it.
+
+    ``best_ln_energy`` is the best that runs have confirmed, against the job's own point;
+    points ``done`` are not tried again.
+    """
+    slowdown, saving = bounds.ln
+    scale, dof = prior.scale, prior.dof
+    keeps = stdtr(dof, (slowdown - prior.mean[0]) / scale[0])
+    saves = stdtr(dof, (saving - prior.mean[1]) / scale[1])
+    good = (keeps >= bounds.trial_confidence) & (saves > 0.5)
+    good[list(done)] = False
+    if not good.any() or prior.applications < bounds.min_applications:
+        return None
+    gain = expected_improvement(prior.mean[1], scale[1], dof, best_ln_energy) * keeps
+    return int(np.argmax(np.where(good, gain, -np.inf)))
+
+
+def expected_improvement(mean: Array, scale: Array, dof: float, best: float) -> Array:
+    """Return the mean of ``max(best - x, 0)`` for Student's t of location, scale, dof > 1."""
+    u = (best - mean) / scale
+    constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * math.log(dof * math.pi)
+    density = np.exp(constant - 0.5 * (dof + 1) * np.log1p(u**2 / dof))
+    found: Array = scale * (u * stdtr(dof, u) + (dof + u**2) / (dof - 1) * density)
+    return found

@@ -1,0 +1,201 @@
+"""Ways to tell a workload's surface from those of others.
+
+Every way but EAR's own projection is a weighted sum of the known surfaces; what differs is where
+the weights come from. The same way, with an application's own rows left out, makes the errors by
+which ways are compared (:mod:`advisor.prior.fit`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.prior import projection
+from advisor.prior.surface import Array
+
+Method = Literal["global", "class", "medoid", "projection", "regression", "gp"]
+METHODS: tuple[Method, ...] = ("global", "class", "medoid", "projection", "regression", "gp")
+
+TRAFFIC = ("tpi", "gbs", "dram_active")
+"""What stands for memory transactions where EAR's projection lacks a value, the first there is."""
+_VAGUE = 1000.0
+"""Variance of what all applications have in common: nothing is known of it."""
+_REPEAT = 0.05
+"""Variance between two workloads of one application, against that between applications."""
+_CLUSTERS = 3
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The known workloads: their surfaces (m, 2n) and signatures (m, p), standardised and raw.
+
+    ``ln_frequency`` (n,) is each point's, against the job's own one.
+    """
+
+    surfaces: Array
+    ln_frequency: Array
+    signatures: Array
+    raw: Array
+    names: Sequence[str]
+    applications: Sequence[str]
+    labels: Sequence[str]
+
+    @property
+    def owner(self) -> npt.NDArray[np.str_]:
+        """The application of every row."""
+        return np.array(self.applications)
+
+
+@dataclass(frozen=True)
+class New:
+    """The workload in question: its signature (p,), standardised and raw, and its class."""
+
+    signature: Array
+    raw: Array
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a way says of a new workload (2n,), and of each known one without its application.
+
+    ``factor`` is the variance of its error in units of the spread between applications: 1, and
+    what was estimated adds. ``left_out`` (m, 2n), ``factors`` (m,). ``weights`` (m,) say whom the
+    new one is like.
+    """
+
+    mean: Array
+    factor: float
+    left_out: Array
+    factors: Array
+    weights: Array
+
+
+@dataclass(frozen=True)
+class Way:
+    """A method and what it is set to."""
+
+    method: Method
+    length: float = 0.0
+    strength: float = 0.0
+
+    def estimate(self, rows: Rows, new: New) -> Estimate:
+        """Return what this way says of a new workload."""
+        if self.method in ("global", "regression", "gp"):
+            return self._kriging(rows, new.signature)
+        owner = rows.owner
+        every = np.ones(len(owner), dtype=bool)
+        mean, factor, weights = self._one(rows, new, every)
+        left, factors = [], []
+        for i in range(len(owner)):
+            each = New(rows.signatures[i], rows.raw[i], rows.labels[i])
+            found = self._one(rows, each, owner != owner[i])
+            left.append(found[0])
+            factors.append(found[1])
+        return Estimate(mean, factor, np.array(left), np.array(factors), weights)
+
+    def _one(
+        self, rows: Rows, new: New, among: npt.NDArray[np.bool_]
+    ) -> tuple[Array, float, Array]:
+        w = np.zeros(len(among))
+        here = np.flatnonzero(among)
+        if self.method == "projection":
+            columns = [rows.names.index(n) for n in projection.NEEDED if n in rows.names]
+            if len(columns) == len(projection.NEEDED) and np.isfinite(new.raw[columns]).all():
+                complete = here[np.isfinite(rows.raw[here][:, columns]).all(axis=1)]
+                w[complete] = 1.0 / max(1, len(complete))
+                mean, factor = projection.project_surfaces(
+                    rows.surfaces[complete], rows.raw[complete][:, columns], new.raw[columns],
+                    rows.ln_frequency,
+                )  # fmt: skip
+                return mean, factor, w
+            columns = projected(rows.names)
+            x = np.column_stack((np.ones(len(here)), rows.signatures[here][:, columns]))
+            w[here] = np.concatenate(([1.0], new.signature[columns])) @ np.linalg.pinv(x)
+            return w @ rows.surfaces, 1.0 + float(w @ w), w
+        known = [rows.labels[int(i)] for i in here]
+        if new.label and all(known):
+            mine = here[np.array(known) == new.label]
+        else:
+            medoids, where = partition(rows.signatures[here])
+            distance = np.linalg.norm(rows.signatures[here[medoids]] - new.signature, axis=1)
+            mine = here[where == int(np.argmin(distance))]
+        if not len(mine):
+            mine = here
+        if self.method == "medoid":
+            apart = np.linalg.norm(rows.signatures[mine][:, None] - rows.signatures[mine], axis=2)
+            mine = mine[[int(np.argmin(apart.sum(axis=0)))]]
+        w[mine] = 1.0 / len(mine)
+        return w @ rows.surfaces, 1.0 + 1.0 / len(mine), w
+
+    def _kriging(self, rows: Rows, new: Array) -> Estimate:
+        z, owner = rows.signatures, rows.owner
+        cov = _VAGUE + self._kernel(z, z) + (owner[:, None] == owner) + _REPEAT * np.eye(len(z))
+        inverse = np.linalg.inv(cov)
+        across = _VAGUE + self._kernel(z, new[None])[:, 0]
+        w = inverse @ across
+        own = _VAGUE + float(self._kernel(new[None], new[None])[0, 0]) + 1.0 + _REPEAT
+        left = np.eye(len(z))
+        factors = np.zeros(len(z))
+        for application in dict.fromkeys(rows.applications):
+            i = np.flatnonzero(owner == application)
+            block = np.linalg.inv(inverse[np.ix_(i, i)])
+            left[i] -= block @ inverse[i]
+            factors[i] = np.diag(block)
+        factor = max(1.0, own - float(across @ w))
+        return Estimate(w @ rows.surfaces, factor, left @ rows.surfaces, factors, w)
+
+    def _kernel(self, a: Array, b: Array) -> Array:
+        p = max(1, a.shape[1])
+        if self.method == "global":
+            return np.zeros((len(a), len(b)))
+        if self.method == "regression":
+            linear: Array = self.strength * (a @ b.T) / p
+            return linear
+        apart = ((a[:, None] - b[None]) ** 2).sum(axis=2) / p
+        smooth: Array = self.strength * np.exp(-0.5 * apart / self.length**2)
+        return smooth
+
+
+WAYS: tuple[Way, ...] = (
+    Way("global"),
+    Way("class"),
+    Way("medoid"),
+    Way("projection"),
+    *(Way("regression", 0.0, s) for s in (0.5, 2.0, 8.0, 32.0)),
+    *(Way("gp", length, s) for length in (0.5, 1.0, 2.0, 4.0) for s in (1.0, 4.0, 16.0, 64.0)),
+)
+
+
+def projected(names: Sequence[str]) -> list[int]:
+    """Return the columns that stand for EAR's where it lacks one: CPI, traffic and power."""
+    traffic = next((n for n in TRAFFIC if n in names), "")
+    return [i for i, n in enumerate(names) if n in ("cpi", "power_w", traffic)]
+
+
+def partition(z: Array) -> tuple[list[int], npt.NDArray[np.int_]]:
+    """Return medoids (rows of ``z``) and which of them every row is nearest to.
+
+    Starts from the most central row and the farthest ones, so repeated rows do not swallow it.
+    """
+    apart = np.linalg.norm(z[:, None] - z[None], axis=2)
+    medoids = [int(np.argmin(apart.sum(axis=0)))]
+    while len(medoids) < min(_CLUSTERS, len(z)):
+        far = apart[:, medoids].min(axis=1)
+        if far.max() <= 0.0:
+            break
+        medoids.append(int(np.argmax(far)))
+    for _ in range(20):
+        where = np.argmin(apart[:, medoids], axis=1)
+        new = []
+        for k in range(len(medoids)):
+            mine = np.flatnonzero(where == k)
+            new.append(int(mine[np.argmin(apart[np.ix_(mine, mine)].sum(axis=0))]))
+        if new == medoids:
+            break
+        medoids = new
+    return medoids, np.argmin(apart[:, medoids], axis=1)

@@ -9,11 +9,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from time import thread_time
 
 from advisor.core.launchers import LAUNCHERS, NO_PROGRAMS, is_light, split_options
+from advisor.core.remembered import Remembered
 from advisor.core.shell import Shell, ShellCommand, read_shell
+from advisor.core.shell_words import TOO_SLOW, NotFollowedError
+
+DEADLINE_S = 0.01
+"""Reading one script may take so much of the processor; then nothing in it is recognised."""
+
+MAX_EXPANDED = 65536
+"""Characters that the variables of one script may become in all: they can double in each line."""
 
 _CPU_OPTIONS = ("-c", "--cpus-per-task", "--cpus-per-proc", "-d")
 INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|julia|Rscript|bash|sh|java|node)[\d.]*$")
@@ -21,6 +29,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 _THREADS = re.compile(r"\b((?:OMP|MKL|OPENBLAS)_NUM_THREADS)=(\S*)")
 _REMEMBERED_LENGTH = 16384
+_LONG_LINE, _MANY_LINES = 1024, 100
 _ADVISOR_LINE = re.compile(r"^#ADVISOR\b[ \t]*(.*)$", re.MULTILINE)
 
 
@@ -61,8 +70,10 @@ def advisor_lines(script: str) -> dict[str, str]:
     settings: dict[str, str] = {}
     if "#ADVISOR" not in script:
         return settings
-    for match in _ADVISOR_LINE.finditer(script):
+    for number, match in enumerate(_ADVISOR_LINE.finditer(script)):
         try:
+            if len(match[1]) > _LONG_LINE or number > _MANY_LINES:  # shlex is slow
+                raise ValueError
             words = shlex.split(match[1], comments=True)
         except ValueError:
             words = match[1].split()
@@ -74,9 +85,12 @@ def advisor_lines(script: str) -> dict[str, str]:
 
 def read(script: str, arguments: tuple[str, ...] = ()) -> ScriptReading:
     """Read a script; the same ones are submitted again and again, so short ones are remembered."""
-    if len(script) <= _REMEMBERED_LENGTH:
-        return _remembered(script, arguments)
-    return _parse(script, arguments)
+    reading = _READ.get((script, arguments))
+    if reading is None:
+        reading = _parse(script, arguments)
+        if len(script) <= _REMEMBERED_LENGTH and reading.shell.problem != TOO_SLOW:
+            _READ.put((script, arguments), reading, 4096 + 8 * len(script))
+    return reading
 
 
 def commands(script: str, arguments: tuple[str, ...] = ()) -> tuple[Command, ...]:
@@ -93,20 +107,22 @@ def threads_of(script: str, arguments: tuple[str, ...] = ()) -> Threads:
     return read(script, tuple(arguments)).threads
 
 
-@lru_cache(maxsize=8192)
-def _remembered(script: str, arguments: tuple[str, ...]) -> ScriptReading:
-    return _parse(script, arguments)
-
-
 def _parse(script: str, arguments: tuple[str, ...]) -> ScriptReading:
-    shell = read_shell(script)
-    variables = {str(i): value for i, value in enumerate(arguments, 1)}
+    until = thread_time() + DEADLINE_S
+    shell = read_shell(script, until)
+    variables = _Values({str(i): value for i, value in enumerate(arguments, 1)})
     variables["@"] = variables["*"] = " ".join(arguments)
     found = []
     unresolved: list[str] = []
     for place in shell.commands:
-        values = dict(variables) if place.conditional else variables
-        command = _command(list(place.words), values, shell.functions, unresolved, place)
+        if thread_time() > until:
+            return ScriptReading((), Threads(), Shell(problem=TOO_SLOW))
+        values = variables.copy() if place.conditional else variables
+        try:
+            command = _command(place.words, values, shell.functions, unresolved, place)
+        except NotFollowedError as error:
+            shell = replace(shell, problem=shell.problem or str(error))
+            break
         if command is not None:
             found.append(command)
         if place.conditional:  # nobody knows whether it is assigned
@@ -124,7 +140,10 @@ def main_command(script: str, arguments: Sequence[str] = ()) -> Command | None:
 
 def command_of(argv: Sequence[str]) -> Command | None:
     """Return a command given as words, as after ``srun`` or ``sbatch --wrap``."""
-    return _command(list(argv), {})
+    try:
+        return _command(argv, _Values())
+    except NotFollowedError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +155,34 @@ class Threads:
     """The literal number of threads per rank, where the script states one."""
     from_scheduler: bool = False
     """The script reads SLURM_CPUS_PER_TASK (or PBS's NCPUS) somewhere."""
+
+
+_READ: Remembered[ScriptReading] = Remembered(16 << 20)
+
+
+class _Values(dict[str, str]):
+    """Variables, and how many characters they may still become: copies share the rest."""
+
+    __slots__ = ("room",)
+
+    def __init__(self, values: Mapping[str, str] | None = None, room: list[int] | None = None):
+        super().__init__(values or {})
+        self.room = room if room is not None else [MAX_EXPANDED]
+
+    def copy(self) -> _Values:
+        return _Values(self, self.room)
+
+    def expand(self, word: str) -> str:
+        """Return a word with its variables' values. Raises NotFollowedError beyond the room."""
+        return _VARIABLE.sub(self._value, word) if "$" in word else word
+
+    def _value(self, match: re.Match[str]) -> str:
+        default = match[2]
+        value = self.get(match[1] or match[3], match[0] if default is None else default)
+        self.room[0] -= len(value)
+        if self.room[0] < 0:
+            raise NotFollowedError(f"its variables become more than {MAX_EXPANDED} characters")
+        return value
 
 
 def _threads(shell: Shell, found: Sequence[Command]) -> Threads:
@@ -159,21 +206,22 @@ def _threads(shell: Shell, found: Sequence[Command]) -> Threads:
 
 
 def _command(
-    words: list[str],
-    variables: dict[str, str],
+    written: Sequence[str],
+    variables: _Values,
     functions: frozenset[str] = frozenset(),
     unresolved: list[str] | None = None,
     place: ShellCommand = NOWHERE,
 ) -> Command | None:
     environment: dict[str, str] = {}
-    if words and words[0] in ("export", "declare", "readonly", "local", "typeset"):
-        for word in words[1:]:
+    if written and written[0] in ("export", "declare", "readonly", "local", "typeset"):
+        for word in written[1:]:
             _assign(word, variables)
         return None
-    while words and _assign(words[0], variables, environment):
-        words = words[1:]
-    first = _expand(words[0], variables).split() if words else []  # as the shell splits it
-    words = [*first, *(_expand(word, variables) for word in words[1:])]
+    at = 0
+    while at < len(written) and _assign(written[at], variables, environment):
+        at += 1
+    words = variables.expand(written[at]).split() if at < len(written) else []  # as the shell does
+    words += map(variables.expand, written[at + 1 :])
     wrappers: list[str] = []
     words = _unwrap(words, environment, wrappers)
     if not words:
@@ -205,57 +253,46 @@ def _command(
     )
 
 
-def _assign(
-    word: str, variables: dict[str, str], environment: dict[str, str] | None = None
-) -> bool:
+def _assign(word: str, variables: _Values, environment: dict[str, str] | None = None) -> bool:
     match = _ASSIGNMENT.fullmatch(word)
     if not match:
         return False
-    value = _expand(match[2], variables)
+    value = variables.expand(match[2])
     variables[match[1]] = value
     if environment is not None:
         environment[match[1]] = value
     return True
 
 
-def _expand(word: str, variables: Mapping[str, str]) -> str:
-    def value(match: re.Match[str]) -> str:
-        name = match[1] or match[3]
-        default = match[2]
-        return variables.get(name, match[0] if default is None else default)
-
-    return _VARIABLE.sub(value, word) if "$" in word else word
-
-
 def _unwrap(words: list[str], environment: dict[str, str], wrappers: list[str]) -> list[str]:
     """Strip ``time``, ``nice``, ``env A=1``, ``timeout 60``, ``numactl ...`` in front."""
-    while words:
-        before = words
-        name = words[0].rsplit("/", 1)[-1]
+    at, end = 0, len(words)
+    while at < end:
+        begun, name = at, words[at].rsplit("/", 1)[-1]
         if name in ("time", "exec", "nohup", "command", "stdbuf", "setsid", "then", "do", "!"):
-            words = words[1:]
+            at += 1
         elif name in ("nice", "numactl", "taskset", "timeout", "ionice", "env", "chrt"):
             positional = {"timeout": 1, "taskset": 1, "chrt": 1}.get(name, 0)
-            words = words[1:]
-            while words:
-                match = _ASSIGNMENT.fullmatch(words[0])
-                if words[0].startswith("-"):
-                    takes_value = words[0] in ("-n", "-k", "-s", "-u", "-m", "-N", "-C", "-c")
-                    words = words[2:] if takes_value else words[1:]
+            at += 1
+            while at < end:
+                match = _ASSIGNMENT.fullmatch(words[at])
+                if words[at].startswith("-"):
+                    takes_value = words[at] in ("-n", "-k", "-s", "-u", "-m", "-N", "-C", "-c")
+                    at += 2 if takes_value else 1
                 elif match and name == "env":
                     environment[match[1]] = match[2]
-                    words = words[1:]
+                    at += 1
                 elif positional:
                     positional -= 1
-                    words = words[1:]
+                    at += 1
                 else:
                     break
-        elif name in ("singularity", "apptainer") and words[1:2] == ["exec"]:
-            image = next((i for i, w in enumerate(words) if ".sif" in w or "://" in w), None)
-            words = words[image + 1 :] if image else []
+        elif name in ("singularity", "apptainer") and words[at + 1 : at + 2] == ["exec"]:
+            images = (i for i in range(at + 1, end) if ".sif" in words[i] or "://" in words[i])
+            at = next(images, end) + 1
         else:
             break
-        while words and words[0].startswith("-"):
-            words = words[1:]
-        wrappers += before[: len(before) - len(words)]
-    return words
+        while at < end and words[at].startswith("-"):
+            at += 1
+        wrappers += words[begun:at]
+    return words[at:]

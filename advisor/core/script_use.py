@@ -10,10 +10,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from advisor.core.launchers import LAUNCHERS, SUBMITS, option_keeps
+from advisor.core.remembered import Remembered
 from advisor.core.script import Command, command_of, read
+from advisor.core.shell_words import TOO_SLOW
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS",)
 """What sets a program's threads, where no site rule says otherwise."""
@@ -21,10 +22,11 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS",)
 MAX_SCRIPT = 65536
 """A longer script is not looked through: nobody writes one by hand."""
 
-_LISTS = re.compile(
-    r"(?:GOMP_CPU_AFFINITY|KMP_AFFINITY|OMP_PLACES|I_MPI_PIN\w*|MV2_CPU\w*|OMP_PROC_BIND)=[^\s]*\d"
-    r"|(?:map|mask|rank)_(?:cpu|ldom)|KMP_HW_SUBSET|OMP_THREAD_LIMIT"
+_LISTS = re.compile(r"(?:map|mask|rank)_(?:cpu|ldom)|KMP_HW_SUBSET|OMP_THREAD_LIMIT")
+_BINDING = re.compile(
+    r"(?:GOMP_CPU_AFFINITY|KMP_AFFINITY|OMP_PLACES|I_MPI_PIN\w{0,40}|MV2_CPU\w{0,40}|OMP_PROC_BIND)="
 )
+_DIGIT = re.compile(r"\d")
 _COUNTS_THREADS = re.compile(
     r"\bnproc\b|(?:OMP|MKL|OPENBLAS|GOTO|BLIS|VECLIB|NUMEXPR)_NUM_THREADS|OMP_THREAD_LIMIT"
 )
@@ -40,7 +42,10 @@ _FOLLOWS = re.compile(
 )
 _NTASKS = re.compile(r"\$\{?(SLURM_NTASKS|SLURM_NPROCS)\}?")
 _NNODES = re.compile(r"\$\{?(SLURM_NNODES|SLURM_JOB_NUM_NODES)\}?")
-_CPU_LIMIT = re.compile(r"\bulimit\s+(?:-\S+\s+)*-\w*t\s+[^u\s]|\bprlimit\b")
+_ULIMIT, _PRLIMIT = re.compile(r"\bulimit$"), re.compile(r"\bprlimit\b")
+_CPU_TIME = re.compile(r"-\w*t")
+_BINDS_TO_CORES = re.compile(r"-(?:C|N|c|-(?:phys)?cpubind|-cpunodebind)\b")
+_TASKSET = re.compile(r"\btaskset\b")
 _DURATION = re.compile(r"(\d+(?:\.\d*)?)([smhd]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _ANYTHING = frozenset(
@@ -91,7 +96,6 @@ NO_USE = ScriptUse()
 """Of a script that says nothing."""
 
 
-@lru_cache(maxsize=8192)
 def use_of_script(
     script: str,
     arguments: tuple[str, ...] = (),
@@ -104,6 +108,21 @@ def use_of_script(
     ``variables`` set the program's threads; ``named``: a site rule or the user vouches for a
     program that is a script itself.
     """
+    key = script, arguments, variables, named
+    use = _KNOWN.get(key)
+    if use is None:
+        use = _use_of_script(script, arguments, variables, named=named)
+        if use.obstacle[1] != TOO_SLOW:
+            _KNOWN.put(key, use, 1024 + 2 * len(script))
+    return use
+
+
+_KNOWN: Remembered[ScriptUse] = Remembered(8 << 20)
+
+
+def _use_of_script(
+    script: str, arguments: tuple[str, ...], variables: tuple[str, ...], *, named: bool
+) -> ScriptUse:
     if len(script) > MAX_SCRIPT:
         return ScriptUse(("script-not-understood", "it is longer than 64 KB"))
     reading = read(script, arguments)
@@ -163,7 +182,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         what = "several programs at once" if inner == ":" else f"{inner} inside a program"
         return ScriptUse(("script-not-understood", f"it runs {what}"))
     ends_after_s = _ends_after_s(main.wrappers)
-    if ends_after_s is None or _CPU_LIMIT.search(text):
+    if ends_after_s is None or _limits_cpu_time(text):
         detail = "it ends its program after a time that nobody knows"
         return ScriptUse(("script-not-understood", detail))
     kept = {"threads": "", "frequency": "", "node_type": ""}
@@ -183,8 +202,10 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     unclear = unclear or any(o.partition("=")[0] in per_node for o in main.launcher_options)
     if nodes is None and _stated(main, ("-N", "--nodes"), _NNODES)[1]:
         unclear = True
-    pinned = _LISTS.search(text) or re.search(
-        r"\b(taskset|numactl .*-(C|N|c|-(phys)?cpubind|-cpunodebind))\b", wrapped
+    pinned = (
+        _lists_cores(text)
+        or _TASKSET.search(wrapped)
+        or _BINDS_TO_CORES.search(wrapped.partition("numactl ")[2])
     )
     threads = kept["threads"] or ("it binds threads to a list of cores" if pinned else "")
     counted = counts_threads(text, variables)
@@ -262,9 +283,34 @@ def counts_threads(text: str, variables: tuple[str, ...]) -> str:
 def binds_to_cores(environment: Mapping[str, str]) -> str:
     """Return the variable that binds threads to a list of cores, or bounds them; "" for none."""
     for name, value in environment.items():
-        if value and _LISTS.search(f"{name}={value}"):
+        if value and _lists_cores(f"{name}={value}"):
             return name
     return ""
+
+
+def _lists_cores(text: str) -> bool:
+    """Tell whether a text binds threads to a list of cores, or bounds them.
+
+    Word by word: one search for the whole would look at a long word again and again.
+    """
+    if _LISTS.search(text):
+        return True
+    if not _BINDING.search(text):
+        return False
+    found = ((word, _BINDING.search(word)) for word in text.split())
+    return any(match and _DIGIT.search(word, match.end()) for word, match in found)
+
+
+def _limits_cpu_time(text: str) -> bool:
+    """Tell whether a text limits the processor time of what follows: ``ulimit -t 60``."""
+    if "limit" not in text:
+        return False
+    words, options = text.split(), False
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if options and _CPU_TIME.fullmatch(word) and following[:1] not in ("u", ""):
+            return True
+        options = _ULIMIT.search(word) is not None or (options and word.startswith("-"))
+    return _PRLIMIT.search(text) is not None
 
 
 def _found(pattern: re.Pattern[str], text: str) -> str:

@@ -6,10 +6,17 @@ nobody builds on half an understanding; the commands found until then are still 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 
-from advisor.core.shell_words import BLANK, NotFollowedError, WordReader
+from advisor.core.shell_words import (
+    BLANK,
+    TOO_SLOW,
+    NotFollowedError,
+    TooSlowError,
+    WordReader,
+)
 
 MAX_PROBLEMS = 20
 """A script with more is not read to its end: the daemon has other jobs to answer."""
@@ -17,9 +24,12 @@ MAX_PROBLEMS = 20
 MAX_COMMANDS = 1000
 """A script with more, those of substitutions included, is not read to its end either."""
 
-_USUAL = re.compile(
-    r"(?:[ \t]|\\\n)*((?!\d+[<>])(?:[^\s;&|<>()'\"`$\\#]|\$\{?\w+\}?)"
-    r"(?:[^\s;&|<>()'\"`$\\]|\$\w+|\$\{\w+\})*)(?=[\s;&|)])"
+MAX_NESTING = 50
+"""Compound commands inside one another; nobody writes more by hand."""
+
+_USUAL = re.compile(  # possessive: a word has one reading, and what is none is seen at once
+    r"(?:[ \t]|\\\n)*+((?!\d+[<>])(?:[^\s;&|<>()'\"`$\\#]|\$\{?\w++\}?)"
+    r"(?:[^\s;&|<>()'\"`$\\]|\$\w++|\$\{\w++\})*+)(?=[\s;&|)])"
 )
 """Blanks and a word without quotes and substitutions: most of a script."""
 _COMMENT = re.compile(r"#[^\n]*")
@@ -94,6 +104,7 @@ class _Reader(WordReader):
     def read(self) -> None:
         source, end = self.source, len(self.source)
         while self.at < end:
+            self._tick()
             if source[self.at] == "\n":
                 self.at += 1
                 self._operator("\n")
@@ -161,7 +172,7 @@ class _Reader(WordReader):
 
     def _substitution(self, text: str) -> None:
         self._check_depth()
-        inner = _Reader(text, self.depth + 1)
+        inner = _Reader(text, self.depth + 1, until=self.until)
         inner.read()
         loop, function, _ = self._where()
         self.texts += inner.texts
@@ -192,6 +203,8 @@ class _Reader(WordReader):
         self.frames.append(_Frame(kind, self.first, self.body))
         self.body = False
         self.first = len(self.commands)
+        if len(self.frames) > MAX_NESTING:
+            raise _TooLongError(f"it nests more than {MAX_NESTING} deep")
 
     def _close(self, kind: str) -> None:
         if not self.frames or self.frames[-1].kind != kind:
@@ -252,7 +265,8 @@ class _Reader(WordReader):
                 self.head = "pattern"
             if operator == "&":
                 for i in range(self.first, len(self.commands)):
-                    self.commands[i] = replace(self.commands[i], background=True)
+                    if not self.commands[i].background:
+                        self.commands[i] = replace(self.commands[i], background=True)
             self.chained = operator in ("&&", "||") or (self.chained and operator == "|")
             if operator in ("\n", ";", "&", ";;", ";&", ";;&"):
                 self.first = len(self.commands)
@@ -271,6 +285,7 @@ class _Reader(WordReader):
         name = self.words[-1]
         if name.endswith("=") and self.source.find(")", self.at) >= 0:  # a list of values
             while not self.source.startswith(")", self.at):
+                self._tick()
                 if match := re.compile(r"\s+|#[^\n]*").match(self.source, self.at):
                     self.at = match.end()
                 else:
@@ -302,6 +317,7 @@ class _Reader(WordReader):
         for delimiter, quoted in self.here:
             body: list[str] = []
             while True:
+                self._tick()
                 if self.at >= len(self.source):
                     raise NotFollowedError("a here-document has no end")
                 end = self.source.find("\n", self.at)
@@ -319,14 +335,19 @@ class _Reader(WordReader):
         self.at = min(self.at, len(self.source))
 
 
-def read_shell(script: str) -> Shell:
-    """Return the commands of a script; never raises."""
-    reader = _Reader(script)
+def read_shell(script: str, until: float = math.inf) -> Shell:
+    """Return the commands of a script; never raises.
+
+    Where reading lasts ``until`` then, by the thread's own clock, there are none at all.
+    """
+    reader = _Reader(script, until=until)
     problem, problems = "", 0
     while True:
         try:
             reader.read()
             break
+        except TooSlowError:
+            return Shell(problem=TOO_SLOW)
         except NotFollowedError as error:
             problem = problem or str(error)
             problems += 1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from time import thread_time
 
 MAX_DEPTH = 3
 """Command substitutions inside one another that are followed."""
+
+TOO_SLOW = "it takes too long to read"
 
 _PLAIN = re.compile(r"[^\s;&|<>()'\"`$\\]+")
 _SINGLE = re.compile(r"'([^']*)'")
@@ -22,13 +26,28 @@ class NotFollowedError(Exception):
     """The rest of the line is not understood."""
 
 
+class TooSlowError(Exception):
+    """The time for reading is over."""
+
+
 @dataclass(slots=True)
 class WordReader:
-    """Reads words from ``at`` on; what a substitution runs goes to :meth:`_substitution`."""
+    """Reads words from ``at`` on; what a substitution runs goes to :meth:`_substitution`.
+
+    At ``until``, by the thread's own clock, TooSlowError is raised.
+    """
 
     source: str
     depth: int = 0
     at: int = 0
+    until: float = math.inf
+    ticks: int = 0
+
+    def _tick(self) -> None:
+        """Look at the clock now and then; every loop over the source does."""
+        self.ticks += 1
+        if not self.ticks & 31 and thread_time() > self.until:
+            raise TooSlowError
 
     def _substitution(self, text: str) -> None:
         """Take note of what a substitution runs."""
@@ -46,6 +65,7 @@ class WordReader:
         """Return the word that begins here without its quotes, None if there is none."""
         source, parts, start = self.source, [], self.at
         while self.at < len(source):
+            self._tick()
             char = source[self.at]
             if match := self._take(_PLAIN):
                 parts.append(match[0])
@@ -75,6 +95,7 @@ class WordReader:
         source, parts = self.source, []
         self.at += 1
         while self.at < len(source):
+            self._tick()
             char = source[self.at]
             if match := self._take(_IN_DOUBLE):
                 parts.append(match[0])
@@ -117,13 +138,14 @@ class WordReader:
         self._check_depth()
         start, open_ = self.at, 1
         while self.at < len(self.source):
+            self._tick()
             char = self.source[self.at]
             if char == "'":
                 match = _SINGLE.match(self.source, self.at)
                 self.at = match.end() if match else len(self.source)
                 continue
             if char == '"':
-                nested = type(self)(self.source, self.depth + 1, self.at)
+                nested = type(self)(self.source, self.depth + 1, self.at, self.until)
                 nested._double()
                 self.at = nested.at
                 continue

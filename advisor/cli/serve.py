@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until stopped."""
     from advisor.service.handlers import Handlers
+    from advisor.service.limits import take_descriptors
     from advisor.service.peer import Users, trusted_uids
     from advisor.service.server import Server
     from advisor.service.snapshot import StoreSource
@@ -64,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
         users = Users(trusted_uids(args.trust_user))
     except KeyError as error:
         raise UsageError(f"--trust-user: no such user {error}") from None
+    take_descriptors()
     store, socket = store_path(args.db, own=True).absolute(), socket_path(args.socket)
     config = config_dir(args.config_dir) if args.config_dir else None
     writable = not args.read_only
@@ -90,8 +92,11 @@ def _logging(level: str) -> Iterator[None]:
     form = "%(asctime)s level=%(levelname)s %(message)s"
     stream.setFormatter(logging.Formatter(form, datefmt="%Y-%m-%dT%H:%M:%S%z"))
     lines: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    from advisor.service.quiet import Quiet
+
     root = logging.getLogger()
     handler = logging.handlers.QueueHandler(lines)
+    handler.addFilter(Quiet())
     root.setLevel(level.upper())
     root.addHandler(handler)
     listener = logging.handlers.QueueListener(lines, stream)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -114,6 +115,18 @@ def answer_line(answer: dict[str, object]) -> bytes:
     return _encode({"v": VERSION, **answer}).encode() + b"\n"
 
 
+def _connect(connection: socket.socket, path: Path, timeout_s: float) -> None:
+    """Connect; where many others wait to be accepted, wait too. Raises OSError."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            return connection.connect(str(path))
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise TimeoutError("too many wait there") from None
+            time.sleep(0.005)
+
+
 def call(path: Path, request: dict[str, object], timeout_s: float = 5.0) -> dict[str, object]:
     """Send one request to a daemon and return its answer.
 
@@ -123,7 +136,7 @@ def call(path: Path, request: dict[str, object], timeout_s: float = 5.0) -> dict
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout_s)
-            connection.connect(str(path))
+            _connect(connection, path, timeout_s)
             with suppress(ConnectionError):  # the daemon says why it hangs up on what is too long
                 connection.sendall(answer_line(request))
             chunks: list[bytes] = []

@@ -37,6 +37,9 @@ Ranker = Callable[[Writer, StoredCharacterisation], str]
 
 WAIT_S = 60.0
 MAX_FILE = 8 << 20
+MAX_STORED = 100_000
+"""Runs of one user in the store; a sweep has some dozen."""
+
 _USERS_SOURCES: tuple[Source, ...] = ("sweep", "confirm", "run")
 """What a user may call a run; imports and jobs are taken over in other ways."""
 
@@ -285,6 +288,13 @@ def _store(
             )
         )[0].training.trust
         runs.append(replace(run, account=account, scope=scope_of(trust, account)))
+    (stored,) = writer.rows(
+        "SELECT count(*) AS n FROM observations WHERE contributor = ?", (delivery.contributor,)
+    )
+    if stored["n"] + len(runs) > MAX_STORED:
+        raise InputError(
+            f"{delivery.contributor} has {stored['n']} runs stored; the limit is {MAX_STORED}"
+        )
     new = [r for r in runs if not {_sweep_key(r.extra), ("", r.extra["spool"])} & known]
     if new:
         writer.add_observations(delivery.application, delivery.workload, new)

@@ -8,20 +8,29 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor import __version__
 from advisor.core.decision import Decision
-from advisor.core.protocol import ProtocolError, answer_line, parse_request_line
+from advisor.core.protocol import (
+    MAX_CHOICES,
+    MAX_SCRIPT,
+    ProtocolError,
+    answer_line,
+    parse_request_line,
+)
 from advisor.core.reasons import reason
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
 from advisor.core.stamp import read_stamp
 from advisor.errors import AdvisorError, InputError
+from advisor.plugins import names
 from advisor.schedulers.translators import translator
 from advisor.service.answered import Answered
 from advisor.service.decide import decide, issue, new_id, timestamp, unchanged
+from advisor.service.limits import Limits
 from advisor.service.peer import Peer, Users
 from advisor.service.snapshot import StoreSource
 from advisor.service.spool import Spool
@@ -31,8 +40,9 @@ from advisor.store.journal import Journal
 log = logging.getLogger("advisor.serve")
 
 _REMEMBERED = 50_000
-_SHORT = 8192
-"""A longer request is worked out each time, so that memory stays bounded."""
+_LONG = {"script": MAX_SCRIPT, "choices": MAX_CHOICES, "client": MAX_SCRIPT}
+_MOST = 16384
+"""Characters of what a hook sends, by key, and of all else together."""
 
 
 @dataclass(slots=True)
@@ -47,6 +57,7 @@ class Handlers:
     journal: Journal | None = None
     spool: Spool | None = None
     watch: Watch | None = None
+    limits: Limits = field(init=False)
     _behind: deque[Callable[[], None]] = field(default_factory=deque)
     _issued: dict[str, int] = field(default_factory=dict)
     _latencies: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
@@ -54,8 +65,14 @@ class Handlers:
     _changed: int = 0
     _started: float = field(default_factory=time.time)
 
+    def __post_init__(self) -> None:
+        self.limits = Limits(self.users)
+
     def start(self) -> None:
-        """Start writing behind."""
+        """Start writing behind; load what the first job would wait for."""
+        for name in names("translators"):
+            with suppress(InputError):  # whoever asks for that scheduler hears of it
+                translator(name)
         if self.journal is not None:
             self.journal.start()
 
@@ -134,7 +151,7 @@ class Handlers:
         if request.get("hook") == "job_submit" and not decision.policy.enforce:
             decision = decision.withdrawn()
         answered = Answered(decision, request, uid, bool(drawn))
-        if lasts and not decision.holdout and carried is None and len(line) <= _SHORT:
+        if lasts and not decision.holdout and carried is None:
             snapshot.remember((peer.uid, line), answered)
         self._issue(lambda: decision, decision.id, answered)
         return answered.line(decision.id, decision.created_at)
@@ -219,6 +236,9 @@ class Handlers:
         except InputError as error:
             raise ProtocolError(error.message) from None
         payload = {**request, "hook": hook or request.get("hook", "")}
+        if _too_long(request):
+            empty = JobRequest(scheduler, str(payload["hook"])[:40], user, uid)
+            return unchanged(empty, self.source.snapshot, reason("unrecognised")), False
         choices, problem = parse_choices(str(request.get("choices") or ""))
         snapshot = self.source.snapshot
         try:
@@ -252,9 +272,9 @@ class Handlers:
             )
         contributor = self.users.name(peer.uid)
         if request["op"] == "characterise":
-            self.spool.put_phases(request, contributor, self.source.snapshot.inventory)
+            self.spool.put_phases(request, contributor, peer.uid, self.source.snapshot.inventory)
             return {"ok": True}
-        return {"ok": True, "stored": self.spool.put_runs(request, contributor)}
+        return {"ok": True, "stored": self.spool.put_runs(request, contributor, peer.uid)}
 
     def observe_latency(self, seconds: float) -> None:
         """Note how long an answer took."""
@@ -281,6 +301,34 @@ class Handlers:
             "decisions": self._decided,
             "changed": self._changed,
             "availability": None if self.watch is None else self.watch.status(),
+            "connections": self.limits.connections,
+            "refused": self.limits.refused,
             "takes_results": self.spool is not None,
             "answer_us": {"p50": quantile(0.5), "p99": quantile(0.99)},
         }
+
+
+def _too_long(request: Mapping[str, object]) -> bool:
+    """Tell whether a request holds more than any hook sends of a job that can be understood."""
+    rest = {k: v for k, v in request.items() if k not in _LONG}
+    return _room(rest, _MOST) < 0 or any(
+        _room(request.get(key), most) < 0 for key, most in _LONG.items()
+    )
+
+
+def _room(value: object, room: int, depth: int = 5) -> int:
+    """Return how many of ``room`` characters a value leaves; below 0 it is not looked at whole."""
+    if isinstance(value, str):
+        return room - len(value)
+    if isinstance(value, Mapping):
+        room = _room(list(value), room, depth)
+        value = list(value.values())
+    if not isinstance(value, list):
+        return room
+    if not depth:
+        return -1
+    for each in value:
+        if room < 0:
+            break
+        room = _room(each, room - 4, depth - 1)
+    return room

@@ -41,6 +41,10 @@ class Users:
         """Tell whether :meth:`name` answers without a look-up."""
         return uid in self._names
 
+    def has_name(self, uid: int) -> bool:
+        """Tell whether somebody is known to have this uid; without a look-up."""
+        return self._names.get(uid, str(uid)) != str(uid)
+
     def name(self, uid: int) -> str:
         """Return the user's name, or the uid as text when nobody has it."""
         if uid not in self._names:

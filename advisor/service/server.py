@@ -20,12 +20,17 @@ from pathlib import Path
 from advisor.core.protocol import MAX_REQUEST, ProtocolError, answer_line
 from advisor.errors import AdvisorError
 from advisor.service.handlers import Handlers
+from advisor.service.limits import BEGUN, BUSY, Limits, Use
 from advisor.service.notify import inherited_socket, notify
 from advisor.service.peer import Peer, peer_of
 
 log = logging.getLogger("advisor.serve")
 
-BACKLOG = 1024
+BACKLOG = 32
+"""Connections that wait to be accepted; for more, a client waits in connect. One user may fill it,
+and whoever comes next stands behind it."""
+_AT_ONCE = 64
+"""So many refused connections are closed before anybody who is connected is heard again."""
 _BEHIND_S = 0.005
 """What an answer leaves to be done waits so long: until its submission has gone on."""
 _FOLLOWS_MS = 1
@@ -36,49 +41,82 @@ IDLE_S = 30.0
 """A connection that sends nothing for so long is closed."""
 
 
+@dataclass(eq=False, slots=True)
+class _Client:
+    """A connection as it was accepted, who is there, and what that user takes."""
+
+    socket: socket.socket
+    peer: Peer
+    use: Use
+
+
 class _Connection(asyncio.Protocol):
     """One client: lines in, lines out; a line is answered in the loop, in order."""
 
-    def __init__(self, server: Server, peer: Peer, begun: bytes = b"") -> None:
+    def __init__(self, server: Server, client: _Client, begun: bytes = b"") -> None:
         self._server = server
-        self._buffer = bytearray(begun)
+        self._buffer = bytearray()
+        self._searched = 0
+        self._begun = begun
         self._transport: asyncio.Transport | None = None
-        self._peer = peer
+        self._client, self._peer = client, client.peer
         self._idle: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._server.connections.add(self)
-        self.data_received(b"")
+        self._server.limits.enter(self._client.use, self, transport.abort)
+        self.data_received(self._begun)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
+        self._server.limits.leave(self._client.use, self)
+        self._client.use.begun -= len(self._buffer)
         if self._idle:
             self._idle.cancel()
 
     def data_received(self, data: bytes) -> None:
+        use = self._client.use
+        use.charge(0.0)
+        if use.spent():
+            self._server.refuse(self._client)
+            self._hang_up()
+            return
         self._buffer += data
+        use.begun += len(data)
         self._rest()
-        while (end := self._buffer.find(b"\n")) >= 0:
+        while (end := self._buffer.find(b"\n", self._searched)) >= 0:
             line = bytes(self._buffer[:end])
             del self._buffer[: end + 1]
+            use.begun -= end + 1
+            self._searched = 0
             self._answer(line)
-        if len(self._buffer) > MAX_REQUEST:
+        self._searched = len(self._buffer)
+        if len(self._buffer) > MAX_REQUEST or (use.bounded and use.begun > BEGUN):
             self._send(answer_line({"error": f"a request may have {MAX_REQUEST} bytes"}))
             log.warning("event=too-long uid=%d bytes=%d", self._peer.uid, len(self._buffer))
             self.close()
 
+    def pause_writing(self) -> None:
+        """Read no more from a client that does not read."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def _answer(self, line: bytes) -> None:
         users = self._server.handlers.users
         if users.known(self._peer.uid):
-            self._send(self._server.answer(line, self._peer))
+            self._send(self._server.answer(line, self._client))
             return
 
         async def after_lookup() -> None:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(None, users.name, self._peer.uid)
-            self._send(self._server.answer(line, self._peer))
+            self._send(self._server.answer(line, self._client))
 
         task = asyncio.ensure_future(after_lookup())
         self._server.tasks.add(task)
@@ -92,7 +130,11 @@ class _Connection(asyncio.Protocol):
     def _rest(self) -> None:
         if self._idle:
             self._idle.cancel()
-        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self.close)
+        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._hang_up)
+
+    def _hang_up(self) -> None:
+        if self._transport is not None:  # who reads nothing is not waited for
+            self._transport.abort()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -107,15 +149,38 @@ class Server:
     handlers: Handlers
     refresh_s: float = 1.0
     connections: set[_Connection] = field(default_factory=set)
-    waiting: dict[socket.socket, asyncio.TimerHandle] = field(default_factory=dict)
+    waiting: dict[_Client, asyncio.TimerHandle] = field(default_factory=dict)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _owns_socket: bool = False
     _behind: asyncio.TimerHandle | None = None
-    _answered: list[tuple[socket.socket, Peer]] = field(default_factory=list)
+    _answered: list[_Client] = field(default_factory=list)
 
-    def answer(self, line: bytes, peer: Peer) -> bytes:
+    @property
+    def limits(self) -> Limits:
+        """What each user takes."""
+        return self.handlers.limits
+
+    def answer(self, line: bytes, client: _Client) -> bytes:
         """Answer one line; whatever goes wrong becomes an ``error`` and a line in the log."""
+        peer, use = client.peer, client.use
+        if use.spent():
+            self.refuse(client)
+            return BUSY
+        worked = time.thread_time()
+        try:
+            return self._answer(line, peer)
+        finally:
+            use.charge(time.thread_time() - worked)
+
+    def refuse(self, client: _Client) -> None:
+        """Note that a user asks too much."""
+        self.limits.refused += 1
+        if not client.use.named:
+            client.use.named = True
+            log.warning("event=too-much uid=%d", client.peer.uid)
+
+    def _answer(self, line: bytes, peer: Peer) -> bytes:
         start = time.perf_counter()
         try:
             answer = self.handlers.answer(line, peer)
@@ -143,9 +208,10 @@ class Server:
         self._behind = None
         self.handlers.settle()
         answered, self._answered = self._answered, []
-        for connection, peer in answered:
-            self._wait(connection, peer)
-            self._readable(connection, peer)
+        for client in answered:
+            if client.socket.fileno() >= 0:
+                self._wait(client)
+                self._readable(client)
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT; SIGHUP looks at the store again at once."""
@@ -187,99 +253,126 @@ class Server:
         log.info("event=stopped")
 
     def _accept(self, listener: socket.socket) -> None:
-        """Take a client, and answer at once what it has sent already: a hook's one line."""
-        try:
-            connection, _ = listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
-        except OSError as error:  # too many open files: the client waits or goes on without us
-            log.error("event=accept-failed error=%s", quote(str(error)))
-            return
+        """Take a client; those of users who ask too much are refused at once."""
+        for _ in range(_AT_ONCE):
+            try:
+                connection, _ = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # too many open files: the client waits until there is one
+                log.error("event=accept-failed error=%s", quote(str(error)))
+                self.limits.make_room()
+                return
+            with contextlib.suppress(OSError):
+                peer = peer_of(connection)
+                client = _Client(connection, peer, self.limits.of(peer.uid))
+                if not client.use.spent():
+                    self._take(client)
+                    return
+                self.refuse(client)
+                connection.send(BUSY, socket.MSG_DONTWAIT)
+            connection.close()
+
+    def _take(self, client: _Client) -> None:
+        """Answer at once what a client has sent already: a hook's one line."""
+        connection, use = client.socket, client.use
         begun, answered = b"", False
         try:
             connection.setblocking(False)
-            peer = peer_of(connection)
             # A client often loses the processor to us between its connection and its line.
             follows = select.poll()
             follows.register(connection, select.POLLIN)
             if follows.poll(_FOLLOWS_MS):
-                begun = self._at_once(connection, peer, connection.recv(MAX_REQUEST))
+                begun = self._at_once(client, connection.recv(MAX_REQUEST))
                 answered = not begun
+            else:
+                use.charge(_FOLLOWS_MS / 1000)
         except OSError:
             connection.close()
             return
         finally:
             self.settle_soon()
         if begun:
-            self._hand_over(connection, peer, begun)
-        elif answered:
-            self._answered.append((connection, peer))  # most hooks hang up now
+            self._hand_over(client, begun)
+            return
+        self.limits.enter(use, client, lambda: self._close(client))
+        if answered:
+            self._answered.append(client)  # most hooks hang up now
         else:
-            self._wait(connection, peer)
+            self._wait(client)
 
-    def _wait(self, connection: socket.socket, peer: Peer) -> None:
+    def _wait(self, client: _Client) -> None:
         """Hear of a client's next line; a transport is only made for one that sends more."""
         loop = asyncio.get_running_loop()
-        self.waiting[connection] = loop.call_later(IDLE_S, self._drop, connection)
-        loop.add_reader(connection, self._readable, connection, peer)
+        self.waiting[client] = loop.call_later(IDLE_S, self._drop, client)
+        loop.add_reader(client.socket, self._readable, client)
 
-    def _at_once(self, connection: socket.socket, peer: Peer, data: bytes) -> bytes:
+    def _at_once(self, client: _Client, data: bytes) -> bytes:
         """Answer if ``data`` is one line of a known user's; return what is left to be answered.
 
         Raises OSError when the client does not take the answer.
         """
-        if not data.endswith(b"\n") or data.count(b"\n") > 1 or not self._knows(peer):
+        if not data.endswith(b"\n") or data.count(b"\n") > 1 or not self._knows(client.peer):
             return data
-        answer = self.answer(data[:-1], peer)
-        if connection.send(answer) < len(answer):
+        answer = self.answer(data[:-1], client)
+        sent = client.socket.send(answer)
+        if sent < len(answer):
             raise OSError("the client does not read")
         return b""
 
-    def _readable(self, connection: socket.socket, peer: Peer) -> None:
+    def _readable(self, client: _Client) -> None:
         """Go on with a client that sends its line only now, or more; close when it hung up."""
         try:
-            data = connection.recv(MAX_REQUEST)
+            data = client.socket.recv(MAX_REQUEST)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             data = b""
         try:
-            more = self._at_once(connection, peer, data) if data else b""
+            more = self._at_once(client, data) if data else b""
         except OSError:
             data = more = b""
         self.settle_soon()
         if data and not more:
             loop = asyncio.get_running_loop()
-            self.waiting[connection].cancel()
-            self.waiting[connection] = loop.call_later(IDLE_S, self._drop, connection)
+            self.waiting[client].cancel()
+            self.waiting[client] = loop.call_later(IDLE_S, self._drop, client)
             return
-        self._forget(connection)
+        self._forget(client)
         if more:
-            self._hand_over(connection, peer, more)
+            self._hand_over(client, more)
         else:
-            connection.close()
+            client.socket.close()
 
-    def _forget(self, connection: socket.socket) -> None:
-        asyncio.get_running_loop().remove_reader(connection)
-        self.waiting.pop(connection).cancel()
+    def _forget(self, client: _Client) -> None:
+        self.limits.leave(client.use, client)
+        asyncio.get_running_loop().remove_reader(client.socket)
+        self.waiting.pop(client).cancel()
 
-    def _drop(self, connection: socket.socket) -> None:
-        self._forget(connection)
-        connection.close()
+    def _drop(self, client: _Client) -> None:
+        self._forget(client)
+        client.socket.close()
 
-    def _hand_over(self, connection: socket.socket, peer: Peer, begun: bytes) -> None:
-        task = asyncio.ensure_future(self._keep(connection, peer, begun))
+    def _close(self, client: _Client) -> None:
+        if client in self.waiting:
+            self._drop(client)
+        client.socket.close()
+
+    def _hand_over(self, client: _Client, begun: bytes) -> None:
+        task = asyncio.ensure_future(self._keep(client, begun))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     def _knows(self, peer: Peer) -> bool:
         return self.handlers.users.known(peer.uid)
 
-    async def _keep(self, connection: socket.socket, peer: Peer, begun: bytes) -> None:
+    async def _keep(self, client: _Client, begun: bytes) -> None:
         """Go on with a client that may send more, or has sent half a line."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
-            await loop.connect_accepted_socket(lambda: _Connection(self, peer, begun), connection)
+            await loop.connect_accepted_socket(
+                lambda: _Connection(self, client, begun), client.socket
+            )
 
     def _reload(self) -> None:
         task = asyncio.ensure_future(self._refresh(force=True))

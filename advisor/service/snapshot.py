@@ -15,6 +15,7 @@ from advisor.core.inventory import Inventory
 from advisor.core.option import Row
 from advisor.core.policy import PolicySet
 from advisor.core.recognise import ApplicationRule
+from advisor.core.remembered import Remembered
 from advisor.core.request import understood_of
 from advisor.core.select import find_row
 from advisor.service.answered import Answered
@@ -26,10 +27,11 @@ _DECODED = 1024
 SWEEP_LASTS = timedelta(days=1)
 """A sweep of which nothing was heard for so long is taken to be over."""
 
-_REMEMBERED = 20_000
-"""Choices and baselines kept; the same jobs are submitted again and again."""
-_ANSWERED = 4096
-"""Whole answers kept."""
+_BASELINES, _CHOICES = 20_000, 4000
+"""How many are kept; the same jobs are submitted again and again."""
+_ANSWERED = 64 << 20
+_OF_ANSWER = 12_000, 8
+"""Bytes of whole answers kept; what one takes, and what each byte of its request adds."""
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class Snapshot:
     training: frozenset[tuple[str, str]] = frozenset()
     choices: dict[object, Any] = field(default_factory=dict)
     baselines: dict[object, tuple[Row | None, bool]] = field(default_factory=dict)
-    answered: dict[tuple[int, bytes], Answered] = field(default_factory=dict)
+    answered: Remembered[Answered] = field(default_factory=lambda: Remembered(_ANSWERED))
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
     _decoded: OrderedDict[int, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
 
@@ -119,22 +121,20 @@ class Snapshot:
             if default and not any(r.freq_khz == freq_khz for r in rows):
                 freq_khz = 0
             found = find_row(rows, nodes, ranks, threads, freq_khz)
-            if len(self.baselines) >= _REMEMBERED:
+            if len(self.baselines) >= _BASELINES:
                 self.baselines.clear()
             self.baselines[key] = found
         return found
 
     def remember(self, key: tuple[int, bytes], answered: Answered) -> None:
         """Keep an answer for as long as this snapshot holds."""
-        if len(self.answered) >= _ANSWERED:
-            self.answered.clear()
-        self.answered[key] = answered
+        self.answered.put(key, answered, _OF_ANSWER[0] + _OF_ANSWER[1] * len(key[1]))
 
     def choice(self, key: object, make: Callable[[], Any]) -> Any:
         """Return what was chosen for ``key`` before, else make and remember it."""
         choice = self.choices.get(key)
         if choice is None:
-            if len(self.choices) >= _REMEMBERED:
+            if len(self.choices) >= _CHOICES:
                 self.choices.clear()
             choice = self.choices[key] = make()
         return choice
@@ -191,7 +191,7 @@ class StoreSource:
             snapshot = self.snapshot
             before, snapshot.availability = snapshot.availability, availability
         if before != availability or not availability.timeless:
-            snapshot.answered.clear()
+            snapshot.answered = Remembered(_ANSWERED)
 
     def _load(self, reader: Reader) -> Snapshot:
         old = self.snapshot

@@ -32,8 +32,11 @@ from advisor.core.protocol import ProtocolError
 from advisor.errors import AdvisorError
 from advisor.schedulers.translators import translator
 from advisor.service.peer import groups_of
+from advisor.service.untaken import Untaken
 
 log = logging.getLogger("advisor.serve")
+
+Kind = Literal["runs", "phases"]
 
 MAX_RUNS = 1000
 MAX_SWEEPS = 4
@@ -48,6 +51,7 @@ class Spool:
 
     def __init__(self, folder: Path, store: Path, socket: Path, config: Path | None = None) -> None:
         self.folder = folder
+        self._untaken = Untaken(folder)
         self._store = store
         self._config = config
         self._socket = socket
@@ -56,8 +60,11 @@ class Spool:
         self._sweeps: list[subprocess.Popen[bytes]] = []
         threading.Thread(target=self._run, name="spool", daemon=True).start()
 
-    def put_runs(self, request: Mapping[str, object], contributor: str) -> int:
-        """Keep a user's measured runs; return how many. Raises ProtocolError on bad ones."""
+    def put_runs(self, request: Mapping[str, object], contributor: str, uid: int) -> int:
+        """Keep a user's measured runs; return how many.
+
+        Raises ProtocolError on bad ones, and AdvisorError where too many of this user wait.
+        """
         runs = request.get("observations")
         if not isinstance(runs, list) or not 0 < len(runs) <= MAX_RUNS:
             raise ProtocolError(f"observations must be a list of 1 to {MAX_RUNS} runs")
@@ -74,12 +81,11 @@ class Spool:
             "fit": bool(request.get("fit")),
             "observations": runs,
         }
-        write_spool_file(self.folder, data)
-        self._put("collect", {})
+        self._keep(data, "runs", uid, len(runs))
         return len(runs)
 
     def put_phases(
-        self, request: Mapping[str, object], contributor: str, inventory: Inventory
+        self, request: Mapping[str, object], contributor: str, uid: int, inventory: Inventory
     ) -> None:
         """Keep what a user characterised. Raises AdvisorError where it makes no sense.
 
@@ -105,7 +111,13 @@ class Spool:
                 "say with --node-type which one it was"
             )
         data = {"contributor": contributor, "characterisation": found.to_dict()}
-        write_spool_file(self.folder, data, kind="phases")
+        self._keep(data, "phases", uid, 1)
+
+    def _keep(self, data: Mapping[str, object], kind: Kind, uid: int, count: int) -> None:
+        text = json.dumps(data)
+        self._untaken.check(uid, count, len(text))
+        path = write_spool_file(self.folder, text, kind, f"-u{uid}-n{count}")
+        self._untaken.add(path.name, len(text))
         self._put("collect", {})
 
     def want_training(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
@@ -219,15 +231,13 @@ def _sweep_options(scheduler: str, options: object) -> str:
     return shlex.join(w.removesuffix("=") if w.startswith("--") else w for w in words)
 
 
-def write_spool_file(
-    folder: Path, data: Mapping[str, object], kind: Literal["runs", "phases"] = "runs"
-) -> Path:
+def write_spool_file(folder: Path, text: str, kind: Kind = "runs", note: str = "") -> Path:
     """Write one spool file whole or not at all. Raises AdvisorError when it cannot."""
-    name = f"{kind}-{time.time_ns()}-{secrets.token_hex(4)}"
+    name = f"{kind}-{time.time_ns()}-{secrets.token_hex(4)}{note}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         temporary = folder / f".{name}"
-        temporary.write_text(json.dumps(data))
+        temporary.write_text(text)
         return temporary.rename(folder / f"{name}.json")
     except OSError as error:
         raise AdvisorError(f"{folder}: {error.strerror}", hint="nothing was kept") from None

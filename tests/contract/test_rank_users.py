@@ -224,7 +224,7 @@ def test_before_there_are_profiles_it_is_kept(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = {"contributor": "ann", "characterisation": APP}
-    left = write_spool_file(place / "site" / "spool", told, kind="phases")
+    left = write_spool_file(place / "site" / "spool", json.dumps(told), kind="phases")
     assert main(["collect", "--spool"]) == 0
     said = capsys.readouterr().out
     assert "spool: 0 runs and 1 characterisation from 1 files" in said

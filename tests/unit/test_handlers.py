@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -99,8 +100,11 @@ def test_an_answer_given_again_is_what_its_own_decision_would_be_answered(
 ) -> None:
     """Even where other texts look like what is put in anew."""
     odd = '","at":"2026-01-01T00:00:00+00:00"'
-    ask(handlers, env={"ADVISOR_APPLICATION": "stencil"}, argv=["job.sh", odd])
-    (known,) = handlers.source.snapshot.answered.values()
+    job = {**JOB, "env": {"ADVISOR_APPLICATION": "stencil"}, "argv": ["job.sh", odd]}
+    line = json.dumps(job).encode()
+    handlers.answer(line, ROOT)
+    known = handlers.source.snapshot.answered.get((ROOT.uid, line))
+    assert known is not None
     again = issue(known.decision, "0123456789abcdef", "2031-02-03T04:05:06+00:00")
     fresh = Answered(again, known.request, known.uid, known.drawn)
     given = known.line(again.id, again.created_at)
@@ -169,11 +173,38 @@ def test_a_stamp_is_looked_at_each_time(handlers: Handlers) -> None:
 
 
 def test_memory_stays_bounded(handlers: Handlers) -> None:
-    ask(handlers, script="srun ./stencil\n" + "#" * 10_000)
-    assert not handlers.source.snapshot.answered
-    for i in range(4200):
+    answered = handlers.source.snapshot.answered
+    answered.limit = 1 << 20
+    for i in range(200):
         ask(handlers, argv=["job.sh", str(i)])
-    assert 0 < len(handlers.source.snapshot.answered) <= 4096
+        assert answered.size <= answered.limit
+    assert 30 < len(answered) < 90
+    ask(handlers, argv=["job.sh", "199"])
+    before = len(answered)
+    ask(handlers, script="srun ./stencil\n" + "#" * 20_000)  # too long to be remembered
+    assert len(answered) == before
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"script": "a;" * 450_000},
+        {"script": "srun ./stencil\n", "argv": ["a"] * 10_000},
+        {"options": {**JOB["options"], "partition": "a," * 400_000}},
+        {"env": {f"OMP_{i}": "1" for i in range(10_000)}},
+        {"options": {"nodes": [[[[[[["1"]]]]]]]}},
+        {"choices": "{}" + " " * 70_000},
+    ],
+)
+def test_what_no_hook_sends_is_not_looked_at(handlers: Handlers, asked: dict[str, Any]) -> None:
+    """One line of 900 kB kept everybody waiting for ten seconds."""
+    begun = time.thread_time()
+    answer = ask(handlers, **asked)
+    assert (answer["rewrite"], read_stamp(answer["stamp"]).reasons[-1].code) == (  # type: ignore[union-attr]
+        {},
+        "unrecognised",
+    )
+    assert time.thread_time() - begun < 0.2
 
 
 # -- nodes promised to jobs that were just answered ------------------------------------------------

@@ -55,7 +55,7 @@ def leave(store: Writer, *runs: object, **changes: object) -> Path:
         "application": "stencil", "workload": "n64", "account": "", "contributor": "ann",
         "fit": False, "observations": list(runs), **changes,
     }  # fmt: skip
-    return write_spool_file(spool_folder(store.path), data)
+    return write_spool_file(spool_folder(store.path), json.dumps(data))
 
 
 def test_runs_are_taken_once_and_the_file_goes(store: Writer) -> None:
@@ -279,7 +279,7 @@ PHASES = {
 
 def leave_phases(store: Writer, found: object = PHASES, **more: object) -> Path:
     data = {"contributor": "ann", "characterisation": found, **more}
-    return write_spool_file(spool_folder(store.path), data, kind="phases")
+    return write_spool_file(spool_folder(store.path), json.dumps(data), kind="phases")
 
 
 def test_a_characterisation_is_taken_and_ranked(store: Writer) -> None:

@@ -1,0 +1,125 @@
+"""What one user may take of the daemon: connections, unfinished lines, and work.
+
+Work is counted in units, of which each user gets ``RATE`` a second: 1 for a request and 2 for the
+square of its milliseconds, because a request that takes n times as long keeps n times as many
+others waiting n times as long. Root and the scheduler's own user ask for everybody and have no
+limits. Users whom nobody knows by name share one allowance: one person may own many such numbers.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from advisor.core.protocol import answer_line
+from advisor.service.peer import Users
+
+CONNECTIONS = 32
+"""Open connections of one user; for a further one the oldest goes."""
+
+BEGUN = 4 << 20
+"""Bytes of lines a user has begun and not ended, over all connections."""
+
+RATE = 200.0
+BURST = 400.0
+_DEBT = 2000.0
+"""Units nobody is deeper in debt than: ten seconds without an answer."""
+
+_SPARE = 64
+"""Descriptors that are kept for the store, the log and children."""
+
+_MOST = 16384
+
+BUSY = answer_line(
+    {
+        "error": f"you ask too much: {RATE:g} short requests a second, or fewer long ones",
+        "hint": "ask again in some seconds",
+    }
+)
+
+
+@dataclass(slots=True)
+class Use:
+    """What one user takes just now; ``bounded`` is false for root and the scheduler."""
+
+    bounded: bool = True
+    left: float = BURST
+    at: float = 0.0
+    begun: int = 0
+    named: bool = False
+    """The log has named the user since it asked for too much."""
+    open: dict[object, Callable[[], None]] = field(default_factory=dict)
+
+    def spent(self) -> bool:
+        """Tell whether the user has to wait."""
+        if not self.bounded:
+            return False
+        now = time.monotonic()
+        self.left = min(BURST, self.left + RATE * (now - self.at))
+        self.at = now
+        if self.left > BURST / 2:
+            self.named = False
+        return self.left <= 0
+
+    def charge(self, seconds: float) -> None:
+        """Note a request and the processor's time it took."""
+        self.left = max(-_DEBT, self.left - 1 - min(BURST, 2e6 * seconds * seconds))
+
+
+class Limits:
+    """Everybody's use."""
+
+    def __init__(self, users: Users) -> None:
+        self.users = users
+        self.most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE
+        self.connections = 0
+        """Open ones of all users."""
+        self.refused = 0
+        """Requests that were not answered, and connections that were closed."""
+        self._uses: dict[int | None, Use] = {}
+
+    def of(self, uid: int) -> Use:
+        """Return what a user takes just now."""
+        users = self.users
+        nameless = users.known(uid) and not users.has_name(uid)
+        key = None if nameless and uid not in users.trusted_uids else uid
+        use = self._uses.get(key)
+        if use is None:
+            use = self._uses[key] = Use(uid not in users.trusted_uids, at=time.monotonic())
+        return use
+
+    def enter(self, use: Use, connection: object, close: Callable[[], None]) -> None:
+        """Note a connection and how to close it; where there are too many, close another."""
+        use.open[connection] = close
+        self.connections += 1
+        if use.bounded and len(use.open) > CONNECTIONS:
+            self._close_oldest(use)
+        if self.connections > self.most:
+            self.make_room()
+
+    def leave(self, use: Use, connection: object) -> None:
+        """Forget a connection that is closed."""
+        self.connections -= use.open.pop(connection, None) is not None
+
+    def make_room(self) -> None:
+        """Close a connection of the user who has most."""
+        use = max(self._uses.values(), key=lambda u: (u.bounded, len(u.open)), default=None)
+        if use is not None and use.open:
+            self._close_oldest(use)
+
+    def _close_oldest(self, use: Use) -> None:
+        self.refused += 1
+        oldest = next(iter(use.open))
+        close = use.open[oldest]
+        self.leave(use, oldest)
+        close()
+
+
+def take_descriptors() -> None:
+    """Let this process have as many descriptors as it may, within reason."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

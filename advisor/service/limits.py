@@ -40,7 +40,7 @@ BUSY = answer_line(
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Use:
     """What one user takes just now; ``bounded`` is false for root and the scheduler."""
 

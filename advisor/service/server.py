@@ -26,11 +26,9 @@ from advisor.service.peer import Peer, peer_of
 
 log = logging.getLogger("advisor.serve")
 
-BACKLOG = 32
+BACKLOG = 256
 """Connections that wait to be accepted; for more, a client waits in connect. One user may fill it,
-and whoever comes next stands behind it."""
-_AT_ONCE = 64
-"""So many refused connections are closed before anybody who is connected is heard again."""
+and whoever comes next stands behind that."""
 _BEHIND_S = 0.005
 """What an answer leaves to be done waits so long: until its submission has gone on."""
 _FOLLOWS_MS = 1
@@ -254,7 +252,7 @@ class Server:
 
     def _accept(self, listener: socket.socket) -> None:
         """Take a client; those of users who ask too much are refused at once."""
-        for _ in range(_AT_ONCE):
+        for _ in range(BACKLOG):
             try:
                 connection, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

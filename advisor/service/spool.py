@@ -36,7 +36,7 @@ from advisor.service.untaken import Untaken
 
 log = logging.getLogger("advisor.serve")
 
-Kind = Literal["runs", "phases"]
+SpoolKind = Literal["runs", "phases"]
 
 MAX_RUNS = 1000
 MAX_SWEEPS = 4
@@ -113,7 +113,7 @@ class Spool:
         data = {"contributor": contributor, "characterisation": found.to_dict()}
         self._keep(data, "phases", uid, 1)
 
-    def _keep(self, data: Mapping[str, object], kind: Kind, uid: int, count: int) -> None:
+    def _keep(self, data: Mapping[str, object], kind: SpoolKind, uid: int, count: int) -> None:
         text = json.dumps(data)
         self._untaken.check(uid, count, len(text))
         path = write_spool_file(self.folder, text, kind, f"-u{uid}-n{count}")
@@ -231,7 +231,7 @@ def _sweep_options(scheduler: str, options: object) -> str:
     return shlex.join(w.removesuffix("=") if w.startswith("--") else w for w in words)
 
 
-def write_spool_file(folder: Path, text: str, kind: Kind = "runs", note: str = "") -> Path:
+def write_spool_file(folder: Path, text: str, kind: SpoolKind = "runs", note: str = "") -> Path:
     """Write one spool file whole or not at all. Raises AdvisorError when it cannot."""
     name = f"{kind}-{time.time_ns()}-{secrets.token_hex(4)}{note}"
     try:

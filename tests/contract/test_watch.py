@@ -145,13 +145,13 @@ def test_only_a_change_makes_answers_anew(slurm: Slurm, source: StoreSource) -> 
         await until(lambda: watch.status()["limits_known"])
         snapshot = source.snapshot
         key = (0, b"line")
-        snapshot.answered[key] = Answered(None, {}, 0, False)  # type: ignore[arg-type]
+        snapshot.remember(key, Answered(None, {}, 0, False))  # type: ignore[arg-type]
         before = watch._read_at
         await until(lambda: watch._read_at not in (before, None))
         await until(lambda: (watch.status()["age_s"] or 9) < 0.2)  # type: ignore[operator]
-        assert key in snapshot.answered
+        assert snapshot.answered.get(key)
         slurm.say("node", "State=ALLOCATED", "State=IDLE")
-        await until(lambda: key not in snapshot.answered)
+        await until(lambda: not snapshot.answered.get(key))
 
     watching(source, test)
 

@@ -1,4 +1,4 @@
-"""What a site can add, found by name: schedulers, translators, models and meters.
+"""What a site can add, found by name: schedulers, translators, models, meters and strategies.
 
 Each is an entry point of the group ``advisor.KIND``. The advisor's own are registered in the same
 way, so that a package of a site's own can do all that they do.
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from advisor.errors import InputError
 
-PluginKind = Literal["schedulers", "translators", "models", "meters"]
+PluginKind = Literal["schedulers", "translators", "models", "meters", "strategies"]
 
 _OWN = "advisor."
 """What the targets of the advisor's own entry points begin with."""
@@ -43,13 +43,15 @@ def load(kind: PluginKind, name: str) -> Any:
     entry = found(kind).get(name)
     if entry is None:
         known = ", ".join(names(kind)) or "none: install the advisor with pip, also from a checkout"
-        raise InputError(
-            f"no {kind.removesuffix('s')} is called {name!r}", hint=f"choose from: {known}"
-        )
+        raise InputError(f"no {_one(kind)} is called {name!r}", hint=f"choose from: {known}")
     try:
         return entry.load()
     except Exception as error:
         raise InputError(
-            f"{kind.removesuffix('s')} {name!r} ({entry.value}) cannot be loaded: {error}",
+            f"{_one(kind)} {name!r} ({entry.value}) cannot be loaded: {error}",
             hint="mend or remove the package that offers it",
         ) from error
+
+
+def _one(kind: PluginKind) -> str:
+    return "strategy" if kind == "strategies" else kind.removesuffix("s")

@@ -31,6 +31,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "cc": ("cc", "compile, and make a traced twin for advisor characterise"),
     "bench": ("bench", "profile node types with microbenchmarks"),
     "rank": ("rank", "estimate an application's time on node types it never ran on"),
+    "classify": ("classify", "find the class of applications: cpu-bound, memory-bound and more"),
+    "classes": ("classes", "train, check and show the files that classes are found by"),
     "tui": ("tui", "browse applications and options in the terminal, and choose"),
     "report": ("report", "compare promised and measured savings"),
     "import": ("import_", "import measured runs from a file"),

@@ -71,7 +71,7 @@ def _size(profile: StoredProfile) -> str:
     return ", ".join(f"{s['size_kb']:g} KB / {s['stride_b']} B" for s in profile.streams) or "-"
 
 
-def _roofline(own: Sequence[StoredProfile]) -> tuple[int, float, float]:
+def roofline_of(own: Sequence[StoredProfile]) -> tuple[int, float, float]:
     """Return threads, GB/s of the largest triad, and GFlop/s of the peak; zeros if not measured."""
     threads = max(p.threads for p in own)
     triads = [p for p in own if p.microbenchmark == "triad"]
@@ -85,7 +85,7 @@ def _roofline(own: Sequence[StoredProfile]) -> tuple[int, float, float]:
 
 
 def _row(bench: Bench, own: Sequence[StoredProfile]) -> list[str]:
-    threads, bandwidth, peak = _roofline(own)
+    threads, bandwidth, peak = roofline_of(own)
     return [
         bench.node_type, str(len(own)), str(threads), f"{bandwidth:.1f}", f"{peak:.1f}",
         bench.host, bench.measured_at[:16].replace("T", " "),
@@ -93,7 +93,7 @@ def _row(bench: Bench, own: Sequence[StoredProfile]) -> list[str]:
 
 
 def _json(bench: Bench, own: Sequence[StoredProfile]) -> dict[str, object]:
-    threads, bandwidth, peak = _roofline(own)
+    threads, bandwidth, peak = roofline_of(own)
     return {
         "node_type": bench.node_type,
         "machine": dict(bench.machine),

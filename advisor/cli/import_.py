@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import paths
+from advisor.cli.import_signatures import FORMATS
 from advisor.cli.output import print_json
 from advisor.core.observation import Observation, Scope
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
+    from advisor.core.inventory import NodeType
     from advisor.store.csvfile import RunsFile, Terms
 
 _ADVISES = {"all": "everybody's jobs", "account": "jobs of account {1}", "own": "jobs of {0} only"}
@@ -31,8 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="the CSV or YAML file")
     parser.add_argument(
-        "--application", required=True, metavar="APPLICATION", help="the application's name"
-    )
+        "--from", dest="source", choices=FORMATS, metavar="FORMAT",
+        help="take signatures from ear (eacct -c, releases 4 to 6; its jobs become runs), perf "
+        "(perf stat -x, or -j), likwid (likwid-perfctr) or papi (the high-level interface's JSON)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--application", metavar="APPLICATION",
+        help="the application's name (--from ear: default: as the file names them)",
+    )  # fmt: skip
     parser.add_argument(
         "--workload",
         default="default",
@@ -85,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
     from advisor.store.opening import caller, is_owner
     from advisor.store.writer import Writer
 
+    if not args.application and args.source != "ear":
+        raise UsageError("the following arguments are required: --application")
     path = paths.store_path(args.db)
     user = caller()
     contributor = args.contributor or user
@@ -94,12 +104,12 @@ def run(args: argparse.Namespace) -> int:
         raise RefusedError(
             f"{path} is not yours: you may import your own runs for your own jobs only",
             hint=f"leave out --scope and --contributor; then ask the store's owner: "
-            f"advisor promote {args.application} --scope all --contributor {user}",
+            f"advisor promote {args.application or 'APPLICATION'} --scope all --contributor {user}",
         )
     if scope == "account" and not args.account:
         raise UsageError("--scope account needs --account")
     for what, name in (
-        ("application", args.application),
+        ("application", args.application or "none"),
         ("workload", args.workload),
         ("node type", args.node_type),
         ("contributor", contributor),
@@ -108,6 +118,8 @@ def run(args: argparse.Namespace) -> int:
     ):
         rows.check_name(what, name)
     args.node_type = _node_type(path, args.node_type)
+    if args.source:
+        return _signatures(path, args, user, owner, contributor, scope)
     terms = Terms(args.node_type, contributor, args.account, scope, args.energy, args.meter)
     table = _read(args, terms)
     with Writer(path) as store:
@@ -154,6 +166,51 @@ def run(args: argparse.Namespace) -> int:
             "--again imports them anyway"
         )
     print(f"next: {after}")
+    return 0
+
+
+def _signatures(
+    path: Path, args: argparse.Namespace, user: str, owner: bool, contributor: str, scope: Scope
+) -> int:
+    """Import what another program counted."""
+    from advisor.cli import import_signatures as other
+    from advisor.store import rows
+    from advisor.store.reader import Reader
+
+    nodes: list[NodeType] = []
+    if path.exists():
+        with Reader(path) as store:
+            nodes = list(store.inventory().node_types.values())
+    named = bool(args.contributor) or not owner
+    node = other.known_node(nodes, args.node_type)
+    taken = other.take(
+        path, args, other.Origin(node, contributor, named, args.account, scope), user
+    )
+    if not args.json:
+        other.print_taken(taken, args)
+        return 0
+    print_json(
+        "import",
+        {
+            "file": rows.clean(str(args.file)),
+            "application": taken.applications[0] if len(taken.applications) == 1 else "",
+            "applications": list(taken.applications),
+            "workload": args.workload,
+            "node_type": args.node_type,
+            "imported": taken.imported,
+            "skipped": taken.skipped,
+            "scope": scope,
+            "contributor": contributor,
+            "account": args.account,
+            "energy": taken.energy,
+            "extra_columns": [],
+            "from": args.source,
+            "new_signatures": taken.signatures,
+            "signatures": taken.rows,
+            "next": "advisor classify",
+            "notes": list(taken.notes),
+        },
+    )
     return 0
 
 

@@ -15,8 +15,13 @@ def print_json(verb: str, data: Mapping[str, object]) -> None:
 
     What the locale cannot print is escaped, so that programs read the same everywhere.
     """
-    text = {"schema": f"advisor/{verb}/1", **_clean_dict(data)}
-    print(json.dumps(text, ensure_ascii=not encodes_all()))
+    answer = {"schema": f"advisor/{verb}/1", **data}
+    plain = not encodes_all()
+    try:
+        text = json.dumps(answer, ensure_ascii=plain, allow_nan=False)
+    except (TypeError, ValueError):
+        text = json.dumps(_clean_dict(answer), ensure_ascii=plain)
+    print(text)
 
 
 def _clean_dict(data: Mapping[str, object]) -> dict[str, object]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
 from advisor.core.nodelist import expand
@@ -24,6 +24,12 @@ from advisor.policy.problems import did_you_mean
 FALSE_WORDS = ("false", "no", "off")
 TRUE_WORDS = ("true", "yes", "on")
 MIN_FREQ_KHZ, MAX_FREQ_KHZ = 100_000, 10_000_000
+
+
+class Strict(BaseModel):
+    """A mapping with known keys only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
 @dataclass(frozen=True, slots=True)

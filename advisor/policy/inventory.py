@@ -138,7 +138,7 @@ def merge_applied(
             values["default_freq_khz"] = 0
         found.setdefault(source, []).append(_over(node_type, values))
         for key in dict.fromkeys((*new, *old)):
-            taken_over = key in HAND_ONLY and key in new
+            taken_over = key == "classes" or (key in HAND_ONLY and key in new)
             if not taken_over and new.get(key) != old.get(key):
                 waiting.append(f"{node_type.name}.{key}")
     names = {t.name for t in inventory}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from advisor.core import policy as core
 from advisor.core.units import parse_freq_khz
@@ -24,6 +24,7 @@ from advisor.policy.fields import (
     Patterns,
     Reads,
     Regexes,
+    Strict,
     ThreadVariables,
     Word,
     Words,
@@ -35,6 +36,7 @@ from advisor.policy.fields import (
     text_of,
 )
 from advisor.policy.problems import did_you_mean
+from advisor.policy.schema_classes import ClassesSection
 
 VERSION = 1
 UNION_TAGS = ("<list>", "<range>")
@@ -49,12 +51,6 @@ def _version(value: object) -> int:
         hint = f"this advisor reads version {VERSION} only"
         refuse(f"version {text!r} is not known", hint=hint, allowed=(str(VERSION),))
     return VERSION
-
-
-class Strict(BaseModel):
-    """A mapping with known keys only."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
 class AxesSection(Strict):
@@ -290,6 +286,10 @@ class NodeTypeSection(Strict):
     )
     core_power_w: Annotated[float, number(0, 1e4)] = Field(
         default=0, description="additional power of one busy core in W, for estimates"
+    )
+
+    classes: ClassesSection = Field(
+        default=ClassesSection(), description="how the class of its jobs is found"
     )
 
     @model_validator(mode="after")

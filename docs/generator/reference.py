@@ -74,7 +74,7 @@ def _mapping(root: Node, value: Node) -> tuple[Node | None, str]:
         ("", value),
         ("[]", value.get("items", {})),
         (".NAME", value.get("additionalProperties", {})),
-        *(("", one) for one in value.get("oneOf", ())),
+        *(("", one) for one in (*value.get("oneOf", ()), *value.get("anyOf", ()))),
     ):
         if isinstance(inner, dict) and "$ref" in inner:
             return root["$defs"][inner["$ref"].rsplit("/", 1)[1]], suffix

@@ -37,6 +37,10 @@ PHASES = {
     "phases": [{"name": "solve", "time_s": 8.0, "iterations": 4e9, "threads": 4, "streams": [
         {"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P", "steps": 1.0}]}],
 }  # fmt: skip
+EAR = (
+    "NODE_ID;JOB_ID;STEP_ID;APP_ID;DEF.FREQ;TIME;CPI;TPI;GBS;DC-NODE-POWER;CYCLES;INSTRUCTIONS\n"
+    "bdw01;7;0;solver;2400000;10.5;0.5;0.02;20.0;300.5;1000;2000\n"
+)
 SLURM = ("--scheduler", "slurm", "--dir", "slurm")
 GRID = ("--application", "fresh", "--node-type", "broadwell")
 CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -51,8 +55,11 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "characterise": (("--input", "phases.json"),),
     "bench": (("show",),),
     "rank": (("md-lattice",), ("md-lattice", "--no-store")),
+    "classify": (("--signature", "one.json"), ("--signature", "list.json")),
+    "classes": (("show",), ("peaks", "--node-type", "broadwell", "--processor", "EPYC 9654"),
+                ("check", "files")),
     "report": ((),),
-    "import": (("grid.csv", *GRID),),
+    "import": (("grid.csv", *GRID), ("ear.csv", "--from", "ear", "--node-type", "broadwell")),
     "fit": (("cg-solver",),),
     "models": (("--list-models",),),
     "evaluate": (("grid.csv",),),
@@ -109,6 +116,11 @@ def place(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     (tmp_path / "bad.yaml").write_text("mode: loud\n")
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm" / "slurm.conf").write_text("ClusterName=x\n")
+    (tmp_path / "one.json").write_text('{"cpi": 0.5, "gbs": 20}')
+    (tmp_path / "list.json").write_text("[{}, {}]")
+    (tmp_path / "ear.csv").write_text(EAR)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "roofline.x.data").write_text("100 1000\n")
     (tmp_path / "site.yaml").write_text("version: 1\ndefault_partition: batch\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path

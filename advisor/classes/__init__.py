@@ -1,0 +1,1 @@
+"""Classes of applications by the signatures of their runs. Standard library only."""

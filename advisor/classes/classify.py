@@ -1,0 +1,189 @@
+"""The class of a signature: phases first, then the strategy that holds for the node type."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from advisor import plugins
+from advisor.classes.base import CLASSES, UNKNOWN, Measured, Setup, Strategy
+from advisor.classes.phases import phase_of, steady
+from advisor.core.signature import Signature
+from advisor.errors import InputError
+
+ERROR = 0.03
+"""Standard error of a counter's rate from run to run, where the runs themselves do not say."""
+DRAWS = 20
+_ASKED = ("cpi", "tpi", "gflops", "gbs", "io_mbs", "mpi_calls_s", "gpu_util")
+_drawn = random.Random(14)
+_NOISE = [tuple(_drawn.gauss(0, 1) for _ in range(6)) for _ in range(DRAWS)]
+"""The same draws for everybody, so that the same signature gets the same answer."""
+_FURTHEST = max(abs(n) for row in _NOISE for n in row)
+
+
+def _factors(errors: Mapping[str, float]) -> list[list[float]]:
+    """Return what each draw multiplies the measures with; never below 0."""
+    each = [errors.get(measure, ERROR) for measure in _ASKED[:6]]
+    return [[max(0.0, 1 + e * n) for e, n in zip(each, row, strict=True)] for row in _NOISE]
+
+
+_FACTORS = _factors({})
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """The class of a signature, and how it came about.
+
+    ``strategy`` is the one that holds, ``agreement`` the class by each that is available,
+    ``stable`` the share of draws within measurement error that keep the class.
+    """
+
+    name: str
+    strategy: str
+    distances: Mapping[str, float]
+    agreement: Mapping[str, str]
+    stable: float
+    reasons: tuple[str, ...]
+
+
+class Classifier:
+    """The strategies that are available for a node type, most preferred first."""
+
+    def __init__(self, setup: Setup, wanted: str = "") -> None:
+        """Find them. Raises InputError for a ``wanted`` one that is not there."""
+        self.setup = setup
+        kinds: list[type[Strategy]] = [
+            plugins.load("strategies", name) for name in plugins.names("strategies")
+        ]
+        made = [kind.of(setup) for kind in sorted(kinds, key=lambda k: -k.RANK)]
+        self.available: list[Strategy] = [s for s in made if s is not None]
+        if wanted:
+            plugins.load("strategies", wanted)
+            found = [s for s in self.available if wanted == s.NAME]
+            if not found:
+                why = "; ".join(setup.files.problems) or (
+                    f"there are no files for it with tag {setup.tag}"
+                )
+                raise InputError(f"strategy {wanted} is not available: {why}")
+            self.chosen = found
+        else:
+            self.chosen = self.available
+
+    def classify(
+        self, signature: Signature, errors: Mapping[str, float] | None = None
+    ) -> Classification:
+        """Return a signature's class; ``errors`` are relative standard errors of its measures.
+
+        Of the strategies the first is taken whose measures are all there.
+        """
+        s = signature
+        cpus = s.cpus or self.setup.cpus
+        point = Measured(s.cpi, s.tpi, s.gflops, s.gbs, cpus)
+        agreement = {one.NAME: one.class_of(*point) for one in self.available}
+        usable = [one for one in self.chosen if agreement[one.NAME] != UNKNOWN]
+        strategy = (usable or self.chosen)[0]
+        phase = phase_of(s.cpi, s.gflops, s.gbs, s.io_mbs, s.mpi_calls_s, s.gpu_util, cpus)
+        name = phase or agreement[strategy.NAME]
+        distances: Mapping[str, float] = {}
+        for one in self.available:
+            distances = distances or one.distances(point)
+        reasons = self._reasons(s, cpus, phase, strategy, agreement, point)
+        stable = self._stable(s, cpus, strategy, phase, agreement[strategy.NAME], errors or {})
+        return Classification(name, strategy.NAME, distances, agreement, stable, tuple(reasons))
+
+    def _stable(
+        self, s: Signature, cpus: int | None, strategy: Strategy, phase: str, own: str,
+        errors: Mapping[str, float],
+    ) -> float:  # fmt: skip
+        """Return the share of draws that keep the class; no draw where none could change it."""
+        cpi, tpi, gflops, gbs, io_mbs, calls = (
+            s.cpi, s.tpi, s.gflops, s.gbs, s.io_mbs, s.mpi_calls_s
+        )  # fmt: skip
+        most = _FURTHEST * max(ERROR, *errors.values()) if errors else _FURTHEST * ERROR
+        phase_holds = steady(cpi, gflops, gbs, io_mbs, calls, cpus, most)
+        if phase_holds and phase:
+            return 1.0
+        own_holds = strategy.steady(Measured(cpi, tpi, gflops, gbs, cpus), most)
+        if phase_holds and own_holds:
+            return 1.0
+        gpu, class_of, kept = s.gpu_util, strategy.class_of, 0
+        for f1, f2, f3, f4, f5, f6 in _factors(errors) if errors else _FACTORS:
+            c, t, f, b = (
+                cpi and cpi * f1,
+                tpi and tpi * f2,
+                gflops and gflops * f3,
+                gbs and gbs * f4,
+            )
+            drawn = phase if phase_holds else (
+                phase_of(c, f, b, io_mbs and io_mbs * f5, calls and calls * f6, gpu, cpus)
+            )  # fmt: skip
+            kept += (drawn or (own if own_holds else class_of(c, t, f, b, cpus))) == (phase or own)
+        return kept / DRAWS
+
+    def _reasons(
+        self, s: Signature, cpus: int | None, phase: str, strategy: Strategy,
+        agreement: Mapping[str, str], point: Measured,
+    ) -> list[str]:  # fmt: skip
+        found = []
+        if phase:
+            found.append(_PHASES[phase].format(s=s, cpus=cpus))
+            if phase == "busy-waiting" and s.gpu_util:
+                found.append(f"its GPUs work meanwhile ({s.gpu_util:g} %)")
+        if agreement[strategy.NAME] != UNKNOWN:
+            by = f"{strategy.NAME}: {strategy.why(point)}"
+            if strategy.NAME == "default":
+                by += f"; limits: {self.setup.limits_from}"
+            found.append(by)
+        for one in self.chosen:
+            lacking = [name for name in one.USES if getattr(s, name, None) is None]
+            if agreement[one.NAME] == UNKNOWN and lacking:
+                found.append(f"{one.NAME} lacks {', '.join(lacking)}")
+            elif agreement[one.NAME] == UNKNOWN:
+                found.append(f"{one.NAME}: nothing was counted")
+        if s.mpi_calls_s is None and s.mpi_percent is not None and s.mpi_percent > 50:
+            found.append(
+                f"{s.mpi_percent:g} % of the time is MPI, but without calls per second it is not "
+                "known to be mpi-bound"
+            )
+        return [*found, *self.setup.files.problems, *self.setup.notes]
+
+
+_PHASES = {
+    "gpu": "the GPUs are used ({s.gpu_util:g} %)",
+    "mpi-bound": "{s.mpi_calls_s:g} MPI calls per second, more than 20000",
+    "io-bound": "{s.io_mbs:g} MB/s of input and output, more than 10",
+    "busy-waiting": "CPI {s.cpi:g} with next to no memory traffic and arithmetic on {cpus} CPUs",
+}
+
+
+def disagree(agreement: Mapping[str, str]) -> bool:
+    """Whether the strategies that know a class name different ones."""
+    return len({name for name in agreement.values() if name != UNKNOWN}) > 1
+
+
+def counts(classes: Sequence[str]) -> dict[str, int]:
+    """Return how many there are of each class, in the classes' order."""
+    return {name: classes.count(name) for name in CLASSES if name in classes}
+
+
+def typical(signatures: Sequence[Signature]) -> tuple[Signature, dict[str, float], int]:
+    """Return one signature for several runs of a workload, its relative errors, how many runs.
+
+    Only runs of the newest's source and release count, since their scales differ; the medians of
+    their measures are taken. ``signatures`` are newest first.
+    """
+    from dataclasses import replace
+    from statistics import median, stdev
+
+    newest = signatures[0]
+    same = [s for s in signatures if (s.source, s.release) == (newest.source, newest.release)]
+    values: dict[str, Any] = {}
+    errors: dict[str, float] = {}
+    for name in sorted({m for s in same for m in s.measures()}):
+        found = [getattr(s, name) for s in same if getattr(s, name) is not None]
+        values[name] = middle = median(found)
+        if len(found) > 2 and middle:
+            errors[name] = max(ERROR, stdev(found) / middle)
+    return replace(newest, **values), errors, len(same)

@@ -1,0 +1,88 @@
+"""Strategy ``kmedoids``: the nearest of three representatives of the site's own jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import dist, hypot
+from typing import Self
+
+from advisor.classes.base import CPU, MEMORY, MIXED, UNKNOWN, Measured, Setup
+from advisor.classes.files import Extremes, Medoids
+
+_FAR = 10
+"""Standard deviations that no job of the same kind of nodes is away from every medoid."""
+
+
+class KMedoids:
+    """EAR's k-medoids strategy; a tie of CPU and memory is mixed, however far that is."""
+
+    NAME = "kmedoids"
+    RANK = 20
+    USES = ("cpi", "tpi", "gflops", "gbs")
+
+    def __init__(self, extremes: Extremes, medoids: Medoids, *, per_cpu: bool = False) -> None:
+        self.extremes, self.medoids = extremes, medoids
+        self._per_cpu = per_cpu
+
+    @classmethod
+    def of(cls, setup: Setup) -> Self | None:
+        """Return it where there are both files."""
+        extremes, medoids = setup.files.extremes, setup.files.medoids
+        if extremes is None or medoids is None:
+            return None
+        return cls(extremes, medoids, per_cpu=setup.like == "ear6")
+
+    def _three(
+        self, cpi: float | None, tpi: float | None, gflops: float | None, gbs: float | None,
+        cpus: int | None,
+    ) -> tuple[float, float, float] | None:  # fmt: skip
+        """Return the distances to cpu-bound, memory-bound and mixed, None where one is unknown."""
+        if cpi is None or tpi is None or gflops is None or gbs is None:
+            return None
+        if not (cpi or tpi or gflops or gbs) or (self._per_cpu and not cpus):
+            return None
+        each = cpus if self._per_cpu and cpus else 1
+        (s1, s2, s3, s4), (m1, m2, m3, m4) = self.extremes
+        vector = (
+            (cpi / each - m1) / s1, (tpi / each - m2) / s2,
+            (gflops / each - m3) / s3, (gbs / each - m4) / s4,
+        )  # fmt: skip
+        cpu, memory, mixed = self.medoids
+        return dist(vector, cpu), dist(vector, memory), dist(vector, mixed)
+
+    def class_of(
+        self, cpi: float | None, tpi: float | None, gflops: float | None, gbs: float | None,
+        cpus: int | None,
+    ) -> str:  # fmt: skip
+        """Return the class; UNKNOWN where a measure is missing or all are 0."""
+        three = self._three(cpi, tpi, gflops, gbs, cpus)
+        if three is None:
+            return UNKNOWN
+        cpu, memory, mixed = three
+        if cpu < memory and cpu < mixed:
+            return CPU
+        return MEMORY if memory < cpu and memory < mixed else MIXED
+
+    def distances(self, point: Measured) -> Mapping[str, float]:
+        """Return the distance to each class's medoid."""
+        three = self._three(*point)
+        return {} if three is None else dict(zip((CPU, MEMORY, MIXED), three, strict=True))
+
+    def steady(self, point: Measured, share: float) -> bool:
+        """Whether no change of the measures by less than ``share`` of each changes the class."""
+        three = self._three(*point)
+        if three is None:
+            return True
+        first, second, _ = sorted(three)
+        moved = share * hypot(
+            *((x or 0.0) / s for x, s in zip(point, self.extremes.std, strict=False))
+        )
+        return second - first >= 2 * moved
+
+    def why(self, point: Measured) -> str:
+        """Return what was compared."""
+        distances = self.distances(point)
+        text = "distance to " + ", ".join(f"{name} {d:.3g}" for name, d in distances.items())
+        if min(distances.values()) > _FAR:
+            text += "; far from all: are they of this node type, and TPI of the same EAR release?"
+        return text

@@ -1,0 +1,103 @@
+"""How a node type's jobs are classified: its tag, files, limits and cores, and where from.
+
+In order of authority: the HACK_ variables (folders), the site file, ear.conf, what is built in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from advisor.classes.base import ClassLimits, Like, Setup
+from advisor.classes.default import limits_of
+from advisor.classes.earconf import EarConf
+from advisor.classes.files import KINDS, FileOrder, read_files
+from advisor.core.inventory import Inventory
+from advisor.errors import InputError
+
+HACKS = {"roofline": "HACK_ROOFLINE_COEFF_PATH", "medoids": "HACK_MEDOIDS_COEFF_PATH"}
+"""EAR's variables that name a folder in place of a kind's own."""
+
+
+def written_of(site: Mapping[str, object], name: str) -> Mapping[str, Any]:
+    """Return what a compiled site file says of a node type's classes."""
+    found: Any = site.get("node_types")
+    for key in (name, "classes"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def setup_of(
+    name: str,
+    *,
+    site: Mapping[str, object],
+    inventory: Inventory,
+    base: Path,
+    ear: EarConf | None = None,
+    like: Like = "page",
+    order: FileOrder | None = None,
+    processor: tuple[str, int, int] = ("", 0, 0),
+) -> Setup:
+    """Return the setup of a node type; of no particular one for "".
+
+    ``base`` is what a relative folder is relative to, and holds ``classes``, the folder where none
+    is named. ``processor`` is vendor, family and model of the nodes, as far as they are known.
+    Raises InputError for a node type that neither the site file nor the inventory has.
+    """
+    types = site.get("node_types")
+    in_site = isinstance(types, Mapping) and name in types
+    node = inventory.resolve(name) if name else None
+    if name and node is None and not in_site:
+        known = sorted({*inventory.node_types, *(types if isinstance(types, Mapping) else ())})
+        raise InputError(
+            f"node type {name!r} is unknown",
+            hint=f"known: {', '.join(known)}" if known else "describe it in site.yaml",
+        )
+    name = name if in_site or node is None else node.name
+    written = written_of(site, name)
+    place = ear.place_of(node.nodes) if ear is not None and node is not None else None
+    if ear is not None and written.get("tag") and written["tag"] not in ear.tags:
+        raise InputError(
+            f"{ear.path} has no tag {written['tag']!r} of node type {name}",
+            hint=f"known: {', '.join(ear.tags) or 'none'}",
+        )
+    tag = str(written.get("tag") or (place.tag if place else name))
+    if written.get("folder"):
+        folder = base / str(written["folder"])
+    else:
+        folder = ear.coefficients(place) if ear and place else base / "classes"
+    limits, limits_from = limits_of(*processor)
+    given = written.get("limits")
+    if isinstance(given, Mapping):
+        sides: list[Any] = [given[side] for side in ("cpu", "memory")]
+        limits = ClassLimits(*(float(side[key]) for side in sides for key in ("cpi", "gbs")))
+        limits_from = "site.yaml"
+    described = types[name] if isinstance(types, Mapping) and in_site else {}
+    cores = described.get("cores") if isinstance(described, Mapping) else None
+    return Setup(
+        name,
+        tag,
+        read_files(
+            tag,
+            _folders(folder, like),
+            order or ("ear" if like == "ear6" else "page"),
+            glued=like == "ear6",
+        ),
+        limits,
+        limits_from,
+        node.cores if node is not None else int(cores) if cores else None,
+        like,
+        order or ("ear" if like == "ear6" else "page"),
+    )
+
+
+def _folders(folder: Path, like: Like) -> dict[str, Path]:
+    """Return the folder of each kind of file; EAR's sources let one variable serve for all."""
+    named = {kind: os.environ.get(variable) for kind, variable in HACKS.items()}
+    if like == "ear6":
+        either = named["medoids"] or named["roofline"]
+        return dict.fromkeys(KINDS, Path(either) if either else folder)
+    named["extremes"] = named["medoids"]
+    return {kind: Path(named[kind] or folder) for kind in KINDS}

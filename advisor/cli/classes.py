@@ -1,0 +1,335 @@
+"""``advisor classes``: make, check and show the files that classes are found by."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor import paths
+from advisor.cli.arguments import add_action, add_actions
+from advisor.cli.class_setup import Known, add_node_type, add_rules
+from advisor.cli.output import print_json, print_table
+from advisor.errors import RefusedError
+
+if TYPE_CHECKING:
+    from advisor.classes.base import Setup
+    from advisor.classes.files import Peaks
+    from advisor.classes.train import Trained, TrainingRow
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions of ``advisor classes``."""
+    actions = add_actions(parser)
+    peaks = add_action(
+        actions, "peaks", "print a node type's peaks on paper and measured, and write them"
+    )
+    add_node_type(peaks, required=True)
+    peaks.add_argument(
+        "--processor", metavar="NAME", help="like 'EPYC 9654' (default: what advisor bench saw)"
+    )
+    for name, unit, what in _PARTS:
+        peaks.add_argument(f"--{name.replace('_', '-')}", type=unit, metavar="N", help=what)
+    peaks.add_argument(
+        "--write", choices=("paper", "measured"), help="write roofline.TAG.data from these"
+    )
+    train = add_action(
+        actions, "train", "learn medoids and extremes from the signatures of a node type's jobs"
+    )
+    add_node_type(train, required=True)
+    train.add_argument(
+        "--order", choices=("page", "ear"), default="page",
+        help="order of GFLOP/s and GB/s in the files: page, or ear for GB/s first, as EAR's "
+        "sources read them (default: page)",
+    )  # fmt: skip
+    train.add_argument("--dry-run", action="store_true", help="print what was learned, no files")
+    for action in (peaks, train):
+        action.add_argument(
+            "--folder", metavar="DIR", type=Path, help="write there (default: the node type's)"
+        )
+    check = add_action(actions, "check", "check all class files of a folder")
+    check.add_argument("folder", metavar="DIR", type=Path, help="the folder")
+    show = add_action(actions, "show", "show tags, files and limits, and which strategy holds")
+    add_node_type(show)
+    add_rules(show)
+
+
+_PARTS = (
+    ("sockets", int, "sockets of a node (default: the node type's)"),
+    ("cores", int, "cores of one socket"),
+    ("ghz", float, "highest clock of a core in GHz"),
+    ("flops_per_cycle", int, "double-precision operations of a core in one cycle"),
+    ("channels", int, "memory channels of one socket"),
+    ("gts", float, "10^9 transfers per second of one memory channel, like 4.8"),
+)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one action."""
+    actions = {"peaks": _peaks, "train": _train, "check": _check, "show": _show}
+    return actions[args.action](args)
+
+
+# -- peaks -----------------------------------------------------------------------------------------
+
+
+def _peaks(args: argparse.Namespace) -> int:
+    from advisor.classes.files import Peaks, file_name, write_files
+    from advisor.errors import UsageError
+
+    known = Known.load(args)
+    setup = known.setup(args.node_type, args)
+    paper = _on_paper(args, known, setup)
+    gbs, gflops, by = _measured(args, setup.node_type, paper)
+    measured = Peaks(gbs, gflops) if gbs and gflops else None
+    if paper is None and measured is None:
+        raise RefusedError(
+            f"nothing is known of the peaks of {setup.node_type}",
+            hint="measure them with advisor bench, or give --processor, or --cores, --ghz, "
+            "--flops-per-cycle, --channels and --gts",
+        )
+    written: list[Path] = []
+    if args.write:
+        chosen = paper if args.write == "paper" else measured
+        if chosen is None:
+            raise UsageError(f"no {args.write} peaks are known of {setup.node_type}")
+        folder = args.folder or dict(setup.files.folders)["roofline"]
+        written = write_files(folder, setup.tag, {"roofline": chosen})
+    if args.json:
+        data = {
+            "node_type": setup.node_type, "tag": setup.tag,
+            "paper": _peaks_json(paper), "measured": _peaks_json(measured), "measured_by": by,
+            "written": [str(path) for path in written],
+        }  # fmt: skip
+        print_json("classes", {"action": "peaks", **data})
+        return 0
+    for name, peaks, how in (("on paper", paper, ""), ("measured", measured, by)):
+        if peaks is not None:
+            line = f"{peaks.gbs:.10g} {peaks.gflops:.10g}"
+            print(f"{name}: {line}  (GB/s, GFLOP/s; ridge {peaks.ridge:.4g}{how and '; '}{how})")
+    for path in written:
+        print(f"written: {path}")
+    if not written:
+        print(f"--write paper or --write measured writes {file_name('roofline', setup.tag)}")
+    return 0
+
+
+def _peaks_json(peaks: Peaks | None) -> dict[str, float] | None:
+    return None if peaks is None else {**peaks._asdict(), "ridge": peaks.ridge}
+
+
+def _on_paper(args: argparse.Namespace, known: Known, setup: Setup) -> Peaks | None:
+    """Return the peaks that follow from a processor's data, None where some is missing."""
+    from dataclasses import asdict
+
+    from advisor.classes.peaks import PROCESSORS, Processor
+    from advisor.classes.peaks import known as processor_called
+    from advisor.errors import UsageError
+
+    name = args.processor or known.processors.get(setup.node_type, "")
+    processor = processor_called(name)
+    if args.processor and processor is None:
+        listed = ", ".join(PROCESSORS)
+        raise UsageError(
+            f"processor {name!r} is not known", hint=f"known: {listed}; or describe it"
+        )
+    values: dict[str, Any] = asdict(processor) if processor else {}
+    values |= {n: getattr(args, n) for n, _, _ in _PARTS if getattr(args, n) is not None}
+    node = known.inventory.resolve(setup.node_type)
+    sockets = values.pop("sockets", None) or (node.sockets if node else 1)
+    if any(not v > 0 for v in (*values.values(), sockets)):
+        raise UsageError("the parts of a processor are numbers above 0")
+    if set(values) != {n for n, _, _ in _PARTS} - {"sockets"}:
+        return None
+    return Processor(**values).peaks(sockets)
+
+
+def _measured(
+    args: argparse.Namespace, node_type: str, paper: Peaks | None
+) -> tuple[float, float, str]:
+    """Return the most GB/s and GFLOP/s that bench or any run reached, and which it was.
+
+    Where nothing measured arithmetic, its peak is that on paper.
+    """
+    from advisor.cli.bench_show import roofline_of
+    from advisor.store.profiles import profiles
+    from advisor.store.reader import Reader
+    from advisor.store.signatures import signatures
+
+    path = paths.store_path(args.db)
+    gbs, gflops, by = 0.0, 0.0, ""
+    if path.exists():
+        with Reader(path) as store:
+            own = profiles(store, node_type)
+            if own:
+                _, gbs, gflops = roofline_of(own)
+                by = "advisor bench" if gbs else ""
+            for stored in signatures(store, node_type=node_type):
+                reached = stored.signature.gbs or 0.0
+                if reached > gbs and stored.signature.scope == "all":
+                    gbs, by = reached, f"a run of {stored.application}"
+                gflops = max(gflops, stored.signature.gflops or 0.0) if own else gflops
+    return gbs, gflops or (paper.gflops if paper else 0.0), by
+
+
+# -- train -----------------------------------------------------------------------------------------
+
+
+def _train(args: argparse.Namespace) -> int:
+    from advisor.classes.files import lines_of, write_files
+    from advisor.classes.kmedoids import KMedoids
+    from advisor.classes.train import train
+
+    setup = Known.load(args).setup(args.node_type, args)
+    rows, left_out = _rows(paths.store_path(args.db), setup.node_type)
+    trained = train(rows)
+    written: list[Path] = []
+    if not args.dry_run:
+        folder = args.folder or dict(setup.files.folders)["medoids"]
+        values = lines_of(trained.extremes, trained.medoids, args.order)
+        written = write_files(folder, setup.tag, {k: tuple(v) for k, v in values.items()})
+    if args.json:
+        data = {
+            "node_type": setup.node_type, "tag": setup.tag, "rows": len(rows),
+            "applications": len({row.application for row in rows}), "left_out": left_out,
+            "silhouette": trained.silhouette, "order": args.order,
+            "medoids": [
+                {
+                    "class": g.name, "application": rows[g.medoid].application,
+                    "workload": rows[g.medoid].workload, "rows": len(g.rows), "why": g.why,
+                    **dict(zip(KMedoids.USES, rows[g.medoid].vector, strict=True)),
+                }
+                for g in trained.groups
+            ],
+            "written": [str(path) for path in written],
+        }  # fmt: skip
+        print_json("classes", {"action": "train", **data})
+        return 0
+    _print_trained(trained, rows, left_out)
+    for path in written:
+        print(f"written: {path}")
+    return 0
+
+
+def _rows(path: Path, node_type: str) -> tuple[list[TrainingRow], dict[str, int]]:
+    """Return one row per workload, from the source whose TPI most workloads have; what is left out.
+
+    Only signatures that may advise everybody count.
+    """
+    from advisor.classes.classify import typical
+    from advisor.classes.kmedoids import KMedoids
+    from advisor.classes.train import TrainingRow
+    from advisor.core.signature import Signature
+    from advisor.store.reader import Reader
+    from advisor.store.signatures import signatures
+
+    groups: dict[tuple[str, str], list[Signature]] = {}
+    left_out: Counter[str] = Counter()
+    if path.exists():
+        with Reader(path) as store:
+            stored = signatures(store, node_type=node_type)
+        for s in stored:
+            if s.signature.scope != "all":
+                left_out["not shared with all"] += 1
+            elif any(getattr(s.signature, name) is None for name in KMedoids.USES):
+                left_out["without all of cpi, tpi, gflops and gbs"] += 1
+            else:
+                groups.setdefault((s.application, s.workload), []).append(s.signature)
+    scales = Counter(
+        scale for runs in groups.values() for scale in {(s.source, s.release) for s in runs}
+    )
+    rows = []
+    for (application, workload), runs in sorted(groups.items()):
+        scale, _ = scales.most_common(1)[0]
+        same = [s for s in runs if (s.source, s.release) == scale]
+        if len(same) < len(runs):
+            left_out["with TPI on another scale"] += len(runs) - len(same)
+        if same:
+            one = typical(same)[0]
+            vector = (one.cpi or 0.0, one.tpi or 0.0, one.gflops or 0.0, one.gbs or 0.0)
+            rows.append(TrainingRow(application, workload, vector))
+    return rows, dict(left_out)
+
+
+def _print_trained(trained: Trained, rows: list[TrainingRow], left_out: dict[str, int]) -> None:
+    applications = len({row.application for row in rows})
+    print(
+        f"{len(rows)} workloads of {applications} applications; silhouette "
+        f"{trained.silhouette:.2f} (1: far apart, 0: not to be told apart)"
+    )
+    print_table(
+        ("class", "medoid", "workloads", "CPI", "TPI", "GFLOP/s", "GB/s"),
+        [
+            [g.name, f"{rows[g.medoid].application}/{rows[g.medoid].workload}", len(g.rows),
+             *(f"{x:.4g}" for x in rows[g.medoid].vector)]
+            for g in trained.groups
+        ],
+    )  # fmt: skip
+    for g in trained.groups:
+        print(f"{g.name} is {g.why}")
+    for why, count in left_out.items():
+        print(f"left out: {count} {'signature' if count == 1 else 'signatures'} {why}")
+
+
+# -- check and show --------------------------------------------------------------------------------
+
+
+def _check(args: argparse.Namespace) -> int:
+    from advisor.classes.files import check_folder
+
+    tags = check_folder(args.folder)
+    if args.json:
+        print_json("classes", {"action": "check", "folder": str(args.folder), "tags": tags})
+    else:
+        print(f"{args.folder}: no mistakes; tags {', '.join(tags)}")
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from advisor.classes.classify import Classifier
+
+    known = Known.load(args)
+    names = [args.node_type] if args.node_type else sorted(
+        {*known.inventory.node_types, *known.site.get("node_types", {})}
+    )  # fmt: skip
+    found = []
+    for name in names or [""]:
+        setup = known.setup(name, args)
+        classifier = Classifier(setup)
+        files = setup.files
+        there = {"roofline": files.peaks, "extremes": files.extremes, "medoids": files.medoids}
+        found.append(
+            {
+                "node_type": setup.node_type,
+                "tag": setup.tag,
+                "folders": {kind: str(folder) for kind, folder in files.folders},
+                "files": [kind for kind, value in there.items() if value is not None],
+                "problems": list(files.problems),
+                "strategy": classifier.available[0].NAME,
+                "available": [s.NAME for s in classifier.available],
+                "limits": {**setup.limits._asdict(), "from": setup.limits_from},
+                "cpus": setup.cpus,
+            }
+        )
+    if args.json:
+        print_json("classes", {"action": "show", "node_types": found})
+        return 0
+    for one in found:
+        _print_setup(one)
+    return 0
+
+
+def _print_setup(one: dict[str, Any]) -> None:
+    limits = one["limits"]
+    print(f"{one['node_type'] or 'any node type'}: tag {one['tag'] or '-'}, by {one['strategy']}")
+    for folder in dict.fromkeys(one["folders"].values()):
+        print(f"  folder {folder}")
+    print(f"  files: {', '.join(one['files']) or 'none'}")
+    print(
+        f"  limits: cpu-bound up to CPI {limits['cpu_cpi']:g} and {limits['cpu_gbs']:g} GB/s, "
+        f"memory-bound from {limits['memory_cpi']:g} and {limits['memory_gbs']:g} "
+        f"({limits['from']})"
+    )
+    for problem in one["problems"]:
+        print(f"  mistake: {problem}")

@@ -1,0 +1,164 @@
+"""``advisor classify``: the class of applications by the signatures of their runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor import paths
+from advisor.cli.class_setup import Known, add_node_type, add_rules
+from advisor.cli.output import print_json, print_table
+from advisor.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from advisor.classes.classify import Classifier
+    from advisor.core.signature import Signature
+
+_SHOWN = (
+    "cpi", "tpi", "gflops", "gbs", "io_mbs", "mpi_calls_s", "mpi_percent", "gpu_util", "cpu_util",
+    "power_w", "time_s",
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor classify`` takes."""
+    parser.description = (
+        "Find the class of an application (cpu-bound, memory-bound, mixed, mpi-bound, io-bound, "
+        "busy-waiting, gpu or unknown) from the signatures of its runs, as EAR does: phases "
+        "first, then k-medoids, roofline or fixed limits, whichever the node type's files allow. "
+        "Without an application, of all."
+    )
+    parser.add_argument("application", nargs="?", metavar="APPLICATION", help="the application")
+    parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
+    parser.add_argument(
+        "--signature", metavar="FILE", type=Path,
+        help="a JSON file with one signature, or a list: cpi, tpi, gflops, gbs, io_mbs, "
+        "mpi_calls_s, mpi_percent, gpu_util, cpu_util, power_w, time_s, cpus",
+    )  # fmt: skip
+    add_node_type(parser)
+    parser.add_argument(
+        "--strategy", metavar="STRATEGY",
+        help="default, roofline or kmedoids (default: the last of these with valid files)",
+    )  # fmt: skip
+    add_rules(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Classify. Raises InputError for a file that does not make sense."""
+    if args.signature and (args.application or args.workload):
+        raise UsageError("give an application or --signature, not both")
+    known = Known.load(args)
+    if args.signature:
+        results, many = _of_file(args, known)
+    else:
+        results = _of_store(args, known)
+        many = len(results) != 1
+    if args.json:
+        print_json("classify", {"results": results} if many else results[0])
+    elif len(results) == 1:
+        _print(results[0])
+    else:
+        _print_all(results)
+    return 0
+
+
+def _of_file(args: argparse.Namespace, known: Known) -> tuple[list[dict[str, Any]], bool]:
+    from advisor.classes.classify import Classifier
+    from advisor.classes.signature_file import read_signatures
+
+    classifier = Classifier(known.setup(args.node_type, args), args.strategy or "")
+    signatures, many = read_signatures(args.signature)
+    return [_answer(classifier, s, {}, 1) for s in signatures], many
+
+
+def _of_store(args: argparse.Namespace, known: Known) -> list[dict[str, Any]]:
+    from advisor.classes.classify import Classifier, typical
+    from advisor.store.opening import caller, is_owner
+    from advisor.store.reader import Reader
+    from advisor.store.signatures import signatures
+
+    path = paths.store_path(args.db)
+    node_type = known.setup(args.node_type, args).node_type if args.node_type else None
+    groups: dict[tuple[str, str, str], list[Signature]] = {}
+    if path.exists():
+        user = None if is_owner(path) else caller()
+        with Reader(path) as store:
+            for s in signatures(store, args.application, args.workload, node_type, user=user):
+                place = s.signature.configuration
+                key = s.application, s.workload, place.node_type if place else ""
+                groups.setdefault(key, []).append(s.signature)
+    if not groups:
+        what = f" of {args.application}" if args.application else ""
+        raise RefusedError(
+            f"no signature{what} is known{f' on {node_type}' if node_type else ''}",
+            hint="advisor import FILE --from ear, advisor run --counters, or advisor collect",
+        )
+    made: dict[str, Classifier] = {}
+    results = []
+    for (application, workload, name), runs in sorted(groups.items()):
+        if name not in made:
+            made[name] = Classifier(known.setup(name, args), args.strategy or "")
+        signature, errors, count = typical(runs)
+        results.append(_answer(made[name], signature, errors, count, application, workload))
+    return results
+
+
+def _answer(
+    classifier: Classifier,
+    signature: Signature,
+    errors: Mapping[str, float],
+    runs: int,
+    application: str = "",
+    workload: str = "",
+) -> dict[str, Any]:
+    found = classifier.classify(signature, errors)
+    setup = classifier.setup
+    return {
+        "application": application,
+        "workload": workload,
+        "node_type": setup.node_type,
+        "tag": setup.tag,
+        "class": found.name,
+        "strategy": found.strategy,
+        "distances": dict(found.distances),
+        "agreement": dict(found.agreement),
+        "signature": {
+            **{name: getattr(signature, name) for name in _SHOWN},
+            "cpus": signature.cpus or setup.cpus,
+        },
+        "source": signature.source,
+        "runs": runs,
+        "missing": [name for name in _SHOWN if getattr(signature, name) is None],
+        "stable": found.stable,
+        "reasons": list(found.reasons),
+    }
+
+
+def _print(result: Mapping[str, Any]) -> None:
+    name = "/".join(part for part in (result["application"], result["workload"]) if part)
+    where = f" on {result['node_type']}" if result["node_type"] else ""
+    runs = "" if result["runs"] == 1 else f", {result['runs']} runs"
+    print(f"{name or 'this signature'}{where}: {result['class']} ({result['strategy']}{runs})")
+    for reason in result["reasons"]:
+        print(f"  {reason}")
+    if len(result["agreement"]) > 1:
+        each = (f"{strategy} {name}" for strategy, name in result["agreement"].items())
+        print(f"  by strategy: {', '.join(each)}")
+    if result["stable"] < 1:
+        print(f"  within measurement error it stays so in {result['stable']:.0%} of draws")
+    if result["missing"]:
+        print(f"  not measured: {', '.join(result['missing'])}")
+
+
+def _print_all(results: list[dict[str, Any]]) -> None:
+    rows = [
+        [
+            r["application"] or n, r["workload"], r["node_type"], r["class"], r["strategy"],
+            f"{r['stable']:.0%}", r["runs"], r["source"],
+        ]
+        for n, r in enumerate(results, 1)
+    ]  # fmt: skip
+    heads = ("application", "workload", "node type", "class", "strategy", "stable", "runs", "from")
+    print_table(heads, rows)

@@ -1,0 +1,253 @@
+"""``advisor import --from ear|perf|likwid|papi``: signatures, and EAR's jobs as runs."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Observation, Scope
+from advisor.core.signature import Signature
+from advisor.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from advisor.classes.ear import EarFile, EarStep
+    from advisor.core.inventory import NodeType
+    from advisor.store.writer import Writer
+
+FORMATS = ("ear", "perf", "likwid", "papi")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose the runs of a file are, and where they ran; ``named``: the contributor was given."""
+
+    node: NodeType
+    contributor: str
+    named: bool
+    account: str
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a file held and what of it is new; ``rows`` are those of the JSON answer."""
+
+    applications: tuple[str, ...]
+    imported: int
+    skipped: int
+    signatures: int
+    energy: dict[str, int]
+    rows: list[dict[str, Any]]
+    notes: tuple[str, ...]
+
+
+def take(store_path: Path, args: argparse.Namespace, origin: Origin, by: str) -> Taken:
+    """Read the file and store all of it, or nothing. Raises InputError, StoreError."""
+    from advisor.store.writer import Writer
+
+    if args.source == "ear":
+        found = _ear(args, origin)
+    else:
+        if not args.application:
+            raise UsageError(f"--from {args.source} needs --application: the file names none")
+        found = _counted(args, origin)
+    _check_names(args.file, found)
+    content = args.file.read_bytes() if args.file.is_file() else b""
+    with Writer(store_path) as store, store.batch():
+        return _store(store, args, found, hashlib.sha256(content).hexdigest(), by)
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What a file holds, before it is stored."""
+
+    pairs: list[tuple[str, Signature]]
+    """Application and signature."""
+    runs: list[tuple[str, Observation]]
+    rows: list[dict[str, Any]]
+    notes: list[str]
+
+
+def _check_names(file: Path, found: _Contents) -> None:
+    from advisor.store.rows import check_name
+
+    for name in dict.fromkeys(name for name, _ in found.pairs):
+        try:
+            check_name("application", name)
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+
+
+def _store(
+    store: Writer, args: argparse.Namespace, found: _Contents, sha256: str, by: str
+) -> Taken:
+    from advisor.store.signatures import save_signatures
+
+    applications = tuple(dict.fromkeys(name for name, _ in found.pairs))
+    imported = skipped = new = 0
+    for name in applications:
+        own = [s for application, s in found.pairs if application == name]
+        new += save_signatures(store, name, args.workload, own)
+        runs = [run for application, run in found.runs if application == name]
+        there = {
+            (o.observation.job_id, o.observation.contributor)
+            for o in store.observations(name, args.workload)
+            if o.observation.source == "job"
+        }
+        fresh = [r for r in runs if args.again or (r.job_id, r.contributor) not in there]
+        if fresh:
+            imported += store.import_observations(
+                name, args.workload, fresh, file=args.file.name, sha256=sha256, by=by,
+                again=True,
+            )  # fmt: skip
+        skipped += len(runs) - len(fresh)
+    qualities = Counter(run.energy_quality for _, run in found.runs)
+    energy = {q: qualities[q] for q in ("measured", "estimated", "missing")}
+    return Taken(applications, imported, skipped, new, energy, found.rows, tuple(found.notes))
+
+
+# -- EAR -------------------------------------------------------------------------------------------
+
+
+def _ear(args: argparse.Namespace, origin: Origin) -> _Contents:
+    from advisor.classes.ear import read_ear
+    from advisor.classes.earconf import find_ear_conf, read_ear_conf
+
+    path = find_ear_conf()
+    place = read_ear_conf(path).place_of(origin.node.nodes) if path else None
+    limit_w = place.max_power_w if place else None
+    file = read_ear(args.file, nodes=origin.node.nodes, limit_w=limit_w)
+    if file.loops and not args.application:
+        raise InputError(
+            f"{args.file}, line 1: loops of applications it does not name, and no run times",
+            hint="give --application, or import what eacct -c writes without -r",
+        )
+    found = _Contents([], [], [], [])
+    for step in file.steps:
+        name = args.application or step.application
+        if not name:
+            raise InputError(
+                f"{args.file}: step {step.step} of job {step.job} names no application",
+                hint="give --application",
+            )
+        signature = _signature(step, file, origin)
+        found.pairs.append((name, signature))
+        if step.time_s is not None:
+            found.runs.append((name, _run(step, signature)))
+        found.rows.append(_row(step, name))
+    clamped = sum(step.energy == "clamped" for step in file.steps)
+    if clamped:
+        found.notes.append(
+            f"{clamped} of {len(file.steps)} steps have their power at the meter's limit: "
+            "clamped, so no energy is taken from them"
+        )
+    if file.loops:
+        found.notes.append("a file of loops: signatures without run times, and no runs")
+    return found
+
+
+def _signature(step: EarStep, file: EarFile, origin: Origin) -> Signature:
+    ranks = max(1, round(step.processes / step.nodes)) if step.processes else 1
+    place = Configuration(
+        origin.node.name, step.nodes, ranks, max(origin.node.cores, ranks), step.freq_khz
+    )
+    return Signature(
+        cpi=step.cpi, tpi=step.tpi, gflops=step.gflops, gbs=step.gbs, io_mbs=step.io_mbs,
+        mpi_percent=step.mpi_percent, gpu_util=step.gpu_util, cpu_util=step.cpu_util,
+        power_w=step.power_w if step.energy == "measured" else None, time_s=step.time_s,
+        cpus=origin.node.cores if origin.node.cores > 1 else None, configuration=place,
+        source="ear", release=file.release,
+        contributor=origin.contributor if origin.named else step.user or origin.contributor,
+        account=origin.account or step.account, scope=origin.scope,
+        job_id=f"{step.job}.{step.step}" + (".loops" if file.loops else ""),
+    )  # fmt: skip
+
+
+def _run(step: EarStep, s: Signature) -> Observation:
+    assert s.configuration is not None and step.time_s is not None
+    energy_j = step.energy_j if step.energy == "measured" else None
+    return Observation(
+        s.configuration, step.time_s, energy_j, None, "missing" if energy_j is None else "measured",
+        "" if energy_j is None else "ear", "job", s.contributor, s.account, s.scope, s.job_id,
+        {"ear_policy": step.policy} if step.policy else {},
+    )  # fmt: skip
+
+
+def _row(step: EarStep, application: str) -> dict[str, Any]:
+    return {
+        "job": step.job, "step": step.step, "application": application, "nodes": step.nodes,
+        "cpi": step.cpi, "tpi": step.tpi, "gflops": step.gflops, "gbs": step.gbs,
+        "io_mbs": step.io_mbs, "mpi_percent": step.mpi_percent, "gpu_util": step.gpu_util,
+        "power_w": step.power_w, "time_s": step.time_s, "energy_j": step.energy_j,
+        "energy": step.energy,
+    }  # fmt: skip
+
+
+# -- perf, LIKWID, PAPI ----------------------------------------------------------------------------
+
+
+def _counted(args: argparse.Namespace, origin: Origin) -> _Contents:
+    from advisor.classes.counts import BOOST, FASTEST_HZ, signature_of
+
+    node = origin.node
+    cpus = node.cores * node.threads_per_core if node.cores > 1 else None
+    clock_hz = max(node.freq_khz) * 1e3 * BOOST if node.freq_khz else FASTEST_HZ
+    notes: list[str] = []
+    if args.source == "likwid":
+        from advisor.classes.likwid import read_likwid
+
+        signature = read_likwid(args.file)
+    elif args.source == "perf":
+        from advisor.classes.perf import read_perf
+
+        counts, lacking = read_perf(args.file)
+        notes += [f"{name}: perf did not count it" for name in lacking]
+        signature, dropped = signature_of(counts, cpus=cpus, clock_hz=clock_hz, source="perf")
+        notes += [f"dropped {text}" for text in dropped]
+    else:
+        from advisor.classes.papi import read_papi
+
+        signature, dropped = signature_of(
+            read_papi(args.file), cpus=cpus, clock_hz=clock_hz, source="papi"
+        )
+        notes += [f"dropped {text}" for text in dropped]
+    if not signature.measures():
+        reason = f": {'; '.join(notes)}" if notes else ""
+        raise InputError(f"{args.file}: nothing that a signature is made of{reason}")
+    signature = replace(
+        signature,
+        cpus=node.cores if node.cores > 1 else None,
+        configuration=Configuration(node.name, 1, 1, node.cores, node.default_freq_khz),
+        contributor=origin.contributor,
+        account=origin.account,
+        scope=origin.scope,
+    )
+    row = {"application": args.application, "nodes": 1, **signature.measures()}
+    return _Contents([(args.application, signature)], [], [row], notes)
+
+
+def print_taken(taken: Taken, args: argparse.Namespace) -> None:
+    """Print what was imported, for people."""
+    names = ", ".join(taken.applications[:5])
+    more = f" and {len(taken.applications) - 5} more" if len(taken.applications) > 5 else ""
+    count = "1 signature" if len(taken.rows) == 1 else f"{len(taken.rows)} signatures"
+    print(f"imported {count} of {names}{more} on {args.node_type}, {taken.signatures} of them new")
+    if taken.imported or taken.skipped:
+        print(f"{taken.imported} runs are new, {taken.skipped} were there already")
+    for note in taken.notes:
+        print(f"advisor: {note}", file=sys.stderr)
+    print(f"next: advisor classify{f' {taken.applications[0]}' if not more else ''}")
+
+
+def known_node(nodes: Sequence[NodeType], name: str) -> NodeType:
+    """Return a node type of the inventory; one of which only the name is known, without it."""
+    from advisor.core.inventory import NodeType as Described
+
+    return next((node for node in nodes if node.name == name), Described(name))

@@ -23,6 +23,7 @@ _FLOPS: dict[str, int] = {
            ("scalar", 1), ("128b_packed", 4), ("256b_packed", 8), ("512b_packed", 16))},
     "fp_ret_sse_avx_ops.all": 1, "retired_sse_avx_flops:any": 1,
     "papi_dp_ops": 1, "papi_sp_ops": 1,
+    "scalar": 1, "pairs": 2, "fours": 4, "eights": 8, "sixteens": 16, "flops": 1,
 }  # fmt: skip
 """Floating-point operations that one count of an event stands for."""
 _LINE_B = 64

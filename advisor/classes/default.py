@@ -12,7 +12,8 @@ BUILT_IN = "EAR's for Intel before Sapphire Rapids, and anything unknown"
 OLD_INTEL = ClassLimits(0.6, 30, 0.8, 100)
 SAPPHIRE_RAPIDS = ClassLimits(0.4, 180, 0.4, 250)
 ZEN2, ZEN3, ZEN5 = (
-    ClassLimits(0.6, 250, 0.9, 350), ClassLimits(0.45, 250, 0.6, 350), ClassLimits(0.6, 400, 0.9, 500),
+    ClassLimits(0.6, 250, 0.9, 350), ClassLimits(0.45, 250, 0.6, 350),
+    ClassLimits(0.6, 400, 0.9, 500),
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ In order of authority: the HACK_ variables (folders), the site file, ear.conf, w
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +39,19 @@ def setup_of(
     like: Like = "page",
     order: FileOrder | None = None,
     processor: tuple[str, int, int] = ("", 0, 0),
+    measured: Collection[str] = (),
 ) -> Setup:
     """Return the setup of a node type; of no particular one for "".
 
     ``base`` is what a relative folder is relative to, and holds ``classes``, the folder where none
     is named. ``processor`` is vendor, family and model of the nodes, as far as they are known.
-    Raises InputError for a node type that neither the site file nor the inventory has.
+    Raises InputError for a node type that neither the site file nor the inventory has, nor is among
+    those where something was ``measured``.
     """
     types = site.get("node_types")
     in_site = isinstance(types, Mapping) and name in types
     node = inventory.resolve(name) if name else None
-    if name and node is None and not in_site:
+    if name and node is None and not in_site and name not in measured:
         known = sorted({*inventory.node_types, *(types if isinstance(types, Mapping) else ())})
         raise InputError(
             f"node type {name!r} is unknown",

@@ -50,6 +50,8 @@ class Known:
     inventory: Inventory
     ear: EarConf | None
     processors: dict[str, str] = field(default_factory=dict)
+    measured: tuple[str, ...] = ()
+    """Node types with signatures in the store."""
 
     @classmethod
     def load(cls, args: argparse.Namespace) -> Known:
@@ -58,14 +60,17 @@ class Known:
         from advisor.core.inventory import Inventory
         from advisor.store.profiles import latest_bench, profiled_types
         from advisor.store.reader import Reader
+        from advisor.store.signatures import measured_types
 
         base, path = paths.config_dir(args.config_dir), paths.store_path(args.db)
         site: dict[str, Any] = {}
         inventory, processors = Inventory.of([]), {}
+        measured: tuple[str, ...] = ()
         if path.exists():
             with Reader(path) as store:
                 site, inventory = dict(store.site()), store.inventory()
                 benches = (latest_bench(store, name) for name in profiled_types(store))
+                measured = measured_types(store)
                 processors = {
                     b.node_type: str(b.machine.get("processor", "")) for b in benches if b
                 }
@@ -73,7 +78,7 @@ class Known:
             site = _from_file(base / "site.yaml")
         ear_conf = args.ear_conf or find_ear_conf()
         ear = read_ear_conf(ear_conf) if ear_conf else None
-        return cls(base, site, inventory, ear, processors)
+        return cls(base, site, inventory, ear, processors, measured)
 
     def setup(self, name: str | None, args: argparse.Namespace) -> Setup:
         """Return the setup of a node type, of the only one for None. Raises InputError."""
@@ -91,6 +96,7 @@ class Known:
             like=getattr(args, "like", "page"),
             order=getattr(args, "order", None),
             processor=processor_of(self.processors.get(name, "")),
+            measured=self.measured,
         )
 
 

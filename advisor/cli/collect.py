@@ -89,6 +89,8 @@ def _print(collected: Collected, name: str) -> None:
             print(f"  {verdict:<12} {count}")
     if collected.observations:
         print(f"  {collected.observations} jobs kept as measured runs")
+    if collected.signatures:
+        print(f"  {collected.signatures} jobs kept as signatures")
     if collected.programs:
         print(f"  {collected.programs} programs built again came out as predicted and count now")
     if collected.decisions:
@@ -137,6 +139,7 @@ def _json(collected: Collected | None, spooled: Spooled) -> dict[str, object]:
         "without_decision": collected.without,
         "verdicts": dict(collected.verdicts),
         "observations": collected.observations,
+        "signatures": collected.signatures,
         "decisions_from_stamps": collected.decisions,
         "programs": collected.programs,
         "outcomes": [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from advisor.core.configuration import Configuration
+    from advisor.core.signature import Signature
     from advisor.meters.base import Meter
     from advisor.meters.process import MeasuredProcess
     from advisor.training.site_context import SiteContext
@@ -40,19 +41,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the energy meter: auto, none or a meter's name (default: auto)",
     )  # fmt: skip
     parser.add_argument("--record", action="store_true", help="store the runs")
+    parser.add_argument(
+        "--counters", action="store_true",
+        help="also count cycles, instructions, arithmetic and memory traffic: the run's signature",
+    )  # fmt: skip
     parser.set_defaults(takes_tail=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure the command (a non-zero exit is exit code 1, nothing recorded) or run a script."""
+    from contextlib import nullcontext
     from pathlib import Path
 
     from advisor import paths
     from advisor.cli.output import print_json
+    from advisor.cli.run_counters import lines, signature_of
     from advisor.core.configuration import Configuration
     from advisor.core.recognise import clean_name
     from advisor.errors import UsageError
     from advisor.meters.choose import best_meter
+    from advisor.meters.counters import Counters
     from advisor.meters.process import exit_text, usable_cpus
     from advisor.schedulers.local.scheduler import local_node_type
     from advisor.training.site_context import load_known
@@ -86,8 +94,12 @@ def run(args: argparse.Namespace) -> int:
     configuration = Configuration(subject.node_type.name, 1, 1, threads, freq_khz)
     choice = best_meter(subject.node_type, name=args.meter)
     runs: list[MeasuredProcess] = []
+    counted: list[tuple[Signature, list[str]]] = []
     for number in range(1, args.repeat + 1):
-        measured = _once(args.tail, configuration, cap, choice.meter, quiet=args.json)
+        with Counters() if args.counters else nullcontext() as counters:
+            measured = _once(args.tail, configuration, cap, choice.meter, quiet=args.json)
+            if counters is not None and measured.exit_code == 0:
+                counted.append(signature_of(measured, counters.read(), configuration))
         if measured.exit_code != 0:
             which = f" (run {number} of {args.repeat})" if args.repeat > 1 else ""
             problem = f"{args.tail[0]}: {exit_text(measured.exit_code)}{which}"
@@ -97,6 +109,7 @@ def run(args: argparse.Namespace) -> int:
             return 1
         runs.append(measured)
     recorded = _record(args, subject, known, configuration, runs) if args.record else []
+    kept = _keep(args, subject, known, [s for s, _ in counted]) if args.record and counted else ""
     if args.json:
         print_json(
             "run",
@@ -109,12 +122,17 @@ def run(args: argparse.Namespace) -> int:
                 "meter": choice.sentence,
                 "runs": [_run_json(measured) for measured in runs],
                 "observations": recorded,
+                **({"signatures": [_counted_json(*one) for one in counted]} if counted else {}),
             },
         )
         return 0
     for measured in runs:
         print(_line(measured))
+    for one in counted:
+        print("\n".join(lines(*one)))
     print(choice.sentence)
+    if kept:
+        print(f"advisor: the signature is not stored: {kept}", file=sys.stderr)
     if args.record:
         print(
             f"recorded {len(runs)} of {subject.application} / {subject.workload} "
@@ -212,6 +230,26 @@ def _record(
         )
     finally:
         results.close()
+
+
+def _keep(
+    args: argparse.Namespace,
+    subject: TrainingJob,
+    known: SiteContext,
+    signatures: Sequence[Signature],
+) -> str:
+    """Store the signatures; return why not, "" where they are stored."""
+    from advisor import paths
+    from advisor.cli.run_counters import store
+    from advisor.core.policy import scope_of
+
+    scope = scope_of(known.policy_for(subject).training.trust, "")
+    path = paths.store_path(args.db)
+    return store(path, subject.application, subject.workload, signatures, scope)
+
+
+def _counted_json(signature: Signature, notes: Sequence[str]) -> dict[str, object]:
+    return {**signature.measures(), "cpus": signature.cpus, "notes": list(notes)}
 
 
 def _run_json(measured: MeasuredProcess) -> dict[str, object]:

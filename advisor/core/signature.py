@@ -29,7 +29,8 @@ class Signature:
     its source's ``release`` and never to be mixed with another's; ``gflops`` GFLOP/s, ``gbs`` GB/s
     and ``io_mbs`` MB/s of one node; ``mpi_percent`` of the time in MPI, ``mpi_calls_s`` calls of
     one process per second; ``gpu_util`` and ``cpu_util`` in percent, the latter of ``cpus``;
-    ``power_w`` mean power of one node; ``memory_mb`` the most that was resident on one node.
+    ``power_w`` mean power of one node; ``memory_mb`` the most that was resident at once, of a
+    process or a node as the source counts it.
     ``configuration`` says where it ran; it is only None where it does not matter, and never in the
     store. ``job_id`` is the job, or JOB.STEP; a later signature of the same one takes its place.
     """

@@ -16,6 +16,7 @@ from advisor.core.observation import Observation, RunMethod
 from advisor.core.policy import PolicySet, scope_of
 from advisor.errors import InputError
 from advisor.loop import clock
+from advisor.loop.accounted import take_signature
 from advisor.loop.execution import Execution, differs, ran
 from advisor.loop.match import MatchedJob, find
 from advisor.loop.outcomes import make_outcome, policy_of
@@ -48,6 +49,7 @@ class Collected:
     known: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
     observations: int = 0
+    signatures: int = 0
     decisions: int = 0
     programs: int = 0
     suspended: list[Suspension] = field(default_factory=list)
@@ -137,6 +139,7 @@ class _Collection:
         decisions = _keep_decision(writer, self._scheduler, job, match)
         result.programs += let_count(writer, job, match, outcome)
         observations = self._runs.take(job, match, self._inventory, self._policies)
+        result.signatures += take_signature(writer, job, match, self._inventory, self._policies)
         before = _stored(writer, outcome)
         if before is not None and _same(before, outcome):
             result.known += 1

@@ -84,6 +84,11 @@ class JobRecord:
     """How often it was requeued and started again, as far as the accounting tells."""
     stamp: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[StepRecord, ...] = ()
+    cpu_s: float | None = None
+    """Processor time it took, ``disk_mb`` what it read and wrote, ``memory_mb`` the most that was
+    resident at once; None where the accounting does not tell."""
+    disk_mb: float | None = None
+    memory_mb: float | None = None
 
     @property
     def finished(self) -> bool:

@@ -112,6 +112,12 @@ def signatures(
     ]
 
 
+def measured_types(reader: Reader) -> tuple[str, ...]:
+    """Return the node types that signatures are from."""
+    rows = reader.rows("SELECT DISTINCT node_type FROM signatures ORDER BY node_type")
+    return tuple(row[0] for row in rows)
+
+
 def _signature(columns: dict[str, object]) -> Signature:
     place = Configuration(**{name: columns.pop(name) for name in _PLACE})  # type: ignore[arg-type]
     return Signature(configuration=place, **columns)  # type: ignore[arg-type]

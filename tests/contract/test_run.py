@@ -11,6 +11,7 @@ import pytest
 
 from advisor.core.inventory import NodeType
 from advisor.store.reader import Reader
+from advisor.store.signatures import signatures
 from advisor.store.writer import Writer
 
 Run = Callable[..., Any]
@@ -98,3 +99,18 @@ def test_mistakes_are_one_line(advisor: Run, argv: list[str], code: int, message
     done = advisor("run", *argv)
     assert (done.code, done.out) == (code, "")
     assert message in done.err and done.err.count("\n") == 1
+
+
+def test_counters_make_a_signature(advisor: Callable[..., Any], store_path: Path) -> None:
+    done = advisor("run", "--counters", "--record", "--json", "--", "true").json()
+    (found,) = done["signatures"]
+    assert found["time_s"] > 0 and found["cpu_util"] >= 0 and "memory_mb" in found
+    assert ("cpi" in found) != any(note.startswith("cycles") for note in found["notes"])
+    with Reader(store_path) as reader:
+        (stored,) = signatures(reader, done["application"])
+    assert stored.signature.source == "counters" and stored.signature.time_s == found["time_s"]
+    assert "signature: " in advisor("run", "--counters", "--", "true").out
+    failed = advisor("run", "--counters", "--record", "--", "sh", "-c", "kill -9 $$")
+    assert failed.code == 1 and "nothing is recorded" in failed.err
+    with Reader(store_path) as reader:
+        assert len(signatures(reader)) == 1

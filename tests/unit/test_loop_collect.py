@@ -20,11 +20,13 @@ from advisor.core.policy import Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.request import JobRequest
 from advisor.core.select import weigh
+from advisor.core.signature import Signature
 from advisor.core.stamp import make_stamp
 from advisor.loop.collect import Collected, collect, watermark
 from advisor.loop.match import find
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.store.records import StoredModel
+from advisor.store.signatures import save_signatures, signatures
 from advisor.store.writer import Writer
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -712,3 +714,40 @@ def test_another_program_neither_counts_nor_teaches(store: Writer) -> None:
     result = run(store, job(11, stamp, freq=None, time_s=100.0, energy_j=10_000.0))
     assert (result.programs, result.observations) == (0, 0)
     assert programs(store, m) == [OLD]
+
+
+# -- signatures ----------------------------------------------------------------------------------
+
+
+def test_the_accounting_alone_makes_a_signature(store: Writer) -> None:
+    stamp = decided(store, decision(1, None))
+    used = replace(job(11, stamp), cpu_s=1456.0, disk_mb=208.0, memory_mb=64.0)
+    assert run(store, used).signatures == 1
+    (stored,) = signatures(store, "stencil", "n64", "bdw")
+    s = stored.signature
+    assert s.cpu_util == pytest.approx(50.0) and s.cpus == 28  # of 104 s on 28 CPUs
+    assert s.power_w == pytest.approx(9000 / 102) and s.time_s == 102.0
+    assert (s.io_mbs, s.memory_mb) == (2.0, 64.0) and s.cpi is None
+    assert (s.source, s.contributor, s.scope, s.job_id) == ("accounting", "ann", "own", "11")
+    assert s.configuration is not None and s.configuration.threads_per_node == 28
+    assert run(store, used).signatures == 0
+
+
+def test_a_job_that_something_counted_needs_none_from_the_accounting(store: Writer) -> None:
+    stamp = decided(store, decision(1, None))
+    counted = Signature(cpi=0.5, configuration=BASE, source="ear", contributor="ann", job_id="11.0")
+    save_signatures(store, "stencil", "n64", [counted])
+    assert run(store, replace(job(11, stamp), cpu_s=1400.0)).signatures == 0
+    assert [s.signature.source for s in signatures(store)] == ["ear"]
+
+
+def test_what_the_accounting_did_not_gather_is_missing(store: Writer) -> None:
+    stamp = decided(store, decision(1, None))
+    assert run(store, job(11, stamp, energy_j=None)).signatures == 0  # nothing but its time
+    failed = replace(job(12, decided(store, decision(2, None)), state="FAILED"), cpu_s=9.0)
+    short = replace(job(13, decided(store, decision(3, None)), time_s=3.0), cpu_s=9.0)
+    assert run(store, failed, short).signatures == 0
+    only_power = job(14, decided(store, decision(4, None)))
+    assert run(store, only_power).signatures == 1
+    (stored,) = signatures(store)
+    assert stored.signature.io_mbs is None and stored.signature.cpu_util is None

@@ -54,6 +54,21 @@ def test_a_job_with_steps() -> None:
     assert record.finished
 
 
+def test_what_a_job_used() -> None:
+    text = (
+        row(JobID="5", TotalCPU="1-01:02:03")
+        + row(JobID="5.0", NTasks="4", MaxRSS="1000K", AveDiskRead="1.00M", AveDiskWrite="0")
+        + row(JobID="5.1", NTasks="1", MaxRSS="2M", AveDiskRead="500000", AveDiskWrite="")
+        + row(JobID="6", TotalCPU="00:00:00") + row(JobID="6.0", NTasks="1", AveDiskRead="0")
+        + row(JobID="7", TotalCPU="02:03.250")
+    )  # fmt: skip
+    five, six, seven = parse(text)
+    assert five.cpu_s == 90123 and five.memory_mb == pytest.approx(2.097152)
+    assert five.disk_mb == pytest.approx(4 * 1.048576 + 0.5)
+    assert (six.cpu_s, six.disk_mb, six.memory_mb) == (None, None, None)  # nothing was gathered
+    assert seven.cpu_s == 123.25
+
+
 def test_fields_may_hold_bars_line_breaks_and_equal_signs() -> None:
     text = row(JobID="1", JobName="x|y", Comment="a|b\nc=d\n2|3") + row(
         JobID="1.0", SubmitLine="srun bash -c 'echo\n4|bash|root'", ConsumedEnergyRaw="5"

@@ -136,6 +136,8 @@ def record_of(job_id: str, a: Mapping[str, Any]) -> JobRecord | None:
         freq_requested_khz=_number(wants.get("cpu_freq_mhz")) * 1000 or None,
         time_limit_s=_seconds(wants.get("walltime", "")),
         restarts=max(0, _number(a.get("run_count")) - 1),
+        cpu_s=_seconds(used.get("cput", "")) or None,
+        memory_mb=_kb(used.get("mem", "")) / 1e3 or None,
     )
     if not (record.finished and hosts and seconds is not None):
         return record
@@ -206,6 +208,12 @@ def _seconds(text: str) -> float | None:
         return None
     hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float((hours * 60 + minutes) * 60 + seconds)
+
+
+def _kb(text: str) -> float:
+    """Return memory as PBS writes it, ``1234kb``; 0 for anything else."""
+    match = re.fullmatch(r"(\d+)kb", text.strip())
+    return float(match[1]) * 1.024 if match else 0.0
 
 
 def _time(value: object) -> str:

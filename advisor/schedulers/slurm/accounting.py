@@ -20,7 +20,7 @@ FIELDS = (
     "JobID", "JobName", "User", "Account", "Partition", "State", "Submit", "End", "ElapsedRaw",
     "NNodes", "NCPUS", "NTasks", "NodeList", "ConsumedEnergyRaw", "ReqCPUFreqMin",
     "ReqCPUFreqMax", "AveCPUFreq", "Constraints", "Comment", "AdminComment", "SubmitLine",
-    "TimelimitRaw", "QOS",
+    "TimelimitRaw", "QOS", "TotalCPU", "MaxRSS", "AveDiskRead", "AveDiskWrite",
 )  # fmt: skip
 ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
 BRIEF_S = 2.0
@@ -31,6 +31,7 @@ _STEP_ID = re.compile(rf"({_JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
 _NO_VALUE = 2**63
 """Slurm's NO_VAL64 and INFINITE64 are above this."""
 _FREQ_KHZ = {"": 1.0, "K": 1.0, "M": 1e3, "G": 1e6, "T": 1e9}
+_BYTES = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 _STAMP = re.compile(r"^((?:SLURM_)?ADVISOR\w*)=(.*)$")
 
 
@@ -109,6 +110,7 @@ def parse(text: str, separator: str) -> list[JobRecord]:
     jobs: list[JobRecord] = []
     latest: dict[str, int] = {}
     steps: dict[int, list[StepRecord]] = {}
+    used: dict[int, list[tuple[float | None, float | None]]] = {}
     tokens = text.split(separator)
     for at in range(0, len(tokens) - len(FIELDS) + 1, len(FIELDS)):
         row = dict(zip(FIELDS, tokens[at : at + len(FIELDS)], strict=True))
@@ -120,7 +122,43 @@ def parse(text: str, separator: str) -> list[JobRecord]:
         step = _STEP_ID.fullmatch(name)
         if step and step[1] in latest:
             steps.setdefault(latest[step[1]], []).append(_step(step[2], row))
-    return [_with_steps(record, steps.get(i, [])) for i, record in enumerate(jobs)]
+            used.setdefault(latest[step[1]], []).append(_used_mb(row))
+    return [
+        _with_use(_with_steps(record, steps.get(i, [])), used.get(i, []))
+        for i, record in enumerate(jobs)
+    ]
+
+
+def _used_mb(row: Mapping[str, str]) -> tuple[float | None, float | None]:
+    """Return what a step's tasks read and wrote together, and the most that one had resident."""
+    parts = [_mb(row["AveDiskRead"]), _mb(row["AveDiskWrite"])]
+    found = [part for part in parts if part is not None]
+    return sum(found) * (_number(row["NTasks"]) or 1) if found else None, _mb(row["MaxRSS"])
+
+
+def _with_use(record: JobRecord, used: Sequence[tuple[float | None, float | None]]) -> JobRecord:
+    disk = [d for d, _ in used if d is not None]
+    memory = [m for _, m in used if m]
+    return replace(
+        record,
+        disk_mb=sum(disk) if disk and memory else None,  # without memory nothing was gathered
+        memory_mb=max(memory, default=None),
+    )
+
+
+def _mb(text: str) -> float | None:
+    """Return ``12.5M``, ``1234K`` or bytes in MB; None for blank."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)([KMGT]?)\s*", text)
+    return float(match[1]) * _BYTES[match[2]] / 1e6 if match else None
+
+
+def _cpu_s(text: str) -> float | None:
+    """Return ``[DAYS-[HOURS:]]MINUTES:SECONDS`` in s; None for blank and 0: not gathered."""
+    match = re.fullmatch(r"\s*(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)\s*", text)
+    if not match:
+        return None
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return days * 86400 + hours * 3600 + minutes * 60 + seconds or None
 
 
 def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
@@ -144,6 +182,7 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
         cpus=int(_number(row["NCPUS"]) or 0),
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
         time_limit_s=_limit_s(row["TimelimitRaw"]),
+        cpu_s=_cpu_s(row["TotalCPU"]),
     )
 
 

@@ -1,3 +1,3 @@
 """A scheduler-integrated energy and performance advisor for HPC sites."""
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.3.0"

@@ -14,57 +14,81 @@ from importlib import import_module
 
 from advisor import __version__
 from advisor.cli.arguments import add_common
+from advisor.cli.parser import Parser
 from advisor.cli.streams import complain, guarded, prepare
 from advisor.errors import AdvisorError
 
 VERBS: dict[str, tuple[str, str]] = {
     # verb: (module below advisor.cli, one line of help)
+    # your jobs
     "explain": ("explain", "show what the hook would do with a job script, and why"),
     "why": ("why", "show what was decided for a job and how it came out"),
     "options": ("options", "list an application's options and their trade-off"),
-    "train": ("train", "measure an application with a low-cost sweep and fit its model"),
-    "run": ("run", "run a command and measure its time and energy"),
+    "choose": ("choose", "pin a configuration or a goal for my jobs"),
     "on": ("choose", "let the advisor handle my jobs again"),
     "off": ("choose", "leave my jobs alone"),
-    "choose": ("choose", "pin a configuration or a goal for my jobs"),
+    "tui": ("tui", "browse applications and options in the terminal, and choose"),
+    # measure
+    "train": ("train", "measure an application with a low-cost sweep and fit its model"),
+    "run": ("run", "run a command and measure its time and energy"),
+    "import": ("import_", "import measured runs from a file"),
+    "fit": ("fit", "fit a model to the measured runs and store it"),
+    "rank": ("rank", "estimate an application's time on node types it never ran on"),
     "characterise": ("characterise", "find an application's phases and memory streams"),
     "cc": ("cc", "compile, and make a traced twin for advisor characterise"),
     "bench": ("bench", "profile node types with microbenchmarks"),
-    "rank": ("rank", "estimate an application's time on node types it never ran on"),
     "classify": ("classify", "find the class of applications: cpu-bound, memory-bound and more"),
     "classes": ("classes", "train, check and show the files that classes are found by"),
-    "tui": ("tui", "browse applications and options in the terminal, and choose"),
-    "report": ("report", "compare promised and measured savings"),
-    "import": ("import_", "import measured runs from a file"),
-    "fit": ("fit", "fit a model to the measured runs and store it"),
-    "evaluate": ("evaluate", "compare models with a fully measured grid"),
-    "pareto": ("pareto", "find the Pareto front and the trade-off zone of any table"),
-    "site": ("site", "discover and edit the inventory and the site file"),
-    "policy": ("policy", "check, apply, compare and roll back the policy"),
     "promote": ("promote", "share an application's measurements with more users"),
     "forget": ("forget", "remove an application's measurements"),
-    "publish": ("publish", "make a read-only copy of the store for other hosts"),
-    "collect": ("collect", "read from the accounting how advised jobs came out"),
-    "serve": ("serve", "run the daemon that answers the hooks"),
+    # site
+    "site": ("site", "discover and edit the inventory and the site file"),
+    "policy": ("policy", "check, apply, compare and roll back the policy"),
     "hook": ("hook", "install, remove or check a scheduler's hook"),
-    "completion": ("completion", "print the completion script for bash, zsh or fish"),
+    "serve": ("serve", "run the daemon that answers the hooks"),
+    "collect": ("collect", "read from the accounting how advised jobs came out"),
+    "report": ("report", "compare promised and measured savings"),
+    "publish": ("publish", "make a read-only copy of the store for other hosts"),
     "doctor": ("doctor", "check this installation and name what to repair"),
+    "completion": ("completion", "print the completion script for bash, zsh or fish"),
+    # study
+    "demo": ("demo", "show advice for programs that others measured, and what it saves"),
+    "evaluate": ("evaluate", "compare models with a fully measured grid"),
+    "pareto": ("pareto", "find the Pareto front and the trade-off zone of any table"),
 }
+
+GROUPS = {"explain": "your jobs", "train": "measure", "site": "site", "demo": "study"}
+"""The verbs that begin a group in the help; the others follow theirs."""
 
 _ALL_TAIL = "cc"
 """The verb all of whose words but --help are another program's."""
 
 
+class _Program(Parser):
+    """``advisor`` itself: its help lists the verbs by groups."""
+
+    def format_help(self) -> str:
+        """Return the help."""
+        lines = ["usage: advisor VERB ...", "", str(self.description)]
+        for name, (_, summary) in VERBS.items():
+            if name in GROUPS:
+                lines += ["", f"{GROUPS[name]}:"]
+            lines.append(f"  {name:<13} {summary}")
+        return "\n".join([*lines, "", str(self.epilog), ""])
+
+
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     """Return the parser; only ``verb``'s own arguments are loaded (all when ``verb`` is "*")."""
-    parser = argparse.ArgumentParser(
+    parser = _Program(
         prog="advisor",
         description="Spend less energy on the cluster without slowing anybody down.",
         epilog="advisor VERB --help says more. Exit codes: 0 done, 1 failed, 2 usage, "
         "3 refused by policy or nothing to do.",
     )
     parser.add_argument("--version", action="version", version=f"advisor {__version__}")
-    subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    subparsers = parser.add_subparsers(
+        dest="verb", metavar="VERB", required=True, parser_class=Parser
+    )
     for name, (module, summary) in VERBS.items():
         sub = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
         sub.set_defaults(module=module)
@@ -92,15 +116,26 @@ def _run(arguments: list[str], tail: list[str] | None) -> int:
     verb = next((a for a in arguments if not a.startswith("-")), None)
     try:
         parser = build_parser(verb)
+        if not arguments:
+            parser.print_help()
+            return 0
         args = parser.parse_args(arguments)
         if tail is not None and not getattr(args, "takes_tail", False):
             parser.error(f"{args.verb} takes nothing after --")
         args.tail = tail or []
         code: int = import_module(f"advisor.cli.{args.module}").run(args)
     except AdvisorError as error:
+        if "--json" in arguments:
+            _print_error(error)
         complain(str(error))
         return error.exit_code
     except KeyboardInterrupt:
         complain("stopped")
         return 130
     return code
+
+
+def _print_error(error: AdvisorError) -> None:
+    from advisor.cli.output import print_json
+
+    print_json("error", {"error": error.message, "hint": error.hint, "exit_code": error.exit_code})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.05,
         metavar="PCT",
         help="the trade-off zone's error, in %% (default: 5)",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="name every run that is left out or counts less"
     )
     parser.add_argument(
         "--measurement-error",
@@ -122,20 +126,19 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("no application is named", hint="advisor fit A")
     from advisor.models.base import parse_options
     from advisor.models.registry import find
+    from advisor.store.reader import Reader
     from advisor.store.writer import Writer
+    from advisor.views.misspelt import check_measured
 
     options = model_options(args.model_option)
     parse_options(args.model, find(args.model).OPTIONS, options)
     path = paths.store_path(args.db)
-    if not path.exists():
-        raise RefusedError(
-            f"{path}: there is no store, so nothing was measured yet",
-            hint="advisor import or advisor train fills it",
-        )
+    Reader(path).close()  # where there is no store none is made
     with Writer(path) as store:
         runs = store.observations(args.application, args.workload, args.node_type)
         if not runs:
-            raise RefusedError(_nothing(args, store), hint="advisor import or advisor train")
+            check_measured(store, args.application, args.workload, args.node_type)
+            raise RefusedError(_nothing(args), hint="advisor import or advisor train")
         by_place: dict[tuple[str, str], list[Any]] = {}
         for r in runs:
             place = (r.workload, r.observation.configuration.node_type)
@@ -149,18 +152,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json("fit", {"application": args.application, "models": [_json(f) for f in fitted]})
     else:
-        _print(fitted)
+        _print(fitted, verbose=args.verbose)
     return 0
 
 
-def _nothing(args: argparse.Namespace, store: Writer) -> str:
-    known = sorted({w.name for w in store.workloads(args.application)})
-    text = f"nothing is stored of {args.application}"
+def _nothing(args: argparse.Namespace) -> str:
+    text = f"{args.application} has no runs"
     if args.workload:
-        text += f", workload {args.workload}"
-    if args.node_type:
-        text += f", on {args.node_type}"
-    return f"{text}; its workloads are {', '.join(known)}" if known else text
+        text += f" of workload {args.workload}"
+    return f"{text} on {args.node_type}" if args.node_type else text
 
 
 def _fit_place(
@@ -177,6 +177,9 @@ def _fit_place(
 
     fitted = []
     for group in runs_by_scope(observations):
+        if sys.stderr.isatty():
+            runs = len(group.observations)
+            print(f"fitting {workload} on {node_type}: {runs} runs ...", file=sys.stderr)
         try:
             fit = fit_options(
                 group.observations,
@@ -233,8 +236,10 @@ def _json(fitted: _Fitted) -> dict[str, object]:
     }
 
 
-def _print(fitted: list[_Fitted]) -> None:
-    rows, notes = [], []
+def _print(fitted: list[_Fitted], *, verbose: bool) -> None:
+    from advisor.models.base import of_one_run
+
+    rows, notes, hidden = [], [], 0
     for f in fitted:
         whose = f.group.scope if f.group.scope == "all" else f"{f.group.scope} {f.group.owner}"
         name = f"{f.workload} on {f.node_type}, {whose}"
@@ -246,7 +251,12 @@ def _print(fitted: list[_Fitted]) -> None:
             [f.workload, f.node_type, whose, stats["runs"], *_errors(stats), stats["options"],
              stats["measured"], stats["confirmed"], stats["zone"], f.model.energy_quality]
         )  # fmt: skip
-        notes += [f"{name}: {note}" for note in stats["notes"]]
+        single = [note for note in stats["notes"] if of_one_run(note)]
+        if single and not verbose:
+            notes.append(f"{name}: {len(single)} single values are left out or count less")
+        shown = [n for n in stats["notes"] if verbose or n not in single]
+        notes += [f"{name}: {note}" for note in shown]
+        hidden += 0 if verbose else len(single)
     if rows:
         print_table(
             ["workload", "node type", "for", "runs", "R2 time", "R2 energy", "LOO time",
@@ -255,6 +265,8 @@ def _print(fitted: list[_Fitted]) -> None:
         )  # fmt: skip
     for note in notes:
         print(note)
+    if hidden:
+        print("advisor fit --verbose names them")
 
 
 def _errors(stats: dict[str, Any]) -> list[str]:

@@ -104,7 +104,7 @@ def _named(text: str, there: Sequence[MeasuredResults], *, undo: bool) -> tuple[
 
     Raises UsageError, which names the nearest, when there is none such.
     """
-    from difflib import get_close_matches
+    from advisor.core.nearest import nearest
 
     applications = {m.application for m in there}
     if text in applications:
@@ -113,7 +113,7 @@ def _named(text: str, there: Sequence[MeasuredResults], *, undo: bool) -> tuple[
         if text == f"{m.application}/{m.workload}":
             return m.application, m.workload
     names = [*applications, *(f"{m.application}/{m.workload}" for m in there)]
-    near = get_close_matches(text, sorted(names), n=3, cutoff=0.5)
+    near = nearest(text, names, 3)
     what = "forgotten in the last day" if undo else "known"
     none = "nothing was" if undo else "nothing is"
     known = (

@@ -117,6 +117,9 @@ def run(args: argparse.Namespace) -> int:
         ("meter", args.meter or "none"),
     ):
         rows.check_name(what, name)
+    if args.application:
+        args.application = _as_recognised("application", args.application)
+    args.workload = _as_recognised("workload", args.workload)
     args.node_type = _node_type(path, args.node_type)
     if args.source:
         return _signatures(path, args, user, owner, contributor, scope)
@@ -134,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
         )
     energy = _qualities(table.observations)
     rest = len(table.observations) - imported
-    after = f"advisor fit {args.application}"
+    after = f"advisor fit {shlex.quote(args.application)}"
     if args.workload != "default":
         after += f" --workload {shlex.quote(args.workload)}"
     if args.json:
@@ -212,6 +215,18 @@ def _signatures(
         },
     )
     return 0
+
+
+def _as_recognised(what: str, name: str) -> str:
+    """Return a name as recognising a job gives it: under another none would ever be advised."""
+    from advisor.core.recognise import clean_name
+
+    clean = clean_name(name)
+    if not clean.strip("_"):
+        raise UsageError(f"{what} {name!r}: no job is recognised by such a name")
+    if clean != name:
+        print(f"advisor: stored as {what} {clean!r}, as jobs are recognised", file=sys.stderr)
+    return clean
 
 
 def _read(args: argparse.Namespace, terms: Terms) -> RunsFile:

@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
 def _views(args: argparse.Namespace) -> list[View]:
     from advisor.store.opening import caller
     from advisor.store.reader import Reader
+    from advisor.views.misspelt import check_measured
     from advisor.views.options import views
 
     user = args.user or caller()
@@ -87,15 +88,13 @@ def _views(args: argparse.Namespace) -> list[View]:
         seen = views(
             store, args.application, user=user, workload=args.workload, node_type=args.node_type
         )
-        known = [w.name for w in store.workloads(args.application)]
-    if not seen:
-        what = f"there is no model of {args.application} for {user}"
-        if not known:
-            raise RefusedError(what, hint="advisor train or advisor import")
-        raise RefusedError(
-            f"{what} there; its workloads are {', '.join(known)}",
-            hint=f"advisor fit {args.application}",
-        )
+        if not seen:
+            check_measured(store, args.application, args.workload, args.node_type)
+            where = f" on {args.node_type}" if args.node_type else ""
+            raise RefusedError(
+                f"there is no model of {args.application} for {user}{where}",
+                hint=f"advisor fit {args.application}",
+            )
     return seen
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from advisor import paths
 from advisor.cli.output import print_json, print_table
+from advisor.cli.streams import complain
 from advisor.core.units import format_duration
 from advisor.errors import RefusedError, UsageError
 
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Rank and print; RefusedError when no phase is similar to any profile."""
+    """Rank and print; 3 where no phase is similar to any profile."""
     from advisor.loop.rerank import site_thresholds
     from advisor.ranking.files import read_phases, read_profiles, read_thresholds
     from advisor.ranking.rank import rank
@@ -96,10 +97,9 @@ def run(args: argparse.Namespace) -> int:
             if line:
                 print(line)
     if not ranking.estimates:
-        raise RefusedError(
-            f"no profile of {base} is similar to a phase of {app.application}",
-            hint="; ".join(_wanted(r) for r in ranking.phases),
-        )
+        wanted = "; ".join(_wanted(r) for r in ranking.phases)
+        complain(f"no profile of {base} is similar to a phase of {app.application} ({wanted})")
+        return RefusedError.exit_code
     return 0
 
 

@@ -68,7 +68,7 @@ class FrontScore:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The result of :func:`evaluate`."""
+    """The result of :func:`evaluate`; ``predicted`` has an option for every cell of the grid."""
 
     model: str
     design: str
@@ -77,6 +77,7 @@ class Evaluation:
     front: FrontScore
     decision: DecisionScore
     notes: tuple[str, ...]
+    predicted: tuple[Option, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -173,6 +174,7 @@ def evaluate(
             confirmations=confirmations,
         ),
         tuple(fitted.notes),
+        tuple(predicted),
     )
 
 

@@ -21,6 +21,15 @@ AXES = ("nodes", "threads", "frequency")
 """The columns of a matrix of configurations, as notes name them."""
 
 
+LEFT_OUT, DISTURBED = "left out of the fit", "probably disturbed, ignored"
+"""How a model's notes about single runs end."""
+
+
+def of_one_run(note: str) -> bool:
+    """Tell whether a model's note is about a single run."""
+    return note.endswith((LEFT_OUT, DISTURBED))
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOption:
     """One setting of a model; a tuple of these drives the command line and its checks."""

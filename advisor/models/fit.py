@@ -14,7 +14,7 @@ from advisor.core.option import Option
 from advisor.core.program import joined
 from advisor.core.units import format_change, format_freq
 from advisor.core.words import describe
-from advisor.models.base import Forecast, Prediction
+from advisor.models.base import LEFT_OUT, Forecast, Prediction
 from advisor.models.registry import DEFAULT, forecast
 from advisor.models.response import Response
 from advisor.models.runs import Runs, broken, gather, of_one_method
@@ -168,9 +168,7 @@ def _forecast(
     for name, off in odd.items():
         for c, error in list(off.items())[:_NAMED]:
             change = format_change(math.expm1(error))
-            notes.append(
-                f"{name} at {describe(c)} is {change} off its neighbours: left out of the fit"
-            )
+            notes.append(f"{name} at {describe(c)} is {change} off its neighbours: {LEFT_OUT}")
         if len(off) > _NAMED:
             notes.append(f"{name}: {len(off)} runs are left out of the fit in all")
     outside = sorted({c for off in odd.values() for c in off})

@@ -13,7 +13,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.option import Z90
 from advisor.core.units import format_change
 from advisor.core.words import describe
-from advisor.models.base import Forecast, Matrix, ModelOption, Prediction, Vector, matrix
+from advisor.models.base import DISTURBED, Forecast, Matrix, ModelOption, Prediction, Vector, matrix
 from advisor.models.intervals import r_squared, relative_rmse
 from advisor.models.process import Belief, What, believe
 from advisor.models.response import Response
@@ -94,7 +94,7 @@ class _Response:
             off = format_change(math.expm1(float(log_y[i] - belief.held_out[i])))
             notes.append(
                 f"{what} at {describe(used[i])} is {off} off what the other runs predict: "
-                "probably disturbed, ignored"
+                + DISTURBED
             )
         law = _law(what, belief, used)
         return cls(

@@ -211,5 +211,5 @@ def _surface(panel: Surface, width: int, shades: str) -> str:
         lines.append(f"{panel.y[i]:>5g} " + "".join(text(i, j) for j in columns))
     left_out = len(panel.x) - len(columns)
     more = f", {left_out} columns not shown" if left_out else ""
-    lines.append(f"* front, B job as written, darker is more{more}")
+    lines.append(f"* front, B as written, darker is more{more}")
     return "\n".join(line.rstrip() for line in lines)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+
+from advisor.core.nearest import nearest
 
 Path = tuple[str | int, ...]
 """Place in a document: ``("rules", 1, "match", "partition")``."""
@@ -62,10 +63,5 @@ def key_text(path: Sequence[str | int]) -> str:
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     """Return "did you mean ...?" for the allowed word nearest to a misspelt one, else ""."""
-    by_folded = {_fold(a): a for a in allowed}
-    close = get_close_matches(_fold(word), by_folded, n=1, cutoff=0.6)
-    return f"did you mean {by_folded[close[0]]!r}?" if close else ""
-
-
-def _fold(word: str) -> str:
-    return word.strip().lower().replace("-", "_").replace(" ", "_")
+    close = nearest(word, allowed)
+    return f"did you mean {close[0]!r}?" if close else ""

@@ -12,6 +12,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from advisor.core import policy as core
 from advisor.core.units import parse_freq_khz
+from advisor.policy.electricity import ElectricitySection
 from advisor.policy.fields import (
     FREQUENCIES,
     SLOWDOWN,
@@ -422,6 +423,9 @@ class SiteFile(Strict):
     )
     applications: list[ApplicationSection] = Field(
         default=[], description="the first that matches wins"
+    )
+    electricity: ElectricitySection = Field(
+        default=ElectricitySection(), description="what a kilowatt-hour costs, in money and CO2"
     )
     understood_options: dict[Word, Annotated[list[str], Reads(_bound, _BOUND_FORM)]] = Field(
         default={},

@@ -6,8 +6,7 @@ text people read, so a slowdown stays as it was given.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from advisor.core.inventory import Inventory, NodeType
+from advisor.core.nearest import suggestion
 from advisor.core.policy import ESTIMATES, GOALS
 from advisor.core.units import format_freq
 from advisor.errors import StoreError, UsageError
@@ -86,12 +86,12 @@ def check_names(ground: Ground, application: str | None, workload: str | None) -
     known = set(ground.workloads) | ground.ruled
     if application not in known:
         raise UsageError(
-            f"application {application!r} is not known", hint=_near(application, known)
+            f"application {application!r} is not known", hint=suggestion(application, known)
         )
     measured = ground.workloads.get(application, frozenset())
     if workload is not None and workload not in measured:
         raise UsageError(
-            f"{application} has no workload {workload!r}", hint=_near(workload, measured)
+            f"{application} has no workload {workload!r}", hint=suggestion(workload, measured)
         )
 
 
@@ -159,7 +159,7 @@ def _node_types(ground: Ground, application: str | None, name: str | None) -> li
     if name is not None:
         node_type = ground.inventory.resolve(name.strip())
         if node_type is None and not ground.unknown:
-            raise UsageError(f"node type {name!r} is not known", hint=_near(name, known))
+            raise UsageError(f"node type {name!r} is not known", hint=suggestion(name, known))
         return [node_type] if node_type is not None else []
     modelled = ground.node_types.get(application or "", frozenset())
     return [t for t in known.values() if t.name in modelled] or list(known.values())
@@ -199,15 +199,3 @@ _LABELS = {
     "threads_per_node": "threads per node",
     "freq_khz": "frequency",
 }
-
-
-def _near(word: str, known: Iterable[str]) -> str:
-    """Name what was probably meant, else what there is."""
-    names = sorted(known)
-    if not names:
-        return "there are none yet"
-    close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    shown = ", ".join(names[:8])
-    return f"known: {shown}" + (", ..." if len(names) > 8 else "")

@@ -170,7 +170,7 @@ def test_selection_by_workload_and_node_type(advisor: Advisor, store: Path) -> N
 
 def test_too_little_to_fit_is_one_clear_line(advisor: Advisor, store_path: Path) -> None:
     missing = advisor("fit", "stencil")
-    assert missing.code == 3
+    assert missing.code == 1
     assert "there is no store" in missing.err
     assert not store_path.exists()
     with Writer(store_path) as writer:
@@ -179,11 +179,13 @@ def test_too_little_to_fit_is_one_clear_line(advisor: Advisor, store_path: Path)
     assert (one.code, one.out) == (1, "")
     assert "1 configurations were measured, a model needs 4" in one.err
     unknown = advisor("fit", "amg")
-    assert unknown.code == 3
-    assert "nothing is stored of amg" in unknown.err
+    assert unknown.code == 2
+    assert "nothing is stored of application 'amg' (known: stencil)" in unknown.err
     elsewhere = advisor("fit", "stencil", "--workload", "huge")
-    assert elsewhere.code == 3
-    assert "its workloads are default" in elsewhere.err
+    assert elsewhere.code == 2
+    assert "stencil has no workload 'huge' (known: default)" in elsewhere.err
+    nowhere = advisor("fit", "stencil", "--node-type", "gpu")
+    assert nowhere.code == 2 and "there is no node type 'gpu' (did you mean cpu?)" in nowhere.err
 
 
 @pytest.mark.parametrize(
@@ -335,4 +337,18 @@ def test_no_model_is_one_line_with_what_to_do(advisor: Advisor, store: Path) -> 
     unfitted = advisor("options", "stencil")
     assert unfitted.code == 3
     assert "advisor fit stencil" in unfitted.err
-    assert advisor("options", "amg").code == 3
+    misspelt = advisor("options", "stensil")
+    assert misspelt.code == 2 and "did you mean stencil?" in misspelt.err
+
+
+def test_single_runs_are_counted_unless_they_are_wanted(advisor: Advisor, store: Path) -> None:
+    odd = [replace(r, time_s=r.time_s * 1.6) if i == 5 else r for i, r in enumerate(RUNS)]
+    with Writer(store) as writer:
+        writer.add_observations("odd", "default", odd)
+    short, whole = advisor("fit", "odd"), advisor("fit", "odd", "--verbose")
+    assert short.code == whole.code == 0
+    single = [line for line in whole.out.splitlines() if line.endswith(("the fit", "ignored"))]
+    assert single and not any(line in short.out for line in single)
+    assert f"{len(single)} single value" in short.out
+    assert "advisor fit --verbose names them" in short.out
+    assert "names them" not in whole.out

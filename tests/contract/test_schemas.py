@@ -62,6 +62,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "import": (("grid.csv", *GRID), ("ear.csv", "--from", "ear", "--node-type", "broadwell")),
     "fit": (("cg-solver",),),
     "models": (("--list-models",),),
+    "demo": ((),),
     "evaluate": (("grid.csv",),),
     "pareto": (("grid.csv", "--x", "time_s:min", "--y", "energy_j:min"),),
     "site": (("show",), ("check", "site.yaml"), ("diff", "site.yaml"), ("apply", "site.yaml")),
@@ -136,7 +137,7 @@ def json_verbs() -> list[str]:
 def test_every_verb_with_json_has_a_schema_and_an_answer_here() -> None:
     verbs = [v for v in json_verbs() if v not in SILENT]
     assert {*verbs, "models"} == set(CALLS) and set(SILENT) < set(VERBS)
-    files = {path.stem for path in FOLDER.glob("*.json")} - {"decision", "protocol"}
+    files = {path.stem for path in FOLDER.glob("*.json")} - {"decision", "error", "protocol"}
     assert files == {"choose" if v in ("on", "off") else v for v in CALLS}
 
 

@@ -1,0 +1,52 @@
+"""The command line's parser: mistakes are one line that says what was probably meant."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from advisor.core.nearest import nearest
+from advisor.errors import UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError instead of printing its usage, and suggests options and values."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError; the hint says where help is."""
+        raise UsageError(message, hint=f"{self.prog} --help says more")
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse all arguments. Raises UsageError, which names the nearest option there is."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            option = next((word for word in unknown if word.startswith("-")), "")
+            parser = self._deepest(parsed)
+            if not option:
+                parser.error(f"too many arguments: {' '.join(unknown)}")
+            close = nearest(option.split("=")[0], parser._option_string_actions)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            parser.error(f"no option {option}{hint}")
+        return parsed
+
+    def _deepest(self, parsed: argparse.Namespace) -> Parser:
+        """Return the parser of the verb, or of its action, that the words led to."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                below = action.choices.get(getattr(parsed, action.dest, ""))
+                if isinstance(below, Parser):
+                    return below._deepest(parsed)
+        return self
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(choice) for choice in action.choices]
+        close = nearest(str(value), known)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}"
+        if isinstance(action, argparse._SubParsersAction):
+            raise argparse.ArgumentError(None, f"there is no {action.dest} {value!r}; {hint}")
+        raise argparse.ArgumentError(action, f"there is no {value!r}; {hint}")

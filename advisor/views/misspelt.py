@@ -1,0 +1,29 @@
+"""Names that nothing is stored of: which of them is wrong, and what was probably meant."""
+
+from __future__ import annotations
+
+from advisor.core.nearest import suggestion
+from advisor.errors import UsageError
+from advisor.store.reader import Reader
+
+
+def check_measured(
+    store: Reader, application: str, workload: str | None = None, node_type: str | None = None
+) -> None:
+    """Raise UsageError for the first name that the store does not know."""
+    workloads = store.workloads()
+    applications = {w.application for w in workloads}
+    if application not in applications:
+        near = suggestion(application, applications)
+        if not applications:
+            near = "advisor train or advisor import measures one"
+        raise UsageError(f"nothing is stored of application {application!r}", hint=near)
+    names = {w.name for w in workloads if w.application == application}
+    if workload is not None and workload not in names:
+        raise UsageError(
+            f"{application} has no workload {workload!r}", hint=suggestion(workload, names)
+        )
+    types = set(store.inventory().node_types)
+    types |= {o.observation.configuration.node_type for o in store.observations(application)}
+    if node_type is not None and node_type not in types:
+        raise UsageError(f"there is no node type {node_type!r}", hint=suggestion(node_type, types))

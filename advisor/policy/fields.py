@@ -21,13 +21,6 @@ from advisor.core.protocol import is_thread_count
 from advisor.core.units import parse_fraction, parse_freq_khz, parse_memory_mb
 from advisor.policy.problems import did_you_mean
 
-
-class Strict(BaseModel):
-    """A mapping with known keys only."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
-
-
 FALSE_WORDS = ("false", "no", "off")
 TRUE_WORDS = ("true", "yes", "on")
 MIN_FREQ_KHZ, MAX_FREQ_KHZ = 100_000, 10_000_000

@@ -190,7 +190,7 @@ def test_a_mistake_is_one_line_and_nothing_is_imported(
     ear: Callable[..., Any], store_path: Path, tmp_path: Path, header: str, row: str, where: str
 ) -> None:
     done = ear(header, row)
-    assert done.code == 1 and done.out == ""
+    assert done.code == 1 and json.loads(done.out)["schema"] == "advisor/error/1"
     assert done.err.count("\n") == 1 and str(tmp_path / "ear.csv") in done.err
     assert where in done.err
     good = ear(header, row6(JOBID="1"), row) if header == EAR6 and row else done

@@ -221,7 +221,8 @@ def evaluate(grids: Sequence[Grid], kernels: Sequence[Grid], way: str, programs:
         others += [k.surface for k in kernels if k.surface.application != grid.surface.application]
         s = grid.surface
         try:
-            prior = learn(others, s.signature, s.points, s.points[grid.own], ways=some)
+            learned = learn(others, s.signature, s.points, s.points[grid.own], ways=some)
+            prior = learned.prior(s.signature)
         except PriorError as error:
             print(f"  {grid.name}: {error}")
             for tally in tallies.values():

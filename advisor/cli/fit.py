@@ -206,7 +206,7 @@ def _fit_place(
         fitted.append(_Fitted(workload, node_type, group, model))
     current = {(f.group.scope, f.group.owner) for f in fitted}
     for old in store.find_models(args.application, workload, node_type):
-        if not old.transferred and (old.scope, old.owner) not in current:
+        if old.fitted and (old.scope, old.owner) not in current:
             store.set_model_state(
                 old.id, "replaced", "its runs now count for other models, or are gone"
             )

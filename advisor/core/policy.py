@@ -26,6 +26,8 @@ Allocation = Literal["shrink", "keep"]
 NodeTypeChange = Literal["no-later", "allow"]
 MessageTo = Literal["tty", "always", "never"]
 
+ColdStartMode = Literal["off", "advise", "apply"]
+
 MODES: tuple[Mode, ...] = ("off", "observe", "advise", "apply")
 GOALS: tuple[Goal, ...] = (
     "power", "balanced", "performance", "min_energy", "min_time", "edp", "ed2p",
@@ -37,6 +39,10 @@ ESTIMATES: tuple[Estimates, ...] = ("accept", "refuse")
 TRUST: tuple[Trust, ...] = ("own", "account", "all")
 ALLOCATIONS: tuple[Allocation, ...] = ("shrink", "keep")
 NODE_TYPE_CHANGES: tuple[NodeTypeChange, ...] = ("no-later", "allow")
+COLD_START_MODES: tuple[ColdStartMode, ...] = ("off", "advise", "apply")
+CLASSES = (
+    "cpu-bound", "memory-bound", "mixed", "mpi-bound", "io-bound", "busy-waiting", "gpu", "unknown",
+)  # fmt: skip
 MESSAGE_TO: tuple[MessageTo, ...] = ("tty", "always", "never")
 
 
@@ -116,6 +122,21 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True)
+class ColdStart:
+    """What is done for an application never swept, by what others like it do.
+
+    ``confidence``: that a trial keeps ``max_slowdown``; ``trials`` of a workload, one at a time;
+    ``classes``: those whose jobs may change.
+    """
+
+    mode: ColdStartMode = "advise"
+    confidence: float = 0.75
+    min_applications: int = 5
+    trials: int = 2
+    classes: tuple[str, ...] = ("cpu-bound", "memory-bound", "mixed")
+
+
+@dataclass(frozen=True, slots=True)
 class UserLimits:
     """How much less conservative than the site a user may be with their own jobs."""
 
@@ -136,6 +157,7 @@ class Policy:
     axes: Axes = Axes()
     holdout: float = 0.02
     training: Training = Training()
+    cold_start: ColdStart = ColdStart()
     enforce: bool = False
     message: MessageTo = "tty"
     allocation: Allocation = "shrink"
@@ -157,7 +179,12 @@ def merge(policy: Policy, overrides: Mapping[str, object]) -> Policy:
         if isinstance(value, Mapping):
             current = getattr(policy, key)
             changes[key] = replace(
-                current, **{k: v for k, v in value.items() if hasattr(current, k)}
+                current,
+                **{
+                    k: tuple(v) if isinstance(v, list) else v
+                    for k, v in value.items()
+                    if hasattr(current, k)
+                },
             )
         elif key == "message" and isinstance(value, bool):
             changes[key] = "tty" if value else "never"

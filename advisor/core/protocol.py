@@ -49,7 +49,8 @@ OFF = ("off", "0", "no", "false", "never")
 
 SETTINGS = (
     "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN",
-    "ADVISOR_ESTIMATED_NODE_TYPES", "ADVISOR_APPLICATION", "ADVISOR_WORKLOAD",
+    "ADVISOR_ESTIMATED_NODE_TYPES", "ADVISOR_COLD_START", "ADVISOR_APPLICATION",
+    "ADVISOR_WORKLOAD",
 )  # fmt: skip
 """What a user may say of a job, as docs/user.md has it."""
 

@@ -71,6 +71,10 @@ TEXTS: dict[str, str] = {
     "slowdown": "{0} options exceed {1} slowdown at {2} confidence",
     "saving-too-small": "nothing changed: best saving {0} is below the policy's {1}",
     "unconfirmed": "{0} promising options are not confirmed by a run yet",
+    "class-estimated": "never measured: estimated from {0}, by {1}",
+    "class-few": "nothing changed: only {0} applications are swept on {1}, the policy asks for {2}",
+    "class-not-listed": "nothing changed: {0} jobs stay as written until they are measured",
+    "cold-start-advise": "nothing changed: the policy only shows what was never measured",
     "estimates-refused": "estimates of {0} are not used: {1}",
     "energy-unknown": "nothing changed: no energy is known for this workload",
     "energy-estimated": "energy is estimated, not measured",
@@ -88,6 +92,9 @@ TEXTS: dict[str, str] = {
 ESTIMATED = "node-type-estimated"
 """The reason of a choice on a node type where nothing was measured."""
 
+
+BY_CLASS = "class-estimated"
+"""The reason of a choice for an application that was never swept."""
 
 _LOST = ("…",) * 4
 

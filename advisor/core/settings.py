@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from advisor.core.configuration import Configuration
-from advisor.core.policy import ESTIMATES, GOALS, MODES, Policy
+from advisor.core.policy import COLD_START_MODES, ESTIMATES, GOALS, MODES, Policy
 from advisor.core.protocol import OFF
 from advisor.core.reasons import Reason, reason
 from advisor.core.units import parse_fraction
@@ -79,7 +79,7 @@ def with_choices(
             continue
         if entry.get("off") and "advisor" not in values:
             values["advisor"] = ("off", "your choices file")
-        for name in ("mode", "goal", "max_slowdown", "estimated_node_types"):
+        for name in ("mode", "goal", "max_slowdown", "estimated_node_types", "cold_start"):
             if name in entry and name not in values:
                 values[name] = (str(entry[name]), "your choices file")
         if pin is None and entry.get("pin") is not None:
@@ -134,6 +134,17 @@ def apply_settings(policy: Policy, settings: Settings) -> tuple[Policy, list[Rea
             refuse(f"estimated_node_types={value}", where, "the site refuses estimates")
         else:
             policy = replace(policy, estimated_node_types=value)
+    if "cold_start" in settings.values:
+        value, where = settings.values["cold_start"]
+        allowed_mode = policy.cold_start.mode
+        if value.lower() in OFF:
+            value = "off"
+        if value not in COLD_START_MODES:
+            refuse(f"cold_start={value}", where, f"it is one of {', '.join(COLD_START_MODES)}")
+        elif COLD_START_MODES.index(value) > COLD_START_MODES.index(allowed_mode):
+            refuse(f"cold_start={value}", where, f"the site allows at most {allowed_mode}")
+        else:
+            policy = replace(policy, cold_start=replace(policy.cold_start, mode=value))
     return policy, notes
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.policy import JobFacts, Policy, PolicySet
-from advisor.core.reasons import ESTIMATED
+from advisor.core.reasons import BY_CLASS, ESTIMATED
 from advisor.loop.clock import form, now, utc
 from advisor.loop.comparable import incomparable, limit_to_blame
 from advisor.loop.execution import Execution, ran
@@ -178,7 +178,7 @@ def unmetered(decision: Decision) -> bool:
     """
     codes = decision.codes
     estimated = decision.energy_quality == "estimated"
-    return estimated and (ESTIMATED not in codes or "energy-estimated" in codes)
+    return estimated and (not {ESTIMATED, BY_CLASS} & set(codes) or "energy-estimated" in codes)
 
 
 def visible(model: StoredModel, job: JobRecord) -> bool:

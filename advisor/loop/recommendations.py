@@ -64,6 +64,8 @@ def notes(report: Report, reader: Reader) -> list[str]:
         mend = f"train it again, or advisor fit {model.application}{workload}"
         if model.transferred:
             mend = f"it was estimated from microbenchmarks; train it on {model.node_type}"
+        if model.by_class:
+            mend = f"it was estimated from other applications; train it on {model.node_type}"
         found.append(
             f"model {model.id} of {model.application} on {model.node_type} is suspended "
             f"({model.state_reason}): {mend}"

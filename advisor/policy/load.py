@@ -22,6 +22,7 @@ from advisor.policy.schema import (
     FILES,
     UNION_TAGS,
     AxesSection,
+    ColdStartSection,
     NodeTypeSection,
     PolicyFile,
     RuleSection,
@@ -155,6 +156,7 @@ def _home_of(key: str, path: Path) -> str:
     for section, model in (
         ("axes", AxesSection),
         ("training", TrainingSection),
+        ("cold_start", ColdStartSection),
         ("user_limits", UserLimitsSection),
     ):
         if key in model.model_fields:

@@ -99,6 +99,31 @@ class TrainingSection(Strict):
     )
 
 
+class ColdStartSection(Strict):
+    """What is done for jobs of applications never swept, by what others like them do."""
+
+    mode: Annotated[str, choice(core.COLD_START_MODES)] = Field(
+        default=_DEFAULT.cold_start.mode,
+        description="off, advise (only show it) or apply (also change the job, where the policy's "
+        "mode is apply)",
+    )
+    confidence: Annotated[float, fraction(0.5, 0.999)] = Field(
+        default=_DEFAULT.cold_start.confidence,
+        description="how sure a trial must keep `max_slowdown`",
+    )
+    min_applications: Annotated[int, integer(3, 1000)] = Field(
+        default=_DEFAULT.cold_start.min_applications,
+        description="swept applications of the node type without which nothing is done",
+    )
+    trials: Annotated[int, integer(0, 10)] = Field(
+        default=_DEFAULT.cold_start.trials,
+        description="jobs of a workload that may try a point, one at a time",
+    )
+    classes: list[Annotated[str, choice(core.CLASSES)]] = Field(
+        default=list(_DEFAULT.cold_start.classes), description="whose jobs may change"
+    )
+
+
 class UserLimitsSection(Strict):
     """How much less conservative than the site a user may be with their own jobs."""
 
@@ -144,6 +169,7 @@ class PolicySettings(Strict):
         description="share of jobs left alone at random, to measure the effect",
     )
     training: TrainingSection = TrainingSection()
+    cold_start: ColdStartSection = ColdStartSection()
     enforce: Flag = Field(
         default=_DEFAULT.enforce,
         description="also rewrite jobs that did not pass the submit filter",

@@ -13,7 +13,7 @@ makes them most likely. The same errors stretch the intervals until 90 % of them
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from scipy.special import gammaln, stdtrit
 
 from advisor.prior.surface import Array, WorkloadSurface
-from advisor.prior.ways import WAYS, Estimate, New, Rows, Way
+from advisor.prior.ways import WAYS, New, Rows, Way
 
 PSEUDO = 4.0
 """How many applications the smooth covariance counts for."""
@@ -89,77 +89,127 @@ class Prior:
         return replace(self, mean=mean, cov=cov, dof=self.dof + 2.0)
 
 
+@dataclass(frozen=True)
+class Learned:
+    """What the swept applications teach of workloads whose own point is the same.
+
+    ``points`` (n, 2): those where the prior can tell something.
+    """
+
+    points: Array
+    near: tuple[_Judged, ...]
+    stretch: Array
+    scores: Mapping[str, float]
+
+    def prior(self, signature: Mapping[str, float], label: str = "") -> Prior:
+        """Return the prior of the workload with a signature, and with a class if it is known."""
+        found = [way.prior(self.points, self.stretch, signature, label) for way in self.near]
+        return replace(found[0], doubts=tuple(found[1:]), scores=self.scores)
+
+
 def learn(
     known: Sequence[WorkloadSurface],
-    signature: Mapping[str, float],
+    names: Collection[str],
     points: Array,
     own: Array,
     *,
-    label: str = "",
     ways: Sequence[Way] = WAYS,
-) -> Prior:
-    """Return the prior of a workload at ``points`` (n, 2) against its own point ``own`` (2,).
+) -> Learned:
+    """Learn of ``points`` (n, 2) against a workload's own point ``own`` (2,).
 
-    Raises PriorError when fewer than three applications reach there.
+    ``names`` are the values its signature holds. Raises PriorError when fewer than three
+    applications reach there.
     """
     rows, y, points = _table(known, points, own)
     kernel = np.array([s.kernel for s in rows])
-    names = {s.application for s in rows if not s.kernel}
-    tried: list[_Tried] = []
+    applications = {s.application for s in rows if not s.kernel}
+    tried: list[_Judged] = []
     for with_kernels in (False, True) if kernel.any() else (False,):
         among = np.ones(len(rows), dtype=bool) if with_kernels else ~kernel
         some = [s for s, a in zip(rows, among, strict=True) if a]
         if len({s.application for s in some}) < 3:
             continue
-        judged = ~kernel[among] if len(names) >= _APART else np.ones(len(some), dtype=bool)
-        frequency = points[:, 1] - own[1]
-        table, new = _standardised(some, y[among], frequency, signature, label)
-        for way in ways:
-            told = way.estimate(table, new)
-            errors = _Errors(table, told, judged)
-            tried.append(_Tried(way, with_kernels, table, told, errors))
+        judged = ~kernel[among] if len(applications) >= _APART else np.ones(len(some), dtype=bool)
+        scaled = _Scaled.of(some, names)
+        table = scaled.rows(some, y[among], points[:, 1] - own[1])
+        tried += [
+            _Judged(way, with_kernels, table, scaled, _Errors(table, *way.left_out(table), judged))
+            for way in ways
+        ]
     if not tried:
-        raise PriorError(f"only {len(names)} applications are swept there, three are needed")
-    errors_of = [t.errors for t in tried]
-    near = _near(errors_of)
-    stretch = np.repeat(_stretch(errors_of), len(points))
+        raise PriorError(f"only {len(applications)} applications are swept there, three are needed")
+    errors = [t.errors for t in tried]
+    order = _near(errors)
+    order[1:] = sorted(order[1:], key=lambda i: -errors[i].score)
+    near = {tried[i].name: tried[i] for i in reversed(order)}
+    first = tried[order[0]]
     scores: dict[str, float] = {}
     for t in sorted(tried, key=lambda t: t.errors.score):
         scores[t.name] = t.errors.score
-    found = tried[near[0]].prior(points, stretch, scores)
-    names_near = {tried[near[0]].name}
-    doubts = []
-    for i in sorted(near[1:], key=lambda i: -tried[i].errors.score):
-        if tried[i].name not in names_near:
-            names_near.add(tried[i].name)
-            doubts.append(tried[i].prior(points, stretch, scores))
-    return replace(found, doubts=tuple(doubts))
+    others = (t for t in near.values() if t.name != first.name)
+    return Learned(points, (first, *others), np.repeat(_stretch(errors), len(points)), scores)
 
 
 @dataclass(frozen=True)
-class _Tried:
+class _Judged:
     """A way, with what it made of the known workloads."""
 
     way: Way
     with_kernels: bool
     rows: Rows
-    told: Estimate
+    scaled: _Scaled
     errors: _Errors
 
     @property
     def name(self) -> str:
         return self.way.method + ("+kernels" if self.with_kernels else "")
 
-    def prior(self, points: Array, stretch: Array, scores: Mapping[str, float]) -> Prior:
+    def prior(
+        self, points: Array, stretch: Array, signature: Mapping[str, float], label: str
+    ) -> Prior:
         """Return what this way says at ``points``, its intervals stretched (2n,)."""
-        mean = self.told.mean.reshape(2, -1)
-        cov = self.errors.covariance(points) * self.told.factor * np.outer(stretch, stretch)
-        like = sorted(zip(self.told.weights, self.rows.applications, strict=True), reverse=True)
+        told = self.way.tell(self.rows, self.scaled.new(signature, label))
+        cov = self.errors.covariance(points) * told.factor * np.outer(stretch, stretch)
+        like = sorted(zip(told.weights, self.rows.applications, strict=True), reverse=True)
         return Prior(
-            points, mean, cov, self.errors.dof, self.way, self.with_kernels,
+            points, told.surface.reshape(2, -1), cov, self.errors.dof, self.way, self.with_kernels,
             self.errors.applications, tuple(dict.fromkeys(a for w, a in like if w > 0.0))[:5],
-            scores,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """How signatures are standardised: which values count, their means and spreads."""
+
+    columns: tuple[str, ...]
+    mean: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, some: Sequence[WorkloadSurface], names: Collection[str]) -> _Scaled:
+        """Return the scale of what most signatures hold."""
+        columns, mean, spread = [], [], []
+        for name in sorted(names):
+            there = [s.signature[name] for s in some if name in s.signature]
+            if len(there) >= max(3, 0.6 * len(some)):
+                columns.append(name)
+                mean.append(float(np.mean(there)))
+                least = max(_LEAST * float(np.max(np.abs(there))), 1e-6)
+                spread.append(max(float(np.std(there)), least))
+        return cls(tuple(columns), np.array(mean), np.array(spread))
+
+    def rows(self, some: Sequence[WorkloadSurface], y: Array, ln_frequency: Array) -> Rows:
+        """Return the known workloads; what one's signature lacks is put at the mean."""
+        raw = np.array([[s.signature.get(c, np.nan) for c in self.columns] for s in some])
+        raw = raw.reshape(len(some), len(self.columns))
+        z = np.nan_to_num((raw - self.mean) / self.spread)
+        applications, labels = [s.application for s in some], [s.label for s in some]
+        return Rows(y, ln_frequency, z, raw, self.columns, applications, labels)
+
+    def new(self, signature: Mapping[str, float], label: str) -> New:
+        """Return the workload in question, standardised."""
+        raw = np.array([signature.get(c, np.nan) for c in self.columns])
+        return New(np.nan_to_num((raw - self.mean) / self.spread), raw, label)
 
 
 def _table(
@@ -182,44 +232,16 @@ def _table(
     return rows, y[:, :, all_know].reshape(len(rows), -1), points[all_know]
 
 
-def _standardised(
-    some: Sequence[WorkloadSurface],
-    y: Array,
-    ln_frequency: Array,
-    signature: Mapping[str, float],
-    label: str,
-) -> tuple[Rows, New]:
-    """Return the known workloads and the new one, standardised; what few know is left out.
-
-    What one workload's signature lacks is put at the mean.
-    """
-    columns, spread = [], []
-    for name in sorted(signature):
-        there = [s.signature[name] for s in some if name in s.signature]
-        if len(there) < max(3, 0.6 * len(some)):
-            continue
-        least = _LEAST * max(np.abs([*there, signature[name]]))
-        if np.ptp([*there, signature[name]]) > least:
-            columns.append(name)
-            spread.append(max(float(np.std(there)), least))
-    raw = np.array([[s.signature.get(c, np.nan) for c in columns] for s in some])
-    raw = raw.reshape(len(some), len(columns))
-    mean, std = np.nanmean(raw, axis=0), np.array(spread)
-    own = np.array([signature[c] for c in columns])
-    z = np.nan_to_num((raw - mean) / std)
-    names, labels = [s.application for s in some], [s.label for s in some]
-    rows = Rows(y, ln_frequency, z, raw, columns, names, labels)
-    return rows, New((own - mean) / std, own, label)
-
-
 class _Errors:
     """The errors a way makes for applications left out, in units of the spread between."""
 
-    def __init__(self, rows: Rows, told: Estimate, judged: npt.NDArray[np.bool_]) -> None:
+    def __init__(
+        self, rows: Rows, left_out: Array, factors: Array, judged: npt.NDArray[np.bool_]
+    ) -> None:
         y = rows.surfaces
         self._owner = rows.owner
-        self._factors = told.factors
-        self._off = y - told.left_out
+        self._factors = factors
+        self._off = y - left_out
         sizes = {a: rows.applications.count(a) for a in set(rows.applications)}
         self._share = np.array([1.0 / sizes[a] for a in rows.applications])
         self.applications = len(sizes)

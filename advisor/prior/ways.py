@@ -45,6 +45,11 @@ class Rows:
     labels: Sequence[str]
 
     @property
+    def varying(self) -> int:
+        """How many of the signatures' values differ, 1 at least."""
+        return max(1, int(np.ptp(self.signatures, axis=0).astype(bool).sum()))
+
+    @property
     def owner(self) -> npt.NDArray[np.str_]:
         """The application of every row."""
         return np.array(self.applications)
@@ -60,18 +65,15 @@ class New:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """What a way says of a new workload (2n,), and of each known one without its application.
+class Told:
+    """What a way says of a workload: its surface (2n,).
 
     ``factor`` is the variance of its error in units of the spread between applications: 1, and
-    what was estimated adds. ``left_out`` (m, 2n), ``factors`` (m,). ``weights`` (m,) say whom the
-    new one is like.
+    what was estimated adds. ``weights`` (m,) say whom it is like.
     """
 
-    mean: Array
+    surface: Array
     factor: float
-    left_out: Array
-    factors: Array
     weights: Array
 
 
@@ -83,24 +85,34 @@ class Way:
     length: float = 0.0
     strength: float = 0.0
 
-    def estimate(self, rows: Rows, new: New) -> Estimate:
+    def tell(self, rows: Rows, new: New) -> Told:
         """Return what this way says of a new workload."""
         if self.method in ("global", "regression", "gp"):
             return self._kriging(rows, new.signature)
-        owner = rows.owner
-        every = np.ones(len(owner), dtype=bool)
-        mean, factor, weights = self._one(rows, new, every)
-        left, factors = [], []
-        for i in range(len(owner)):
-            each = New(rows.signatures[i], rows.raw[i], rows.labels[i])
-            found = self._one(rows, each, owner != owner[i])
-            left.append(found[0])
-            factors.append(found[1])
-        return Estimate(mean, factor, np.array(left), np.array(factors), weights)
+        return self._one(rows, new, np.ones(len(rows.applications), dtype=bool))
 
-    def _one(
-        self, rows: Rows, new: New, among: npt.NDArray[np.bool_]
-    ) -> tuple[Array, float, Array]:
+    def left_out(self, rows: Rows) -> tuple[Array, Array]:
+        """Return what it says of each known workload (m, 2n) without its application; factors."""
+        owner = rows.owner
+        if self.method in ("global", "regression", "gp"):
+            inverse = np.linalg.inv(self._covariance(rows))
+            left = np.eye(len(owner))
+            factors = np.zeros(len(owner))
+            for application in dict.fromkeys(rows.applications):
+                i = np.flatnonzero(owner == application)
+                block = np.linalg.inv(inverse[np.ix_(i, i)])
+                left[i] -= block @ inverse[i]
+                factors[i] = np.diag(block)
+            return left @ rows.surfaces, factors
+        told = [
+            self._one(rows, New(z, raw, label), owner != own)
+            for z, raw, label, own in zip(
+                rows.signatures, rows.raw, rows.labels, owner, strict=True
+            )
+        ]
+        return np.array([t.surface for t in told]), np.array([t.factor for t in told])
+
+    def _one(self, rows: Rows, new: New, among: npt.NDArray[np.bool_]) -> Told:
         w = np.zeros(len(among))
         here = np.flatnonzero(among)
         if self.method == "projection":
@@ -112,11 +124,11 @@ class Way:
                     rows.surfaces[complete], rows.raw[complete][:, columns], new.raw[columns],
                     rows.ln_frequency,
                 )  # fmt: skip
-                return mean, factor, w
+                return Told(mean, factor, w)
             columns = projected(rows.names)
             x = np.column_stack((np.ones(len(here)), rows.signatures[here][:, columns]))
             w[here] = np.concatenate(([1.0], new.signature[columns])) @ np.linalg.pinv(x)
-            return w @ rows.surfaces, 1.0 + float(w @ w), w
+            return Told(w @ rows.surfaces, 1.0 + float(w @ w), w)
         known = [rows.labels[int(i)] for i in here]
         if new.label and all(known):
             mine = here[np.array(known) == new.label]
@@ -130,33 +142,28 @@ class Way:
             apart = np.linalg.norm(rows.signatures[mine][:, None] - rows.signatures[mine], axis=2)
             mine = mine[[int(np.argmin(apart.sum(axis=0)))]]
         w[mine] = 1.0 / len(mine)
-        return w @ rows.surfaces, 1.0 + 1.0 / len(mine), w
+        return Told(w @ rows.surfaces, 1.0 + 1.0 / len(mine), w)
 
-    def _kriging(self, rows: Rows, new: Array) -> Estimate:
+    def _covariance(self, rows: Rows) -> Array:
         z, owner = rows.signatures, rows.owner
-        cov = _VAGUE + self._kernel(z, z) + (owner[:, None] == owner) + _REPEAT * np.eye(len(z))
-        inverse = np.linalg.inv(cov)
-        across = _VAGUE + self._kernel(z, new[None])[:, 0]
-        w = inverse @ across
-        own = _VAGUE + float(self._kernel(new[None], new[None])[0, 0]) + 1.0 + _REPEAT
-        left = np.eye(len(z))
-        factors = np.zeros(len(z))
-        for application in dict.fromkeys(rows.applications):
-            i = np.flatnonzero(owner == application)
-            block = np.linalg.inv(inverse[np.ix_(i, i)])
-            left[i] -= block @ inverse[i]
-            factors[i] = np.diag(block)
-        factor = max(1.0, own - float(across @ w))
-        return Estimate(w @ rows.surfaces, factor, left @ rows.surfaces, factors, w)
+        own = (owner[:, None] == owner) + _REPEAT * np.eye(len(z))
+        cov: Array = _VAGUE + self._kernel(z, z, rows.varying) + own
+        return cov
 
-    def _kernel(self, a: Array, b: Array) -> Array:
-        p = max(1, a.shape[1])
+    def _kriging(self, rows: Rows, new: Array) -> Told:
+        across = _VAGUE + self._kernel(rows.signatures, new[None], rows.varying)[:, 0]
+        w = np.asarray(np.linalg.solve(self._covariance(rows), across), dtype=np.float64)
+        alone = float(self._kernel(new[None], new[None], rows.varying)[0, 0])
+        own = _VAGUE + alone + 1.0 + _REPEAT
+        return Told(w @ rows.surfaces, max(1.0, own - float(across @ w)), w)
+
+    def _kernel(self, a: Array, b: Array, varying: int) -> Array:
         if self.method == "global":
             return np.zeros((len(a), len(b)))
         if self.method == "regression":
-            linear: Array = self.strength * (a @ b.T) / p
+            linear: Array = self.strength * (a @ b.T) / varying
             return linear
-        apart = ((a[:, None] - b[None]) ** 2).sum(axis=2) / p
+        apart = ((a[:, None] - b[None]) ** 2).sum(axis=2) / varying
         smooth: Array = self.strength * np.exp(-0.5 * apart / self.length**2)
         return smooth
 

@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
+from typing import Any
 
 from advisor.core.decision import Alternative
 from advisor.core.feasible import Constraints, explain, feasible_rows
 from advisor.core.node_type_estimate import similarity_text
 from advisor.core.option import Row
-from advisor.core.reasons import ESTIMATED, Reason, reason
+from advisor.core.policy import ColdStart
+from advisor.core.reasons import BY_CLASS, ESTIMATED, Reason, reason
 from advisor.core.select import Candidate, select, weigh
 from advisor.core.settings import Pin
 from advisor.service.snapshot import Snapshot
@@ -62,6 +64,8 @@ def _choose(
     for other in models.values():
         if other.state == "suspended" or other.energy_basis != model.energy_quality:
             continue
+        if other.by_class and other is not model:  # only its own node type's jobs
+            continue
         if other.transferred and constraints.policy.estimated_node_types == "refuse":
             refused.append(other.node_type)
             continue
@@ -89,7 +93,32 @@ def _estimated(chosen: Alternative | None, models: Mapping[str, StoredModel]) ->
     if chosen is None or not chosen.estimated:
         return ()
     name = chosen.configuration.node_type
+    if models[name].by_class:
+        return (reason(BY_CLASS, *like_text(models[name].cold_start)),)
     return (reason(ESTIMATED, name, similarity_text(models[name].transfer)),)
+
+
+def like_text(cold: Mapping[str, Any]) -> tuple[str, str]:
+    """Return whom a class model follows from, and by what, in words."""
+    count, name = cold.get("applications", 0), cold.get("class") or ""
+    others = f"{count} applications" if name in ("", "unknown") else f"{count} {name} applications"
+    names = cold.get("like") or ()
+    near = f" ({', '.join(map(str, names))} most like it)" if names else ""
+    told = set(cold.get("signature") or ()) - {"power_w", "time_s", "memory_mb", "cpu_util"}
+    return others + near, "one job's counters" if told else "one job's power and time"
+
+
+def class_obstacle(model: StoredModel, cold: ColdStart) -> Reason | None:
+    """Return why a class model changes no job, None where the policy lets it."""
+    base = model.cold_start
+    known, name = base.get("applications", 0), base.get("class") or "unknown"
+    if known < cold.min_applications:
+        return reason("class-few", known, model.node_type, cold.min_applications)
+    if cold.mode != "apply":
+        return reason("cold-start-advise")
+    if name not in cold.classes:
+        return reason("class-not-listed", name)
+    return None
 
 
 def _pinned(

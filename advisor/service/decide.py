@@ -35,7 +35,7 @@ from advisor.core.script_use import NO_USE, ScriptUse
 from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices
 from advisor.core.words import describe
 from advisor.schedulers.translators import translator
-from advisor.service.choice import Choice, choose
+from advisor.service.choice import Choice, choose, class_obstacle
 from advisor.service.message import effect_line
 from advisor.service.place import node_type_obstacles
 from advisor.service.same_program import reason_against, to_look_at
@@ -237,13 +237,22 @@ def _locate_baseline(case: _Case) -> None:
 
 
 def _models(case: _Case) -> dict[str, StoredModel]:
-    request, snapshot = case.request, case.snapshot
-    found = snapshot.find(case.application, case.workload, request.user, request.account)
-    if not found and case.workload != "default" and case.policy.unknown_workload == "default":
-        found = snapshot.find(case.application, "default", request.user, request.account)
-        if found:
+    found = _of_workload(case, case.workload)
+    swept = any(m.fitted for m in found.values())
+    if not swept and case.workload != "default" and case.policy.unknown_workload == "default":
+        default = _of_workload(case, "default")
+        if default and (not found or any(m.fitted for m in default.values())):
             case.reasons.append(reason("workload-fallback", case.workload))
             case.workload = "default"
+            return default
+    return found
+
+
+def _of_workload(case: _Case, workload: str) -> dict[str, StoredModel]:
+    request = case.request
+    found = case.snapshot.find(case.application, workload, request.user, request.account)
+    if case.policy.cold_start.mode == "off":
+        return {name: m for name, m in found.items() if not m.by_class}
     return found
 
 
@@ -272,6 +281,8 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
         case.snapshot, case.models, case.model, case.baseline, constraints, pin
     )
     case.reasons += choice.reasons
+    if case.model.by_class:
+        _to_train(case, _StopError())
     if choice.chosen is None:
         raise _StopError
     if policy.mode == "observe":
@@ -279,6 +290,9 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
     if not choice.pinned:
         if against := reason_against(case.request, case.recognised, case.model):
             case.reasons.append(against)
+            raise _StopError
+        if case.model.by_class and (obstacle := class_obstacle(case.model, policy.cold_start)):
+            case.reasons.append(obstacle)
             raise _StopError
         estimate = case.model.energy_quality == "estimated" and policy.estimated_energy != "apply"
         if policy.mode == "advise" or estimate:

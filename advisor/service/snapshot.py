@@ -75,7 +75,8 @@ class Snapshot:
     ) -> dict[str, StoredModel]:
         """Return the model to use per node type: the user's own, the account's, the site's.
 
-        One that was fitted there goes before any that is estimated.
+        One that was fitted there goes before any that is estimated, and one of the application's
+        own signature before one from another node type.
         """
         found: dict[str, StoredModel] = {}
         rank = {"own": 2, "account": 1, "all": 0}
@@ -88,8 +89,8 @@ class Snapshot:
             other = found.get(model.node_type)
             if visible and (
                 other is None
-                or (not model.transferred, rank[model.scope])
-                > (not other.transferred, rank[other.scope])
+                or (model.fitted, model.by_class, rank[model.scope])
+                > (other.fitted, other.by_class, rank[other.scope])
             ):
                 found[model.node_type] = model
         return found

@@ -21,6 +21,9 @@ RunState = Literal["planned", "running", "done", "failed"]
 TRANSFER = "transfer"
 """The name of models that nobody fitted: estimates from another node type's model."""
 
+CLASS = "class"
+"""The name of models of applications never swept: estimates from others that are like it."""
+
 SCOPES: tuple[Scope, ...] = ("own", "account", "all")
 """Whose jobs a measurement may advise, narrowest first."""
 
@@ -54,6 +57,22 @@ class StoredModel:
     def transferred(self) -> bool:
         """Whether nothing ran on its node type: it follows from another one's model."""
         return self.name == TRANSFER
+
+    @property
+    def by_class(self) -> bool:
+        """Whether its application was never swept there: it follows from others like it."""
+        return self.name == CLASS
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it follows from runs of its own application on its own node type."""
+        return self.name not in (TRANSFER, CLASS)
+
+    @property
+    def cold_start(self) -> dict[str, Any]:
+        """From what a class model follows: method, applications, signature, class."""
+        base = self.stats.get("cold_start")
+        return base if isinstance(base, dict) else {}
 
     @property
     def transfer(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Transactions on the store, and what is renewed at their end.
 
-Models by transfer follow from rankings, base models and the inventory. Whoever changes one of
-these touches the workload; the outermost transaction renews each touched workload once, before
-it commits.
+Models by transfer follow from rankings, base models and the inventory; class models from signatures
+and from what was swept on their node type. Whoever changes one of these touches the workload; the
+outermost transaction renews each touched workload once, before it commits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from advisor.store import rows as _rows
 from advisor.store.connection import Identity, StoreAccess
 from advisor.store.opening import open_store
 from advisor.store.reader import Reader
-from advisor.store.records import TRANSFER, ModelState, StoredModel
+from advisor.store.records import CLASS, TRANSFER, ModelState, StoredModel
 
 _TRANSACTION = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
@@ -69,8 +69,8 @@ class StoreTransaction(Reader, ABC):
             connection.execute(begin)
             try:
                 yield connection
-                while self._touched and not inner:
-                    self._renew(*self._touched.popitem()[0])
+                if not inner:
+                    self._renew_touched()
                 connection.execute(commit)
             except BaseException:
                 if connection.in_transaction:
@@ -91,13 +91,28 @@ class StoreTransaction(Reader, ABC):
         self._touched[application, workload] = None
 
     def touch_ranked(self) -> None:
-        """Touch every workload that has a ranking."""
+        """Touch every workload that has a ranking or a signature: the inventory changed."""
         sql = (
-            "SELECT DISTINCT w.application, w.name FROM workloads AS w"
-            " JOIN rankings AS r ON r.workload_id = w.id"
+            "SELECT DISTINCT w.application, w.name FROM workloads AS w JOIN"
+            " (SELECT workload_id FROM rankings UNION SELECT workload_id FROM signatures) AS r"
+            " ON r.workload_id = w.id"
         )
         for row in self.rows(sql):
             self.touch(*row)
+
+    def _renew_touched(self) -> None:
+        touched = set()
+        while self._touched:
+            key = self._touched.popitem()[0]
+            self._renew(*key)
+            touched.add(key)
+        if touched:
+            self._renew_classes(touched)
+            self._touched.clear()
+
+    @abstractmethod
+    def _renew_classes(self, touched: Collection[tuple[str, str]]) -> None:
+        """Renew the class models on the node types of workloads; the Writer knows how."""
 
     @abstractmethod
     def _renew(self, application: str, workload: str) -> None:
@@ -154,7 +169,7 @@ class StoreTransaction(Reader, ABC):
                 "options": blob,
             }
             number = insert(db, "models", values)
-            if name != TRANSFER:
+            if name not in (TRANSFER, CLASS):
                 self.touch(application, workload)
             return self._models("m.id = ?", [number])[0]
 
@@ -168,7 +183,7 @@ class StoreTransaction(Reader, ABC):
             if not done.rowcount:
                 raise StoreError(f"{self.path}: there is no model {id}")
             model = self._models("m.id = ?", [id])[0]
-            if not model.transferred:
+            if model.fitted:
                 self.touch(model.application, model.workload)
 
     def workload_id(self, db: sqlite3.Connection, application: str, workload: str) -> int:

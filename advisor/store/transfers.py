@@ -46,7 +46,7 @@ def renew(writer: StoreTransaction, application: str, workload: str) -> list[Tra
     old = {(m.node_type, m.scope, m.owner): m for m in models if m.transferred}
     if not ranked and not old:
         return []
-    own = [m for m in models if not m.transferred]
+    own = [m for m in models if m.fitted]
     found: list[Transfer] = []
     kept: set[_Key] = set()
     inventory = writer.inventory()
@@ -121,9 +121,7 @@ def _name(inventory: Inventory, node_type: str) -> str:
 
 
 def _at(model: StoredModel, node_type: str, inventory: Inventory) -> bool:
-    return not model.transferred and (
-        _name(inventory, model.node_type) == _name(inventory, node_type)
-    )
+    return model.fitted and (_name(inventory, model.node_type) == _name(inventory, node_type))
 
 
 def _has_own(key: _Key, own: Iterable[StoredModel], inventory: Inventory) -> bool:

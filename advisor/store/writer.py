@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from advisor.core.decision import Decision
@@ -12,8 +12,8 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.program import joined
 from advisor.errors import InputError
+from advisor.store import class_models, transfers
 from advisor.store import rows as _rows
-from advisor.store import transfers
 from advisor.store.records import SCOPES, ConfigKind, Outcome, TrainingRequest, TrainingRun
 from advisor.store.transaction import StoreTransaction, insert, marks
 
@@ -37,6 +37,9 @@ class Writer(StoreTransaction):
 
     def _renew(self, application: str, workload: str) -> None:
         transfers.renew(self, application, workload)
+
+    def _renew_classes(self, touched: Collection[tuple[str, str]]) -> None:
+        class_models.renew(self, touched)
 
     # -- observations --------------------------------------------------------------------------
 

@@ -170,7 +170,7 @@ def home(models: Sequence[StoredModel], person: Person, inventory: Inventory) ->
         foreign = model.scope == "account" and model.owner != person.account
         place = order.get(model.node_type, -len(order) - 1)
         whose = -1 if foreign else _NARROW[model.scope]
-        return not model.transferred, whose, place, model.updated_at, model.id
+        return model.fitted, whose, place, model.updated_at, model.id
 
     return max(models, key=rank)
 

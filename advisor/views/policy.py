@@ -63,7 +63,7 @@ def settings_lines(settings: Policy, base: Policy | None = None) -> list[str]:
 
 
 def _rows(p: Policy) -> list[tuple[str, str]]:
-    a, t, u = p.axes, p.training, p.user_limits
+    a, t, c, u = p.axes, p.training, p.cold_start, p.user_limits
     return [
         ("mode", p.mode),
         ("goal", p.goal),
@@ -77,6 +77,8 @@ def _rows(p: Policy) -> list[tuple[str, str]]:
         ("holdout", format_percent(p.holdout)),
         ("training", f"{t.mode}, {t.samples} samples, at most {t.budget_node_hours:g} node-hours, "
                      f"trust {t.trust}"),
+        ("cold_start", f"{c.mode}, {c.trials} trials at {format_percent(c.confidence)}, "
+                       f"{c.min_applications} applications at least, {', '.join(c.classes)}"),
         ("unknown_workload", p.unknown_workload),
         ("estimated_energy", p.estimated_energy),
         ("estimated_node_types", p.estimated_node_types),

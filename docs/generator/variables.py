@@ -16,6 +16,8 @@ VARIABLES = {
         "ADVISOR_MODE": "`off`, `observe`, `advise` or `apply`, no bolder than the policy allows",
         "ADVISOR_GOAL": "which configuration to take, like `min_energy`",
         "ADVISOR_MAX_SLOWDOWN": "the largest slowdown, like `2%`",
+        "ADVISOR_COLD_START": "`off`: nothing is done by what other applications do; or `advise`, "
+        "`apply` as far as the policy goes",
         "ADVISOR_ESTIMATED_NODE_TYPES": "`accept` or `refuse` node types that are only estimated",
         "ADVISOR_APPLICATION": "the application's name",
         "ADVISOR_WORKLOAD": "the name of its input",

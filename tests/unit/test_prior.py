@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy import integrate, stats
 
 from advisor.prior.fit import Prior, PriorError, learn
 from advisor.prior.projection import Coefficients, least_squares
-from advisor.prior.surface import WorkloadSurface
+from advisor.prior.surface import Array, WorkloadSurface
 from advisor.prior.trials import TrialBounds, expected_improvement, trial, usable
 from advisor.prior.ways import METHODS, WAYS, Way
 
@@ -56,13 +57,25 @@ def against_own(surface: WorkloadSurface) -> np.ndarray[tuple[int, int], np.dtyp
     return both[:, 1:] - both[:, :1]
 
 
+def told(
+    known: list[WorkloadSurface],
+    signature: Mapping[str, float],
+    points: Array,
+    own: Array,
+    *,
+    ways: Sequence[Way] = WAYS,
+    label: str = "",
+) -> Prior:
+    return learn(known, signature, points, own, ways=ways).prior(signature, label)
+
+
 def test_a_signature_that_says_something_is_listened_to() -> None:
     known, rng = store(12, 1), random.Random(2)
     for memory in (0.1, 0.9):
         new = drawn("new", memory, 0.0, rng)
-        prior = learn(known, new.signature, POINTS, OWN)
+        prior = told(known, new.signature, POINTS, OWN)
         assert prior.way.method in ("projection", "regression", "gp")
-        everybody = learn(known, new.signature, POINTS, OWN, ways=[Way("global")])
+        everybody = told(known, new.signature, POINTS, OWN, ways=[Way("global")])
         off, mean_off = (np.abs(p.mean - against_own(new)).mean() for p in (prior, everybody))
         assert off < 0.6 * mean_off
 
@@ -70,7 +83,7 @@ def test_a_signature_that_says_something_is_listened_to() -> None:
 def test_a_signature_that_says_nothing_leaves_the_mean_of_all() -> None:
     rng = random.Random(3)
     known = [replace(s, signature={"io_mbs": rng.uniform(0, 5)}) for s in store(12, 4)]
-    prior = learn(known, {"io_mbs": 2.0}, POINTS, OWN)
+    prior = told(known, {"io_mbs": 2.0}, POINTS, OWN)
     assert prior.way == Way("global")
     mean = np.mean([against_own(s) for s in known], axis=0)
     assert prior.mean == pytest.approx(mean, abs=1e-3)
@@ -81,14 +94,14 @@ def test_nine_of_ten_intervals_hold(count: int, least: float) -> None:
     inside = []
     for seed in range(40):
         *known, new = store(count + 1, 100 + seed, noise=0.02)
-        prior = learn(known, new.signature, POINTS, OWN)
+        prior = told(known, new.signature, POINTS, OWN)
         off = np.abs(prior.mean - against_own(new)) <= prior.half_width(0.9)
         inside.append(off[:, np.abs(POINTS).sum(axis=1) > 0].mean())
     assert least <= np.mean(inside) <= 0.97
 
 
 def test_few_applications_have_heavy_tails() -> None:
-    few, many = (learn(store(n, 7), {"io_mbs": 1.0}, POINTS, OWN) for n in (4, 16))
+    few, many = (told(store(n, 7), {"io_mbs": 1.0}, POINTS, OWN) for n in (4, 16))
     assert many.dof - few.dof == 12
     tail = [(p.half_width(0.98) / p.half_width(0.50)).max() for p in (few, many)]
     assert tail[0] > 1.1 * tail[1]
@@ -96,16 +109,16 @@ def test_few_applications_have_heavy_tails() -> None:
 
 def test_what_none_of_the_others_has_is_not_foretold() -> None:
     known = [replace(s, signature={**s.signature, "gpu_util": 0.0}) for s in store(10, 8)]
-    usual = learn(known, {**known[0].signature}, POINTS, OWN, ways=WAYS[4:])
+    usual = told(known, {**known[0].signature}, POINTS, OWN, ways=WAYS[4:])
     odd = {**known[0].signature, "gpu_util": 90.0}
-    strange = learn(known, odd, POINTS, OWN, ways=WAYS[4:])
+    strange = told(known, odd, POINTS, OWN, ways=WAYS[4:])
     assert (strange.half_width() > 1.5 * usual.half_width()).mean() > 0.9
     assert usable(strange, TrialBounds(0.10)) is None
 
 
 def test_a_run_conditions_the_prior() -> None:
     known, new = store(8, 9), drawn("new", 0.8, 0.0, random.Random(10))
-    prior = learn(known, {"io_mbs": 1.0}, POINTS, OWN)
+    prior = told(known, {"io_mbs": 1.0}, POINTS, OWN)
     truth = against_own(new)
     at = [tuple(p) for p in POINTS.tolist()].index((0.0, math.log(0.8)))
     after = prior.observe(at, truth[0, at], truth[1, at], 0.005)
@@ -116,7 +129,7 @@ def test_a_run_conditions_the_prior() -> None:
 
 
 def test_a_run_unlike_the_prior_widens_it_elsewhere() -> None:
-    prior = learn(store(8, 11), {"io_mbs": 1.0}, POINTS, OWN)
+    prior = told(store(8, 11), {"io_mbs": 1.0}, POINTS, OWN)
     expected = prior.mean[:, 0]
     assert prior.expects(0, expected[0], expected[1])
     assert not prior.expects(0, expected[0] + 10 * prior.scale[0, 0], expected[1])
@@ -128,38 +141,38 @@ def test_a_run_unlike_the_prior_widens_it_elsewhere() -> None:
 def test_kernels_serve_where_they_foretell_applications() -> None:
     kernels = [replace(s, kernel=True, application=f"k{s.application}") for s in store(30, 12)]
     known = store(6, 13)
-    alone = learn(known, known[0].signature, POINTS, OWN)
+    alone = told(known, known[0].signature, POINTS, OWN)
     assert not alone.kernels
     assert alone.applications == 6
-    together = learn(known + kernels, known[0].signature, POINTS, OWN)
+    together = told(known + kernels, known[0].signature, POINTS, OWN)
     assert {name.endswith("+kernels") for name in together.scores} == {True, False}
     nothing = [
         replace(k, signature={n: 1e6 * v for n, v in k.signature.items()}, ln_time=-3 * k.ln_time)
         for k in kernels
     ]
-    assert not learn(known + nothing, known[0].signature, POINTS, OWN).kernels
+    assert not told(known + nothing, known[0].signature, POINTS, OWN).kernels
 
 
 def test_two_inputs_are_one_application() -> None:
     known = store(5, 14)
     twice = known + [replace(s, ln_time=s.ln_time + 0.001) for s in known]
-    prior = learn(twice, known[0].signature, POINTS, OWN)
+    prior = told(twice, known[0].signature, POINTS, OWN)
     assert prior.applications == 5
-    assert prior.dof == learn(known, known[0].signature, POINTS, OWN).dof
+    assert prior.dof == told(known, known[0].signature, POINTS, OWN).dof
 
 
 def test_too_few_applications_tell_nothing() -> None:
     with pytest.raises(PriorError, match="only 2 applications are swept there, three are needed"):
-        learn(store(2, 15), {"gbs": 1.0}, POINTS, OWN)
+        told(store(2, 15), {"gbs": 1.0}, POINTS, OWN)
     with pytest.raises(PriorError, match="near its own point"):
-        learn(store(5, 15), {"gbs": 1.0}, POINTS, np.array([-3.0, 0.0]))
+        told(store(5, 15), {"gbs": 1.0}, POINTS, np.array([-3.0, 0.0]))
 
 
 def test_every_method_is_among_the_candidates() -> None:
     assert {c.method for c in WAYS} == set(METHODS)
     known = store(9, 16)
     for way in WAYS:
-        prior = learn(known, known[3].signature, POINTS, OWN, ways=[way])
+        prior = told(known, known[3].signature, POINTS, OWN, ways=[way])
         assert prior.way == way
         assert np.isfinite(prior.mean).all()
         assert np.linalg.eigvalsh(prior.cov).min() > -1e-9
@@ -168,7 +181,7 @@ def test_every_method_is_among_the_candidates() -> None:
 def test_labels_make_the_class_mean() -> None:
     known = [replace(s, label="ab"[i % 2]) for i, s in enumerate(store(8, 17))]
     some = [Way("class")]
-    prior = learn(known, known[0].signature, POINTS, OWN, label="b", ways=some)
+    prior = told(known, known[0].signature, POINTS, OWN, label="b", ways=some)
     mean = np.mean([against_own(s) for s in known if s.label == "b"], axis=0)
     assert prior.mean == pytest.approx(mean)
 
@@ -274,7 +287,7 @@ def test_surfaces_that_follow_ears_model_are_projected_exactly() -> None:
         return WorkloadSurface(name, s, steps, np.array(time), np.array(energy))
 
     *known, new = (follow(f"app{i}") for i in range(9))
-    prior = learn(known, new.signature, steps, OWN)
+    prior = told(known, new.signature, steps, OWN)
     truth = new.at(steps) - new.at(OWN[None])
     assert prior.way == Way("projection")
     assert prior.mean == pytest.approx(truth, abs=1e-9)

@@ -1,0 +1,272 @@
+"""Keep models of applications never swept in step with what they follow from.
+
+A workload with a signature on a node type, and no model there, gets one named ``class``, for each
+group of jobs that may see the signature: by the prior that follows from the models which the group
+sees on that node type. They are renewed in the transaction that changes one of these. Numpy is
+loaded only where there is one to make.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import Inventory, NodeType
+from advisor.core.observation import Quality, Scope
+from advisor.core.option import Option, Row, pack_options
+from advisor.core.signature import Signature
+from advisor.store.records import CLASS, StoredModel
+from advisor.store.signatures import StoredSignature, signatures
+from advisor.store.transaction import StoreTransaction
+
+if TYPE_CHECKING:
+    from advisor.prior.fit import Learned
+    from advisor.prior.surface import WorkloadSurface
+
+RECENT = 10
+"""So many of the newest runs make a signature."""
+POINTS = 160
+"""At most so many points are told of."""
+_NODE_TYPES = """
+    SELECT m.node_type FROM models AS m JOIN workloads AS w ON w.id = m.workload_id
+    WHERE w.application = ? AND w.name = ? AND m.name <> 'class'
+    UNION SELECT s.node_type FROM signatures AS s JOIN workloads AS w ON w.id = s.workload_id
+    WHERE w.application = ? AND w.name = ?"""
+_NOT_INTENSIVE = ("time_s", "memory_mb")
+
+_Workload = tuple[str, str]
+_Group = tuple[Scope, str]
+
+
+def renew(writer: StoreTransaction, touched: Collection[_Workload]) -> None:
+    """Make, renew or retire the class models of the node types that workloads were touched on."""
+    if not writer.rows("SELECT 1 FROM signatures LIMIT 1"):
+        return
+    inventory = writer.inventory()
+    names = set()
+    for key in touched:
+        names |= {row[0] for row in writer.rows(_NODE_TYPES, (*key, *key))}
+    resolved = {inventory.resolve(name) for name in names}
+    for node_type in sorted((n for n in resolved if n), key=lambda n: n.name):
+        _NodeType(writer, node_type, inventory).renew()
+
+
+@dataclass(slots=True)
+class _NodeType:
+    """All that is known on one node type, and its class models."""
+
+    writer: StoreTransaction
+    node_type: NodeType
+    inventory: Inventory
+    models: list[StoredModel] = field(default_factory=list)
+    signatures: dict[_Workload, list[StoredSignature]] = field(default_factory=dict)
+    learned: dict[object, Learned | str] = field(default_factory=dict)
+
+    def renew(self) -> None:
+        """Bring the class models in step."""
+        mine = self.node_type.name
+        for model in self.writer.models():
+            if self._name(model.node_type) == mine:
+                self.models.append(model)
+        found: defaultdict[_Workload, list[StoredSignature]] = defaultdict(list)
+        for s in signatures(self.writer):
+            place = s.signature.configuration
+            if place is not None and self._name(place.node_type) == mine:
+                found[s.application, s.workload].append(s)
+        self.signatures = dict(found)
+        old = {(m.application, m.workload, m.scope, m.owner): m for m in self.models if m.by_class}
+        kept = set()
+        for (application, workload), stored in sorted(found.items()):
+            for group in sorted({_group(s.signature) for s in stored}):
+                if self._swept(application, workload, group):
+                    continue
+                key = (application, workload, *group)
+                if self._make(key, [s.signature for s in stored], old.get(key)):
+                    kept.add(key)
+        for key, model in old.items():
+            if key not in kept:
+                self.writer.set_model_state(model.id, "replaced", "what it followed from is gone")
+
+    def _name(self, node_type: str) -> str:
+        known = self.inventory.resolve(node_type)
+        return known.name if known else node_type
+
+    def _swept(self, application: str, workload: str, group: _Group) -> bool:
+        return any(
+            (m.application, m.workload) == (application, workload) and _seen(m, group)
+            for m in self.models
+            if m.fitted
+        )
+
+    def _make(
+        self,
+        key: tuple[str, str, Scope, str],
+        stored: Sequence[Signature],
+        old: StoredModel | None,
+    ) -> bool:
+        """Save a workload's class model where it changed; tell whether there is one."""
+        application, workload, scope, owner = key
+        mine = [s for s in stored if _group(s) == (scope, owner)]
+        told = mean_signature(mine)
+        own = mine[0].configuration
+        if told is None or own is None or not {"time_s", "power_w"} <= set(told):
+            return False
+        learned = self._learn(own, told, mine[0].release, (scope, owner))
+        if isinstance(learned, str):
+            return False
+        options, stats = self._options(learned, own, told)
+        if old is not None and (old.options_blob, old.cold_start) == (
+            pack_options(options), stats["cold_start"],
+        ):  # fmt: skip
+            return True
+        if old is not None and old.state == "suspended":
+            return True
+        self.writer.save_model(
+            application, workload, self.node_type.name, scope=scope, owner=owner, name=CLASS,
+            energy_quality=self._quality((scope, owner)), n_train=0, stats=stats, options=options,
+        )  # fmt: skip
+        return True
+
+    def _quality(self, group: _Group) -> Quality:
+        """Return ``measured`` where the energies of all that was swept are."""
+        known = {m.energy_quality for m in self._known(group)}
+        return "measured" if known <= {"measured"} else "estimated"
+
+    def _learn(
+        self, own: Configuration, told: Mapping[str, float], release: str, group: _Group
+    ) -> Learned | str:
+        """Return what the swept applications teach of an own point, or why nothing."""
+        import numpy as np
+
+        from advisor.prior.fit import PriorError, learn
+
+        names = frozenset(told) - set(_NOT_INTENSIVE)
+        key = (own.ranks_per_node, own.threads_per_node, own.freq_khz, names, release, group)
+        if key not in self.learned:
+            at = np.array(self.place(own.threads_per_node, own.freq_khz))
+            known = list(self._surfaces(group, at, release))
+            points = np.array([self.place(t, f) for t, f in self._points(own, group)])
+            try:
+                self.learned[key] = learn(known, names, points.reshape(-1, 2), at)
+            except PriorError as error:
+                self.learned[key] = str(error)
+        return self.learned[key]
+
+    def place(self, threads: int, freq_khz: int) -> tuple[float, float]:
+        """Return the logarithms of the shares of the cores and of the nominal frequency."""
+        t = self.node_type
+        nominal = t.default_freq_khz or max(t.freq_khz, default=0) or freq_khz or 1
+        return math.log(threads / t.cores), math.log((freq_khz or nominal) / nominal)
+
+    def _known(self, group: _Group) -> Iterable[StoredModel]:
+        """Return the models a group sees that were fitted here, its own ones first."""
+        order = sorted(self.models, key=lambda m: m.scope == "all")
+        seen: set[_Workload] = set()
+        for m in order:
+            workload = (m.application, m.workload)
+            if m.fitted and m.state == "fitted" and _seen(m, group) and workload not in seen:
+                seen.add(workload)
+                yield m
+
+    def _points(self, own: Configuration, group: _Group) -> list[tuple[int, int]]:
+        """Return threads and frequencies with the job's ranks that swept models know."""
+        some = {(r.threads_per_node, r.freq_khz) for m in self._known(group) for r in m.rows()}
+        ranks, most = own.ranks_per_node, own.threads_per_node
+        each = sorted({t for t, _ in some if ranks <= t <= most and t % ranks == 0} | {most})
+        steps = sorted({f for _, f in some} | {own.freq_khz})
+        while len(each) * len(steps) > POINTS:
+            longer = each if len(each) >= len(steps) else steps
+            del longer[1:-1:2]
+        return sorted({(t, f) for t in each for f in steps} | {(most, own.freq_khz)})
+
+    def _surfaces(self, group: _Group, at: Any, release: str) -> Iterable[WorkloadSurface]:
+        """Return the surfaces of what was swept, with the signature where one is known."""
+        import numpy as np
+
+        from advisor.prior.surface import WorkloadSurface
+
+        for m in self._known(group):
+            rows = m.rows()
+            least = min((r.nodes for r in rows), default=1)
+            best: dict[tuple[int, int], Row] = {}
+            for r in rows:
+                key = r.threads_per_node, r.freq_khz
+                if r.nodes == least and not math.isnan(r.energy_j):
+                    best[key] = min(best.get(key, r), r, key=lambda x: x.time_s)
+            if not best:
+                continue
+            points = np.array([self.place(*key) for key in best])
+            time = np.array([r.log_time for r in best.values()])
+            energy = np.array([r.log_energy for r in best.values()])
+            stored = self.signatures.get((m.application, m.workload), [])
+            visible = [s.signature for s in stored if _seen_by(_group(s.signature), group)]
+            told = dict(mean_signature(visible) or {})
+            if visible and visible[0].release != release:
+                told.pop("tpi", None)  # it is not on one scale between EAR's releases
+            near = int(np.argmin(np.abs(points - at).sum(axis=1)))
+            told.setdefault("power_w", float(np.exp(energy[near] - time[near]) / least))
+            yield WorkloadSurface(m.application, told, points, time, energy)
+
+    def _options(
+        self, learned: Learned, own: Configuration, told: Mapping[str, float]
+    ) -> tuple[tuple[Option, ...], dict[str, Any]]:
+        """Return the options of a workload, and what its model says of itself."""
+        from advisor.prior.told import options
+
+        names = {k: v for k, v in told.items() if k not in _NOT_INTENSIVE}
+        prior = learned.prior(names)
+        made = options(prior, own, self.node_type, told["time_s"], told["power_w"])
+        cold = {
+            "method": prior.way.method,
+            "applications": prior.applications,
+            "like": list(prior.like),
+            "kernels": prior.kernels,
+            "own": own.to_dict(),
+            "signature": {k: round(v, 6) for k, v in sorted(told.items())},
+            "scores": {k: round(v, 4) for k, v in prior.scores.items()},
+        }
+        return made, {
+            "cold_start": cold,
+            "method": "",
+            "error": 0.05,
+            "options": len(made),
+            "measured": 1,
+            "confirmed": 0,
+            "zone": sum(o.in_zone for o in made),
+            "front": sum(o.on_front for o in made),
+            "runs": 0,
+            "notes": [],
+        }
+
+
+def mean_signature(stored: Sequence[Signature]) -> dict[str, float] | None:
+    """Return the mean measures of the newest runs at the newest one's configuration, if any."""
+    if not stored:
+        return None
+    newest = stored[0]
+    same = [
+        s for s in stored if (s.configuration, s.release) == (newest.configuration, newest.release)
+    ]
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for s in same[:RECENT]:
+        for name, value in s.measures().items():
+            values[name].append(value)
+    return {name: sum(some) / len(some) for name, some in values.items()}
+
+
+def _group(signature: Signature) -> _Group:
+    """Return whose jobs a signature advises: scope and owner of the model that follows from it."""
+    owners = {"all": "", "account": signature.account, "own": signature.contributor}
+    return signature.scope, owners[signature.scope]
+
+
+def _seen_by(whose: _Group, group: _Group) -> bool:
+    return whose[0] == "all" or whose == group
+
+
+def _seen(model: StoredModel, group: _Group) -> bool:
+    return _seen_by((model.scope, model.owner), group)

@@ -11,19 +11,23 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from advisor import paths
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import Quality, Scope
 from advisor.core.option import Option, Row, pack_options
 from advisor.core.signature import Signature
+from advisor.errors import AdvisorError
+from advisor.store.reader import Reader
 from advisor.store.records import CLASS, StoredModel
 from advisor.store.signatures import StoredSignature, signatures
 from advisor.store.transaction import StoreTransaction
 
 if TYPE_CHECKING:
+    from advisor.classes.classify import Classification, Classifier
     from advisor.prior.fit import Learned
     from advisor.prior.surface import WorkloadSurface
 
@@ -38,11 +42,11 @@ _NODE_TYPES = """
     WHERE w.application = ? AND w.name = ?"""
 _NOT_INTENSIVE = ("time_s", "memory_mb")
 
-_Workload = tuple[str, str]
+_Named = tuple[str, str]
 _Group = tuple[Scope, str]
 
 
-def renew(writer: StoreTransaction, touched: Collection[_Workload]) -> None:
+def renew(writer: StoreTransaction, touched: Collection[_Named]) -> None:
     """Make, renew or retire the class models of the node types that workloads were touched on."""
     if not writer.rows("SELECT 1 FROM signatures LIMIT 1"):
         return
@@ -55,6 +59,24 @@ def renew(writer: StoreTransaction, touched: Collection[_Workload]) -> None:
         _NodeType(writer, node_type, inventory).renew()
 
 
+def classifier(reader: Reader, node_type: str, inventory: Inventory) -> Classifier | None:
+    """Return what tells the classes of a node type, None where its files cannot be read."""
+    from advisor.classes.classify import Classifier
+    from advisor.classes.earconf import find_ear_conf, read_ear_conf
+    from advisor.classes.setup import setup_of
+
+    try:
+        path = find_ear_conf()
+        ear = read_ear_conf(path) if path else None
+        return Classifier(
+            setup_of(
+                node_type, site=reader.site(), inventory=inventory, base=paths.config_dir(), ear=ear
+            )
+        )
+    except (AdvisorError, OSError):
+        return None
+
+
 @dataclass(slots=True)
 class _NodeType:
     """All that is known on one node type, and its class models."""
@@ -63,8 +85,9 @@ class _NodeType:
     node_type: NodeType
     inventory: Inventory
     models: list[StoredModel] = field(default_factory=list)
-    signatures: dict[_Workload, list[StoredSignature]] = field(default_factory=dict)
+    signatures: dict[_Named, list[StoredSignature]] = field(default_factory=dict)
     learned: dict[object, Learned | str] = field(default_factory=dict)
+    classes: tuple[Classifier | None] | None = None
 
     def renew(self) -> None:
         """Bring the class models in step."""
@@ -72,7 +95,7 @@ class _NodeType:
         for model in self.writer.models():
             if self._name(model.node_type) == mine:
                 self.models.append(model)
-        found: defaultdict[_Workload, list[StoredSignature]] = defaultdict(list)
+        found: defaultdict[_Named, list[StoredSignature]] = defaultdict(list)
         for s in signatures(self.writer):
             place = s.signature.configuration
             if place is not None and self._name(place.node_type) == mine:
@@ -118,7 +141,7 @@ class _NodeType:
         learned = self._learn(own, told, mine[0].release, (scope, owner))
         if isinstance(learned, str):
             return False
-        options, stats = self._options(learned, own, told)
+        options, stats = self._options(learned, own, told, mine[0])
         if old is not None and (old.options_blob, old.cold_start) == (
             pack_options(options), stats["cold_start"],
         ):  # fmt: skip
@@ -130,6 +153,18 @@ class _NodeType:
             energy_quality=self._quality((scope, owner)), n_train=0, stats=stats, options=options,
         )  # fmt: skip
         return True
+
+    def _classify(self, newest: Signature, told: Mapping[str, Any]) -> Classification | None:
+        if self.classes is None:
+            found = classifier(self.writer, self.node_type.name, self.inventory)
+            self.classes = (found,)
+        known = self.classes[0]
+        return known.classify(replace(newest, **told)) if known else None
+
+    def _label(self, stored: Sequence[Signature], told: Mapping[str, float]) -> str:
+        """Return the class of a signature for the prior, "" where it is not known."""
+        known = self._classify(stored[0], told) if stored else None
+        return known.name if known and known.name != "unknown" else ""
 
     def _quality(self, group: _Group) -> Quality:
         """Return ``measured`` where the energies of all that was swept are."""
@@ -165,7 +200,7 @@ class _NodeType:
     def _known(self, group: _Group) -> Iterable[StoredModel]:
         """Return the models a group sees that were fitted here, its own ones first."""
         order = sorted(self.models, key=lambda m: m.scope == "all")
-        seen: set[_Workload] = set()
+        seen: set[_Named] = set()
         for m in order:
             workload = (m.application, m.workload)
             if m.fitted and m.state == "fitted" and _seen(m, group) and workload not in seen:
@@ -209,18 +244,27 @@ class _NodeType:
                 told.pop("tpi", None)  # it is not on one scale between EAR's releases
             near = int(np.argmin(np.abs(points - at).sum(axis=1)))
             told.setdefault("power_w", float(np.exp(energy[near] - time[near]) / least))
-            yield WorkloadSurface(m.application, told, points, time, energy)
+            label = self._label(visible, told)
+            yield WorkloadSurface(m.application, told, points, time, energy, label)
 
     def _options(
-        self, learned: Learned, own: Configuration, told: Mapping[str, float]
+        self,
+        learned: Learned,
+        own: Configuration,
+        told: Mapping[str, float],
+        newest: Signature,
     ) -> tuple[tuple[Option, ...], dict[str, Any]]:
         """Return the options of a workload, and what its model says of itself."""
         from advisor.prior.told import options
 
-        names = {k: v for k, v in told.items() if k not in _NOT_INTENSIVE}
-        prior = learned.prior(names)
+        known = self._classify(newest, told)
+        name = known.name if known else "unknown"
+        intensive = {k: v for k, v in told.items() if k not in _NOT_INTENSIVE}
+        prior = learned.prior(intensive, "" if name == "unknown" else name)
         made = options(prior, own, self.node_type, told["time_s"], told["power_w"])
         cold = {
+            "class": name,
+            "strategy": known.strategy if known else "",
             "method": prior.way.method,
             "applications": prior.applications,
             "like": list(prior.like),

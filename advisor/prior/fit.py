@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -133,7 +134,13 @@ def learn(
         scaled = _Scaled.of(some, names)
         table = scaled.rows(some, y[among], points[:, 1] - own[1])
         tried += [
-            _Judged(way, with_kernels, table, scaled, _Errors(table, *way.left_out(table), judged))
+            _Judged(
+                way,
+                with_kernels,
+                table,
+                scaled,
+                _Errors(table, points, *way.left_out(table), judged),
+            )
             for way in ways
         ]
     if not tried:
@@ -169,7 +176,7 @@ class _Judged:
     ) -> Prior:
         """Return what this way says at ``points``, its intervals stretched (2n,)."""
         told = self.way.tell(self.rows, self.scaled.new(signature, label))
-        cov = self.errors.covariance(points) * told.factor * np.outer(stretch, stretch)
+        cov = self.errors.covariance * told.factor * np.outer(stretch, stretch)
         like = sorted(zip(told.weights, self.rows.applications, strict=True), reverse=True)
         return Prior(
             points, told.surface.reshape(2, -1), cov, self.errors.dof, self.way, self.with_kernels,
@@ -236,9 +243,15 @@ class _Errors:
     """The errors a way makes for applications left out, in units of the spread between."""
 
     def __init__(
-        self, rows: Rows, left_out: Array, factors: Array, judged: npt.NDArray[np.bool_]
+        self,
+        rows: Rows,
+        points: Array,
+        left_out: Array,
+        factors: Array,
+        judged: npt.NDArray[np.bool_],
     ) -> None:
         y = rows.surfaces
+        self._points = points
         self._owner = rows.owner
         self._factors = factors
         self._off = y - left_out
@@ -290,8 +303,10 @@ class _Errors:
         ratio = ratio.reshape(len(ratio), 2, -1)[:, :, self._else]
         return {a: ratio[self._owner == a] for a in self._judged_names()}
 
-    def covariance(self, points: Array) -> Array:
-        """Covariance over points by the errors, drawn towards a smooth one."""
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance over points (2n, 2n) by the errors, drawn towards a smooth one."""
+        points = self._points
         m, n = self.applications, len(points)
         empirical = (self._standard * self._share[:, None]).T @ self._standard / m
         sd = np.sqrt(np.maximum(np.diag(empirical), FLOOR**2))

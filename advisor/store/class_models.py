@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 RECENT = 10
 """So many of the newest runs make a signature."""
-POINTS = 160
+POINTS = 100
 """At most so many points are told of."""
 _NODE_TYPES = """
-    SELECT m.node_type FROM models AS m JOIN workloads AS w ON w.id = m.workload_id
-    WHERE w.application = ? AND w.name = ? AND m.name <> 'class'
-    UNION SELECT s.node_type FROM signatures AS s JOIN workloads AS w ON w.id = s.workload_id
+    SELECT m.node_type, 1 FROM models AS m JOIN workloads AS w ON w.id = m.workload_id
+    WHERE w.application = ? AND w.name = ? AND m.name NOT IN ('class', 'transfer')
+    UNION SELECT s.node_type, 0 FROM signatures AS s JOIN workloads AS w ON w.id = s.workload_id
     WHERE w.application = ? AND w.name = ?"""
 _NOT_INTENSIVE = ("time_s", "memory_mb")
 
@@ -47,16 +47,21 @@ _Group = tuple[Scope, str]
 
 
 def renew(writer: StoreTransaction, touched: Collection[_Named]) -> None:
-    """Make, renew or retire the class models of the node types that workloads were touched on."""
+    """Make, renew or retire the class models that follow from what was touched.
+
+    A swept workload teaches all others on its node types; any other one only its own model.
+    """
     if not writer.rows("SELECT 1 FROM signatures LIMIT 1"):
         return
     inventory = writer.inventory()
-    names = set()
+    there: defaultdict[NodeType, dict[_Named, bool]] = defaultdict(dict)
     for key in touched:
-        names |= {row[0] for row in writer.rows(_NODE_TYPES, (*key, *key))}
-    resolved = {inventory.resolve(name) for name in names}
-    for node_type in sorted((n for n in resolved if n), key=lambda n: n.name):
-        _NodeType(writer, node_type, inventory).renew()
+        for name, swept in writer.rows(_NODE_TYPES, (*key, *key)):
+            if node_type := inventory.resolve(name):
+                there[node_type][key] = there[node_type].get(key, False) or bool(swept)
+    for node_type, some in sorted(there.items(), key=lambda item: item[0].name):
+        only = None if any(some.values()) else frozenset(some)
+        _NodeType(writer, node_type, inventory).renew(only)
 
 
 def classifier(reader: Reader, node_type: str, inventory: Inventory) -> Classifier | None:
@@ -86,11 +91,11 @@ class _NodeType:
     inventory: Inventory
     models: list[StoredModel] = field(default_factory=list)
     signatures: dict[_Named, list[StoredSignature]] = field(default_factory=dict)
-    learned: dict[object, Learned | str] = field(default_factory=dict)
+    learned: dict[object, Learned] = field(default_factory=dict)
     classes: tuple[Classifier | None] | None = None
 
-    def renew(self) -> None:
-        """Bring the class models in step."""
+    def renew(self, only: Collection[_Named] | None) -> None:
+        """Bring the class models of some workloads in step, of all for None."""
         mine = self.node_type.name
         for model in self.writer.models():
             if self._name(model.node_type) == mine:
@@ -101,9 +106,15 @@ class _NodeType:
             if place is not None and self._name(place.node_type) == mine:
                 found[s.application, s.workload].append(s)
         self.signatures = dict(found)
-        old = {(m.application, m.workload, m.scope, m.owner): m for m in self.models if m.by_class}
+        old = {
+            (m.application, m.workload, m.scope, m.owner): m
+            for m in self.models
+            if m.by_class and (only is None or (m.application, m.workload) in only)
+        }
         kept = set()
         for (application, workload), stored in sorted(found.items()):
+            if only is not None and (application, workload) not in only:
+                continue
             for group in sorted({_group(s.signature) for s in stored}):
                 if self._swept(application, workload, group):
                     continue
@@ -138,10 +149,13 @@ class _NodeType:
         own = mine[0].configuration
         if told is None or own is None or not {"time_s", "power_w"} <= set(told):
             return False
-        learned = self._learn(own, told, mine[0].release, (scope, owner))
-        if isinstance(learned, str):
+        if len({m.application for m in self._known((scope, owner))}) < 3:
             return False
-        options, stats = self._options(learned, own, told, mine[0])
+        try:
+            learned = self._learn(own, told, mine[0].release, (scope, owner))
+            options, stats = self._options(learned, own, told, mine[0])
+        except (ValueError, ArithmeticError, AdvisorError):  # nothing can be told of it
+            return False
         if old is not None and (old.options_blob, old.cold_start) == (
             pack_options(options), stats["cold_start"],
         ):  # fmt: skip
@@ -173,11 +187,11 @@ class _NodeType:
 
     def _learn(
         self, own: Configuration, told: Mapping[str, float], release: str, group: _Group
-    ) -> Learned | str:
-        """Return what the swept applications teach of an own point, or why nothing."""
+    ) -> Learned:
+        """Return what the swept applications teach of an own point. Raises PriorError."""
         import numpy as np
 
-        from advisor.prior.fit import PriorError, learn
+        from advisor.prior.fit import learn
 
         names = frozenset(told) - set(_NOT_INTENSIVE)
         key = (own.ranks_per_node, own.threads_per_node, own.freq_khz, names, release, group)
@@ -185,10 +199,7 @@ class _NodeType:
             at = np.array(self.place(own.threads_per_node, own.freq_khz))
             known = list(self._surfaces(group, at, release))
             points = np.array([self.place(t, f) for t, f in self._points(own, group)])
-            try:
-                self.learned[key] = learn(known, names, points.reshape(-1, 2), at)
-            except PriorError as error:
-                self.learned[key] = str(error)
+            self.learned[key] = learn(known, names, points.reshape(-1, 2), at)
         return self.learned[key]
 
     def place(self, threads: int, freq_khz: int) -> tuple[float, float]:

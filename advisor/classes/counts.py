@@ -79,7 +79,9 @@ def signature_of(
     most = counts.time_s * clock_hz * cpus if counts.time_s and cpus else None
     for name, value in counts.events.items():
         share = _IPC if name in _INSTRUCTIONS else _FLOPS_PER_CYCLE if name in _FLOPS else 1
-        if counts.running[name] < 100:
+        if not counts.running[name]:
+            dropped.append(f"{name}: not counted")
+        elif counts.running[name] < 100:
             dropped.append(f"{name}: counted for {counts.running[name]:g} % of the time only")
         elif most is not None and value > most * share:
             dropped.append(
@@ -90,7 +92,8 @@ def signature_of(
     cycles, instructions = _first(believed, _CYCLES), _first(believed, _INSTRUCTIONS)
     memory = counts.memory_b
     if memory is not None and counts.memory_running < 100:
-        dropped.append(f"memory traffic: counted for {counts.memory_running:g} % of the time only")
+        share = f"for {counts.memory_running:g} % of the time only"
+        dropped.append(f"memory traffic: {'not counted' if not counts.memory_running else share}")
         memory = None
     flops = _flops(believed, [name.partition(":")[0] for name in dropped])
     seconds = counts.time_s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import dist, hypot
+from math import dist
 from typing import Self
 
 from advisor.classes.base import CPU, MEMORY, MIXED, UNKNOWN, Measured, Setup
@@ -73,11 +73,17 @@ class KMedoids:
         three = self._three(*point)
         if three is None:
             return True
-        first, second, _ = sorted(three)
-        moved = share * hypot(
-            *((x or 0.0) / s for x, s in zip(point, self.extremes.std, strict=False))
-        )
-        return second - first >= 2 * moved
+        each = point.cpus if self._per_cpu and point.cpus else 1
+        reach = [
+            share * (x or 0.0) / each / s for x, s in zip(point[:4], self.extremes.std, strict=True)
+        ]
+        best = three.index(min(three))
+        for other, far in enumerate(three):
+            apart = far * far - three[best] * three[best]  # linear in the point
+            pairs = zip(reach, self.medoids[best], self.medoids[other], strict=True)
+            if other != best and apart < 2 * sum(r * abs(a - b) for r, a, b in pairs):
+                return False
+        return True
 
     def why(self, point: Measured) -> str:
         """Return what was compared."""

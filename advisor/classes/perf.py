@@ -34,10 +34,12 @@ class _Event:
     running: float
     metric: float | None
     metric_unit: str
+    until_s: float | None = None
+    """Where counts are printed in intervals (-I), the end of this one."""
 
 
-def read_perf(path: Path) -> tuple[Counts, list[str]]:
-    """Read a file; return the counts, and which events were not counted.
+def read_perf(path: Path) -> Counts:
+    """Read a file; what perf did not count ran for 0 % of the time. Intervals are summed.
 
     Raises InputError that names file, line and column of the first mistake.
     """
@@ -51,32 +53,32 @@ def read_perf(path: Path) -> tuple[Counts, list[str]]:
         raise InputError(f"{path}: no counts in it")
     as_json = lines[0][1].startswith("{")
     events = list(_from_json(path, lines) if as_json else _from_columns(path, lines))
-    counts, lacking = Counts(), []
+    counts = Counts()
     for event in events:
-        if event.value is None:
-            lacking.append(plain_name(event.name))
-        else:
-            _take(counts, event)
+        _take(counts, event)
+    intervals = [event.until_s for event in events if event.until_s is not None]
+    if intervals:
+        counts.time_s = max(intervals)
     if counts.time_s is None:  # perf's own ratio, of three digits
         for event in events:
             if event.metric and event.metric_unit == "CPUs utilized" and counts.cpu_s:
                 counts.time_s = counts.cpu_s / event.metric
-    return counts, lacking
+    return counts
 
 
 def _take(counts: Counts, event: _Event) -> None:
-    assert event.value is not None
     name = plain_name(event.name)
+    value, running = (0.0, 0.0) if event.value is None else (event.value, event.running)
     if name == "duration_time":
-        counts.time_s = event.value * _SECONDS.get(event.unit, 1e-9)
+        counts.time_s = value * _SECONDS.get(event.unit, 1e-9)
     elif name in ("task-clock", "cpu-clock"):
-        counts.cpu_s = (counts.cpu_s or 0.0) + event.value * _SECONDS.get(event.unit or "msec", 1.0)
+        counts.cpu_s = (counts.cpu_s or 0.0) + value * _SECONDS.get(event.unit or "msec", 1.0)
     elif _TRAFFIC.search(name) and "free_running" not in name:
         each = _BYTES.get(event.unit, _LINE_B)
-        counts.memory_b = (counts.memory_b or 0.0) + event.value * each
-        counts.memory_running = min(counts.memory_running, event.running)
+        counts.memory_b = (counts.memory_b or 0.0) + value * each
+        counts.memory_running = min(counts.memory_running, running)
     else:
-        counts.add(event.name, event.value, event.running)
+        counts.add(event.name, value, running)
 
 
 def _from_columns(path: Path, lines: list[tuple[int, str]]) -> Iterator[_Event]:
@@ -110,7 +112,7 @@ def _from_columns(path: Path, lines: list[tuple[int, str]]) -> Iterator[_Event]:
         metric = rest[2] if len(rest) > 3 and _NUMBER.fullmatch(rest[2]) else ""
         yield _Event(
             name, found, unit, running, float(metric) if metric else None,
-            rest[3] if metric else "",
+            rest[3] if metric else "", _interval(cells[0]) if at > 2 else None,
         )  # fmt: skip
 
 
@@ -152,4 +154,10 @@ def _from_json(path: Path, lines: list[tuple[int, str]]) -> Iterator[_Event]:
             line.parse("pcnt-running", str(data["pcnt-running"])),
             float(metric) if _NUMBER.fullmatch(metric) else None,
             str(data.get("metric-unit", "")),
+            _interval(str(data.get("interval", ""))),
         )
+
+
+def _interval(text: str) -> float | None:
+    """Return the end of an interval; None for a place like S0 or CPU3."""
+    return float(text) if re.fullmatch(r"\d+\.\d+", text) else None

@@ -207,9 +207,9 @@ def _counted(args: argparse.Namespace, origin: Origin) -> _Contents:
     elif args.source == "perf":
         from advisor.classes.perf import read_perf
 
-        counts, lacking = read_perf(args.file)
-        notes += [f"{name}: perf did not count it" for name in lacking]
-        signature, dropped = signature_of(counts, cpus=cpus, clock_hz=clock_hz, source="perf")
+        signature, dropped = signature_of(
+            read_perf(args.file), cpus=cpus, clock_hz=clock_hz, source="perf"
+        )
         notes += [f"dropped {text}" for text in dropped]
     else:
         from advisor.classes.papi import read_papi

@@ -274,7 +274,32 @@ def test_a_count_that_cannot_be_is_dropped_and_named(counted: Callable[..., Any]
     data = counted("perf", PERF.replace("12000000000", str(int(most * 1.1)))).json()
     assert "cpi" not in data["signatures"][0]
     assert "cycles: 3.52e+10 is more than 4 processors can do in 2 s" in " ".join(data["notes"])
-    assert "cache-misses: perf did not count it" in data["notes"]
+    assert "dropped cache-misses: not counted" in data["notes"]
+
+
+def test_arithmetic_that_was_not_counted_whole_is_missing(counted: Callable[..., Any]) -> None:
+    lost = PERF + "<not counted>,,fp_arith_inst_retired.scalar_double,0,0.00,,\n"
+    (found,) = counted("perf", lost).json()["signatures"]
+    assert "gflops" not in found and found["cpi"] == 1.2
+    lost = PERF + "<not supported>,,uncore_imc_2/cas_count_read/,0,100.00,,\n"
+    (found,) = counted("perf", lost).json()["signatures"]
+    assert "gbs" not in found and "tpi" not in found
+
+
+def test_intervals_of_perf_are_summed(counted: Callable[..., Any]) -> None:
+    rows = [
+        f"     {t}.000100,{value},,{event},1000000000,100.00,,"
+        for t in (1, 2)
+        for event, value in (("cycles", 3000000000), ("instructions", 2000000000))
+    ]
+    (found,) = counted("perf", "\n".join(rows)).json()["signatures"]
+    assert (found["cpi"], found["time_s"]) == (1.5, 2.0001)
+    as_json = "\n".join(
+        json.dumps({"interval": t + 0.5, "counter-value": "1000000000.0", "unit": "",
+                    "event": event, "event-runtime": 1, "pcnt-running": 100.0})
+        for t in (0, 1) for event in ("cycles", "instructions")
+    )  # fmt: skip
+    assert counted("perf", as_json).json()["signatures"][0]["time_s"] == 1.5
 
 
 @pytest.mark.parametrize(

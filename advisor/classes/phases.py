@@ -18,7 +18,7 @@ def phase_of(
     gpu_util: float | None,
     cpus: int | None,
 ) -> str:
-    """Return gpu, mpi-bound, io-bound or busy-waiting, "" for none of them.
+    """Return gpu, io-bound, busy-waiting or mpi-bound, "" for none of them.
 
     What was not measured is not asked, and cycles per instruction of 0 were not counted. A GPU that
     works beside waiting cores is busy-waiting.
@@ -29,11 +29,12 @@ def phase_of(
     )  # fmt: skip
     if gpu_util and not waits:
         return GPU
-    if mpi_calls_s is not None and mpi_calls_s > MPI_CALLS_S:
-        return MPI
-    if io_mbs is not None and io_mbs > IO_MBS:
+    much_mpi = mpi_calls_s is not None and mpi_calls_s > MPI_CALLS_S
+    if io_mbs is not None and io_mbs > IO_MBS and not much_mpi:
         return IO
-    return BUSY if waits else ""
+    if waits:  # also within MPI, whose libraries wait actively
+        return BUSY
+    return MPI if much_mpi else ""
 
 
 def steady(

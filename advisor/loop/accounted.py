@@ -14,7 +14,6 @@ from advisor.core.signature import Signature
 from advisor.loop.execution import Execution, ran
 from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import policy_of
-from advisor.loop.verdict import MEASUREMENT_ERROR
 from advisor.schedulers.base import JobRecord
 from advisor.store.signatures import save_signatures
 from advisor.store.writer import Writer
@@ -24,6 +23,8 @@ _COUNTED = (
     " AND contributor = ? LIMIT 1"
 )
 SOURCE = "accounting"
+COARSE = 0.25
+"""Shares of time and mean power that are further off say nothing."""
 
 
 def take_signature(
@@ -63,7 +64,7 @@ def _signature(job: JobRecord, seen: Execution, inventory: Inventory) -> Signatu
     elapsed = job.elapsed_s
     if node is None or not job.nodes or not elapsed or not seen.time_s:
         return None
-    if seen.resolution_s > MEASUREMENT_ERROR * seen.time_s:
+    if seen.resolution_s > COARSE * seen.time_s:
         return None
     cpus = job.cpus // job.nodes or node.cores
     ranks = max(1, seen.ranks_per_node)

@@ -190,6 +190,12 @@ def test_promised_and_measured_come_together(site: Site) -> None:
         assert part in text
     # a few of the accounting's whole seconds are no measurement to learn from
     assert collected["observations"] == 0
+    # but they say what kind of job it was
+    classified = site.advisor("classify", site.model.application)
+    signature = classified["signature"]
+    assert (classified["source"], classified["class"]) == ("accounting", "unknown")
+    assert signature["power_w"] == pytest.approx(watts, rel=0.4)
+    assert signature["cpu_util"] is None or 0 < signature["cpu_util"] <= 110
 
 
 def test_why_needs_no_store(site: Site) -> None:

@@ -159,7 +159,7 @@ def test_a_broken_file_is_as_good_as_none_and_named(tmp_path: Path) -> None:
         (0.90, 20, 50, 10.1, 0, 0, "io-bound"), (0.90, 20, 50, 500, 20001, 0, "mpi-bound"),
         (0.30, 10, 1, 500, 0, 0, "io-bound"), (0.30, 10, 1, 0, 0, 60, "busy-waiting"),
         (0.90, 20, 50, 0, 0, 1, "gpu"), (0, 0, 0, 0, 0, 0, "unknown"),
-        (0.90, 20, 50, 0, 20000, 0, "mixed"),
+        (0.90, 20, 50, 0, 20000, 0, "mixed"), (0.30, 10, 1, 500, 20001, 0, "busy-waiting"),
     ],
 )  # fmt: skip
 def test_phases_come_first(

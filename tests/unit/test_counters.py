@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -117,3 +118,18 @@ def test_what_was_not_counted_all_of_the_time_is_dropped() -> None:
     ]  # fmt: skip
     absurd = CounterReading({"cycles": (9e12, 100.0)}, None, 100.0, 3.0, 0.0, 0.0, ())
     assert "is more than 2 processors can do" in signature_of(measured, absurd, C)[1][0]
+
+
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="needs valgrind")
+def test_instructions_are_those_that_valgrind_counts(tmp_path: Path) -> None:
+    command = ["seq", "300000"]
+    with Counters() as c:
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        events = c.read().events
+    if "instructions" not in events:
+        pytest.skip(c.notes[0])
+    tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={tmp_path / 'out'}", *command]
+    done = subprocess.run(tool, capture_output=True, text=True, check=True)
+    truth = float(re.findall(r"Collected : (\d+)", done.stderr)[0])
+    value, running = events["instructions"]
+    assert running == 100.0 and value == pytest.approx(truth, rel=0.05)

@@ -92,8 +92,8 @@ def signature_of(
     cycles, instructions = _first(believed, _CYCLES), _first(believed, _INSTRUCTIONS)
     memory = counts.memory_b
     if memory is not None and counts.memory_running < 100:
-        share = f"for {counts.memory_running:g} % of the time only"
-        dropped.append(f"memory traffic: {'not counted' if not counts.memory_running else share}")
+        part = f"counted for {counts.memory_running:g} % of the time only"
+        dropped.append(f"memory traffic: {part if counts.memory_running else 'not counted'}")
         memory = None
     flops = _flops(believed, [name.partition(":")[0] for name in dropped])
     seconds = counts.time_s

@@ -413,7 +413,7 @@ def test_what_perf_itself_writes(
     if subprocess.run(command, capture_output=True).returncode:
         pytest.skip("perf may not count here")
     (found,) = counted("perf", file.read_text()).json()["signatures"]
-    assert 0.1 <= found["time_s"] < 5 and 0 < found["cpu_util"] < 100
+    assert 0.05 < found["time_s"] < 5 and 0 < found["cpu_util"] < 100
 
 
 def test_a_counters_file_names_no_application(advisor: Callable[..., Any], tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ _NEEDED = (NODE, JOB, STEP, CPI, GBS, POWER)
 _LOOPS = {"ITER_TIME_SEC", "ITERATIONS", "FIRST_EVENT", "LOOPID"}
 _GPU = re.compile(r"GPU\d+_(?:POWER|FREQ|MEM_FREQ|UTIL|MEM_UTIL|GFLOPS|TEMP|MEMTEMP)\w*")
 _GPU_UTIL = re.compile(r"GPU(\d+)_UTIL(?:_PERC)?")
+_GLUED = ("JOB_DEF_FREQEARL_ENABLED", "JOB_DEF_FREQ;EARL_ENABLED")
+"""EAR 5.2.0 forgets a semicolon in its header."""
 _ROUND_W = 50
 """A lone greatest power is a limit if it is a multiple of this (W) among values with decimals."""
 
@@ -132,6 +134,7 @@ def read_ear(path: Path, *, nodes: Collection[str] = (), limit_w: float | None =
 def _lines(path: Path, text: str) -> tuple[list[str], list[FileLine]]:
     rows = [(n, row.split(";")) for n, row in enumerate(text.splitlines(), 1) if row.strip()]
     (number, head), *rest = rows
+    head = ";".join(head).replace(*_GLUED).split(";")
     names = [name.strip() for name in head]
     place = f"{path}, line {number}"
     if len(names) == 1:

@@ -71,6 +71,12 @@ def file_name(kind: str, tag: str) -> str:
     return f"{kind}.{tag}.data"
 
 
+def tag_of(name: str) -> str:
+    """Return the tag of a file's name, "" for the name of anything else."""
+    match = re.fullmatch(rf"(?:{'|'.join(KINDS)})\.(.+)\.data", name)
+    return match[1] if match else ""
+
+
 @dataclass(frozen=True, slots=True)
 class ClassFiles:
     """The files of one tag that are there and valid; ``problems`` say what is wrong with others.
@@ -190,10 +196,10 @@ def check_folder(folder: Path) -> list[str]:
         raise InputError(f"{folder} cannot be read: {error.strerror}") from None
     kinds_of: dict[str, set[str]] = {}
     for name in names:
-        match = re.fullmatch(rf"({'|'.join(KINDS)})\.(.+)\.data", name)
-        if match:
-            read_values(folder / name, match[1])
-            kinds_of.setdefault(match[2], set()).add(match[1])
+        tag, kind = tag_of(name), name.partition(".")[0]
+        if tag:
+            read_values(folder / name, kind)
+            kinds_of.setdefault(tag, set()).add(kind)
     if not kinds_of:
         raise InputError(
             f"{folder} has no class files", hint="they are named like roofline.TAG.data"

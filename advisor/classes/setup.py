@@ -13,7 +13,7 @@ from typing import Any
 from advisor.classes.base import ClassLimits, Like, Setup
 from advisor.classes.default import limits_of
 from advisor.classes.earconf import EarConf
-from advisor.classes.files import KINDS, FileOrder, read_files
+from advisor.classes.files import KINDS, FileOrder, read_files, tag_of
 from advisor.core.inventory import Inventory
 from advisor.errors import InputError
 
@@ -78,21 +78,28 @@ def setup_of(
         limits_from = "site.yaml"
     described = types[name] if isinstance(types, Mapping) and in_site else {}
     cores = described.get("cores") if isinstance(described, Mapping) else None
+    order = order or ("ear" if like == "ear6" else "page")
+    folders = _folders(folder, like)
     return Setup(
         name,
         tag,
-        read_files(
-            tag,
-            _folders(folder, like),
-            order or ("ear" if like == "ear6" else "page"),
-            glued=like == "ear6",
-        ),
+        read_files(tag, folders, order, glued=like == "ear6"),
         limits,
         limits_from,
         node.cores if node is not None else int(cores) if cores else None,
         like,
-        order or ("ear" if like == "ear6" else "page"),
+        order,
+        _doubts(tag, folders) if written.get("tag") else (),
     )
+
+
+def _doubts(tag: str, folders: Mapping[str, Path]) -> tuple[str, ...]:
+    """Return whether the folders hold files of other tags only: a tag misspelt, perhaps."""
+    tags = {tag_of(path.name) for folder in set(folders.values()) for path in folder.glob("*.data")}
+    others = sorted(found for found in tags if found)
+    if not others or tag in others:
+        return ()
+    return (f"there are no files of tag {tag}, only of {', '.join(others)}",)
 
 
 def _folders(folder: Path, like: Like) -> dict[str, Path]:

@@ -276,9 +276,16 @@ def _print_trained(trained: Trained, rows: list[TrainingRow], left_out: dict[str
 
 
 def _check(args: argparse.Namespace) -> int:
+    from advisor.classes.earconf import find_ear_conf, read_ear_conf
     from advisor.classes.files import check_folder
+    from advisor.errors import InputError
 
     tags = check_folder(args.folder)
+    path = find_ear_conf()
+    known = read_ear_conf(path).tags if path else tags
+    for tag in tags:
+        if tag not in known:
+            raise InputError(f"{args.folder}: {path} has no tag {tag!r}")
     if args.json:
         print_json("classes", {"action": "check", "folder": str(args.folder), "tags": tags})
     else:

@@ -100,7 +100,8 @@ def _of_store(args: argparse.Namespace, known: Known) -> list[dict[str, Any]]:
     for (application, workload, name), runs in sorted(groups.items()):
         if name not in made:
             made[name] = Classifier(known.setup(name, args), args.strategy or "")
-        signature, errors, count = typical(runs)
+        shared = [s for s in runs if s.scope == "all"]
+        signature, errors, count = typical(shared or runs)  # nobody's own moves what all see
         results.append(_answer(made[name], signature, errors, count, application, workload))
     return results
 

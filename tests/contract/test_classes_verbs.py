@@ -174,3 +174,27 @@ def test_show_says_what_holds(advisor: Callable[..., Any], site: Path) -> None:
     assert (one["files"], one["strategy"], one["limits"]["from"]) == ([], "default", "site.yaml")
     done = advisor("classes", "check", site)
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+
+
+def test_a_tag_that_is_not_known_is_said(
+    advisor: Callable[..., Any], site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.mkdir()
+    (site / "roofline.spr.data").write_text("100 1000")
+    found = advisor("classify", "--signature", write(tmp_path, {"cpi": 1, "gbs": 9}), "--json")
+    assert "there are no files of tag spr8480, only of spr" in found.json()["reasons"]
+    assert advisor("classes", "check", site).code == 0
+    (tmp_path / "ear").mkdir()
+    (tmp_path / "ear" / "ear.conf").write_text("Tag=spr8480 default=yes\nIsland=0 Nodes=n1\n")
+    monkeypatch.setenv("EAR_ETC", str(tmp_path))
+    done = advisor("classes", "check", site)
+    assert done.code == 1 and "ear.conf has no tag 'spr'" in done.err
+
+
+def test_one_users_signatures_do_not_move_what_all_see(
+    advisor: Callable[..., Any], site: Path, store_path: Path
+) -> None:
+    learn(store_path, 1)
+    before = advisor("classify", "app0", "--json").json()
+    learn(store_path, 1, scope="own", contributor="eve", cpi=9.0)
+    assert advisor("classify", "app0", "--json").json() == before

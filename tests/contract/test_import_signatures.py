@@ -204,6 +204,13 @@ def test_a_node_of_another_type(ear: Callable[..., Any], store_path: Path) -> No
     assert ear(EAR6, row6(NODENAME="n2.cluster")).code == 0
 
 
+def test_a_header_may_lack_a_semicolon(tmp_path: Path) -> None:
+    path = tmp_path / "ear.csv"
+    path.write_text(f"{EAR6.replace('FREQ;EARL', 'FREQEARL')}\n{row6()}\n")
+    (step,) = read_ear(path).steps
+    assert (step.application, step.time_s, step.energy) == ("md", 50.0, "measured")
+
+
 def test_a_header_may_list_gpus_that_rows_lack(tmp_path: Path) -> None:
     path = tmp_path / "ear.csv"
     path.write_text(f"{EAR4};GPU1_POWER;GPU1_FREQ;GPU1_UTIL\n{row4()}\n")

@@ -136,13 +136,21 @@ def _on_paper(args: argparse.Namespace, known: Known, setup: Setup) -> Peaks | N
         )
     values: dict[str, Any] = asdict(processor) if processor else {}
     values |= {n: getattr(args, n) for n, _, _ in _PARTS if getattr(args, n) is not None}
-    node = known.inventory.resolve(setup.node_type)
-    sockets = values.pop("sockets", None) or (node.sockets if node else 1)
+    sockets = values.pop("sockets", None) or _sockets(known, setup, values.get("cores", 0))
     if any(not v > 0 for v in (*values.values(), sockets)):
         raise UsageError("the parts of a processor are numbers above 0")
     if set(values) != {n for n, _, _ in _PARTS} - {"sockets"}:
         return None
     return Processor(**values).peaks(sockets)
+
+
+def _sockets(known: Known, setup: Setup, each: int) -> int:
+    """Return a node's sockets: as they are stated, else as many as its cores fill."""
+    node = known.inventory.resolve(setup.node_type)
+    written = known.site.get("node_types", {}).get(setup.node_type, {})
+    stated = int(written.get("sockets", 0)) or (node.sockets if node else 1)
+    cores = setup.cpus or 0
+    return cores // each if stated == 1 and each and cores and not cores % each else stated
 
 
 def _measured(

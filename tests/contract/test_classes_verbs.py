@@ -113,6 +113,10 @@ def test_peaks_are_written_and_hold(
         "gbs": 409.6, "gflops": 5529.6, "ridge": 13.5,
     }  # fmt: skip
     assert advisor(*peaks, "--processor", "Z80").code == 2
+    (site.parent / "site.yaml").write_text("version: 1\nnode_types: {spr: {cores: 192}}\n")
+    assert advisor("site", "apply", site.parent / "site.yaml").code == 0
+    found = advisor(*peaks, "--processor", "EPYC 9654", "--json").json()["paper"]
+    assert (found["gbs"], found["gflops"]) == (921.6, 22732.8)  # two sockets fill 192 cores
 
 
 @pytest.mark.parametrize("order", ["page", "ear"])

@@ -35,6 +35,8 @@ _GPU = re.compile(r"GPU\d+_(?:POWER|FREQ|MEM_FREQ|UTIL|MEM_UTIL|GFLOPS|TEMP|MEMT
 _GPU_UTIL = re.compile(r"GPU(\d+)_UTIL(?:_PERC)?")
 _GLUED = ("JOB_DEF_FREQEARL_ENABLED", "JOB_DEF_FREQ;EARL_ENABLED")
 """EAR 5.2.0 forgets a semicolon in its header."""
+_MOST = 10_000_000
+"""Processes, or kHz, that no job has more of."""
 _ROUND_W = 50
 """A lone greatest power is a limit if it is a multiple of this (W) among values with decimals."""
 
@@ -230,7 +232,7 @@ def _step(
     instructions = sum(n.instructions for n in nodes)
     traced = sum(n.traced for n in nodes)
     whole = all(p is not None for p in powers)
-    processes = first.number_of(PROCESSES)
+    processes = _count_of(first, PROCESSES)
     return EarStep(
         job,
         step,
@@ -239,8 +241,8 @@ def _step(
         first.text(ACCOUNT),
         first.text(POLICY),
         len(nodes),
-        int(processes) if processes else None,
-        max(int(line.number_of(FREQ) or 0) for line in every),
+        processes or None,
+        max(_count_of(line, FREQ) for line in every),
         sum(n.cycles for n in nodes) / instructions if instructions else _mean(nodes, "cpi"),
         sum(n.transactions for n in nodes) / traced if traced else _mean(nodes, "tpi"),
         _mean(nodes, "gflops"),
@@ -254,6 +256,14 @@ def _step(
         sum(n.energy_j for n in nodes) if whole and not loops else None,
         "missing" if loops or not whole else "clamped" if clamped else "measured",
     )  # fmt: skip
+
+
+def _count_of(line: FileLine, names: Sequence[str]) -> int:
+    """Return a whole number, 0 where there is no such column. Raises InputError."""
+    value = line.number_of(names) or 0
+    if value > _MOST:
+        raise line.bad(line.first(names) or names[0], f"{value:g} is too large")
+    return int(value)
 
 
 def _mean(nodes: Sequence[_Node], name: str) -> float | None:

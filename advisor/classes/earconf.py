@@ -71,6 +71,8 @@ def read_ear_conf(path: Path) -> EarConf:
             (key.lower(), value) for key, value in re.findall(r"(\w+)\s*=\s*(\"[^\"]*\"|\S+)", text)
         )
         first = text.partition("=")[0].strip().lower()
+        if first in ("tag", "island") and first not in pairs:
+            raise InputError(f"{path}, line {number}: {first} without a value")
         if first == "tag":
             if pairs.get("max_power", "").isdecimal():
                 most[pairs["tag"]] = float(pairs["max_power"])

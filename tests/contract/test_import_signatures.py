@@ -178,6 +178,7 @@ def test_the_time_of_an_iteration_is_no_run_time(ear: Callable[..., Any], store_
         (EAR6, row6(MEM_GBS=""), "line 2, MEM_GBS: is blank"),
         (EAR6, row6()[:120], "line 2, "), (EAR6, row6() + ";1", "line 2: 49 cells"),
         (EAR6, row6(NODENAME=""), "line 2, NODENAME: is blank"),
+        (EAR6, row6(DEF_FREQ_KHZ="1e300"), "line 2, DEF_FREQ_KHZ: 1e+300 is too large"),
         (EAR6.replace(";", ","), row6(), "line 1: columns are separated by commas"),
         (row6(), row6(), "line 1: no header"),
         (EAR6.replace("MEM_GBS", "X"), row6(), "line 1, MEM_GBS: the column is missing"),

@@ -159,6 +159,7 @@ def test_ear_conf_says_tag_and_folder(tmp_path: Path, monkeypatch: pytest.Monkey
         ("Island=0 Nodes=n1 tag=7", "line 2: tag '7' is unknown (known: a)"),
         ("Island=x Nodes=n1", "line 2: island 'x' is not a number"),
         ("Island=0", "line 2: an island without Nodes="),
+        ("Island=", "line 2: island without a"),
         ("Island=0 Nodes=n[1-", "line 2: Nodes: "),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from advisor.paths import socket_path, store_path
 
 if TYPE_CHECKING:
     from advisor.core.decision import Decision
+    from advisor.views.worth import Worth
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,11 +36,25 @@ def run(args: argparse.Namespace) -> int:
     """Decide and print."""
     path = Path(args.script)
     decision = _decide(args, path)
+    worth = _worth(args, decision)
     if args.json:
-        print_json("explain", decision.to_dict())
+        print_json("explain", {**decision.to_dict(), "worth": worth.to_dict() if worth else None})
     else:
-        _print(decision, path, show_diff=args.diff)
+        _print(decision, worth, path, show_diff=args.diff)
     return 0
+
+
+def _worth(args: argparse.Namespace, decision: Decision) -> Worth | None:
+    """Return what the change is worth; runs and tariff where the store can be read."""
+    from advisor.schedulers.submission import identity
+    from advisor.store.reader import Reader
+    from advisor.views.worth import of_decision
+
+    path, user = store_path(args.db), identity(args.user)[1]
+    if args.socket is not None or not os.access(path, os.R_OK):
+        return of_decision(decision, None, user)
+    with Reader(path) as reader:
+        return of_decision(decision, reader, user)
 
 
 def _decide(args: argparse.Namespace, path: Path) -> Decision:
@@ -56,12 +72,12 @@ def _decide(args: argparse.Namespace, path: Path) -> Decision:
     )
 
 
-def _print(decision: Decision, path: Path, *, show_diff: bool) -> None:
+def _print(decision: Decision, worth: Worth | None, path: Path, *, show_diff: bool) -> None:
     from advisor.schedulers.choose import named
     from advisor.views.decision import decision_lines
     from advisor.views.script import diff, rewritten
 
-    for line in decision_lines(decision):
+    for line in decision_lines(decision, worth.lines() if worth else ()):
         print(line)
     rewrite, environment = decision.rewrite, decision.environment
     if show_diff or rewrite or environment:

@@ -14,6 +14,7 @@ from advisor.core.option import Option
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
 from advisor.errors import RefusedError, UsageError
 from advisor.views.options import View, best_in_words, known_by, scene
+from advisor.views.worth import Worth
 
 _OF_MODEL = (
     "id", "workload", "node_type", "scope", "owner", "version", "state", "state_reason",
@@ -56,32 +57,33 @@ def run(args: argparse.Namespace) -> int:
             hint="choose with --workload and --node-type",
         )
     if args.plot is not None:
-        save_plot(_picture(views[0], args.view), args.plot)
+        save_plot(_picture(views[0][0], args.view), args.plot)
     if args.json:
         print_json(
             "options",
             {
                 "application": args.application,
-                "models": [_model_json(v) for v in views],
-                "options": [j for v in views for j in _options_json(v)],
+                "models": [_model_json(v, worth) for v, worth in views],
+                "options": [j for v, _ in views for j in _options_json(v)],
             },
         )
         return 0
-    for i, view in enumerate(views):
+    for i, (view, worth) in enumerate(views):
         if i:
             print()
-        _print(view, args.all, args.sort)
+        _print(view, worth, args.all, args.sort)
         if view.energy_known or args.view in ("lines", "surface"):
             print()
             print_picture(_picture(view, args.view))
     return 0
 
 
-def _views(args: argparse.Namespace) -> list[View]:
+def _views(args: argparse.Namespace) -> list[tuple[View, Worth | None]]:
     from advisor.store.opening import caller
     from advisor.store.reader import Reader
     from advisor.views.misspelt import check_measured
     from advisor.views.options import views
+    from advisor.views.worth import of_view
 
     user = args.user or caller()
     with Reader(paths.store_path(args.db)) as store:
@@ -95,10 +97,11 @@ def _views(args: argparse.Namespace) -> list[View]:
                 f"there is no model of {args.application} for {user}{where}",
                 hint=f"advisor fit {args.application}",
             )
-    return seen
+        worth = [of_view(store, view, user) for view in seen]
+    return list(zip(seen, worth, strict=True))
 
 
-def _print(view: View, everything: bool, order: str) -> None:
+def _print(view: View, worth: Worth | None, everything: bool, order: str) -> None:
     model = view.model
     print(view.title)
     if view.source:
@@ -118,6 +121,8 @@ def _print(view: View, everything: bool, order: str) -> None:
         [_row(view, o, more, named.get(id(o), "")) for o in shown],
     )  # fmt: skip
     print(f"energy is {model.energy_quality}; {best_in_words(view)}")
+    for line in worth.lines() if worth else ():
+        print(line)
 
 
 def _picture(view: View, kind: str | None) -> Drawing:
@@ -157,12 +162,13 @@ def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[objec
     ]
 
 
-def _model_json(view: View) -> dict[str, object]:
+def _model_json(view: View, worth: Worth | None) -> dict[str, object]:
     model = view.model
     return {
         **{name: getattr(model, name) for name in _OF_MODEL},
         "model": model.name,
         "baseline": view.baseline.configuration.to_dict(),
+        "worth": worth.to_dict() if worth else None,
     }
 
 

@@ -10,6 +10,7 @@ from advisor.cli.output import print_json, print_table
 from advisor.core.reasons import Reason
 from advisor.core.units import format_change
 from advisor.core.words import interval_words, with_interval
+from advisor.core.worth import format_kwh
 
 if TYPE_CHECKING:
     from advisor.loop.compare import MeasuredChange
@@ -72,7 +73,9 @@ def _print(r: Report, remarks: list[str]) -> None:
         print("  none that the advisor knows of")
         _print_notes(remarks)
         return
-    print(f"  {r.jobs} jobs seen, {r.node_hours:.4g} node-hours, {_kwh(r.energy_kwh)} metered")
+    print(
+        f"  {r.jobs} jobs seen, {r.node_hours:.4g} node-hours, {format_kwh(r.energy_kwh)} metered"
+    )
     _print_share("rewritten", r.advised, r.jobs)
     _print_share("left alone", sum(r.left_alone.values()), r.jobs)
     for code, count in r.left_alone.most_common(6):
@@ -130,21 +133,16 @@ def _print_savings(r: Report) -> None:
             print(f"  {name:<7} measured  nothing to compare")
     if r.saved_kwh is not None:
         value, low, high = r.saved_kwh
-        span = "" if low is None or high is None else f" ({interval_words(low, high, _kwh)})"
-        print(f"  saved   {_kwh(value)}{span} of {_kwh(r.promised_kwh)} promised")
+        span = "" if low is None or high is None else f" ({interval_words(low, high, format_kwh)})"
+        print(f"  saved   {format_kwh(value)}{span} of {format_kwh(r.promised_kwh)} promised")
+        if r.tariff.stated:
+            print(f"  worth   {r.tariff.words(value * 3.6e6)}")
     if r.comparisons:
         print()
         rows = [_row(c) for c in r.comparisons]
         print_table(
             ["application", "workload", "promised", "energy", "time", "jobs", "against"], rows
         )
-
-
-def _kwh(value: float) -> str:
-    """Return an energy in the unit of electricity bills."""
-    if abs(value) < 0.1:
-        return f"{value * 1000:.3g} Wh"
-    return f"{value / 1000:.4g} MWh" if abs(value) >= 1e4 else f"{value:.4g} kWh"
 
 
 def _change(c: MeasuredChange) -> str:
@@ -240,6 +238,7 @@ def _json(r: Report, remarks: list[str]) -> dict[str, object]:
             "saved_kwh": None
             if r.saved_kwh is None
             else dict(zip(("value", "lo", "hi"), r.saved_kwh, strict=True)),
+            "worth": None if r.saved_kwh is None else r.tariff.to_dict(r.saved_kwh[0] * 3.6e6),
         },
         "calibration": {
             "time": r.time_calibration.to_dict(),

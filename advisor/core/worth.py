@@ -29,6 +29,11 @@ class Tariff:
             None if co2_g is None else float(co2_g),
         )
 
+    @property
+    def stated(self) -> bool:
+        """Whether the site states a price or CO2."""
+        return self.price is not None or self.co2_g is not None
+
     def words(self, energy_j: float) -> str:
         """Return an energy (J) with its worth: ``0.37 kWh, 0.09 EUR, 140 g CO2``."""
         parts = [format_kwh(energy_j / _J_PER_KWH)]

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from advisor.core.decision import Decision
 from advisor.core.reasons import ESTIMATED, TEXTS
+from advisor.core.worth import Tariff
 from advisor.loop.compare import (
     MeasuredChange,
     WorkloadJobs,
@@ -99,6 +100,7 @@ class Report:
     energy: MeasuredChange | None = None
     time: MeasuredChange | None = None
     saved_kwh: tuple[float, float | None, float | None] | None = None
+    tariff: Tariff = field(default_factory=Tariff)
     comparisons: list[OnOffComparison] = field(default_factory=list)
     time_calibration: Calibration = field(default_factory=lambda: Calibration(0, 0))
     energy_calibration: Calibration = field(default_factory=lambda: Calibration(0, 0))
@@ -111,7 +113,7 @@ def report(reader: Reader, *, since: str, application: str = "", user: str = "")
 
     Jobs whose stamp was not theirs (``unverified``) are counted and otherwise left out.
     """
-    result = Report(since, application, user)
+    result = Report(since, application, user, tariff=Tariff.of(reader.site()))
     tally = _Tally()
     for o in _outcomes(reader, since):
         if application and o.record.get("application") != application:

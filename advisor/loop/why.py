@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
+from advisor.core.worth import Tariff
 from advisor.errors import InputError, SchedulerError, UsageError
 from advisor.loop.match import find
 from advisor.loop.outcomes import make_outcome
@@ -58,6 +59,7 @@ class Answer:
     collected: bool = False
     notes: list[str] = field(default_factory=list)
     tasks: list[Outcome] = field(default_factory=list)
+    tariff: Tariff = field(default_factory=Tariff)
 
     def compared(self) -> dict[str, Compared]:
         """Return promised against measured, by ``time`` and ``energy``."""
@@ -115,6 +117,8 @@ def why(job_id: str, reader: Reader | None, scheduler: Scheduler | None) -> Answ
         )
     job_id = match[1]
     answer = Answer(job_id)
+    if reader is not None:
+        answer.tariff = Tariff.of(reader.site())
     stored = None if reader is None else reader.outcome(job_id)
     if stored is not None:
         assert reader is not None

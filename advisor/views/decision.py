@@ -14,8 +14,11 @@ from advisor.schedulers.translators import translator
 from advisor.views.tables import table
 
 
-def decision_lines(decision: Decision) -> list[str]:
-    """Return application, baseline, choice, alternatives and reasons as ``explain`` shows them."""
+def decision_lines(decision: Decision, worth: Sequence[str] = ()) -> list[str]:
+    """Return application, baseline, choice, alternatives and reasons as ``explain`` shows them.
+
+    ``worth`` are the lines of what the change is worth.
+    """
     d = decision
     lines = heading(d)
     if d.baseline:
@@ -25,7 +28,7 @@ def decision_lines(decision: Decision) -> list[str]:
         label = "takes       " if d.changed else "would take  "
         cost = _cost(d.chosen.time_s, d.chosen.energy_j)
         place = describe(d.chosen.configuration, node_type=True)
-        lines += [f"{label} {place}{cost}", f"promised     {effects_text(d)}"]
+        lines += [f"{label} {place}{cost}", f"promised     {effects_text(d)}", *worth]
     lines.append(f"rewritten    {rewrite_text(d) or 'nothing'}")
     return [*lines, *_alternatives(d.alternatives), *reason_lines(d)]
 

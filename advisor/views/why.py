@@ -107,12 +107,24 @@ def _comparison(answer: Answer) -> list[str]:
         seen = f"{observed / 1e6:.2f} GHz observed" if observed else "observed: not known"
         cap = f"at most {format_freq(requested)}" if requested else "no cap"
         lines += ["", f"frequency    {cap} requested, {seen}"]
+    if saved := _saved(answer, o):
+        lines.append(saved)
     if o.decision_id:
         notes = "; ".join(str(n) for n in o.record.get("notes") or ())
         lines.append(
             f"came out     {VERDICTS.get(o.verdict, o.verdict)}{f' ({notes})' if notes else ''}"
         )
     return lines
+
+
+def _saved(answer: Answer, o: Outcome) -> str:
+    """Say what the job saved against the prediction for it as it was written."""
+    d = answer.decision
+    if d is None or not d.changed or o.energy_j is None or d.baseline_energy_j is None:
+        return ""
+    saved_j = d.baseline_energy_j - o.energy_j
+    words = answer.tariff.words(saved_j)
+    return f"saved        {words} against the prediction for the job as written"
 
 
 def _no_energy(o: Outcome) -> str:

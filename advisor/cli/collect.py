@@ -90,7 +90,7 @@ def _print(collected: Collected, name: str) -> None:
     if collected.observations:
         print(f"  {collected.observations} jobs kept as measured runs")
     if collected.signatures:
-        print(f"  {collected.signatures} jobs kept as signatures")
+        print(f"  signatures   {collected.signatures}")
     if collected.programs:
         print(f"  {collected.programs} programs built again came out as predicted and count now")
     if collected.decisions:

@@ -147,6 +147,9 @@ class Decision:
     """The file a hook is to look at before it changes the job, and what it should find there: see
     :func:`advisor.core.program.expected`. Empty: nothing to look at."""
 
+    cold_start: Mapping[str, object] = field(default_factory=dict)
+    """Of an application that was never swept: class, strategy, applications, method, intervals."""
+
     binds_node_type: bool = False
     """The rewrite names the node type, so that the job gets no other nodes."""
 
@@ -215,7 +218,7 @@ class Decision:
             "explanation": [r.text for r in self.reasons],
             "request": self.request.summary() if self.request else {},
             "program": dict(self.program),
-            **{n: getattr(self, n) for n in ("job_id", "origin") if getattr(self, n)},
+            **{n: getattr(self, n) for n in ("cold_start", "job_id", "origin") if getattr(self, n)},
         }
 
     @classmethod
@@ -241,7 +244,7 @@ class Decision:
         texts: dict[str, Any] = {name: str(data.get(name) or "") for name in _TEXTS}
         if job_id is not None:
             texts["job_id"] = job_id
-        summary, request = data.get("request"), None
+        summary, request, cold = data.get("request"), None, data.get("cold_start")
         if isinstance(summary, Mapping) and summary:
             request = JobRequest.from_summary(summary, *(texts[name] for name in _OF_REQUEST))
         return cls(
@@ -262,6 +265,7 @@ class Decision:
             baseline_energy_j=_or_none(cost.get("energy_j")),
             request=request,
             program=checked(data.get("program")),
+            cold_start=dict(cold) if isinstance(cold, Mapping) else {},
             stamped_change=bool(data.get("changed")) and not (rewrite or environment),
         )
 

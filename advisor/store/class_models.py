@@ -144,7 +144,9 @@ class _NodeType:
     ) -> bool:
         """Save a workload's class model where it changed; tell whether there is one."""
         application, workload, scope, owner = key
-        mine = [s for s in stored if _group(s) == (scope, owner)]
+        mine = self._as_written([s for s in stored if _group(s) == (scope, owner)])
+        if not mine:
+            return False
         told = mean_signature(mine)
         own = mine[0].configuration
         if told is None or own is None or not {"time_s", "power_w"} <= set(told):
@@ -152,7 +154,7 @@ class _NodeType:
         if len({m.application for m in self._known((scope, owner))}) < 3:
             return False
         try:
-            learned = self._learn(own, told, mine[0].release, (scope, owner))
+            learned = self._learn(own, told, tpi_release(mine), (scope, owner))
             options, stats = self._options(learned, own, told, mine[0])
         except (ValueError, ArithmeticError, AdvisorError):  # nothing can be told of it
             return False
@@ -167,6 +169,18 @@ class _NodeType:
             energy_quality=self._quality((scope, owner)), n_train=0, stats=stats, options=options,
         )  # fmt: skip
         return True
+
+    def _as_written(self, stored: Sequence[Signature]) -> list[Signature]:
+        """Return the newest signatures of jobs that no decision changed."""
+        found: list[Signature] = []
+        for s in stored:
+            job = s.job_id.split(".")[0]
+            sql = "SELECT 1 FROM decisions WHERE job_id = ? AND job_id <> '' AND changed = 1"
+            if not (job and self.writer.rows(sql, (job,))):
+                found.append(s)
+            if len(found) == RECENT:
+                break
+        return found
 
     def _classify(self, newest: Signature, told: Mapping[str, Any]) -> Classification | None:
         if self.classes is None:
@@ -186,7 +200,7 @@ class _NodeType:
         return "measured" if known <= {"measured"} else "estimated"
 
     def _learn(
-        self, own: Configuration, told: Mapping[str, float], release: str, group: _Group
+        self, own: Configuration, told: Mapping[str, float], release: str | None, group: _Group
     ) -> Learned:
         """Return what the swept applications teach of an own point. Raises PriorError."""
         import numpy as np
@@ -229,7 +243,7 @@ class _NodeType:
             del longer[1:-1:2]
         return sorted({(t, f) for t in each for f in steps} | {(most, own.freq_khz)})
 
-    def _surfaces(self, group: _Group, at: Any, release: str) -> Iterable[WorkloadSurface]:
+    def _surfaces(self, group: _Group, at: Any, release: str | None) -> Iterable[WorkloadSurface]:
         """Return the surfaces of what was swept, with the signature where one is known."""
         import numpy as np
 
@@ -251,8 +265,8 @@ class _NodeType:
             stored = self.signatures.get((m.application, m.workload), [])
             visible = [s.signature for s in stored if _seen_by(_group(s.signature), group)]
             told = dict(mean_signature(visible) or {})
-            if visible and visible[0].release != release:
-                told.pop("tpi", None)  # it is not on one scale between EAR's releases
+            if tpi_release(visible) != release:
+                told.pop("tpi", None)
             near = int(np.argmin(np.abs(points - at).sum(axis=1)))
             told.setdefault("power_w", float(np.exp(energy[near] - time[near]) / least))
             label = self._label(visible, told)
@@ -302,15 +316,18 @@ def mean_signature(stored: Sequence[Signature]) -> dict[str, float] | None:
     """Return the mean measures of the newest runs at the newest one's configuration, if any."""
     if not stored:
         return None
-    newest = stored[0]
-    same = [
-        s for s in stored if (s.configuration, s.release) == (newest.configuration, newest.release)
-    ]
+    same = [s for s in stored if s.configuration == stored[0].configuration][:RECENT]
     values: defaultdict[str, list[float]] = defaultdict(list)
-    for s in same[:RECENT]:
+    for s in same:
         for name, value in s.measures().items():
-            values[name].append(value)
+            if name != "tpi" or s.release == tpi_release(same):
+                values[name].append(value)
     return {name: sum(some) / len(some) for name, some in values.items()}
+
+
+def tpi_release(stored: Sequence[Signature]) -> str | None:
+    """Return whose TPI counts, the newest's: it is not on one scale between EAR's releases."""
+    return next((s.release for s in stored if s.tpi is not None), None)
 
 
 def _group(signature: Signature) -> _Group:

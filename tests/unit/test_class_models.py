@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,31 @@ def test_runs_at_the_own_point_are_averaged(store: Writer) -> None:
     (model,) = of(store, "new")
     assert model.cold_start["own"]["threads_per_node"] == 8
     assert max(o.configuration.threads_per_node for o in model.options()) == 8
+
+
+def test_a_job_that_was_changed_is_no_point_of_its_own(store: Writer) -> None:
+    save_signatures(store, "new", "default", [signature(0.5, job_id="1")])
+    for job, changed in (("2", False), ("3", True)):
+        decided = replace(ask(store), id=f"decision{job}")
+        assert not decided.changed
+        if changed:
+            decided = replace(decided, rewrite={"cpu-freq": "1200000"})
+        store.save_decision(decided, job_id=job)
+    fewer = Configuration("cpu", 1, 1, 8, TOP)
+    save_signatures(store, "new", "default", [signature(0.5, job_id="3.0", configuration=fewer)])
+    (model,) = of(store, "new")
+    assert model.cold_start["own"]["threads_per_node"] == CORES
+    save_signatures(store, "new", "default", [signature(0.5, job_id="2.0", configuration=fewer)])
+    (model,) = of(store, "new")
+    assert model.cold_start["own"]["threads_per_node"] == 8
+
+
+def test_counters_of_an_earlier_run_stay(store: Writer) -> None:
+    save_signatures(store, "new", "default", [signature(0.5, job_id="1", tpi=0.1, release="6")])
+    plain = replace(signature(0.5, job_id="2", source="accounting"), gbs=None, cpu_util=99.0)
+    save_signatures(store, "new", "default", [plain])
+    (model,) = of(store, "new")
+    assert set(model.cold_start["signature"]) == {"cpu_util", "gbs", "power_w", "time_s", "tpi"}
 
 
 def test_ranks_are_kept(store: Writer) -> None:
@@ -229,6 +255,10 @@ def test_a_job_is_advised_by_those_like_it(known: Writer) -> None:
     assert "training-ask" in decision.codes
     assert decision.energy_quality == "estimated"
     assert decision.chosen.time.hi <= 0.20
+    cold = decision.to_dict()["cold_start"]
+    assert isinstance(cold, dict)
+    assert (cold["applications"], cold["class"], cold["trial"]) == (8, "unknown", None)
+    assert cold["intervals"]["energy"] == [decision.chosen.energy.lo, decision.chosen.energy.hi]
     said = next(r.text for r in decision.reasons if r.code == BY_CLASS)
     assert said.startswith("never measured: estimated from 8 applications (")
     assert said.endswith("by one job's counters")

@@ -252,10 +252,16 @@ def _line(name: str, result: dict[str, Any] | None, stored: str) -> str:
         return f"{name}: {stored}"
     peaks = result["peaks"]
     left = result["wanted"] - len(result["profiles"])
+    unsure = ""
+    if 2 * result["sure"] < len(result["profiles"]):
+        unsure = (
+            f"\n{name}: most are less sure than 2 %; before you rank by them run advisor bench "
+            "without --quick, with nothing else running"
+        )
     return (
         f"{name}: {len(result['profiles'])} microbenchmarks in {result['seconds']:.0f} s, "
         f"{result['sure']} of them within 2 %"
         + (f", no time for {left}" if left > 0 else "")
         + f"; {result['threads']} threads: {peaks['bandwidth_gb_s']:.1f} GB/s, "
-        f"{peaks['gflop_s']:.1f} GFlop/s; {result['meter']}\n{name}: {stored}"
+        f"{peaks['gflop_s']:.1f} GFlop/s; {result['meter']}\n{name}: {stored}{unsure}"
     )

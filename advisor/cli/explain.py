@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.cli.colour import say
 from advisor.cli.output import print_json
 from advisor.paths import socket_path, store_path
 
@@ -77,8 +78,7 @@ def _print(decision: Decision, worth: Worth | None, path: Path, *, show_diff: bo
     from advisor.views.decision import decision_lines
     from advisor.views.script import diff, rewritten
 
-    for line in decision_lines(decision, worth.lines() if worth else ()):
-        print(line)
+    say(*decision_lines(decision, worth.lines() if worth else ()))
     rewrite, environment = decision.rewrite, decision.environment
     if show_diff or rewrite or environment:
         print()

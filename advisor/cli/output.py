@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
+from advisor.cli.colour import say
 from advisor.cli.streams import encodes_all
 from advisor.views.tables import table
 
@@ -40,5 +41,4 @@ def _clean(value: object) -> object:
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print an aligned table; columns whose cells all look like numbers are right-aligned."""
-    for line in table(headers, rows):
-        print(line)
+    say(*table(headers, rows))

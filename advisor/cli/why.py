@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from advisor import paths
+from advisor.cli.colour import say
 from advisor.cli.output import print_json
 from advisor.errors import AdvisorError
 
@@ -51,8 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json("why", answer.to_dict())
     else:
-        for line in why_lines(answer):
-            print(line)
+        say(*why_lines(answer))
     return 0
 
 

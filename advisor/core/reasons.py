@@ -116,7 +116,7 @@ class Reason:
         """The reason as one sentence for people."""
         if self.sentence or self.code not in TEXTS:
             return self.sentence or self.code
-        return TEXTS[self.code].format(*(self.details or _LOST))
+        return TEXTS[self.code].format(*self.details, *_LOST)
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form: code, details and text."""

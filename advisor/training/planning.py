@@ -98,14 +98,18 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     if samples < 1 or wish.repeat_baseline < 0:
         raise UsageError("--samples must be at least 1, --repeat-baseline at least 0")
     freqs_khz = wish.freqs_khz
+    freq_kept = scheduler.frequency_kept(job.node_type, job.launcher)
     warnings: list[str] = []
     if not freqs_khz and wish.experiment is not None:
-        freqs_khz, warnings = wish.experiment.frequencies(job.node_type)
+        if kept := freq_kept or job.freq_kept:
+            warnings = [f"the experiment's frequency caps are left out: {kept}"]
+        else:
+            freqs_khz, warnings = wish.experiment.frequencies(job.node_type)
     grid = axes(
         job,
         threads=wish.threads,
         freqs_khz=freqs_khz,
-        freq_kept=scheduler.frequency_kept(job.node_type, job.launcher),
+        freq_kept=freq_kept,
     )
     grows = wish.design == SEQUENTIAL
     choose = first_runs if grows else DESIGNS[wish.design]

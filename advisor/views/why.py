@@ -20,6 +20,9 @@ VERDICTS = {
     "left-alone": "nothing was promised: the job ran as you wrote it",
 }
 
+_LEAST_KHZ = 100_000
+"""What Slurm's accounting has below it (kHz) is no frequency that a processor runs at."""
+
 
 def why_lines(answer: Answer) -> list[str]:
     """Return what is known of a job as lines: decision, promise, outcome and reasons."""
@@ -103,6 +106,8 @@ def _comparison(answer: Answer) -> list[str]:
         time = duration_like(o.time_s)(o.time_s) if o.time_s is not None else "-"
         lines.append(f"measured     time {time}, energy {energy}")
     requested, observed = o.freq_requested_khz, o.freq_observed_khz
+    if observed and observed < _LEAST_KHZ:
+        observed = None
     if requested or observed:
         seen = f"{observed / 1e6:.2f} GHz observed" if observed else "observed: not known"
         cap = f"at most {format_freq(requested)}" if requested else "no cap"

@@ -23,12 +23,13 @@ from advisor.views.explain import from_daemon, from_store
 from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.script import diff, lines_of, rewritten
 
-ChoiceKind = Literal["pin", "goal", "off", "none"]
+ChoiceKind = Literal["pin", "goal", "apply", "off", "none"]
 ChoiceScope = Literal["workload", "application", "all"]
 
 _DROPPED: dict[ChoiceKind, tuple[str, ...]] = {
     "pin": ("off",),
     "goal": ("off", "pin"),
+    "apply": ("off",),
     "off": (),
     "none": ("off", "goal", "max_slowdown", "mode", "pin"),
 }
@@ -38,7 +39,7 @@ _DROPPED: dict[ChoiceKind, tuple[str, ...]] = {
 class Wish:
     """What is wanted, and for what: a point, a goal with a slowdown bound, or to be left alone.
 
-    ``none`` leaves it to the policy again.
+    ``apply``: what the policy only advises is applied; ``none`` leaves it to the policy again.
     """
 
     kind: ChoiceKind
@@ -52,6 +53,7 @@ class Wish:
         what = {
             "pin": "a point is pinned",
             "goal": f"goal {self.goal}" if self.goal else f"at most {self.max_slowdown} slower",
+            "apply": "the advice is applied",
             "off": "the advisor leaves it alone",
             "none": "the policy decides",
         }[self.kind]
@@ -80,6 +82,8 @@ def wished(
         entry.pop(name, None)
     if wish.kind == "off":
         entry["off"] = True
+    elif wish.kind == "apply":
+        entry["mode"] = "apply"
     elif wish.kind == "pin" and wish.point is not None:
         pinned = wish.point.to_dict()
         pinned.pop("threads_per_rank")

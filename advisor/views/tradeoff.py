@@ -18,10 +18,11 @@ from advisor.plotting import PlotPoint
 from advisor.service.snapshot import Snapshot
 from advisor.store.rankings import rankings
 from advisor.store.reader import Reader
-from advisor.views.applications import home, promise
+from advisor.views.applications import home
 from advisor.views.options import View, view_of
 from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.ranking import RankedRow, ranked
+from advisor.views.verdict import Verdict, verdict
 
 Across = Literal["time", "performance"]
 Up = Literal["energy", "efficiency"]
@@ -64,13 +65,12 @@ class TradeOffView:
         return option.configuration.node_type in self.foreign
 
     @property
-    def sentence(self) -> str:
-        """Say what a job like the baseline gets, or why nothing changes."""
-        if self.view.source:
-            return self.view.source
-        if self.yours is None:
-            return f"node type {self.view.baseline.configuration.node_type} is not in the inventory"
-        return promise(self.yours)
+    def verdict(self) -> Verdict:
+        """Say what a job like the baseline gets and whether it is applied, or why nothing."""
+        if self.view.source and self.policy_at is None and self.yours_at is None:
+            return Verdict(f"AN ESTIMATE: {self.view.source}", "NOT APPLIED: jobs are not sent there")
+        node_type = self.view.baseline.configuration.node_type
+        return verdict(self.policy, self.yours, f"{node_type} is not in the inventory")
 
     def points(self, across: Across, up: Up) -> list[PlotPoint]:
         """Return every option's place: s and J, or performance and efficiency in % of the baseline.

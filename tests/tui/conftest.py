@@ -138,8 +138,8 @@ class Driver:
 
     @property
     def notices(self) -> str:
-        """What was told."""
-        return "\n".join(n.message for n in self.app._notifications)
+        """What was noticed so far."""
+        return "\n".join(self.app._noticed)
 
     def one(self, selector: str, kind: type[W]) -> W:
         """Return one widget of the page."""

@@ -287,3 +287,84 @@ def test_an_application_without_a_model_says_how_to_get_one(session: Session, pl
         assert "workloads" in at.text
 
     play(session, story)
+
+
+def test_advice_is_applied_by_one_key(own_store: Session, play: Play) -> None:
+    compiled = {"base": {"mode": "advise", "goal": "min_energy", "max_slowdown": 0.08}}
+    with Writer(own_store.store) as store:
+        store.apply_config("policy", path="p", text="p", compiled=compiled, by="a test")
+
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        assert at.lines[2].startswith(" WOULD SAVE 2") and at.lines[2].endswith("16 cores, 1.9 GHz")
+        assert at.lines[3] == " NOT APPLIED: the site only advises · a apply it for me"
+        await at.press("a")
+        assert at.lines[2].startswith(" WILL SAVE 2")
+        assert at.lines[3] == " NOT APPLIED: no daemon answers now"
+        assert "a apply" not in at.text
+        await at.press("u")
+        assert at.lines[2].startswith(" WOULD SAVE 2") and "a apply" in at.lines[-1]
+
+    play(own_store, story)
+
+
+def test_the_verdict_is_never_cut(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, LBM)
+        said = at.app.screen.board.verdict
+        for size in ((60, 15), (80, 24), (200, 60)):
+            await at.pilot.resize_terminal(*size)
+            await at.settle()
+            shown = " ".join(" ".join(at.lines[2:8]).split())
+            assert f"{said.what} {said.applied}" in shown
+
+    play(session, story)
+
+
+def test_other_axes_stay_when_the_baseline_changes(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, LBM)
+        chart = at.one("#chart", Chart)
+        await at.press("x", "y", "right", "b")
+        assert "performance %" in at.text and "efficiency %" in at.text
+        (x_low, x_high), (y_low, y_high) = chart.window
+        x, y = chart.picture.points[at.app.screen.board.baseline]
+        assert (x, y) == (100.0, 100.0)
+        assert x_low < x < x_high and y_low < y < y_high  # of the new numbers, not the old
+        assert chart.window == chart.picture.window
+
+    play(session, story)
+
+
+def test_every_drawn_dot_can_be_clicked(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        page, chart = at.app.screen, at.one("#chart", Chart)
+        frame, picture = chart._frame, chart.picture
+        cells = [frame.cell(p) for p in picture.points]
+        listed = {cells[n] for n in page.steps}
+        other = next(n for n, c in enumerate(cells) if c and c not in listed and c[1] > 2)
+        at_x, at_y = cells[other]
+        await at.pilot.click("#chart", offset=(at_x + chart._gutter, at_y))
+        await at.settle()
+        assert page.which == "all" and cells[page.current] == cells[other]
+
+    play(session, story)
+
+
+def test_a_notice_covers_nothing_and_help_and_ctrl_c_name_what_is(
+    session: Session, play: Play
+) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        await at.press("end", "n")
+        assert "Only broadwell" in at.text
+        assert any(line.startswith("▸") for line in at.lines)
+        await at.press("question_mark")
+        assert "Help: Options" in at.text
+        await at.press("escape", "ctrl+c")
+        assert "q leaves the advisor" in at.text
+        await at.press("c", "question_mark")
+        assert "Help: Choose" in at.text
+
+    play(session, story)

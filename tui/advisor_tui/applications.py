@@ -60,6 +60,7 @@ def percent(change: float | None, *, estimated: bool = False) -> Cell:
 class ApplicationsPage(Page):
     """The list, its search line, and a sentence on the row under the cursor."""
 
+    TITLE = "Applications"
     PLACE = "applications"
     HELP = """\
 Every application the advisor knows, a line for each
@@ -141,7 +142,7 @@ Type / and some words; every word must be in the name.
         await self.ask(session.chosen)  # shows a broken choices file; the list goes on
         table = self.table
         if listing is None:
-            table.empty = "the store cannot be read; see the notice"
+            table.empty = "the store cannot be read; r reads it again"
             table.reset(0)
             return
         (workloads, applications), rows = listing

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from textual.content import Content
+
 from advisor.views import tradeoff as view
 from advisor.views.tradeoff import Boards, TradeOffView
 from advisor_tui import chart as signs
@@ -37,12 +39,17 @@ def title(boards: Boards, board: TradeOffView) -> str:
     )
 
 
-def promise(board: TradeOffView) -> str:
-    """Return what a job would get, with the sign of whose choice it is."""
-    if board.yours is None or board.yours.chosen is None or board.node_type in board.foreign:
-        return board.sentence
-    sign = signs.YOURS if board.yours_at is not None else signs.POLICY
-    return f"{sign} {board.sentence}"
+def verdict(board: TradeOffView, daemon: str) -> Content:
+    """Return what a job would get and whether it is applied, in two lines."""
+    said = board.verdict
+    style = {"good": "bold $text-success", "open": "bold $text-warning", "none": "bold"}[said.tone]
+    applied = said.applied
+    if said.tone == "good" and daemon.startswith("no daemon"):
+        applied, style = "NOT APPLIED: no daemon answers now", "bold $text-warning"
+    head, colon, rest = applied.partition(":")
+    return Content.assemble(
+        Content.styled(said.what, style), "\n", Content.styled(head, style), Content(colon + rest)
+    )
 
 
 def legend(board: TradeOffView, shown: str) -> str:

@@ -98,7 +98,10 @@ class Chart(Widget, can_focus=True):
     # -- what is shown ---------------------------------------------------------------------------
 
     def show(self, picture: ChartMarks | None, message: str = "", *, keep: bool = False) -> None:
-        """Show a picture, or a sentence instead; with ``keep`` the zoom stays."""
+        """Show a picture, or a sentence instead; with ``keep`` the zoom stays on the same axes."""
+        old = self._picture
+        if old is None or picture is None or old.limits != picture.limits:
+            keep = False  # the same options in other numbers lie elsewhere
         self._picture, self._message = picture, message
         if picture is None or not keep or self._window is None:
             self._window = picture.window if picture else None
@@ -151,7 +154,7 @@ class Chart(Widget, can_focus=True):
     def on_click(self, event: Click) -> None:
         """Tell which point is nearest to the mouse."""
         picture, frame = self._picture, self._frame
-        if picture is None or frame is None or not picture.steps:
+        if picture is None or frame is None:
             return
         column, row = event.x - self._gutter, event.y
 
@@ -161,7 +164,11 @@ class Chart(Widget, can_focus=True):
                 return float("inf")
             return (cell[0] - column) ** 2 + 4 * (cell[1] - row) ** 2
 
-        self.post_message(self.Picked(min(picture.steps, key=distance)))
+        def rank(number: int) -> tuple[float, bool, int]:
+            seen = 9 if number in picture.special else _weight(picture.marks[number])
+            return distance(number), number not in picture.steps, -seen
+
+        self.post_message(self.Picked(min(range(len(picture.points)), key=rank)))
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         """Zoom in around the mouse."""

@@ -44,6 +44,7 @@ def show_choose(
 class ChoosePage(Page):
     """A form, and below it what the next submission would get."""
 
+    TITLE = "Choose"
     PLACE = "applications"
     HELP = """\
 Your choice holds for your own jobs only, from the next submission

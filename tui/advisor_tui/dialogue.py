@@ -16,6 +16,8 @@ from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
+from advisor_tui.keys import Notice
+
 T = TypeVar("T")
 
 
@@ -50,6 +52,7 @@ class Dialogue(ModalScreen[T]):
         with Vertical():
             yield Static(Content(self._title), classes="dialogue-title")
             yield from self.body()
+            yield Notice()
             yield Static(self.KEYS, classes="keys")
 
     def body(self) -> Iterable[Widget]:

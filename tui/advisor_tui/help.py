@@ -38,7 +38,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Lay out the text."""
         with VerticalScroll() as scroll:
-            scroll.border_title = f"Help: {type(self._page).PLACE}"
+            scroll.border_title = f"Help: {type(self._page).TITLE}"
             scroll.border_subtitle = "Esc closes"
             yield Static(Content(type(self._page).HELP))
             yield Static(Content("On this page\n" + keys_of(self._page)))

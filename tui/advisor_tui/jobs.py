@@ -38,6 +38,7 @@ _ROLES = {"as-promised": "good", "better": "good", "worse": "bad"}
 class JobsPage(Page):
     """The list of decisions, newest first."""
 
+    TITLE = "Jobs"
     PLACE = "jobs"
     HELP = """\
 Your latest jobs that the advisor decided about, newest first.
@@ -103,7 +104,7 @@ chosen, and every reason. advisor why JOBID prints the same.
         self._reading = False
         table = self.table
         if found is None:
-            table.empty = "the store cannot be read; see the notice"
+            table.empty = "the store cannot be read; r reads it again"
             table.reset(0)
             return
         self._all_read = len(found) < PAGE
@@ -196,6 +197,7 @@ def hanging(line: str, width: int) -> list[str]:
 class WhyPage(Page):
     """Everything known of one job."""
 
+    TITLE = "Why"
     PLACE = "jobs"
     HELP = """\
 What was asked for, what was chosen and promised, what the scheduler

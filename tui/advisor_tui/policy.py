@@ -52,6 +52,7 @@ _KINDS: dict[str, Cell] = {
 class PolicyPage(Page):
     """Three parts: what is applied, which rule holds, what another goal and bound would do."""
 
+    TITLE = "Policy"
     PLACE = "policy"
     HELP = """\
 applied      the policy file as the admins applied it
@@ -126,7 +127,7 @@ Percentages are the predicted energy and time against the job as written.
         policy = await self.ask(work)
         text = self.query_one("#applied-text", Static)
         if policy is None:
-            text.update("The policy cannot be read; see the notice.")
+            text.update("The policy cannot be read; r reads it again.")
             return
         self._applied = policy
         if policy.version:
@@ -201,7 +202,7 @@ Percentages are the predicted energy and time against the job as written.
             self._whatif = await self.advisor.ask(work)
         except AdvisorError as error:
             self.advisor.report(error)
-            self._say("The workloads cannot be read; see the notice.")
+            self._say(f"The workloads cannot be read: {error}")
             return
         finally:
             self._loading = False

@@ -11,12 +11,12 @@ from textual.app import App, ComposeResult
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Footer
 
 from advisor.edits import Edit
 from advisor.errors import AdvisorError
 from advisor_tui.background import in_thread
 from advisor_tui.bar import Bar
+from advisor_tui.keys import Keys, Notice
 from advisor_tui.session import Session
 
 T = TypeVar("T")
@@ -57,7 +57,10 @@ class AppShell(App[None]):
         now = time.monotonic()
         if now - self._noticed.get(text, -_SILENT_S) >= _SILENT_S:
             self._noticed[text] = now
-            self.notify(text, severity=severity, timeout=8, markup=False)
+            for screen in reversed(self.screen_stack):
+                for notice in screen.query(Notice):
+                    notice.tell(text, severity)
+                    return
 
     def paint_status(self) -> None:
         """Show on the page how the daemon is doing and whose jobs are looked at."""
@@ -68,6 +71,7 @@ class AppShell(App[None]):
             bar.status = f"{self.daemon} · {user}" if self.daemon else user
             bar.brief = f"{self.daemon.partition(':')[0]} · {user}"
             bar.trouble = self.daemon not in ("", "daemon answers", "demo data")
+        self.screen.status_changed()
 
     def action_go(self, place: str, then: str = "") -> None:
         """Go to a place, or back to its first page; ``then`` is an action of that page."""
@@ -88,6 +92,10 @@ class AppShell(App[None]):
         """Offer undo only when there is something to take back."""
         return bool(self.edits) if action == "undo" else True
 
+    def action_help_quit(self) -> None:
+        """Say how to leave: Ctrl+C, which people try, copies where text is typed."""
+        self.tell("q leaves the advisor; while you type, Esc comes first.")
+
     def action_undo(self) -> None:
         """Undo the last change of a file."""
         if not self.edits:
@@ -105,7 +113,7 @@ class AppShell(App[None]):
 
 
 class Page(Screen[None]):
-    """A screen of the program; ``HELP`` says what it is for, ``PLACE`` where it belongs."""
+    """A screen of the program: its ``TITLE``, ``HELP`` what it is for, ``PLACE`` where it belongs."""
 
     PLACE: ClassVar[str] = ""
     HELP: ClassVar[str] = ""
@@ -126,7 +134,8 @@ class Page(Screen[None]):
         """Lay out the top line, the page's own part, and the keys."""
         yield Bar(self.PLACE)
         yield from self.body()
-        yield Footer(compact=True)
+        yield Notice()
+        yield Keys()
 
     def body(self) -> Iterable[Widget]:
         """Yield the page's own widgets."""
@@ -145,6 +154,9 @@ class Page(Screen[None]):
     def on_screen_resume(self) -> None:
         """Show what is known of store and daemon."""
         self.advisor.paint_status()
+
+    def status_changed(self) -> None:
+        """Repaint what depends on the daemon."""
 
     def files_changed(self) -> None:
         """Repaint what depends on the choices file."""

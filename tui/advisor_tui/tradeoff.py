@@ -17,6 +17,7 @@ from advisor.core.pareto import TradeOff
 from advisor.errors import AdvisorError, RefusedError
 from advisor.plotting import PlotPoint
 from advisor.views import tradeoff as view
+from advisor.views.choosing import Wish, save
 from advisor.views.tradeoff import Across, Boards, TradeOffView, Up
 from advisor_tui import captions, points
 from advisor_tui.background import begin
@@ -39,6 +40,7 @@ def show_tradeoff(advisor: AppShell, application: str, workload: str) -> None:
 class TradeOffPage(Page):
     """Scatter, table and detail of a workload; the cursor is one option in all three."""
 
+    TITLE = "Options"
     PLACE = "applications"
     HELP = """\
 Each sign is an option: threads and a frequency cap to run the job
@@ -60,6 +62,7 @@ value with 90 % confidence.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
+        Binding("a", "apply", "apply", tooltip="apply to my jobs what the site only advises"),
         Binding("c,enter", "choose", "choose", priority=False),
         Binding("left,h", "step(-1)", "previous", show=False),
         Binding("right,l", "step(1)", "next", show=False),
@@ -91,7 +94,7 @@ value with 90 % confidence.
     def body(self) -> Iterable[Widget]:
         """Yield picture, legend, table and detail."""
         yield Static("", id="tradeoff-title")
-        yield Static("", id="promise")
+        yield Static("", id="verdict")
         with Vertical(id="tradeoff-body"):
             with Vertical(id="tradeoff-left"):
                 yield Chart(id="chart")
@@ -148,7 +151,7 @@ value with 90 % confidence.
             return
         except AdvisorError as error:
             self.advisor.report(error)
-            self._nothing("the options cannot be read; see the notice")
+            self._nothing(f"the options cannot be read: {error}")
             return
         here = self._configuration() if keep else None
         self.boards = boards
@@ -222,6 +225,13 @@ value with 90 % confidence.
             numbers = self.steps[event.first : event.first + event.limit]
             self.table.fill(event.first, [cells(board, n) for n in numbers])
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to apply what may be applied."""
+        if action == "apply":
+            board = self.board
+            return board is not None and board.verdict.can_apply and not self.session.foreign
+        return super().check_action(action, parameters)
+
     # -- saying ----------------------------------------------------------------------------------
 
     def _titles(self, board: TradeOffView) -> None:
@@ -229,10 +239,17 @@ value with 90 % confidence.
         shown = f"{self.which} {len(self.steps)}/{len(board.options)}"
         for name, text in (
             ("tradeoff-title", captions.title(self.boards, board)),
-            ("promise", captions.promise(board)),
             ("legend", captions.legend(board, shown)),
         ):
             self.query_one(f"#{name}", Static).update(Content(text))
+        self.status_changed()
+
+    def status_changed(self) -> None:
+        """Say what a job gets, and whether the daemon is there to apply it."""
+        if self.board is not None:
+            said = captions.verdict(self.board, self.advisor.daemon)
+            self.query_one("#verdict", Static).update(said)
+            self.refresh_bindings()
 
     def _detail(self, board: TradeOffView, number: int) -> None:
         assert self.boards is not None
@@ -279,7 +296,11 @@ value with 90 % confidence.
 
     @on(Chart.Picked)
     def _picked(self, event: Chart.Picked) -> None:
-        self._go(event.number)
+        if event.number in self.steps:
+            self._go(event.number)
+        elif self.board is not None:  # drawn, but not listed: now it is
+            self.which = "all"
+            self._arrange(self.board.options[event.number].configuration, keep_zoom=True)
 
     def action_zoom(self, factor: float) -> None:
         """Zoom around the cursor."""
@@ -349,6 +370,19 @@ value with 90 % confidence.
         from advisor_tui.choose import show_choose
 
         show_choose(self.advisor, self.application, self.workload, self._configuration())
+
+    def action_apply(self) -> None:
+        """Have applied to one's own jobs what the policy only advises."""
+        begin(self, self._apply, group="apply", exclusive=True)
+
+    async def _apply(self) -> None:
+        wish, path = Wish("apply"), self.session.choices
+        application, workload = self.application, self.workload
+        edit = await self.ask(lambda: save(path, wish, application, workload))
+        if edit is not None:
+            self.advisor.changed(wish.words(application, workload), edit)
+            self.advisor.tell("Applied from your next submission on; press u to undo.")
+            self.load(keep=True)
 
     def action_train(self) -> None:
         """Measure it."""

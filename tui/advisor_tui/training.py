@@ -46,6 +46,7 @@ _ROLES = {"confirmed": "good", "running": "warn", "failed": "bad", "interrupted"
 class TrainingPage(Page):
     """The list of sweeps, and the points of one of them as they arrive."""
 
+    TITLE = "Training"
     PLACE = "training"
     HELP = """\
 A sweep measures an application once: about a dozen short runs with
@@ -302,6 +303,7 @@ def picture_of(sweep: Progress) -> ChartMarks | None:
 class LogPage(Page):
     """What a sweep in the background has printed, line by line."""
 
+    TITLE = "Log of the sweep"
     PLACE = "training"
     HELP = "What the sweep has printed so far; new lines appear by themselves.\n"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter", "back", "back")]

@@ -1,0 +1,171 @@
+"""What a job gets in two lines: what it saves, and whether that is applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Alternative, Decision, Effect
+from advisor.core.policy import MODES
+from advisor.core.units import format_freq
+from advisor.views.decision import why_not
+
+_LEAST = 0.005
+"""A change below half a percent is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``what`` is to be had and whether it is ``applied``, a line each.
+
+    ``tone``: good (it is applied), open (it could be), none (there is nothing). ``can_apply``:
+    the person may have it applied to their own jobs by asking for it.
+    """
+
+    what: str
+    applied: str
+    tone: Literal["good", "open", "none"] = "none"
+    can_apply: bool = False
+
+
+def verdict(policy: Decision | None, yours: Decision | None, missing: str = "") -> Verdict:
+    """Return the verdict on jobs as written.
+
+    ``policy`` and ``yours`` are the decisions without and with what the person has chosen;
+    ``missing`` says why there is none.
+    """
+    if policy is None or yours is None:
+        return Verdict(f"NO ADVICE: {missing}", "NOT APPLIED: jobs run as written")
+    if yours.chosen is None or yours.chosen.configuration == yours.baseline:
+        return _nothing(yours)
+    what = _what(yours, yours.chosen)
+    if yours.changed:
+        same = policy.changed and policy.chosen == yours.chosen
+        whose = "the site's policy does it" if same else "as you chose"
+        return Verdict(what, f"APPLIED: {whose} · c choose otherwise", "good")
+    why, can_apply = _not_applied(policy, yours)
+    offer = " · a apply it for me" if can_apply else ""
+    return Verdict(what, f"NOT APPLIED: {why}{offer}", "open", can_apply)
+
+
+def _nothing(decision: Decision) -> Verdict:
+    if decision.chosen is not None:
+        what = "CHANGES NOTHING: you pinned what the job asks for already"
+        return Verdict(what, "NOTHING TO APPLY: jobs run as written · c choose")
+    why = _reason(why_not(decision.reasons)) or "nothing better is known"
+    codes = decision.codes
+    if "opted-out" in codes or "mode-off" in codes:
+        rest = "NOTHING TO APPLY: your jobs run as you wrote them · c choose"
+    elif "unconfirmed" in codes:
+        rest = "NOTHING TO APPLY: a run must confirm one first · t measure"
+    else:
+        rest = "NOTHING TO APPLY: jobs run as written · c choose"
+    return Verdict(f"CHANGES NOTHING: {why}", rest)
+
+
+def _what(decision: Decision, chosen: Alternative) -> str:
+    verb = "WILL" if decision.changed else "WOULD"
+    energy, time = chosen.energy, chosen.time
+    about = "about " if decision.energy_quality == "estimated" else ""
+    if energy.change != energy.change:
+        words = f"CHANGE time {_change(time)}, energy not known"
+    elif energy.change <= -_LEAST or time.change > -_LEAST:
+        lead = (
+            f"SAVE {about}{_saving(energy)} energy{_interval(_turned(energy))}"
+            if energy.change <= -_LEAST
+            else f"CHANGE energy {about}{_change(energy)}"
+        )
+        words = f"{lead}, time {_change(time)}"
+    else:
+        lead = f"SAVE {_saving(time)} time{_interval(_turned(time))}"
+        words = f"{lead}, energy {about}{_change(energy)}"
+    return f"{verb} {words}: {against(decision.baseline, chosen.configuration)}"
+
+
+def _not_applied(policy: Decision, yours: Decision) -> tuple[str, bool]:
+    """Return why a choice is not applied, and whether the person can have it applied."""
+    code = yours.reasons[-1].code
+    if code not in ("mode-advise", "mode-observe"):
+        return _reason(why_not(yours.reasons)), False
+    if yours.policy.mode == "apply":
+        return "its energy is an estimate; the site applies measured ones only", False
+    limits = yours.policy.user_limits.mode
+    allowed = MODES.index("apply") <= max(MODES.index(policy.policy.mode), MODES.index(limits))
+    does = "advises" if code == "mode-advise" else "observes"
+    if policy.policy.mode != yours.policy.mode:
+        return "you asked for advice only", allowed
+    return f"the site only {does}", allowed
+
+
+def _reason(text: str) -> str:
+    return text.removeprefix("nothing changed: ")
+
+
+def against(old: Configuration | None, new: Configuration) -> str:
+    """Return what a configuration changes of another: ``4 cores, not 32``.
+
+    Of several changes only the new values: ``16 cores, 1.9 GHz``.
+    """
+    if old is None:
+        return _cores(new)
+    pairs = [
+        (old.node_type, new.node_type),
+        (f"{old.nodes}", f"{new.nodes} node{'s' * (new.nodes != 1)}"),
+        (f"{old.threads_per_node}", _cores(new)),
+        (format_freq(old.freq_khz).removesuffix(" GHz"), format_freq(new.freq_khz)),
+    ]
+    changed = (
+        old.node_type != new.node_type,
+        old.nodes != new.nodes,
+        old.threads_per_node != new.threads_per_node,
+        old.freq_khz != new.freq_khz,
+    )
+    found = [pair for pair, differs in zip(pairs, changed, strict=True) if differs]
+    if len(found) == 1:
+        return f"{found[0][1]}, not {found[0][0]}"
+    return ", ".join(new_text for _, new_text in found) or "other ranks"
+
+
+def _cores(c: Configuration) -> str:
+    each = " a node" if c.nodes > 1 else ""
+    return f"{c.threads_per_node} core{'s' * (c.threads_per_node != 1)}{each}"
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def _turned(effect: Effect) -> Effect:
+    """Return a change as a saving."""
+    return Effect(-effect.change, -effect.hi, -effect.lo)
+
+
+def _saving(effect: Effect) -> str:
+    return f"{_number(-effect.change, _fine(effect))} %"
+
+
+def _change(effect: Effect) -> str:
+    fine = _fine(effect)
+    return f"{_number(effect.change, fine, signed=True)} %{_interval(effect, signed=True)}"
+
+
+def _interval(effect: Effect, *, signed: bool = False) -> str:
+    if effect.lo != effect.lo or effect.hi != effect.hi:
+        return ""
+    fine = _fine(effect)
+    ends = (_number(v, fine, signed=signed, end=True) for v in (effect.lo, effect.hi))
+    return " ({} to {})".format(*ends)
+
+
+def _fine(effect: Effect) -> bool:
+    """Tell whether whole percents would make one number of an interval."""
+    low, high = 100 * effect.lo, 100 * effect.hi
+    return high > low and f"{low:.0f}" == f"{high:.0f}"
+
+
+def _number(value: float, fine: bool, *, signed: bool = False, end: bool = False) -> str:
+    """Return a fraction in percent: whole, or with one decimal where that is all there is."""
+    percent = 100 * value
+    digits = 1 if fine or (abs(percent) < 0.95 and not end) else 0
+    text = f"{percent:{'+' if signed else ''}.{digits}f}"
+    return "0" if not float(text) else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,6 +12,7 @@ from textual.binding import Binding, BindingType
 
 from advisor.errors import AdvisorError
 from advisor_tui.background import begin, in_thread
+from advisor_tui.legible import speaks_utf8
 from advisor_tui.places import PLACES
 from advisor_tui.session import Session
 from advisor_tui.shell import AppShell, Page
@@ -48,8 +50,8 @@ class AdvisorApp(AppShell):
         Binding("q", "quit", "quit", show=False),
     ]
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
+    def __init__(self, session: Session, *, ascii_only: bool = False) -> None:
+        super().__init__(session, ascii_only=ascii_only)
         self.animation_level = "none"
         self._looking = False
         with suppress(OSError, ValueError):
@@ -125,6 +127,7 @@ def start(
     with (
         demonstration() if demo else nullcontext(Session.here(db=db, socket=socket, user=user)) as s
     ):
-        app = AdvisorApp(s)
+        served = "TEXTUAL_DRIVER" in os.environ  # to a browser
+        app = AdvisorApp(s, ascii_only=not (served or speaks_utf8()))
         app.run()
         return app.return_code or 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 from textual.app import App, ComposeResult
+from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widget import Widget
@@ -17,6 +18,7 @@ from advisor.errors import AdvisorError
 from advisor_tui.background import in_thread
 from advisor_tui.bar import Bar
 from advisor_tui.keys import Keys, Notice
+from advisor_tui.legible import Legible, Plain
 from advisor_tui.session import Session
 
 T = TypeVar("T")
@@ -30,13 +32,20 @@ _SILENT_S = 10.0
 class AppShell(App[None]):
     """The program as its pages know it."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, ascii_only: bool = False) -> None:
         super().__init__()
         self.session = session
+        self._terminal: list[LineFilter] = [Legible(sixteen=self.console.color_system == "standard")]
+        if ascii_only:
+            self._terminal.append(Plain())
         self.edits: list[tuple[str, Edit]] = []
         self.sweeping: Mapping[tuple[str, str], tuple[int, int]] = {}
         self.daemon: str = ""
         self._noticed: dict[str, float] = {}
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return what every painted line passes: colours that can be read, signs that are known."""
+        return [*super().get_line_filters(), *getattr(self, "_terminal", ())]
 
     async def ask(self, work: Callable[[], T]) -> T:
         """Return what ``work``, done in a thread, returns; a notice says when that takes long."""

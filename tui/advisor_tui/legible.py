@@ -1,4 +1,7 @@
-"""Terminals that cannot show every sign: which they are, and ASCII in place of each sign."""
+"""What any terminal can show: text that stands out from its ground, and ASCII where no more is known.
+
+Both are filters that every painted line passes, so no page and no theme has to think of them.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ import locale
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from rich.cells import cell_len
+from rich.color import Color as RichColor
+from rich.color import ColorSystem
 from rich.segment import Segment
+from rich.style import Style
 from textual.color import Color
 from textual.filter import LineFilter
 
@@ -37,6 +44,74 @@ def plain(text: str) -> str:
     text = text.replace(" ±", "+-").replace("\u2800", " ").replace("\xa0", " ")
     text = _LINE_OF_DOTS.sub(".", text.translate(_PLAIN))
     return _OTHER.sub(lambda found: "?" * cell_len(found[0]), text)
+
+
+CONTRAST = 4.5
+"""What text needs to be read (WCAG 2.1, level AA)."""
+_FAINT = 0.62
+"""How much of its colour faint text keeps."""
+Rgb = tuple[float, float, float]
+_BLACK, _WHITE = (0.0, 0.0, 0.0), (255.0, 255.0, 255.0)
+
+
+def contrast(one: Rgb, other: Rgb) -> float:
+    """Return the contrast of two colours as WCAG 2.1 defines it, from 1 to 21."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: Rgb) -> float:
+    red, green, blue = (
+        v / 3294.6 if v <= 10 else ((v / 255 + 0.055) / 1.055) ** 2.4 for v in colour
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _between(one: Rgb, other: Rgb, share: float) -> Rgb:
+    red, green, blue = (a + share * (b - a) for a, b in zip(one, other, strict=True))
+    return red, green, blue
+
+
+@lru_cache(4096)
+def legible(style: Style, sixteen: bool) -> Style:
+    """Return a style whose text can be read on its ground: lighter or darker as far as need be.
+
+    ``sixteen``: in the colours of a terminal that has no more.
+    """
+    front, ground = style.color, style.bgcolor
+    if front is None or ground is None or front.is_default or ground.is_default:
+        return style
+    if style.reverse:
+        front, ground = ground, front
+    if sixteen:
+        front, ground = (c.downgrade(ColorSystem.STANDARD) for c in (front, ground))
+    text, behind = front.get_truecolor(), ground.get_truecolor()
+    colour: Rgb = _between(behind, text, _FAINT) if style.dim and not sixteen else text
+    end = max(_BLACK, _WHITE, key=lambda c: contrast(c, behind))
+    share = 0.0
+    while contrast(colour, behind) < CONTRAST and share < 1:
+        share += 0.1
+        colour = _between(colour, end, share)
+    if colour != text:
+        front = RichColor.from_rgb(*colour)
+        if sixteen:
+            front = RichColor.from_ansi(15 if end == _WHITE else 0)
+    return style + Style(color=front, bgcolor=ground, reverse=False, dim=False)
+
+
+class Legible(LineFilter):
+    """Keeps every text readable, in whatever theme."""
+
+    def __init__(self, *, sixteen: bool = False) -> None:
+        super().__init__()
+        self._sixteen = sixteen
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the same segments in colours that can be told from their ground."""
+        return [
+            s if s.style is None else Segment(s.text, legible(s.style, self._sixteen), s.control)
+            for s in segments
+        ]
 
 
 class Plain(LineFilter):

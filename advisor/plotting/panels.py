@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from advisor.core.disturbed import disturbed
 from advisor.core.option import Option
 from advisor.core.units import format_freq
 
@@ -143,10 +144,12 @@ def observed(
 
 
 def _like(options: Sequence[Option], baseline: Option) -> list[Option]:
-    b = baseline.configuration
+    """Return the options with the baseline's nodes and ranks, without disturbed runs."""
+    b, spikes = baseline.configuration, disturbed(options)
     return [
-        o for o in options
+        o for i, o in enumerate(options)
         if (o.configuration.nodes, o.configuration.ranks_per_node) == (b.nodes, b.ranks_per_node)
+        and (i not in spikes or o is baseline)
     ]  # fmt: skip
 
 

@@ -48,6 +48,14 @@ class Frame:
             self.y[0] + up * (self.y[1] - self.y[0]),
         )
 
+    def shares(self, start: PlotPoint, end: PlotPoint) -> tuple[PlotPoint, PlotPoint]:
+        """Return from where to where two corners reach across and downwards, the window being 1.
+
+        ``start`` is the top left one.
+        """
+        (left, top), (right, bottom) = self._share(start), self._share(end)
+        return (left, right), (1 - top, 1 - bottom)
+
     def _share(self, point: PlotPoint) -> PlotPoint:
         return (
             (point[0] - self.x[0]) / (self.x[1] - self.x[0]),

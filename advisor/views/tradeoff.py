@@ -9,6 +9,7 @@ from typing import Literal
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
+from advisor.core.disturbed import disturbed
 from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, TradeOff, trade_off
 from advisor.core.units import duration_like, format_energy
@@ -47,6 +48,8 @@ class TradeOffView:
     baseline: int
     policy_at: int | None
     yours_at: int | None
+    disturbed: frozenset[int] = frozenset()
+    """Options that show a disturbed run: neither drawn nor listed."""
     foreign: frozenset[str] = frozenset()
     """Its node types whose options are estimated from another one's."""
 
@@ -68,7 +71,9 @@ class TradeOffView:
     def verdict(self) -> Verdict:
         """Say what a job like the baseline gets and whether it is applied, or why nothing."""
         if self.view.source and self.policy_at is None and self.yours_at is None:
-            return Verdict(f"AN ESTIMATE: {self.view.source}", "NOT APPLIED: jobs are not sent there")
+            return Verdict(
+                f"AN ESTIMATE: {self.view.source}", "NOT APPLIED: jobs are not sent there"
+            )
         node_type = self.view.baseline.configuration.node_type
         return verdict(self.policy, self.yours, f"{node_type} is not in the inventory")
 
@@ -85,6 +90,30 @@ class TradeOffView:
             return x, y
 
         return [place(o) for o in self.options]
+
+    def spreads(self, across: Across, up: Up) -> list[tuple[PlotPoint, PlotPoint] | None]:
+        """Return (low, high) of every option's place on each axis; None where it is not known."""
+        base = self.view.baseline
+
+        def ends(low: float, high: float, whole: float, *, plain: bool) -> PlotPoint:
+            return (low, high) if plain else (100.0 * whole / high, 100.0 * whole / low)
+
+        return [
+            (
+                ends(o.time_lo_s, o.time_hi_s, base.time_s, plain=across == "time"),
+                ends(o.energy_lo_j, o.energy_hi_j, base.energy_j, plain=up == "energy"),
+            )
+            if o.energy_lo_j > 0 and o.time_lo_s > 0
+            else None
+            for o in self.options
+        ]
+
+    def bound(self, across: Across) -> float | None:
+        """Return where the slowdown bound lies that holds for such a job; None without a policy."""
+        if self.yours is None:
+            return None
+        slowest = 1.0 + self.yours.policy.max_slowdown
+        return self.view.baseline.time_s * slowest if across == "time" else 100.0 / slowest
 
     def place(self, across: Across, up: Up) -> TradeOff:
         """Return front and zone with these axes. Raises RefusedError when no energy is known."""
@@ -143,7 +172,9 @@ def board_of(
         own = baseline if own is None else own
     elif own == policy_at:
         own = None
-    return TradeOffView(view, node_type, policy, yours, baseline, policy_at, own, foreign)
+    special = {baseline, policy_at, own}
+    spikes = frozenset(n for n in disturbed(view.options) if n not in special)
+    return TradeOffView(view, node_type, policy, yours, baseline, policy_at, own, spikes, foreign)
 
 
 def axis_title(axis: Across | Up) -> str:
@@ -300,5 +331,5 @@ def walk(
         numbers = set(range(len(board.options)))
     else:
         numbers = set(place.front if which == "front" else place.zone)
-    chosen = {*numbers, *(n for n in special if n is not None)}
+    chosen = {*numbers, *(n for n in special if n is not None)} - board.disturbed
     return sorted(chosen, key=lambda i: (points[i][0], points[i][1], i))

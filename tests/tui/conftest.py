@@ -68,6 +68,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture
+def at_home(site: Site, tmp_path: Path) -> dict[str, str]:
+    """The environment of somebody who logs in."""
+    return {
+        "ADVISOR_DB": str(site.store),
+        "ADVISOR_SOCKET": str(site.socket),
+        "XDG_CONFIG_HOME": str(tmp_path / "home"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+@pytest.fixture
 def session(site: Site, tmp_path: Path) -> Session:
     """Ann's session at the site: her own choices, sweeps and job scripts, all empty."""
     work = tmp_path / "work"

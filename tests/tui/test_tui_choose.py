@@ -58,7 +58,7 @@ def test_a_pinned_point_holds_from_the_next_submission_on(
         assert not session.choices.exists()  # looking changes nothing
         await at.press("escape", "s")
         assert "Saved: a point is pinned for cg-solver / n=4e6" in at.notices
-        assert "⚑" in at.lines[2] and "⚑" in at.text
+        assert "⚑" in at.text and at.lines[3].startswith(" APPLIED: as you chose")
 
     play(session, story)
     pin = points[0].to_dict()

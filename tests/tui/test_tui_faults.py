@@ -99,7 +99,7 @@ def test_a_store_that_hangs_holds_nothing_up(
             await at.pilot.press(key)
             assert f"[{title}" in at.lines[0]
         await at.pilot.press("question_mark")
-        assert "Help: applications" in at.text
+        assert "Help: Applications" in at.text
         await at.pilot.press("escape", "slash")
         await at.pilot.press(*"lbm")
         assert "lbm" in at.lines[1]

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,6 @@ def kind(request: pytest.FixtureRequest) -> str:
     if reason := terminal.missing(name):
         pytest.skip(reason)
     return name
-
-
-@pytest.fixture
-def at_home(site: Any, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of somebody who logs in."""
-    yield {
-        "ADVISOR_DB": str(site.store),
-        "ADVISOR_SOCKET": str(site.socket),
-        "XDG_CONFIG_HOME": str(tmp_path / "home"),
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-        "LC_ALL": "C.UTF-8",
-    }
 
 
 def test_a_point_is_pinned_by_typing(kind: str, at_home: dict[str, str], tmp_path: Path) -> None:

@@ -55,7 +55,9 @@ def test_what_is_applied_will_save() -> None:
 
 def test_what_one_asked_not_to_have_can_be_asked_for_again() -> None:
     advised = replace(ADVICE, policy=Policy(mode="advise"))
-    assert lines(APPLIED, advised)[1] == "NOT APPLIED: you asked for advice only · a apply it for me"
+    assert (
+        lines(APPLIED, advised)[1] == "NOT APPLIED: you asked for advice only · a apply it for me"
+    )
 
 
 def test_nothing_is_offered_that_the_site_refuses() -> None:
@@ -76,9 +78,7 @@ def test_nothing_is_offered_that_the_site_refuses() -> None:
         ([("opted-out", "your choices file")], "you opted out", "as you wrote them"),
     ],
 )
-def test_nothing_to_change_says_why(
-    codes: list[tuple[str, ...]], what: str, applied: str
-) -> None:
+def test_nothing_to_change_says_why(codes: list[tuple[str, ...]], what: str, applied: str) -> None:
     said = lines(nothing(*codes))
     assert said[0].startswith("CHANGES NOTHING: ") and what in said[0]
     assert said[1].startswith("NOTHING TO APPLY: ") and applied in said[1]

@@ -1,12 +1,13 @@
 """The scatter of a trade-off: zone, front, options, and what is special among them.
 
-Every sign differs by its character; colour only helps.
+Every sign differs by its character; colour only helps. Fixed marks are put into cells once, what
+follows the cursor when a line is painted.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -24,6 +25,11 @@ from advisor.plotting.raster import CharacterCell, Frame, ticks
 MEASURED, PREDICTED, MEASURED_ESTIMATE, PREDICTED_ESTIMATE = "●", "○", "◍", "◌"
 ESTIMATED = "△"
 BASELINE, POLICY, YOURS, ZONE = "◆", "★", "⚑", "░"
+BOUND = "┊"
+_PERCENT = 7
+"""Columns of the second scale."""
+_TALL = 10
+"""Rows from which on there is a second scale below, too."""
 
 _UNITS = {
     "time": ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h")),
@@ -58,8 +64,18 @@ class ChartMarks:
     x_axis: str
     y_axis: str
     steps: Sequence[int] = field(default=())
-    """The points the cursor can be on, for a click."""
+    """The points the cursor goes to first, for a click."""
     usual: PlotPoint | None = None
+    whole: PlotPoint | None = None
+    """What the second scales show as 0 %; None: there are none."""
+    bound: float | None = None
+    """Where the policy's slowdown bound lies across."""
+    labels: Mapping[int, str] = field(default_factory=dict)
+    """What is written beside some points."""
+    spreads: Sequence[tuple[PlotPoint, PlotPoint] | None] = ()
+    """Per point (low, high) across and upwards, where known: the cross at the cursor."""
+    hidden: Collection[int] = ()
+    """Points that are not drawn."""
 
 
 def unit_of(axis: str, largest: float) -> tuple[float, str]:
@@ -74,7 +90,7 @@ class Chart(Widget, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "chart--axis", "chart--zone", "chart--front", "chart--predicted", "chart--measured",
         "chart--estimated", "chart--outside", "chart--baseline", "chart--policy", "chart--yours",
-        "chart--cursor",
+        "chart--cursor", "chart--bound", "chart--cross", "chart--label",
     }  # fmt: skip
 
     cursor: reactive[int | None] = reactive(None)
@@ -93,6 +109,7 @@ class Chart(Widget, can_focus=True):
         self._message = ""
         self._cells: dict[CharacterCell, Mark] = {}
         self._shade: set[CharacterCell] = set()
+        self._texts: dict[CharacterCell, str] = {}
         self._frame: Frame | None = None
 
     # -- what is shown ---------------------------------------------------------------------------
@@ -168,7 +185,8 @@ class Chart(Widget, can_focus=True):
             seen = 9 if number in picture.special else _weight(picture.marks[number])
             return distance(number), number not in picture.steps, -seen
 
-        self.post_message(self.Picked(min(range(len(picture.points)), key=rank)))
+        drawn = (n for n in range(len(picture.points)) if n not in picture.hidden)
+        self.post_message(self.Picked(min(drawn, key=rank)))
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         """Zoom in around the mouse."""
@@ -188,17 +206,20 @@ class Chart(Widget, can_focus=True):
 
     def _draw(self) -> None:
         """Put everything but the cursor into cells."""
-        self._cells, self._shade, self._frame = {}, set(), None
+        self._cells, self._shade, self._texts, self._frame = {}, set(), {}, None
         picture, window = self._picture, self._window
         self.refresh()
         if picture is None or window is None or self.size.width < 20 or self.size.height < 4:
             return
-        rows = self.size.height - 1
+        scales = picture.whole is not None
+        self._below = 2 if scales and self.size.height > _TALL else 1
+        self._right = _PERCENT if scales and self.size.width >= 60 else 0
+        rows = self.size.height - self._below
         x_usual, y_usual = picture.usual or (picture.window[0][1], picture.window[1][1])
         self._titles = _title(picture.x_axis, x_usual), _title(picture.y_axis, y_usual)
         self._y_ticks = _labels(picture.y_axis, window[1], max(2, rows // 2), y_usual)
         self._gutter = max((len(text) for _, text in self._y_ticks), default=0) + 2
-        frame = Frame(window[0], window[1], self.size.width - self._gutter, rows)
+        frame = Frame(window[0], window[1], self.size.width - self._gutter - self._right, rows)
         self._frame = frame
         room = max(2, frame.columns // 12)
         self._x_ticks = _labels(picture.x_axis, window[0], room, x_usual)
@@ -206,9 +227,14 @@ class Chart(Widget, can_focus=True):
             self._shade = frame.covered(picture.polygon)
         line = frame.traced([picture.points[i] for i in picture.front])
         self._cells = {cell: Mark(char, "front") for cell, char in line.items()}
+        if picture.bound is not None:
+            for row in range(rows):
+                cell = frame.cell((picture.bound, frame.point((0, row))[1]))
+                if cell is not None:
+                    self._cells.setdefault(cell, Mark(BOUND, "bound"))
         for number, (point, mark) in enumerate(zip(picture.points, picture.marks, strict=True)):
             cell = frame.cell(point)
-            if cell is not None and number not in picture.special:
+            if cell is not None and number not in picture.special and number not in picture.hidden:
                 old = self._cells.get(cell)
                 if old is None or _weight(mark) >= _weight(old):
                     self._cells[cell] = mark
@@ -216,6 +242,25 @@ class Chart(Widget, can_focus=True):
             cell = frame.cell(picture.points[number])
             if cell is not None:
                 self._cells[cell] = mark
+        for number, text in picture.labels.items():
+            self._label(frame, picture.points[number], text)
+
+    def _label(self, frame: Frame, point: PlotPoint, text: str) -> None:
+        """Write a text beside a point, where nothing is drawn; nowhere if there is no room."""
+        cell = frame.cell(point)
+        if cell is None:
+            return
+        column, row = cell
+        for start, line in (
+            (column + 2, row), (column + 1, row - 1), (column - len(text) - 1, row),
+            (column + 1, row + 1), (column - len(text), row + 1), (column + 2, row - 2),
+        ):  # fmt: skip
+            places = [(start + i, line) for i in range(-1, len(text) + 1)]
+            if 0 <= line < frame.rows and start > 0 and start + len(text) < frame.columns and all(
+                place not in self._cells and place not in self._texts for place in places
+            ):  # fmt: skip
+                self._texts.update(zip(places[1:-1], text, strict=True))
+                return
 
     def _style(self, role: str) -> Style:
         return self.get_component_rich_style(f"chart--{role}", partial=True)
@@ -229,16 +274,19 @@ class Chart(Widget, can_focus=True):
             text = lines[y - 1] if 1 <= y <= len(lines) else ""
             return Strip([Segment(f"  {text}"[:width], base)]).extend_cell_length(width, base)
         axis = base + self._style("axis")
-        if y >= frame.rows:
+        if y == frame.rows:
             return self._x_line(frame, axis)
+        if y > frame.rows:
+            return self._percent_line(frame, picture, axis)
         place = None
         if self.cursor is not None:
             place = frame.cell(picture.points[self.cursor])
         segments = [Segment(self._margin(frame, y, place), axis)]
         run, run_style = "", base
         title = self._y_title(frame, place) if y == 0 else {}
+        cross = self._cross(frame, picture, place)
         for column in range(frame.columns):
-            char, style = self._at(frame, (column, y), place, base)
+            char, style = self._at((column, y), place, cross, base)
             if column in title:
                 char, style = title[column], axis
             if style is not run_style and style != run_style:
@@ -247,12 +295,13 @@ class Chart(Widget, can_focus=True):
                 run, run_style = "", style
             run += char
         segments.append(Segment(run, run_style))
-        return Strip(segments, width)
+        segments.append(Segment(self._percent_at(frame, picture, y), axis))
+        return Strip(segments).adjust_cell_length(width, base)
 
     def _y_title(self, frame: Frame, place: CharacterCell | None) -> dict[int, str]:
         """Return the y axis' title by column: where the top line is empty, first to the left."""
         text = f"{self._titles[1]} ↑"
-        taken = {c for c, r in {*self._cells, *self._shade} if r == 0}
+        taken = {c for c, r in {*self._cells, *self._texts, *self._shade} if r == 0}
         if place is not None and place[1] == 0:
             taken |= {place[0] - 1, place[0], place[0] + 1}
         for start in range(1, frame.columns - len(text)):
@@ -261,9 +310,33 @@ class Chart(Widget, can_focus=True):
                 return dict(zip(columns, text, strict=True))
         return {}
 
+    def _cross(
+        self, frame: Frame, picture: ChartMarks, place: CharacterCell | None
+    ) -> dict[CharacterCell, str]:
+        """Return the interval of the point under the cursor: a line across and one upwards."""
+        number = self.cursor
+        known = picture.spreads[number] if picture.spreads and number is not None else None
+        if place is None or known is None:
+            return {}
+        (left, right), (low, high) = known
+        columns, rows = (
+            [round(share * (count - 1)) for share in shares]
+            for shares, count in zip(
+                frame.shares((left, high), (right, low)), (frame.columns, frame.rows), strict=True
+            )
+        )
+        cross = {
+            (c, place[1]): "─"
+            for c in range(max(0, columns[0]), min(frame.columns, columns[1] + 1))
+        }
+        for row in range(max(0, rows[0]), min(frame.rows, rows[1] + 1)):
+            cross[place[0], row] = "│"
+        return cross
+
     def _at(
-        self, frame: Frame, cell: CharacterCell, place: CharacterCell | None, base: Style
-    ) -> tuple[str, Style]:
+        self, cell: CharacterCell, place: CharacterCell | None,
+        cross: Mapping[CharacterCell, str], base: Style,
+    ) -> tuple[str, Style]:  # fmt: skip
         shaded = cell in self._shade
         mark = self._cells.get(cell)
         ground = base + self._style("zone") if shaded else base
@@ -272,9 +345,19 @@ class Chart(Widget, can_focus=True):
             if cell == place:
                 return (mark.char if mark else "+"), style
             return ("[" if cell[0] < place[0] else "]"), style
-        if mark is not None:
+        if mark is not None and (cell not in cross or mark.role not in ("front", "bound")):
             return mark.char, ground + self._style(mark.role)
-        return (ZONE if shaded else " "), ground
+        if cell in cross:
+            return cross[cell], ground + self._style("cross")
+        if cell in self._texts:
+            return self._texts[cell], ground + self._style("label")
+        return (ZONE if shaded and self._on_edge(cell) else " "), ground
+
+    def _on_edge(self, cell: CharacterCell) -> bool:
+        column, row = cell
+        return not {(column - 1, row), (column + 1, row), (column, row - 1), (column, row + 1)} <= (
+            self._shade
+        )
 
     def _margin(self, frame: Frame, y: int, place: CharacterCell | None) -> str:
         """Return the y axis' part of a line: a number where there is one, and the cursor's mark."""
@@ -288,30 +371,63 @@ class Chart(Widget, can_focus=True):
             edge = "▸"
         return f"{at.get(y, ''):>{self._gutter - 1}}{edge}"
 
+    def _percent_at(self, frame: Frame, picture: ChartMarks, y: int) -> str:
+        """Return the second scale's part of a line: percent of the job as it is."""
+        if picture.whole is None or not self._right:
+            return ""
+        scale = _percents(frame.y, picture.whole[1], max(2, frame.rows // 3))
+        at = {cell[1]: text for v, text in scale if (cell := frame.cell((frame.x[0], v)))}
+        return f" {at.get(y, ''):>{_PERCENT - 1}}"
+
+    def _percent_line(self, frame: Frame, picture: ChartMarks, style: Style) -> Strip:
+        if picture.whole is None or self._below == 1:  # a line too many: about to be drawn again
+            return Strip.blank(self.size.width, self.rich_style)
+        scale = _percents(frame.x, picture.whole[0], max(2, frame.columns // 12))
+        return self._scale(frame, " ", scale, "", style)
+
     def _x_line(self, frame: Frame, style: Style) -> Strip:
-        title = f" {self._titles[0]} →"
+        return self._scale(frame, "└", self._x_ticks, f" {self._titles[0]} →", style)
+
+    def _scale(
+        self, frame: Frame, corner: str, values: Sequence[tuple[float, str]], title: str,
+        style: Style,
+    ) -> Strip:  # fmt: skip
+        """Return a line below the picture: texts where their values lie, and a title."""
         line = [" "] * frame.columns
         room = frame.columns - len(title)
-        for value, text in self._x_ticks:
+        for value, text in values:
             cell = frame.cell((value, frame.y[0]))
             if cell is None:
                 continue
             start = max(0, cell[0] - len(text) // 2)
             end = start + len(text)
-            if end < room and all(c == " " for c in line[max(0, start - 1) : end + 1]):
+            if end <= room and all(c == " " for c in line[max(0, start - 1) : end + 1]):
                 line[start:end] = text
         line[room:] = title
-        text = " " * (self._gutter - 1) + "└" + "".join(line)
-        return Strip([Segment(text[: self.size.width], style)]).extend_cell_length(
-            self.size.width, style
-        )
+        text = " " * (self._gutter - 1) + corner + "".join(line)
+        return Strip([Segment(text, style)]).adjust_cell_length(self.size.width, style)
 
 
 def _weight(mark: Mark) -> int:
     """Return what covers what where several options share a cell."""
-    return {"outside": 0, "front": 1, "estimated": 2, "predicted": 3, "measured": 4}.get(
-        mark.role, 5
-    )
+    return {
+        "outside": 1,
+        "bound": 0,
+        "front": 1,
+        "estimated": 2,
+        "predicted": 3,
+        "measured": 4,
+    }.get(mark.role, 5)
+
+
+def _percents(window: PlotPoint, whole: float, most: int) -> list[tuple[float, str]]:
+    """Return round changes against ``whole`` within a window, as value and text."""
+    low, high = (100 * (v / whole - 1) for v in window)
+    return [(whole * (1 + v / 100), _signed(v)) for v in ticks(low, high, most)]
+
+
+def _signed(percent: float) -> str:
+    return f"{percent:+.4g} %" if abs(percent) > 1e-9 else "0 %"
 
 
 def _title(axis: str, usual: float) -> str:

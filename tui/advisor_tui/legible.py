@@ -1,4 +1,4 @@
-"""What any terminal can show: text that stands out from its ground, and ASCII where no more is known.
+"""What any terminal can show: text that stands out from its ground, ASCII where no more is known.
 
 Both are filters that every painted line passes, so no page and no theme has to think of them.
 """
@@ -24,7 +24,7 @@ _SIGNS = {
     "●": "*", "○": "o", "◍": "@", "◌": "c", "△": "^", "◆": "B", "★": "P", "⚑": "Y", "░": ":",
     "✗": "x", "◇": "g", "▸": ">", "▶": ">", "•": "*", "·": "-", "…": "~", "±": "+", "×": "x",
     "−": "-", "–": "-", "—": "-", "“": '"', "”": '"', "’": "'", "‘": "'", "→": ">", "←": "<",
-    "↑": "^", "↓": "v", "‹": "<", "›": ">", "≤": "<", "≥": ">", "⏎": "E", "⌨": " ",
+    "┊": "!", "↑": "^", "↓": "v", "‹": "<", "›": ">", "≤": "<", "≥": ">", "⏎": "E", "⌨": " ",
     "█": "#", "▓": "#", "▒": "+",
 }  # fmt: skip
 _LINES = {
@@ -50,8 +50,8 @@ CONTRAST = 4.5
 """What text needs to be read (WCAG 2.1, level AA)."""
 _FAINT = 0.62
 """How much of its colour faint text keeps."""
-Rgb = tuple[float, float, float]
-_BLACK, _WHITE = (0.0, 0.0, 0.0), (255.0, 255.0, 255.0)
+Rgb = tuple[int, int, int]
+_BLACK, _WHITE = (0, 0, 0), (255, 255, 255)
 
 
 def contrast(one: Rgb, other: Rgb) -> float:
@@ -68,7 +68,7 @@ def _luminance(colour: Rgb) -> float:
 
 
 def _between(one: Rgb, other: Rgb, share: float) -> Rgb:
-    red, green, blue = (a + share * (b - a) for a, b in zip(one, other, strict=True))
+    red, green, blue = (round(a + share * (b - a)) for a, b in zip(one, other, strict=True))
     return red, green, blue
 
 

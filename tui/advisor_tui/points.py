@@ -91,11 +91,20 @@ def picture(
         special[board.policy_at] = Mark(signs.POLICY, "policy")
     if board.yours_at is not None:
         special[board.yours_at] = Mark(signs.YOURS, "yours")
-    xs, ys = [p[0] for p in points], [p[1] for p in points]
+    seen = [p for i, p in enumerate(points) if i not in board.disturbed]
+    xs, ys = [p[0] for p in seen], [p[1] for p in seen]
+    plain = across == "time" and up == "energy"
+    ends = {}
+    if len(place.front) > 1:
+        ends = {place.front[0]: "fastest", place.front[-1]: "least energy"}
+        if points[place.front[0]][0] > points[place.front[-1]][0] and across == "time":
+            ends = dict(zip(ends, reversed(ends.values()), strict=True))
     return ChartMarks(
         points, marks, special, place.front, place.polygon,
         board.window(points, place), (padded(min(xs), max(xs)), padded(min(ys), max(ys))),
         view.axis_title(across), view.axis_title(up), steps, points[board.baseline],
+        points[board.baseline] if plain else None, board.bound(across), ends,
+        board.spreads(across, up), board.disturbed,
     )  # fmt: skip
 
 

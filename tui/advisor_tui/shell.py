@@ -35,7 +35,9 @@ class AppShell(App[None]):
     def __init__(self, session: Session, *, ascii_only: bool = False) -> None:
         super().__init__()
         self.session = session
-        self._terminal: list[LineFilter] = [Legible(sixteen=self.console.color_system == "standard")]
+        self._terminal: list[LineFilter] = [
+            Legible(sixteen=self.console.color_system == "standard")
+        ]
         if ascii_only:
             self._terminal.append(Plain())
         self.edits: list[tuple[str, Edit]] = []
@@ -122,7 +124,7 @@ class AppShell(App[None]):
 
 
 class Page(Screen[None]):
-    """A screen of the program: its ``TITLE``, ``HELP`` what it is for, ``PLACE`` where it belongs."""
+    """A screen of the program: ``HELP`` says what it is for, ``PLACE`` where it belongs."""
 
     PLACE: ClassVar[str] = ""
     HELP: ClassVar[str] = ""

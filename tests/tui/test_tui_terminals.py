@@ -1,0 +1,96 @@
+"""Any terminal: sizes, themes, 16 colours, and no UTF-8."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import terminal
+from advisor_tui.legible import CONTRAST, contrast, legible, plain, speaks_utf8
+from advisor_tui.session import Session
+from rich.cells import cell_len
+from rich.style import Style
+
+Play = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    ("env", "utf8"),
+    [
+        ({"LANG": "en_US.UTF-8"}, True),
+        ({"LANG": "C"}, False),
+        ({"LANG": "C.utf8"}, True),
+        ({}, False),
+        ({"LANG": "en_US.UTF-8", "LC_ALL": "en_US.ISO-8859-1"}, False),
+        ({"LANG": "C", "LC_CTYPE": "de_DE.UTF-8@euro"}, True),
+        ({"LC_ALL": "", "LANG": "POSIX"}, False),
+    ],
+)
+def test_the_codeset_is_read_from_the_environment(env: dict[str, str], utf8: bool) -> None:
+    assert speaks_utf8(env) is utf8
+
+
+def test_ascii_is_as_wide_as_what_it_stands_for() -> None:
+    for text in ("69.3 s ±2%  ", "●★ ░░[◆]", "▸…⠉⠑", "a · b", "漢字", "‹ 5 % ›", "ASCII"):
+        found = plain(text)
+        assert found.isascii() and len(found) == cell_len(text), text
+    assert plain("69.3 s ±2%") == "69.3 s+-2%"
+    signs = "●○◍◌△◆★⚑┊"
+    assert len({plain(sign) for sign in signs}) == len(signs)  # each still says another thing
+
+
+def test_text_is_never_lost_on_its_ground() -> None:
+    for sixteen in (False, True):
+        for text in ("#fea62b", "#888888", "#000000", "#ffffff", "#004578", "yellow"):
+            for ground in ("#e0e0e0", "#121212", "#808080", "#004578"):
+                for more in ("", " dim", " reverse"):
+                    style = legible(Style.parse(f"{text} on {ground}{more}"), sixteen)
+                    assert style.color is not None and style.bgcolor is not None
+                    pair = style.color.get_truecolor(), style.bgcolor.get_truecolor()
+                    assert contrast(*pair) >= CONTRAST, (text, ground, more, sixteen)
+
+
+def test_every_theme_can_be_read(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.press("down", "enter")
+        for theme in [t for t in at.app.available_themes if not t.startswith("ansi")]:
+            at.app.theme = theme
+            await at.settle()
+            for strip in at.app.screen._compositor.render_strips():
+                for text, style, _ in strip:
+                    if not any(c.isalnum() for c in text):
+                        continue
+                    pair = style.color.get_truecolor(), style.bgcolor.get_truecolor()
+                    assert contrast(*pair) >= CONTRAST, (theme, text)
+
+    play(session, story)
+
+
+def test_the_real_program_writes_ascii_where_the_locale_knows_no_more(
+    at_home: dict[str, str],
+) -> None:
+    places = {**at_home, "LC_ALL": "", "LANG": "C", "TERM": "linux", "COLORTERM": ""}
+    screen = terminal.Pty([sys.executable, "-m", "advisor", "tui"], places, 80, 24)
+    try:
+        assert terminal.until(screen, lambda t: "12 workloads" in t and "% less" in t).isascii()
+        screen.key("Down")
+        screen.key("Enter")
+        text = terminal.until(screen, lambda t: "time (s)" in t)
+        assert text.isascii() and "[P]" in text and "B as written" in text
+        painted = [c for row in screen._screen.buffer.values() for c in row.values()]
+        colours = {(c.fg, c.bg) for c in painted if c.data.isalnum()}
+        assert colours and all(fg != bg for fg, bg in colours)
+        assert {colour.removeprefix("bright") for pair in colours for colour in pair} <= {
+            "default", "black", "red", "green", "brown", "yellow", "blue", "magenta", "cyan",
+            "white",
+        }  # fmt: skip
+        screen.type("?")
+        assert terminal.until(screen, lambda t: "Help: Options" in t).isascii()
+        screen.type("q")
+        terminal.until(screen, lambda t: "Help: Options" not in t)
+        screen.type("q")
+        terminal.until_left(screen)
+    finally:
+        screen.close()

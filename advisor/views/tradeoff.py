@@ -23,7 +23,7 @@ from advisor.views.applications import home
 from advisor.views.options import View, view_of
 from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.ranking import RankedRow, ranked
-from advisor.views.verdict import Verdict, verdict
+from advisor.views.verdict import JobVerdict, verdict
 
 Across = Literal["time", "performance"]
 Up = Literal["energy", "efficiency"]
@@ -68,10 +68,10 @@ class TradeOffView:
         return option.configuration.node_type in self.foreign
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> JobVerdict:
         """Say what a job like the baseline gets and whether it is applied, or why nothing."""
         if self.view.source and self.policy_at is None and self.yours_at is None:
-            return Verdict(
+            return JobVerdict(
                 f"AN ESTIMATE: {self.view.source}", "NOT APPLIED: jobs are not sent there"
             )
         node_type = self.view.baseline.configuration.node_type

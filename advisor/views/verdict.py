@@ -16,7 +16,7 @@ _LEAST = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JobVerdict:
     """``what`` is to be had and whether it is ``applied``, a line each.
 
     ``tone``: good (it is applied), open (it could be), none (there is nothing). ``can_apply``:
@@ -29,30 +29,30 @@ class Verdict:
     can_apply: bool = False
 
 
-def verdict(policy: Decision | None, yours: Decision | None, missing: str = "") -> Verdict:
+def verdict(policy: Decision | None, yours: Decision | None, missing: str = "") -> JobVerdict:
     """Return the verdict on jobs as written.
 
     ``policy`` and ``yours`` are the decisions without and with what the person has chosen;
     ``missing`` says why there is none.
     """
     if policy is None or yours is None:
-        return Verdict(f"NO ADVICE: {missing}", "NOT APPLIED: jobs run as written")
+        return JobVerdict(f"NO ADVICE: {missing}", "NOT APPLIED: jobs run as written")
     if yours.chosen is None or yours.chosen.configuration == yours.baseline:
         return _nothing(yours)
     what = _what(yours, yours.chosen)
     if yours.changed:
         same = policy.changed and policy.chosen == yours.chosen
         whose = "the site's policy does it" if same else "as you chose"
-        return Verdict(what, f"APPLIED: {whose} · c choose otherwise", "good")
+        return JobVerdict(what, f"APPLIED: {whose} · c choose otherwise", "good")
     why, can_apply = _not_applied(policy, yours)
     offer = " · a apply it for me" if can_apply else ""
-    return Verdict(what, f"NOT APPLIED: {why}{offer}", "open", can_apply)
+    return JobVerdict(what, f"NOT APPLIED: {why}{offer}", "open", can_apply)
 
 
-def _nothing(decision: Decision) -> Verdict:
+def _nothing(decision: Decision) -> JobVerdict:
     if decision.chosen is not None:
         what = "CHANGES NOTHING: you pinned what the job asks for already"
-        return Verdict(what, "NOTHING TO APPLY: jobs run as written · c choose")
+        return JobVerdict(what, "NOTHING TO APPLY: jobs run as written · c choose")
     why = _reason(why_not(decision.reasons)) or "nothing better is known"
     codes = decision.codes
     if "opted-out" in codes or "mode-off" in codes:
@@ -61,7 +61,7 @@ def _nothing(decision: Decision) -> Verdict:
         rest = "NOTHING TO APPLY: a run must confirm one first · t measure"
     else:
         rest = "NOTHING TO APPLY: jobs run as written · c choose"
-    return Verdict(f"CHANGES NOTHING: {why}", rest)
+    return JobVerdict(f"CHANGES NOTHING: {why}", rest)
 
 
 def _what(decision: Decision, chosen: Alternative) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable
 from typing import Any
@@ -51,18 +52,18 @@ def test_the_arrows_walk_the_front_and_the_table_follows(session: Session, play:
             o = board.options[page.current]
             assert f"{o.configuration.threads_per_node} threads" in detail[0]
             assert board.words(page.current) in detail[2]
-            assert at.one("#points", LazyTable).cursor == page.steps.index(page.current)
+            assert at.one("#points", LazyTable).cursor == page.shown.steps.index(page.current)
             await at.press("left")
             if page.current == seen[-1]:
                 break
         times = [board.options[n].time_s for n in seen]
         assert times == sorted(times, reverse=True)
         assert set(seen) <= {*place.front, board.baseline, board.policy_at}
-        assert page.current == page.steps[0]
+        assert page.current == page.shown.steps[0]
         await at.press("right", "down", "up", "right")
-        assert page.current == page.steps[2]
+        assert page.current == page.shown.steps[2]
         await at.press("tab", "end")
-        assert page.current == page.steps[-1]
+        assert page.current == page.shown.steps[-1]
         assert re.search(r"\[.\]", at.text)
 
     play(session, story)
@@ -73,9 +74,9 @@ def test_the_table_says_all_about_an_option(session: Session, play: Play) -> Non
 
     async def story(at: Any) -> None:
         await open_row(at, 1)
-        header = next(line for line in at.lines if "Node type" in line and "Threads" in line)
-        assert [w in header for w in ("Nodes", "Ranks", "GHz", "Time", "Energy")] == [True] * 5
-        row = next(line for line in at.lines if line.startswith("▸●★"))
+        header = next(line for line in at.lines if " N  R   T" in line)
+        assert [w in header for w in ("GHz", "Time", "Energy", "Against")] == [True] * 4
+        row = next(line for line in at.lines if "▸●★" in line)
         c = board.options[board.policy_at or 0].configuration
         assert f"{c.freq_khz / 1e6:g}" in row and str(c.threads_per_node) in row
         assert "±" in row and "% less energy" in row and "slower" in row
@@ -118,10 +119,10 @@ def test_node_types_and_how_their_order_is_known(session: Session, play: Play) -
         assert "[★]" in at.text and re.search(r"^▸●★ milan +1 ", at.text, re.MULTILINE)
         names = []
         for _ in range(4):
-            names.append(page.node_type)
+            names.append(page.shown.node_type)
             await at.press("n")
         assert sorted(names) == ["", "broadwell", "milan", "skylake"]
-        assert page.node_type == ""
+        assert page.shown.node_type == ""
         await at.press("r")
         ranked = [r.node_type for r in page.boards.ranking]
         shown = [line for line in at.lines if " runs there" in line]
@@ -130,12 +131,12 @@ def test_node_types_and_how_their_order_is_known(session: Session, play: Play) -
         times = [r.time_s for r in page.boards.ranking]
         assert times == sorted(times)
         await at.press("down", "enter")
-        assert page.node_type == ranked[1]
-        while page.node_type != "":
+        assert page.shown.node_type == ranked[1]
+        while page.shown.node_type != "":
             await at.press("n")
         assert {o.configuration.node_type for o in page.board.options} == set(ranked)
         await at.press("v", "v")
-        assert len(page.steps) == len(page.board.options)
+        assert len(page.shown.steps) == len(page.board.options)
 
     play(session, story)
 
@@ -171,7 +172,7 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
         await at.press("enter")
         assert "[milan]" in at.lines[1] and "ESTIMATED from broadwell" in at.lines[1]
         assert "△ estimated" in at.text and "●" not in at.text and "○" not in at.text
-        assert re.search(r"^▸△◆ .* ~\S+ s ±\d+% +~\S+ k?J ±\d+%", at.text, re.MULTILINE)
+        assert re.search(r"^▸△◆ .* ~\S+ s +±\d+% +~\S+ k?J +±\d+%", at.text, re.MULTILINE)
         assert "nothing ran on" in at.text
         await at.press("n", "v", "v")
         signs = {
@@ -218,10 +219,10 @@ def test_zoom_by_keys_and_wheel_and_click(session: Session, play: Play) -> None:
         await at.settle()
         assert chart.window[0][1] - chart.window[0][0] < home[0][1] - home[0][0]
         await at.press("0")
-        cell = chart._frame.cell(chart.picture.points[page.steps[3]])
+        cell = chart._frame.cell(chart.picture.points[page.shown.steps[3]])
         await at.pilot.click("#chart", offset=(cell[0] + chart._gutter, cell[1]))
         await at.settle()
-        assert page.current in page.steps
+        assert page.current in page.shown.steps
         assert chart._frame.cell(chart.picture.points[page.current]) == cell
 
     play(session, story)
@@ -232,15 +233,17 @@ def test_axes_and_baseline(session: Session, play: Play) -> None:
         await open_row(at, LBM)
         page, chart = at.app.screen, at.one("#chart", Chart)
         assert "time (min)" in at.text and "energy (kJ)" in at.text
-        await at.press("x", "y")
+        await at.press("x", "x")
         assert "performance %" in at.text and "efficiency %" in at.text
         base = chart.picture.points[page.board.baseline]
         assert base == (100.0, 100.0)
         best = max(p[1] for p in chart.picture.points)
         assert best > 100
-        xs = [chart.picture.points[n][0] for n in page.steps]
+        xs = [chart.picture.points[n][0] for n in page.shown.steps]
         assert xs == sorted(xs)
-        await at.press("x", "y", "end")
+        await at.press("x")
+        assert "time (min)" in at.text and "efficiency %" in at.text
+        await at.press("x", "end")
         chosen = page.board.options[page.current].configuration
         await at.press("b")
         assert page.board.options[page.board.baseline].configuration == chosen
@@ -325,7 +328,7 @@ def test_other_axes_stay_when_the_baseline_changes(session: Session, play: Play)
     async def story(at: Any) -> None:
         await open_row(at, LBM)
         chart = at.one("#chart", Chart)
-        await at.press("x", "y", "right", "b")
+        await at.press("x", "x", "right", "b")
         assert "performance %" in at.text and "efficiency %" in at.text
         (x_low, x_high), (y_low, y_high) = chart.window
         x, y = chart.picture.points[at.app.screen.board.baseline]
@@ -342,12 +345,12 @@ def test_every_drawn_dot_can_be_clicked(session: Session, play: Play) -> None:
         page, chart = at.app.screen, at.one("#chart", Chart)
         frame, picture = chart._frame, chart.picture
         cells = [frame.cell(p) for p in picture.points]
-        listed = {cells[n] for n in page.steps}
+        listed = {cells[n] for n in page.shown.steps}
         other = next(n for n, c in enumerate(cells) if c and c not in listed and c[1] > 2)
         at_x, at_y = cells[other]
         await at.pilot.click("#chart", offset=(at_x + chart._gutter, at_y))
         await at.settle()
-        assert page.which == "all" and cells[page.current] == cells[other]
+        assert page.shown.which == "all" and cells[page.current] == cells[other]
 
     play(session, story)
 
@@ -368,3 +371,103 @@ def test_a_notice_covers_nothing_and_help_and_ctrl_c_name_what_is(
         assert "Help: Choose" in at.text
 
     play(session, story)
+
+
+def test_the_list_stands_beside_the_picture_and_its_decimals_are_aligned(
+    session: Session, play: Play
+) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        for width, height in ((120, 40), (160, 50), (200, 60)):
+            await at.pilot.resize_terminal(width, height)
+            await at.settle()
+            chart, table = at.one("#chart", Chart).region, at.one("#points", LazyTable).region
+            assert chart.y == table.y and chart.right <= table.x
+            rows = [line[table.x :] for line in at.lines[table.y + 1 : table.y + 8]]
+            for unit in (" s ", " kJ ", "%"):
+                assert len({row.index(unit) for row in rows}) == 1, (width, unit)
+        await at.pilot.resize_terminal(119, 40)
+        await at.settle()
+        assert at.one("#chart", Chart).region.bottom <= at.one("#points", LazyTable).region.y
+
+    play(session, story)
+
+
+def test_conditions_narrow_list_and_picture(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        page, chart = at.app.screen, at.one("#chart", Chart)
+        await at.press("slash")
+        await at.write("cores<=16")
+        await at.press("enter")
+        options, base = page.board.options, page.board.baseline
+        listed = {n for n, o in enumerate(options) if o.configuration.cores <= 16}
+        assert set(page.shown.steps) == {*listed, base}
+        assert f"cores<=16 {len(listed) + 1}/77" in at.text
+        assert not listed & set(chart.picture.hidden) and chart.picture.hidden
+        await at.press("s")
+        energies = [options[n].energy_j for n in page.shown.steps]
+        assert energies == sorted(energies) and " by energy" in at.text
+        await at.press("slash")
+        await at.write(" fast")
+        await at.press("enter")
+        assert "'fast' is no condition" in at.notices and "cores<=16" in at.text
+        await at.press("escape")
+        assert page.shown.narrowing.text == "" and at.app.screen is page
+        await at.press("escape")
+        assert at.app.screen is not page
+
+    play(session, story)
+
+
+def test_options_are_taken_away(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        page, shown = at.app.screen, at.app.screen.shown
+        await at.press("e", "enter")
+        path = session.folder / "cg-solver-n=4e6.csv"
+        rows = list(csv.DictReader(path.open()))
+        assert [int(r["threads_per_node"]) for r in rows] == [
+            page.board.options[n].configuration.threads_per_node for n in shown.steps
+        ]
+        assert [r["baseline"] for r in rows].count("True") == 1
+        await at.press("e", "enter")
+        assert "is there already" in at.notices
+        for ending, begins in ((".json", '{\n  "application": "cg-solver"'), (".svg", "<")):
+            await at.press("e", *["backspace"] * 4)
+            await at.write(ending)
+            await at.press("enter")
+            assert path.with_suffix(ending).read_text().startswith(begins)
+        await at.press("u")
+        assert not path.with_suffix(".svg").exists() and path.exists()
+        await at.press("y")
+        c = page.board.options[page.current].configuration
+        assert at.app.clipboard == (
+            "advisor choose cg-solver --workload n=4e6 --node-type broadwell "
+            f"--threads-per-node {c.threads_per_node} --freq {c.freq_khz / 1e6:g}GHz"
+        )
+        await at.press("Y")
+        assert at.app.clipboard.split("\t")[:2] == ["broadwell", "1"]
+
+    play(session, story)
+
+
+def test_a_rough_figure_does_not_look_like_a_sharp_one(own_store: Session, play: Play) -> None:
+    points_ = [Configuration("broadwell", 1, 1, t, 2_200_000) for t in (8, 16, 28)]
+    options = [
+        Option(c, 50.0, 50 / f, 50 * f, 9000.0 + c.threads_per_node, 9000 / f, 9000 * f, True)
+        for c, f in zip(points_, (1.02, 1.48, 1.02), strict=True)
+    ]
+    with Writer(own_store.store) as store:
+        store.save_model(
+            "aaa", "default", "broadwell", scope="all", owner="", name="bspline",
+            energy_quality="measured", n_train=3, stats={}, options=options,
+        )  # fmt: skip
+
+    async def story(at: Any) -> None:
+        await at.press("enter", "v", "v")
+        assert "±48%?" in at.text and "±2%" in at.text and "±2%?" not in at.text
+        cells = [points.cells(at.app.screen.board, n) for n in range(3)]
+        assert [row[3][1] for row in cells] == ["", "warn", ""]
+
+    play(own_store, story)

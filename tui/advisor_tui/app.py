@@ -38,8 +38,8 @@ class AdvisorApp(AppShell):
     CSS_PATH = "style.tcss"
     MODES = {place.name: place.open for place in PLACES}  # noqa: RUF012
     DEFAULT_MODE = PLACES[0].name
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (130, "-wide")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (36, "-tall")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide"), (160, "-huge")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-usual"), (36, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(str(number), f"go('{place.name}')", place.title, show=False)

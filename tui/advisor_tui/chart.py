@@ -26,7 +26,7 @@ MEASURED, PREDICTED, MEASURED_ESTIMATE, PREDICTED_ESTIMATE = "●", "○", "◍"
 ESTIMATED = "△"
 BASELINE, POLICY, YOURS, ZONE = "◆", "★", "⚑", "░"
 BOUND = "┊"
-_PERCENT = 7
+_PERCENT = 9
 """Columns of the second scale."""
 _TALL = 10
 """Rows from which on there is a second scale below, too."""

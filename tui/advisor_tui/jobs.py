@@ -30,7 +30,7 @@ _COLUMNS = (
     Column("Application", 11, flex=2),
     Column("Workload", 10, flex=2, from_width=110),
     Column("Promised energy, time", 22, flex=3),
-    Column("Came out", 22, flex=3, gap=1),
+    Column("Came out", 22, flex=3),
 )
 _ROLES = {"as-promised": "good", "better": "good", "worse": "bad"}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from advisor.core.option import Option
 from advisor.core.pareto import TradeOff
-from advisor.core.units import duration_like, format_energy
+from advisor.core.units import format_duration, format_energy
 from advisor.plotting import PlotPoint
 from advisor.views import tradeoff as view
 from advisor.views.tradeoff import Across, TradeOffView, Up
@@ -14,28 +14,20 @@ from advisor_tui import chart as signs
 from advisor_tui.chart import ChartMarks, Mark
 from advisor_tui.table import Cell, Column
 
-_WIDE = 110
-COLUMNS = (
-    Column("", 2),
-    Column("Node type", 10, flex=1, from_width=_WIDE, gap=1),
-    Column("Nodes", 5, right=True, from_width=_WIDE),
-    Column("Ranks", 5, right=True, from_width=_WIDE),
-    Column("Threads", 7, right=True, from_width=_WIDE),
-    Column(" N  R   T", 9, below=_WIDE, gap=1),
+_WORDS = 78
+"""Cells from which on a table says a change in words, not in numbers."""
+_FIGURES = (
+    Column(" N  R   T", 9, gap=1),
     Column("GHz", 4, right=True, gap=1),
-    Column("Time", 15),
-    Column("Energy", 12, gap=1),
-    Column("Against the job as written", 28, flex=4, gap=1),
+    Column("Time", 13, right=True, gap=1),
+    Column("Energy", 14, right=True, gap=1),
+    Column("dE %", 5, right=True, below=_WORDS, gap=1),
+    Column("dT %", 5, right=True, below=_WORDS, gap=1),
 )
-COLUMNS_OF_EVERY = (
-    COLUMNS[0],
-    Column("Node type", 9, flex=1, gap=1),
-    *COLUMNS[2:-3],
-    Column("Time", 14, gap=1),
-    COLUMNS[-2],
-    Column("Against the job as written", 22, flex=4, gap=1),
-)
-"""Where several node types are together: each option says on which it is."""
+COLUMNS = (
+    Column("", 2), *_FIGURES,
+    Column("Against the job as written", 20, flex=4, from_width=_WORDS),
+)  # fmt: skip
 
 
 def sign(board: TradeOffView, option: Option) -> str:
@@ -47,6 +39,12 @@ def sign(board: TradeOffView, option: Option) -> str:
     return signs.MEASURED if option.measured else signs.PREDICTED
 
 
+def columns(board: TradeOffView) -> tuple[Column, ...]:
+    """Return the columns; where several node types are together each option says its own."""
+    node_type = [Column("Node type", 9, flex=1, gap=1)] if board.node_type == view.EVERY else []
+    return (COLUMNS[0], *node_type, *COLUMNS[1:])
+
+
 def cells(board: TradeOffView, number: int) -> list[Cell]:
     """Return an option's row."""
     o = board.options[number]
@@ -54,31 +52,63 @@ def cells(board: TradeOffView, number: int) -> list[Cell]:
     special = {
         board.baseline: signs.BASELINE, board.policy_at: signs.POLICY, board.yours_at: signs.YOURS,
     }.get(number, " ")  # fmt: skip
+    about = "~" if board.estimated or board.transferred(o) else ""
+    base = board.view.baseline
     energy: Cell = ("not known", "dim")
+    change = 0.0
     if o.energy_j == o.energy_j:
-        about = "~" if board.estimated or board.transferred(o) else ""
         margin = view.spread(o.energy_lo_j, o.energy_j, o.energy_hi_j)
-        energy = f"{about}{format_energy(o.energy_j)} {margin}"
+        energy = _figure(f"{about}{like(base.energy_j, format_energy)(o.energy_j)}", margin)
+        change = o.energy_j / base.energy_j - 1
     words = board.words(number, brief=board.node_type == view.EVERY)
-    as_time = duration_like(board.view.baseline.time_s)
-    time = f"{as_time(o.time_s)} {view.spread(o.time_lo_s, o.time_s, o.time_hi_s)}"
+    margin = view.spread(o.time_lo_s, o.time_s, o.time_hi_s)
+    time = like(base.time_s, format_duration)(o.time_s)
+    tone = "good" if change <= -0.005 else ""
     return [
         (f"{sign(board, o)}{special}", "strong"),
-        (c.node_type, "dim"),
-        str(c.nodes),
-        str(c.ranks_per_node),
-        str(c.threads_per_node),
+        *([(c.node_type, "dim")] if board.node_type == view.EVERY else []),
         f"{c.nodes:>2} {c.ranks_per_node:>2} {c.threads_per_node:>3}",
-        f"{c.freq_khz / 1e6:g}" if c.freq_khz else "-",
-        f"~{time}" if board.transferred(o) else time,
+        f"{c.freq_khz / 1e6:.{_digits(board)}f}" if c.freq_khz else "-",
+        _figure(f"~{time}" if board.transferred(o) else time, margin),
         energy,
-        (words, "good" if words.partition(",")[0].endswith((" less", "less energy")) else ""),
+        (_percent(change) if o.energy_j == o.energy_j else "-", tone),
+        _percent(o.time_s / base.time_s - 1),
+        (words, tone),
     ]
+
+
+def _percent(change: float) -> str:
+    return f"{round(100 * change, 1) + 0.0:+.1f}"  # no -0.0
+
+
+_ROUGH = 15.0
+"""Percent of half an interval from which on a figure is a rough one."""
+
+
+def _figure(text: str, margin: str) -> Cell:
+    """Return a figure with its interval, one that says little in a colour and with a ``?``."""
+    rough = bool(margin) and float(margin.strip("±%")) >= _ROUGH
+    return (f"{text} {margin + '?' * rough:>5}", "warn" if rough else "")
+
+
+def _digits(board: TradeOffView) -> int:
+    """Return how many decimals the frequencies of a column take."""
+    return 2 if any(o.configuration.freq_khz % 100_000 for o in board.options) else 1
+
+
+def like(usual: float, form: Callable[[float], str]) -> Callable[[float], str]:
+    """Return how to print values in the unit and with the decimals of a usual one."""
+    number, unit = form(usual).split(" ")
+    digits = len(number.partition(".")[2])
+    return lambda value: f"{value / _SCALES[unit]:.{digits}f} {unit}"
+
+
+_SCALES = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "GJ": 1e9, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 def picture(
     board: TradeOffView, points: Sequence[PlotPoint], place: TradeOff, steps: Sequence[int],
-    across: Across, up: Up,
+    across: Across, up: Up, hidden: Collection[int],
 ) -> ChartMarks:  # fmt: skip
     """Return a board as a picture: options outside of the zone are faint."""
     zone = set(place.zone)
@@ -103,8 +133,9 @@ def picture(
         points, marks, special, place.front, place.polygon,
         board.window(points, place), (padded(min(xs), max(xs)), padded(min(ys), max(ys))),
         view.axis_title(across), view.axis_title(up), steps, points[board.baseline],
-        points[board.baseline] if plain else None, board.bound(across), ends,
-        board.spreads(across, up), board.disturbed,
+        points[board.baseline] if plain else None, board.bound(across),
+        {n: text for n, text in ends.items() if n not in hidden},
+        board.spreads(across, up), hidden,
     )  # fmt: skip
 
 

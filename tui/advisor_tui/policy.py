@@ -38,7 +38,7 @@ _COLUMNS = (
     Column("Node type", 9, from_width=110),
     Column("", 7, gap=1),
     Column("Today", 22, flex=1),
-    Column("Then", 22, flex=1, gap=1),
+    Column("Then", 22, flex=1),
     Column("At", 20, flex=3, from_width=130),
 )
 _KINDS: dict[str, Cell] = {

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Iterable
+from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from advisor.core.configuration import Configuration
-from advisor.core.pareto import TradeOff
 from advisor.errors import AdvisorError, RefusedError
-from advisor.plotting import PlotPoint
 from advisor.views import tradeoff as view
 from advisor.views.choosing import Wish, save
-from advisor.views.tradeoff import Across, Boards, TradeOffView, Up
-from advisor_tui import captions, points
+from advisor.views.narrow import EXAMPLE, Narrowing, narrowing
+from advisor.views.tradeoff import Boards, TradeOffView
+from advisor_tui import captions
 from advisor_tui.background import begin
 from advisor_tui.chart import Chart
-from advisor_tui.points import COLUMNS, COLUMNS_OF_EVERY, cells
+from advisor_tui.dialogue import Field
+from advisor_tui.points import COLUMNS, cells, columns
 from advisor_tui.shell import AppShell, Page
+from advisor_tui.shown import Shown
 from advisor_tui.table import LazyTable
-
-Which = Literal["front", "zone", "all"]
-_WHICH: tuple[Which, ...] = ("front", "zone", "all")
 
 
 def show_tradeoff(advisor: AppShell, application: str, workload: str) -> None:
@@ -42,7 +40,7 @@ class TradeOffPage(Page):
 
     TITLE = "Options"
     PLACE = "applications"
-    HELP = """\
+    HELP = f"""\
 Each sign is an option: threads and a frequency cap to run the job
 with. Left is faster, lower takes less energy; the best lie along
 the line, the front.
@@ -55,10 +53,12 @@ the line, the front.
 [ ] the cursor                         error; faint signs lie outside
 
 The table lists what the arrows step through (v: front, zone, or every
-option): nodes (N), ranks a node (R), threads a node (T), frequency
-cap, time and energy, and the change against ◆. b makes the option
-under the cursor the new ◆. ± is half of the interval that holds the
-value with 90 % confidence.
+option, / only what fits, like {EXAMPLE}):
+nodes (N), ranks a node (R), threads a node (T), frequency cap, time
+and energy, and the change against ◆ (dE, dT in %). b makes the
+option under the cursor the new ◆. ± is half of the interval that
+holds the value with 90 % confidence; in the picture it is the cross
+at the cursor. ┊ is the slowest that the policy allows.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
@@ -67,13 +67,23 @@ value with 90 % confidence.
         Binding("left,h", "step(-1)", "previous", show=False),
         Binding("right,l", "step(1)", "next", show=False),
         Binding("v", "which", "front/all", tooltip="step through front, zone, or every option"),
+        Binding("slash", "filter", "filter", tooltip="list what fits, like cores<=16 time<5%"),
         Binding("n", "node_type", "node", tooltip="the next node type, then all together"),
         Binding("r", "ranking", "rank", tooltip="node types ranked, and how that is known"),
-        Binding("plus,equals_sign", "zoom(0.7)", "zoom", tooltip="zoom in, around the cursor"),
+        Binding(
+            "plus,equals_sign",
+            "zoom(0.7)",
+            "zoom",
+            show=False,
+            tooltip="zoom in, around the cursor",
+        ),
         Binding("minus", "zoom(1.43)", "zoom out", show=False),
         Binding("0", "fit", "fit", show=False, tooltip="show what matters, or everything"),
-        Binding("x", "across", "axes", show=False, tooltip="time or performance across"),
-        Binding("y", "up", "energy or efficiency upwards", show=False),
+        Binding("s", "sort", "sort", tooltip="along the picture, by energy, time, cores, or EDP"),
+        Binding("e", "export", "export", tooltip="write the list (CSV, JSON) or the picture (SVG)"),
+        Binding("y", "copy", "copy", tooltip="copy the command that chooses this option"),
+        Binding("Y", "copy(True)", "copy row", show=False, tooltip="copy this row"),
+        Binding("x", "axes", "axes", tooltip="time or performance, energy or efficiency"),
         Binding("b", "baseline", "compare", show=False, tooltip="compare with this option"),
         Binding("t", "train", "measure", show=False, tooltip="measure it (again)"),
     ]
@@ -82,13 +92,7 @@ value with 90 % confidence.
         super().__init__()
         self.application, self.workload = application, workload
         self.boards: Boards | None = None
-        self.node_type = view.EVERY
-        self.which: Which = "front"
-        self.across: Across = "time"
-        self.up: Up = "energy"
-        self.steps: list[int] = []
-        self._points: Sequence[PlotPoint] = ()
-        self._place: TradeOff | None = None
+        self.shown = Shown()
         self._asked: Configuration | None = None
 
     def body(self) -> Iterable[Widget]:
@@ -99,8 +103,10 @@ value with 90 % confidence.
             with Vertical(id="tradeoff-left"):
                 yield Chart(id="chart")
                 yield Static("", id="legend")
-            yield Static("", id="tradeoff-side")
-        yield LazyTable(COLUMNS, id="points", empty="reading ...")
+            with Vertical(id="tradeoff-right"):
+                yield Field(placeholder=EXAMPLE, id="filter", compact=True)
+                yield LazyTable(COLUMNS, id="points", empty="reading ...")
+                yield Static("", id="tradeoff-side")
         yield Static("", id="detail")
 
     def on_mount(self) -> None:
@@ -123,7 +129,7 @@ value with 90 % confidence.
         """The options of the node type that is shown."""
         if self.boards is None:
             return None
-        return self.boards.by_type.get(self.node_type)
+        return self.boards.by_type.get(self.shown.node_type)
 
     @property
     def current(self) -> int | None:
@@ -161,8 +167,8 @@ value with 90 % confidence.
                 "Press t to measure it once, Esc to go back."
             )
             return
-        if self.node_type not in boards.by_type or not keep:
-            self.node_type = boards.first
+        if self.shown.node_type not in boards.by_type or not keep:
+            self.shown.node_type = boards.first
         self._arrange(here, keep_zoom=keep)
 
     def _nothing(self, sentence: str) -> None:
@@ -186,26 +192,13 @@ value with 90 % confidence.
         board = self.board
         if board is None:
             return
-        picture = None
-        if board.view.energy_known:
-            self._points = board.points(self.across, self.up)
-            self._place = board.place(self.across, self.up)
-        else:
-            self._place, self._points = None, [(o.time_s, 0.0) for o in board.options]
-        self.steps = view.walk(board, self._points, self._place, self.which)
-        if self._place is not None:
-            picture = points.picture(
-                board, self._points, self._place, self.steps, self.across, self.up
-            )
+        picture = self.shown.arrange(board)
         number = board.find(here) if here is not None else None
         if number is None:
             number = next(
                 n for n in (board.yours_at, board.policy_at, board.baseline) if n is not None
             )
-        if number not in self.steps:
-            number = min(
-                self.steps, key=lambda i: abs(self._points[i][0] - self._points[number][0])
-            )
+        number = self.shown.near(number)
         self.chart.set_reactive(Chart.cursor, number)
         message = "Its energy is not known, so there is no trade-off to show; times are below."
         self.chart.show(picture, message, keep=keep_zoom)
@@ -215,14 +208,14 @@ value with 90 % confidence.
 
     def _fill(self, board: TradeOffView, number: int) -> None:
         table = self.table
-        table.set_columns(COLUMNS_OF_EVERY if board.node_type == view.EVERY else COLUMNS)
-        table.reset(len(self.steps), cursor=self.steps.index(number))
+        table.set_columns(columns(board))
+        table.reset(len(self.shown.steps), cursor=self.shown.steps.index(number))
 
     @on(LazyTable.Wanted, "#points")
     def _wanted(self, event: LazyTable.Wanted) -> None:
         board = self.board
         if board is not None:
-            numbers = self.steps[event.first : event.first + event.limit]
+            numbers = self.shown.steps[event.first : event.first + event.limit]
             self.table.fill(event.first, [cells(board, n) for n in numbers])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -236,10 +229,9 @@ value with 90 % confidence.
 
     def _titles(self, board: TradeOffView) -> None:
         assert self.boards is not None
-        shown = f"{self.which} {len(self.steps)}/{len(board.options)}"
         for name, text in (
             ("tradeoff-title", captions.title(self.boards, board)),
-            ("legend", captions.legend(board, shown)),
+            ("legend", captions.legend(board, self.shown.words(board))),
         ):
             self.query_one(f"#{name}", Static).update(Content(text))
         self.status_changed()
@@ -262,17 +254,17 @@ value with 90 % confidence.
 
     def _go(self, number: int) -> None:
         board = self.board
-        if board is None or number not in self.steps:
+        if board is None or number not in self.shown.steps:
             return
         self.chart.cursor = number
-        self.table.cursor = self.steps.index(number)
+        self.table.cursor = self.shown.steps.index(number)
         self._detail(board, number)
 
     def action_step(self, by: int) -> None:
         """Go to the next option of those stepped through."""
-        if self.steps and self.current is not None:
-            at = self.steps.index(self.current) + by
-            self._go(self.steps[max(0, min(len(self.steps) - 1, at))])
+        if self.shown.steps and self.current is not None:
+            at = self.shown.steps.index(self.current) + by
+            self._go(self.shown.steps[max(0, min(len(self.shown.steps) - 1, at))])
 
     def key_up(self) -> None:
         """Go to the previous option, also from the picture."""
@@ -287,8 +279,8 @@ value with 90 % confidence.
     @on(LazyTable.Moved, "#points")
     def _moved(self) -> None:
         row = self.table.cursor  # the message may be older than the last key
-        if row < len(self.steps) and self.steps[row] != self.current:
-            self._go(self.steps[row])
+        if row < len(self.shown.steps) and self.shown.steps[row] != self.current:
+            self._go(self.shown.steps[row])
 
     @on(LazyTable.Opened, "#points")
     def _opened(self) -> None:
@@ -296,10 +288,10 @@ value with 90 % confidence.
 
     @on(Chart.Picked)
     def _picked(self, event: Chart.Picked) -> None:
-        if event.number in self.steps:
+        if event.number in self.shown.steps:
             self._go(event.number)
         elif self.board is not None:  # drawn, but not listed: now it is
-            self.which = "all"
+            self.shown.which, self.shown.narrowing = "all", Narrowing()
             self._arrange(self.board.options[event.number].configuration, keep_zoom=True)
 
     def action_zoom(self, factor: float) -> None:
@@ -314,7 +306,7 @@ value with 90 % confidence.
 
     def action_which(self) -> None:
         """Step through front, zone or everything."""
-        self.which = _WHICH[(_WHICH.index(self.which) + 1) % len(_WHICH)]
+        self.shown.next_which()
         self._arrange(self._configuration(), keep_zoom=True)
 
     def action_node_type(self) -> None:
@@ -327,18 +319,36 @@ value with 90 % confidence.
             self.advisor.tell(f"{only}; r says more.")
             return
         here = self._configuration()
-        self.node_type = names[(names.index(self.node_type) + 1) % len(names)]
+        self.shown.node_type = names[(names.index(self.shown.node_type) + 1) % len(names)]
         self._arrange(here)
 
-    def action_across(self) -> None:
-        """Show time or performance across."""
-        self.across = "performance" if self.across == "time" else "time"
+    def action_axes(self) -> None:
+        """Show the next pair of axes."""
+        self.shown.next_axes()
         self._arrange(self._configuration())
 
-    def action_up(self) -> None:
-        """Show energy or efficiency upwards."""
-        self.up = "efficiency" if self.up == "energy" else "energy"
-        self._arrange(self._configuration())
+    def action_sort(self) -> None:
+        """Order the list otherwise."""
+        self.shown.next_order()
+        self._arrange(self._configuration(), keep_zoom=True)
+
+    def action_filter(self) -> None:
+        """Go to the line of conditions."""
+        line = self.query_one("#filter", Input)
+        line.display = True
+        self.set_focus(line)
+
+    @on(Input.Submitted, "#filter")
+    def _filtered(self, event: Input.Submitted) -> None:
+        try:
+            wanted = narrowing(event.value)
+        except AdvisorError as error:
+            self.advisor.report(error)
+            return
+        event.input.display = bool(wanted.text)
+        self.set_focus(self.chart)
+        self.shown.narrowing = wanted
+        self._arrange(self._configuration(), keep_zoom=True)
 
     def action_baseline(self) -> None:
         """Compare with the option under the cursor from now on."""
@@ -360,7 +370,7 @@ value with 90 % confidence.
         if node_type not in self.boards.by_type:
             self.advisor.tell(f"There are no options on {node_type} yet; r says what is known.")
             return
-        here, self.node_type = self._configuration(), node_type
+        here, self.shown.node_type = self._configuration(), node_type
         self._arrange(here)
 
     # -- going on --------------------------------------------------------------------------------
@@ -388,9 +398,33 @@ value with 90 % confidence.
         """Measure it."""
         self.advisor.action_go("training", "new")
 
+    def action_export(self) -> None:
+        """Write the list or the picture into a file."""
+        if self.board is not None:
+            from advisor_tui.takeaway import export
+
+            export(self, self.board, self.shown.steps)
+
+    def action_copy(self, row: bool = False) -> None:
+        """Copy the command that chooses the option under the cursor, or its row."""
+        board, number = self.board, self.current
+        if board is None or number is None:
+            return
+        from advisor_tui.takeaway import copied
+
+        self.app.copy_to_clipboard(text := copied(board, number, row=row))
+        self.advisor.tell(f"Copied, if your terminal allows it: {text}")
+
     def action_back(self) -> None:
-        """Go back to the list."""
-        self.app.pop_screen()
+        """Go back to the list; out of the conditions first, and without them."""
+        line = self.query_one("#filter", Input)
+        if line.display and (line.has_focus or self.shown.narrowing.text):
+            line.value, line.display = "", False
+            self.set_focus(self.chart)
+            self.shown.narrowing = Narrowing()
+            self._arrange(self._configuration(), keep_zoom=True)
+        else:
+            self.app.pop_screen()
 
     def files_changed(self) -> None:
         """Show what the choices file says now."""

@@ -71,9 +71,8 @@ class TradeOffView:
     def verdict(self) -> JobVerdict:
         """Say what a job like the baseline gets and whether it is applied, or why nothing."""
         if self.view.source and self.policy_at is None and self.yours_at is None:
-            return JobVerdict(
-                f"AN ESTIMATE: {self.view.source}", "NOT APPLIED: jobs are not sent there"
-            )
+            what = f"AN ESTIMATE {self.view.source.removeprefix('estimated ')}"
+            return JobVerdict(what, "NOT APPLIED: jobs are not sent there")
         node_type = self.view.baseline.configuration.node_type
         return verdict(self.policy, self.yours, f"{node_type} is not in the inventory")
 

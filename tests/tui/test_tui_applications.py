@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from advisor_tui.help import keys_of
 from advisor_tui.session import Session
 from advisor_tui.table import LazyTable
 from textual.widgets import Input
@@ -210,3 +212,35 @@ def test_another_users_view_chooses_nothing(session: Session, play: Play) -> Non
         assert "Only bob can choose for bob" in at.notices
 
     play(replace(session, user="bob", foreign=True), story)
+
+
+def test_settings_are_kept_and_hold(session: Session, play: Play) -> None:
+    path = session.settings
+    assert path is not None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    said = {"theme": "nord", "page": "jobs", "keys": {"export": "o", "undo": "z"}, "signs": "ascii"}
+    path.write_text(json.dumps(said))
+
+    async def story(at: Any) -> None:
+        assert at.app.theme == "nord" and "[2 Jobs]" in at.lines[0] and at.text.isascii()
+        await at.press("1", "down", "enter")
+        await at.press("e")
+        assert "Export the listed" not in at.text
+        await at.press("o")
+        assert "Export the listed" in at.text
+        await at.press("escape")
+        assert "o        write the list" in keys_of(at.app.screen)
+        at.app.theme = "gruvbox"
+        await at.settle()
+
+    play(session, story)
+    assert json.loads(path.read_text()) == {**said, "theme": "gruvbox"}
+
+    path.write_text('{"theme": "no such", "colour": 1, "keys": {"export": 3}}')
+
+    async def warned(at: Any) -> None:
+        assert "[1 Applications]" in at.lines[0]
+        for problem in ("theme 'no such'", "colour is no setting", "export: 3 is no key"):
+            assert problem in at.notices
+
+    play(session, warned)

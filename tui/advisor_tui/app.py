@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
 
 from advisor.errors import AdvisorError
+from advisor_tui import settings
 from advisor_tui.background import begin, in_thread
 from advisor_tui.legible import speaks_utf8
 from advisor_tui.places import PLACES
 from advisor_tui.session import Session
-from advisor_tui.shell import AppShell, Page
+from advisor_tui.shell import AppShell, Page, by_action
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -40,7 +40,7 @@ class AdvisorApp(AppShell):
     DEFAULT_MODE = PLACES[0].name
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide"), (160, "-huge")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-usual"), (36, "-tall")]  # noqa: RUF012
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS: ClassVar[list[BindingType]] = by_action(
         *(
             Binding(str(number), f"go('{place.name}')", place.title, show=False)
             for number, place in enumerate(PLACES, 1)
@@ -48,21 +48,29 @@ class AdvisorApp(AppShell):
         Binding("u", "undo", "undo"),
         Binding("question_mark,f1", "help", "help"),
         Binding("q", "quit", "quit", show=False),
-    ]
+    )
 
-    def __init__(self, session: Session, *, ascii_only: bool = False) -> None:
-        super().__init__(session, ascii_only=ascii_only)
+    def __init__(self, session: Session, *, utf8: bool = True) -> None:
+        super().__init__(session)
         self.animation_level = "none"
         self._looking = False
-        with suppress(OSError, ValueError):
-            if session.settings is not None:
-                theme = json.loads(session.settings.read_text()).get("theme")
-                if theme in self.available_themes:
-                    self.theme = theme
+        said = settings.read(session.settings, self.available_themes)
+        self._problems = said.problems
+        if said.signs == "ascii" or (not utf8 and said.signs == "auto"):
+            self.ascii_only()
+        if said.theme:
+            self.theme = said.theme
+        self.keys = said.keys
+        self.set_keymap(said.keys)
+        self._first = said.page
 
     def on_mount(self) -> None:
         """Begin to look after the daemon."""
         self.theme_changed_signal.subscribe(self, lambda _: self._keep_theme())
+        if self._first != self.current_mode:
+            self.switch_mode(self._first)
+        for problem in self._problems:
+            self.call_after_refresh(self.tell, problem, "warning")
         self.set_interval(EVERY_S, self._look)
         self._look()
 
@@ -110,11 +118,7 @@ class AdvisorApp(AppShell):
             self.push_screen(HelpScreen(self.screen))
 
     def _keep_theme(self) -> None:
-        from advisor.edits import replace
-
-        if self.session.settings is not None:
-            with suppress(AdvisorError):
-                replace(self.session.settings, json.dumps({"theme": self.theme}).encode() + b"\n")
+        settings.keep_theme(self.session.settings, self.theme)
 
 
 def start(
@@ -128,6 +132,6 @@ def start(
         demonstration() if demo else nullcontext(Session.here(db=db, socket=socket, user=user)) as s
     ):
         served = "TEXTUAL_DRIVER" in os.environ  # to a browser
-        app = AdvisorApp(s, ascii_only=not (served or speaks_utf8()))
+        app = AdvisorApp(s, utf8=served or speaks_utf8())
         app.run()
         return app.return_code or 0

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from advisor_tui.places import PLACES
@@ -50,12 +50,13 @@ class HelpScreen(ModalScreen[None]):
         (scroll.scroll_down if way == "down" else scroll.scroll_up)(animate=False)
 
 
-def keys_of(page: Screen[None]) -> str:
+def keys_of(page: Page) -> str:
     """Return the keys of a page as lines."""
     lines = []
     for binding in type(page).BINDINGS:
         if isinstance(binding, Binding) and binding.description:
-            names = ", ".join(_name(key) for key in binding.key.split(","))
+            keys = page.advisor.keys.get(binding.action, binding.key)
+            names = ", ".join(_name(key) for key in keys.split(","))
             lines.append(f"{names:<8} {binding.tooltip or binding.description}")
     return "\n".join(lines) + "\n"
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
 
 from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
@@ -29,21 +31,29 @@ _SILENT_S = 10.0
 """Seconds in which the same notice is not repeated."""
 
 
+def by_action(*bindings: BindingType) -> list[BindingType]:
+    """Return bindings that a person's settings can give other keys, by the name of their action."""
+    return [replace(b, id=b.action) if isinstance(b, Binding) else b for b in bindings]
+
+
 class AppShell(App[None]):
     """The program as its pages know it."""
 
-    def __init__(self, session: Session, *, ascii_only: bool = False) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
         self._terminal: list[LineFilter] = [
             Legible(sixteen=self.console.color_system == "standard")
         ]
-        if ascii_only:
-            self._terminal.append(Plain())
         self.edits: list[tuple[str, Edit]] = []
         self.sweeping: Mapping[tuple[str, str], tuple[int, int]] = {}
         self.daemon: str = ""
+        self.keys: Mapping[str, str] = {}
         self._noticed: dict[str, float] = {}
+
+    def ascii_only(self) -> None:
+        """Paint ASCII from now on."""
+        self._terminal.append(Plain())
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every painted line passes: colours that can be read, signs that are known."""
@@ -129,6 +139,12 @@ class Page(Screen[None]):
     PLACE: ClassVar[str] = ""
     HELP: ClassVar[str] = ""
     _ready = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let settings give the page's actions other keys."""
+        if "BINDINGS" in cls.__dict__:
+            cls.BINDINGS = by_action(*cls.BINDINGS)
+        super().__init_subclass__(**kwargs)
 
     @property
     def advisor(self) -> AppShell:

@@ -1,0 +1,78 @@
+"""A person's settings file: theme, first page, keys by action, signs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from advisor.edits import replace
+from advisor.errors import AdvisorError
+from advisor_tui.places import PLACES
+
+SIGNS = ("auto", "ascii", "unicode")
+
+
+@dataclass(frozen=True, slots=True)
+class TuiSettings:
+    """What the file says; ``problems`` what is wrong with it, which then counts as not said."""
+
+    theme: str = ""
+    page: str = PLACES[0].name
+    keys: Mapping[str, str] = field(default_factory=dict)
+    signs: str = "auto"
+    problems: tuple[str, ...] = ()
+
+
+def read(path: Path | None, themes: Collection[str]) -> TuiSettings:
+    """Return the settings; ``themes`` are the known ones."""
+    try:
+        said = _load(path)
+    except ValueError as error:
+        return TuiSettings(problems=(f"{path}: {error}; it is not used",))
+    problems = [f"{name} is no setting" for name in said if name not in _KNOWN]
+
+    def one_of(name: str, known: Collection[str], default: str) -> str:
+        value = said.get(name, default)
+        if value in known or value == default:
+            return str(value)
+        problems.append(f"{name} {value!r} is none of {', '.join(sorted(known))}")
+        return default
+
+    theme = one_of("theme", themes, "")
+    page = one_of("page", [place.name for place in PLACES], PLACES[0].name)
+    signs = one_of("signs", SIGNS, "auto")
+    asked = said.get("keys", {})
+    keys = {}
+    for action, key in asked.items() if isinstance(asked, dict) else ():
+        if isinstance(key, str) and key:
+            keys[action] = key
+        else:
+            problems.append(f"keys: {action}: {key!r} is no key")
+    return TuiSettings(theme, page, keys, signs, tuple(f"{path}: {p}" for p in problems))
+
+
+_KNOWN = ("theme", "page", "keys", "signs")
+
+
+def keep_theme(path: Path | None, theme: str) -> None:
+    """Write a theme into the file and leave all else in it; a broken file is left alone."""
+    if path is not None:
+        with suppress(AdvisorError, ValueError):
+            replace(path, json.dumps({**_load(path), "theme": theme}, indent=2).encode() + b"\n")
+
+
+def _load(path: Path | None) -> dict[str, Any]:
+    """Return the file's object, {} without a file. Raises ValueError for anything else."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8")) if path is not None else {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot be read: {error}") from None
+    if not isinstance(said, dict):
+        raise ValueError("does not hold one JSON object")
+    return said

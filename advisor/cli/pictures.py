@@ -28,8 +28,9 @@ def percent(text: str) -> float:
 def add_plot_argument(parser: argparse.ArgumentParser, views: Sequence[str] = ()) -> None:
     """Add ``--plot FILE``, and ``--view`` where there are several kinds of picture."""
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="also write a picture (.svg, .png or .pdf)"
-    )
+        "--plot", type=Path, metavar="FILE",
+        help="also write a picture (.svg, .png or .pdf; NAME-dark.svg and so on: on a dark ground)",
+    )  # fmt: skip
     if views:
         parser.add_argument(
             "--view",
@@ -51,7 +52,7 @@ def save_plot(scene: Drawing, path: Path | None) -> None:
     if path is not None:
         from advisor.plotting.figure import save
 
-        save(scene, path)
+        save(scene, path, dark=path.stem.endswith("-dark"))
 
 
 def print_picture(picture: Drawing) -> None:

@@ -13,7 +13,8 @@ class Scene:
     """Points of two responses and their place: what both kinds of picture show.
 
     ``front``, ``zone`` and ``baseline`` are indices into ``points``; ``front`` in the order of
-    the line, ``polygon`` the zone's outline (empty: not drawn).
+    the line, ``polygon`` the zone's outline (empty: not drawn). ``spreads`` are (low, high) of both
+    axes, per point (empty: not known).
     """
 
     title: str
@@ -24,6 +25,7 @@ class Scene:
     zone: Sequence[int] = ()
     baseline: int | None = None
     polygon: Sequence[PlotPoint] = ()
+    spreads: Sequence[tuple[PlotPoint, PlotPoint]] = ()
 
     def window(self) -> tuple[PlotPoint, PlotPoint]:
         """Return (low, high) of each axis around what matters: front, zone and baseline.

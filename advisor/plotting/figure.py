@@ -14,6 +14,11 @@ SUFFIXES = (".svg", ".png", ".pdf")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _MARKERS, _DASHES = "osD^vP", ("-", "--", "-.", ":", "-", "--")
 _BASELINE = "#c2410c"
+_DARK = {
+    "figure.facecolor": "#111418", "axes.facecolor": "#111418", "savefig.facecolor": "#111418",
+    **{name: "#e5e7eb" for name in ("text.color", "axes.labelcolor", "axes.edgecolor",
+                                    "axes.titlecolor", "xtick.color", "ytick.color")},
+}  # fmt: skip
 
 
 def check(path: Path) -> None:
@@ -33,10 +38,17 @@ def check(path: Path) -> None:
         ) from None
 
 
-def save(scene: Scene | Panels, path: Path) -> None:
-    """Write the picture in one step; the kind follows the file's ending."""
+def save(scene: Scene | Panels, path: Path, *, dark: bool = False) -> None:
+    """Write the picture in one step; the kind follows the file's ending. ``dark``: on black."""
     check(path)
     import matplotlib as mpl
+
+    looks = {"svg.hashsalt": "advisor", "svg.fonttype": "none"}
+    with mpl.rc_context({**(_DARK if dark else {}), **looks}):
+        _save(scene, path)
+
+
+def _save(scene: Scene | Panels, path: Path) -> None:
     from matplotlib.figure import Figure
 
     if isinstance(scene, Scene):
@@ -52,8 +64,7 @@ def save(scene: Scene | Panels, path: Path) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     try:
-        with mpl.rc_context({"svg.hashsalt": "advisor", "svg.fonttype": "none"}):
-            figure.savefig(draft, format=kind, dpi=160, metadata=dated)
+        figure.savefig(draft, format=kind, dpi=160, metadata=dated)
         draft.replace(path)
     except OSError as error:
         raise AdvisorError(f"{path} cannot be written: {error.strerror or error}") from None
@@ -68,14 +79,19 @@ def _draw(axes: Any, scene: Scene) -> None:
     special = {*scene.front, *scene.zone, scene.baseline}
     others = [i for i in range(len(scene.points)) if i not in special]
     if scene.polygon:
-        axes.fill(*zip(*scene.polygon, strict=True), color="#dce9f5", zorder=0, lw=0)
+        axes.fill(*zip(*scene.polygon, strict=True), color="#1f6fb2", alpha=0.14, zorder=0, lw=0)
     axes.scatter(*coordinates(others), s=12, color="#9aa5b1", label="other", zorder=1)
     zone = [i for i in scene.zone if i not in set(scene.front)]
     axes.scatter(
-        *coordinates(zone), s=26, facecolor="white", edgecolor="#1f6fb2", label="trade-off zone",
+        *coordinates(zone), s=26, facecolor="none", edgecolor="#1f6fb2", label="trade-off zone",
         zorder=2,
     )  # fmt: skip
     axes.plot(*coordinates(scene.front), color="#1f6fb2", lw=1, zorder=2)
+    if scene.spreads:
+        for i in scene.front:
+            (x, y), ((left, right), (low, high)) = scene.points[i], scene.spreads[i]
+            axes.plot([left, right], [y, y], color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
+            axes.plot([x, x], [low, high], color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
     axes.scatter(*coordinates(scene.front), s=30, color="#1f6fb2", label="front", zorder=3)
     if scene.baseline is not None:
         axes.scatter(
@@ -103,16 +119,20 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
 
 
 def _lines(axes: Any, panel: Lines) -> None:
+    from matplotlib import colormaps
+
+    many = len(panel.lines) > len(_COLOURS)  # then neighbours differ a little, ends a lot
     for i, line in enumerate(panel.lines):
         k = i % len(_COLOURS)
-        axes.fill_between(line.x, line.low, line.high, color=_COLOURS[k], alpha=0.13, lw=0)
-        axes.plot(line.x, line.y, color=_COLOURS[k], ls=_DASHES[k], lw=1.2, label=line.label)
+        colour = colormaps["plasma"](0.85 * i / (len(panel.lines) - 1)) if many else _COLOURS[k]
+        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.13, lw=0)
+        axes.plot(line.x, line.y, color=colour, ls=_DASHES[k], lw=1.2, label=line.label)
         runs = set(line.runs)
-        for measured, face in ((True, _COLOURS[k]), (False, "white")):
+        for measured in (True, False):
             at = [j for j, x in enumerate(line.x) if (x in runs) is measured]
             axes.scatter(
                 [line.x[j] for j in at], [line.y[j] for j in at], s=20, marker=_MARKERS[k],
-                facecolor=face, edgecolor=_COLOURS[k], zorder=3,
+                facecolor=colour if measured else "none", edgecolor=colour, zorder=3,
             )  # fmt: skip
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
@@ -121,7 +141,10 @@ def _lines(axes: Any, panel: Lines) -> None:
         _logarithmic(axes, max(values) / min(values))
     else:
         axes.set_ylim(0, 1.1 * max(values))
-    axes.legend(fontsize=8, frameon=False, title="filled: run", title_fontsize=8)
+    axes.legend(
+        fontsize=8, frameon=False, title="filled: run", title_fontsize=8,
+        ncols=2 if len(panel.lines) > len(_COLOURS) else 1,
+    )  # fmt: skip
 
 
 def _surface(figure: Any, axes: Any, panel: Surface) -> None:

@@ -9,10 +9,11 @@ from advisor.core.disturbed import disturbed
 from advisor.core.option import Option
 from advisor.core.units import format_freq
 
-MOST_LINES = 6
-"""Frequencies beyond these are thinned out, so that lines can be distinguished."""
+MOST_LINES = 16
+"""Frequencies beyond these are thinned out: there is a letter for each of so many in a terminal."""
 
 _RESPONSES = {"time": "time (s)", "energy": "energy (J)"}
+_ENERGY_UNITS = ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ def lines(title: str, options: Sequence[Option], baseline: Option) -> Panels:
     shown = _thin(caps, MOST_LINES)
     panels = []
     for name in _known(like):
+        scale, label = _unit(name, like)
         drawn = []
         for cap in shown:
             row = sorted(
@@ -90,11 +92,11 @@ def lines(title: str, options: Sequence[Option], baseline: Option) -> Panels:
                 key=lambda o: o.configuration.threads_per_node,
             )
             x = [float(o.configuration.threads_per_node) for o in row]
-            values = [_values(o, name) for o in row]
+            values = [[v / scale for v in _values(o, name)] for o in row]
             runs = [v for v, o in zip(x, row, strict=True) if o.measured]
             y, low, high = ([v[k] for v in values] for k in range(3))
             drawn.append(Line(format_freq(cap), x, y, low, high, runs))
-        panels.append(Lines("cores per node", _RESPONSES[name], tuple(drawn)))
+        panels.append(Lines("cores per node", label, tuple(drawn)))
     return Panels(title, tuple(panels))
 
 
@@ -109,14 +111,15 @@ def surface(title: str, options: Sequence[Option], baseline: Option) -> Panels:
     }
     panels = []
     for name in _known(like):
+        scale, label = _unit(name, like)
         z = [
-            [_values(place[i, j], name)[0] if (i, j) in place else float("nan")
+            [_values(place[i, j], name)[0] / scale if (i, j) in place else float("nan")
              for j in range(len(threads))]
             for i in range(len(caps))
         ]  # fmt: skip
         panels.append(
             Surface(
-                "cores per node", "frequency (GHz)", _RESPONSES[name],
+                "cores per node", "frequency (GHz)", label,
                 [float(t) for t in threads], [f / 1e6 for f in caps], z,
                 frozenset(at for at, o in place.items() if o.on_front),
                 next((at for at, o in place.items() if o is baseline), None),
@@ -156,6 +159,16 @@ def _like(options: Sequence[Option], baseline: Option) -> list[Option]:
 def _known(options: Sequence[Option]) -> list[str]:
     energy = any(o.energy_j == o.energy_j for o in options)
     return [name for name in _RESPONSES if name == "time" or energy]
+
+
+def _unit(name: str, options: Sequence[Option]) -> tuple[float, str]:
+    """Return scale and axis title that keep a response's numbers short."""
+    if name == "energy":
+        most = max(o.energy_j for o in options if o.energy_j == o.energy_j)
+        for scale, unit in _ENERGY_UNITS:
+            if most >= 10 * scale:
+                return scale, f"energy ({unit})"
+    return 1.0, _RESPONSES[name]
 
 
 def _values(o: Option, name: str) -> tuple[float, float, float]:

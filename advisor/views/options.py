@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.core.configuration import Configuration
+from advisor.core.disturbed import disturbed
 from advisor.core.node_type_estimate import similarity_text
 from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, trade_off
 from advisor.errors import RefusedError
-from advisor.plotting import Scene
+from advisor.plotting import PlotPoint, Scene
 
 if TYPE_CHECKING:
     from advisor.store.reader import Reader
@@ -139,17 +140,23 @@ def scene(view: View) -> Scene:
     """
     if not view.energy_known:
         raise RefusedError(f"{view.title}: energy is not known, so there is nothing to draw")
-    points = [(100.0 * time, 100.0 * energy) for energy, time in map(view.change, view.options)]
+    spikes = disturbed(view.options)
+    options = [o for i, o in enumerate(view.options) if i not in spikes or o is view.baseline]
+    points = [(100.0 * time, 100.0 * energy) for energy, time in map(view.change, options)]
     limits = ErrorLimits(float(view.model.stats.get("error", 0.05)))
     shape = trade_off(
-        [o.time_s for o in view.options],
-        [o.energy_j for o in view.options],
+        [o.time_s for o in options],
+        [o.energy_j for o in options],
         max_x=False,
         max_y=False,
         x_limits=limits,
         y_limits=limits,
     )
     base = view.baseline
+
+    def against(time_s: float, energy_j: float) -> PlotPoint:
+        return 100 * (time_s / base.time_s - 1), 100 * (energy_j / base.energy_j - 1)
+
     return Scene(
         view.title,
         "time against the job as written (%)",
@@ -157,6 +164,13 @@ def scene(view: View) -> Scene:
         points,
         shape.front,
         shape.zone,
-        next(i for i, o in enumerate(view.options) if o is base),
-        [(100 * (x / base.time_s - 1), 100 * (y / base.energy_j - 1)) for x, y in shape.polygon],
+        next(i for i, o in enumerate(options) if o is base),
+        [against(x, y) for x, y in shape.polygon],
+        [
+            (
+                (against(o.time_lo_s, 0)[0], against(o.time_hi_s, 0)[0]),
+                (against(0, o.energy_lo_j)[1], against(0, o.energy_hi_j)[1]),
+            )
+            for o in options
+        ],
     )

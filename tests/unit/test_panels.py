@@ -33,18 +33,24 @@ def grid() -> list[Option]:
     return options()
 
 
-def test_lines_are_few_and_hold_their_intervals(grid: list[Option]) -> None:
+def test_every_cap_has_its_line_and_its_interval(grid: list[Option]) -> None:
     time, energy = lines("title", grid, grid[-1]).panels
     assert isinstance(time, Lines)
     assert isinstance(energy, Lines)
     assert [line.label for line in time.lines] == [
-        "1.2 GHz", "1.4 GHz", "1.6 GHz", "1.8 GHz", "2 GHz", "2.2 GHz"
+        "1.2 GHz", "1.3 GHz", "1.4 GHz", "1.5 GHz", "1.6 GHz", "1.7 GHz", "1.8 GHz", "1.9 GHz",
+        "2 GHz", "2.1 GHz", "2.2 GHz",
     ]  # fmt: skip
     first = time.lines[0]
     assert isinstance(first, Line)
     assert list(first.x) == list(first.runs) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert first.low[0] == pytest.approx(135) and first.high[0] == pytest.approx(165)
     assert time.lines[1].runs == []
+    assert isinstance(energy, Lines) and energy.y_label == "energy (J)"
+    big = [replace(o, energy_j=1e3 * o.energy_j, energy_lo_j=9e5, energy_hi_j=2e6) for o in grid]
+    assert isinstance(panel := lines("title", big, big[-1]).panels[1], Lines)
+    assert panel.y_label == "energy (kJ)" and panel.lines[0].y[0] == pytest.approx(1000)
+    assert len(lines("title", options(40), options(40)[-1]).panels[0].lines) == 16  # type: ignore[union-attr]
 
 
 def test_a_surface_marks_front_and_baseline_and_leaves_gaps(grid: list[Option]) -> None:
@@ -96,4 +102,6 @@ def test_everything_can_be_drawn(grid: list[Option], tmp_path: Path) -> None:
         path = tmp_path / f"{i}.svg"
         save(picture, path)
         assert "a title" in path.read_text()
+        save(picture, path, dark=True)
+        assert "#111418" in path.read_text()
     assert len(pictures[1].panels) == 1

@@ -14,7 +14,7 @@ SUFFIXES = (".svg", ".png", ".pdf")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _MARKERS, _DASHES = "osD^vP", ("-", "--", "-.", ":", "-", "--")
 _BASELINE = "#c2410c"
-_DARK = {
+_DARK: dict[Any, Any] = {
     "figure.facecolor": "#111418", "axes.facecolor": "#111418", "savefig.facecolor": "#111418",
     **{name: "#e5e7eb" for name in ("text.color", "axes.labelcolor", "axes.edgecolor",
                                     "axes.titlecolor", "xtick.color", "ytick.color")},
@@ -43,8 +43,8 @@ def save(scene: Scene | Panels, path: Path, *, dark: bool = False) -> None:
     check(path)
     import matplotlib as mpl
 
-    looks = {"svg.hashsalt": "advisor", "svg.fonttype": "none"}
-    with mpl.rc_context({**(_DARK if dark else {}), **looks}):
+    looks: dict[Any, Any] = {"svg.hashsalt": "advisor", "svg.fonttype": "none"}
+    with mpl.rc_context(looks | _DARK if dark else looks):
         _save(scene, path)
 
 

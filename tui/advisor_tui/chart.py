@@ -343,7 +343,7 @@ class Chart(Widget, can_focus=True):
         if place is not None and cell[1] == place[1] and abs(cell[0] - place[0]) <= 1:
             style = base + self._style("cursor")
             if cell == place:
-                return (mark.char if mark else "+"), style
+                return self._under_cursor(), style
             return ("[" if cell[0] < place[0] else "]"), style
         if mark is not None and (cell not in cross or mark.role not in ("front", "bound")):
             return mark.char, ground + self._style(mark.role)
@@ -352,6 +352,13 @@ class Chart(Widget, can_focus=True):
         if cell in self._texts:
             return self._texts[cell], ground + self._style("label")
         return (ZONE if shaded and self._on_edge(cell) else " "), ground
+
+    def _under_cursor(self) -> str:
+        """Return the sign of the cursor's own point: others may share its cell."""
+        picture, number = self._picture, self.cursor
+        if picture is None or number is None:
+            return "+"
+        return picture.special.get(number, picture.marks[number]).char
 
     def _on_edge(self, cell: CharacterCell) -> bool:
         column, row = cell

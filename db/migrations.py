@@ -424,3 +424,29 @@ ALTER TABLE forgotten_now RENAME TO forgotten;
 def m0009_signatures(db: Database) -> None:
     """Add the signatures of runs."""
     db.executescript(_SIGNATURES)
+
+
+_MONTHS = """
+-- What pruned decisions and outcomes add up to, by month of the decision.
+CREATE TABLE months (
+    month        TEXT NOT NULL,
+    application  TEXT NOT NULL,
+    node_type    TEXT NOT NULL,
+    decisions    INTEGER NOT NULL DEFAULT 0,
+    changed      INTEGER NOT NULL DEFAULT 0,
+    outcomes     INTEGER NOT NULL DEFAULT 0,
+    worse        INTEGER NOT NULL DEFAULT 0,
+    node_s       REAL NOT NULL DEFAULT 0,
+    energy_j     REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (month, application, node_type)
+);
+
+CREATE INDEX decisions_by_user ON decisions (user);
+CREATE INDEX outcomes_by_user ON outcomes (user);
+"""
+
+
+@migrations()
+def m0010_months(db: Database) -> None:
+    """Add monthly sums of what is pruned, and find a user's jobs without looking at all."""
+    db.executescript(_MONTHS)

@@ -49,6 +49,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "collect": ("collect", "read from the accounting how advised jobs came out"),
     "report": ("report", "compare promised and measured savings"),
     "publish": ("publish", "make a read-only copy of the store for other hosts"),
+    "backup": ("backup", "write everything in the store to one file"),
+    "restore": ("restore", "put a backup in the store's place"),
+    "prune": ("prune", "forget what the policy no longer keeps"),
     "doctor": ("doctor", "check this installation and name what to repair"),
     "completion": ("completion", "print the completion script for bash, zsh or fish"),
     # study

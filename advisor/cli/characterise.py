@@ -84,6 +84,7 @@ def _characterise(args: argparse.Namespace) -> int:
     from advisor.meters.process import exit_text
     from advisor.ranking.files import write_phases
     from advisor.schedulers.local.scheduler import local_node_type
+    from advisor.store.visible import store_seen
     from advisor.training.site_context import load_known
     from advisor.training.training_job import understand
 
@@ -92,7 +93,7 @@ def _characterise(args: argparse.Namespace) -> int:
         limit_s = parse_duration_s(args.limit) if args.limit else None
     except ValueError as error:
         raise UsageError(str(error)) from error
-    known = load_known(paths.store_path(args.db))
+    known = load_known(store_seen(args.db))
     subject = understand(
         scheduler="local",
         site=known.site,

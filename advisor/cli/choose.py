@@ -12,7 +12,7 @@ from advisor.cli.streams import complain
 from advisor.core.policy import ESTIMATES, GOALS
 from advisor.core.settings import CHOICES_VERSION
 from advisor.errors import UsageError
-from advisor.paths import choices_path, store_path
+from advisor.paths import choices_path
 
 _AIMS = ("goal", "max_slowdown", "estimated_node_types")
 _PIN = {
@@ -93,9 +93,10 @@ def _wanted(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]
     removing = args.verb == "on" or (getattr(args, "clear", False) and not given)
     if removing and f"{args.application}/{args.workload or '*'}" in choices.get("workloads", {}):
         return wanted  # what was once chosen can be taken back, whatever the store knows now
+    from advisor.store.visible import store_seen
     from advisor.views import allowed
 
-    ground = allowed.Ground.at(store_path(args.db))
+    ground = allowed.Ground.at(store_seen(args.db, "options", application=args.application))
     allowed.check_names(ground, args.application, args.workload)
     pinned = {_PIN[name]: value for name, value in given.items() if name in _PIN}
     wanted |= allowed.aims({name: value for name, value in given.items() if name in _AIMS})

@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop import clock
     from advisor.loop.collect import collect, watermark
     from advisor.loop.refit import refit
+    from advisor.loop.retention import prune_old
     from advisor.loop.rerank import rank_delivered, site_thresholds
     from advisor.loop.spool import held, spool_folder, take_spool
     from advisor.schedulers.choose import create, default
@@ -57,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     collected = None
     with Writer(store) as writer:
         purge(writer)
+        prune_old(writer)
         thresholds = site_thresholds(paths.config_dir(args.config_dir))
         spooled = take_spool(
             writer, spool_folder(store), refit, partial(rank_delivered, thresholds=thresholds)

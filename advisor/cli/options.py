@@ -6,7 +6,6 @@ import argparse
 import math
 from collections.abc import Sequence
 
-from advisor import paths
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import Drawing, add_plot_argument, check_plot, print_picture, save_plot
 from advisor.core.objectives import MEASURES, clusters, ed2p, edp, node_hours, resource_front
@@ -81,12 +80,13 @@ def run(args: argparse.Namespace) -> int:
 def _views(args: argparse.Namespace) -> list[tuple[View, Worth | None]]:
     from advisor.store.opening import caller
     from advisor.store.reader import Reader
+    from advisor.store.visible import store_seen
     from advisor.views.misspelt import check_measured
     from advisor.views.options import views
     from advisor.views.worth import of_view
 
     user = args.user or caller()
-    with Reader(paths.store_path(args.db)) as store:
+    with Reader(store_seen(args.db, "options", application=args.application)) as store:
         seen = views(
             store, args.application, user=user, workload=args.workload, node_type=args.node_type
         )

@@ -18,10 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("path", metavar="FILE", type=Path, help="the copy")
     parser.add_argument(
-        "--no-history",
+        "--history",
         action="store_true",
-        help="leave out decisions and outcomes: smaller, and nobody can read about others' jobs",
+        help="put decisions and outcomes into the copy: everybody who reads it reads who ran what",
     )
+    parser.add_argument("--no-history", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.store.reader import Reader
 
     source = paths.store_path(args.db)
-    publish(source, args.path, history=not args.no_history)
+    publish(source, args.path, history=args.history)
     size = args.path.stat().st_size
     with Reader(args.path) as copy:
         models, workloads = len(copy.model_stamps()), len(copy.workloads())
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
                 "bytes": size,
                 "models": models,
                 "workloads": workloads,
-                "history": not args.no_history,
+                "history": args.history,
             },
         )
         return 0

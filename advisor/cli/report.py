@@ -50,9 +50,10 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop.recommendations import notes
     from advisor.loop.report import report
     from advisor.store.reader import Reader
+    from advisor.store.visible import store_seen
 
     since = clock.form(clock.since(args.since))
-    with Reader(paths.store_path(args.db)) as reader:
+    with Reader(store_seen(args.db, "history")) as reader:
         result = report(reader, since=since, application=args.application, user=args.user)
         remarks = notes(result, reader)
     if args.json:

@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.meters.counters import Counters
     from advisor.meters.process import exit_text, usable_cpus
     from advisor.schedulers.local.scheduler import local_node_type
+    from advisor.store.visible import store_seen
     from advisor.training.site_context import load_known
     from advisor.training.training_job import understand
 
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("nothing to run", hint="advisor run [options] -- COMMAND")
     if args.repeat < 1 or (args.threads is not None and args.threads < 1):
         raise UsageError("--repeat and --threads must be at least 1")
-    known = load_known(paths.store_path(args.db))
+    known = load_known(store_seen(args.db))
     machine = local_node_type()
     subject = understand(
         scheduler="local",

@@ -27,6 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "repeated",
     )  # fmt: skip
     parser.add_argument(
+        "--admin-user", action="append", default=[], metavar="USER",
+        help="show this user everybody's jobs, like root; can be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--admin-group", action="append", default=[], metavar="GROUP",
+        help="show the members of this group everybody's jobs; can be repeated",
+    )  # fmt: skip
+    parser.add_argument(
         "--read-only", action="store_true",
         help="answer from a published copy: store no decisions, accept no runs",
     )  # fmt: skip
@@ -50,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until stopped."""
     from advisor.service.handlers import Handlers
     from advisor.service.limits import take_descriptors
-    from advisor.service.peer import Users, trusted_uids
+    from advisor.service.peer import Users, admins, trusted_uids
     from advisor.service.server import Server
     from advisor.service.snapshot import StoreSource
     from advisor.service.spool import Spool
@@ -62,9 +70,11 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.watch <= LONGEST_S:
         raise UsageError(f"--watch takes 0 to {LONGEST_S:g} seconds")
     try:
-        users = Users(trusted_uids(args.trust_user))
+        users = Users(trusted_uids(args.trust_user), *admins(args.admin_user, args.admin_group))
     except KeyError as error:
-        raise UsageError(f"--trust-user: no such user {error}") from None
+        raise UsageError(
+            f"--trust-user, --admin-user, --admin-group: there is no such name: {error}"
+        ) from None
     take_descriptors()
     store, socket = store_path(args.db, own=True).absolute(), socket_path(args.socket)
     config = config_dir(args.config_dir) if args.config_dir else None

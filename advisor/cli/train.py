@@ -93,13 +93,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, show the cost, ask, run, fit, confirm, and say what came out."""
     from advisor import paths
+    from advisor.store.visible import store_seen
     from advisor.training.site_context import load_known
 
     root = (args.work_dir or paths.state_dir() / "sweeps").absolute()
     if args.stop:
         return _stop(args, root)
-    known = load_known(paths.store_path(args.db))
-    state = _resume(args, root) if args.resume is not None else _begin(args, known, root)
+    seen = store_seen(args.db)
+    known = load_known(seen)
+    state = _resume(args, root) if args.resume is not None else _begin(args, known, root, seen)
     if state is None:
         return 0
     return _detach(args, state, root) if args.detach else _execute(args, state, known)
@@ -137,9 +139,10 @@ def _stream(args: argparse.Namespace) -> TextIO:
     return sys.stderr if args.json else sys.stdout
 
 
-def _begin(args: argparse.Namespace, known: SiteContext, root: Path) -> SweepState | None:
+def _begin(
+    args: argparse.Namespace, known: SiteContext, root: Path, seen: Path
+) -> SweepState | None:
     """Plan a sweep and ask for consent; None for a dry run."""
-    from advisor import paths
     from advisor.cli import train_output as output
     from advisor.cli.output import print_json
     from advisor.training import state as states
@@ -147,7 +150,7 @@ def _begin(args: argparse.Namespace, known: SiteContext, root: Path) -> SweepSta
     from advisor.views.training import plan_lines
 
     experiment = _adopt(args, root)
-    plan = plan_sweep(_wish(args, experiment), known, root, paths.store_path(args.db))
+    plan = plan_sweep(_wish(args, experiment), known, root, seen)
     for warning in plan.warnings:
         print(f"advisor: {warning}", file=sys.stderr)
     out = _stream(args)

@@ -8,7 +8,6 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from advisor import paths
 from advisor.cli.colour import say
 from advisor.cli.output import print_json
 from advisor.errors import AdvisorError
@@ -59,8 +58,9 @@ def run(args: argparse.Namespace) -> int:
 def _reader(args: argparse.Namespace) -> Reader | None:
     """Open the store if there is one to read; one that was named must be readable."""
     from advisor.store.reader import Reader
+    from advisor.store.visible import store_seen
 
-    path = paths.store_path(args.db)
+    path = store_seen(args.db, "history", job=args.job.partition(".")[0])
     if args.db is None and not os.access(path, os.R_OK):
         return None
     try:

@@ -189,8 +189,10 @@ def _keys_at(model: type[BaseModel], path: Path) -> Sequence[str]:
 
 def _compile(parsed: BaseModel) -> dict[str, object]:
     if isinstance(parsed, PolicyFile):
-        base = parsed.model_dump(exclude_unset=True, exclude={"version", "rules"})
+        base = parsed.model_dump(exclude_unset=True, exclude={"version", "rules", "retention"})
+        kept = parsed.retention.model_dump(exclude_unset=True)
         return {
+            **({"retention": kept} if kept else {}),
             "base": base,
             "rules": [
                 {

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from advisor.core import policy as core
-from advisor.core.units import parse_freq_khz
+from advisor.core.units import parse_duration_s, parse_freq_khz
 from advisor.policy.electricity import ElectricitySection
 from advisor.policy.fields import (
     FREQUENCIES,
@@ -230,6 +230,29 @@ class RuleSection(PolicySettings):
     match: MatchSection = Field(description="which jobs the rule is for")
 
 
+def _span(value: object) -> str:
+    text = text_of(value, "a time")
+    try:
+        parse_duration_s(text)
+    except ValueError:
+        refuse(f"{text!r} is not a time", hint="write days, like 400d")
+    return text
+
+
+_SPAN = Reads(_span, {"type": "string", "examples": ["400d"]})
+
+
+class RetentionSection(Strict):
+    """How long the store keeps what ``advisor prune`` forgets; the collecting timer runs it."""
+
+    decisions: Annotated[str, _SPAN] = Field(
+        default="", description="decisions and outcomes, then only monthly sums: 400d; empty: always"
+    )
+    observations: Annotated[str, _SPAN] = Field(
+        default="", description="measured runs that no model uses; empty: always"
+    )
+
+
 class PolicyFile(PolicySettings):
     """The site's policy."""
 
@@ -237,6 +260,7 @@ class PolicyFile(PolicySettings):
         description="the format of this file"
     )
     rules: list[RuleSection] = Field(default=[], description="the first that matches wins")
+    retention: RetentionSection = RetentionSection()
 
 
 def _step(value: object) -> int:

@@ -25,7 +25,7 @@ from advisor.core.reasons import reason
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
 from advisor.core.stamp import read_stamp
-from advisor.errors import AdvisorError, InputError
+from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.plugins import names
 from advisor.schedulers.translators import translator
 from advisor.service.answered import Answered
@@ -35,7 +35,9 @@ from advisor.service.peer import Peer, Users
 from advisor.service.snapshot import StoreSource
 from advisor.service.spool import Spool
 from advisor.service.watch import Watch
+from advisor.store import visible
 from advisor.store.journal import Journal
+from advisor.store.reader import Reader
 
 log = logging.getLogger("advisor.serve")
 
@@ -64,6 +66,7 @@ class Handlers:
     _decided: int = 0
     _changed: int = 0
     _started: float = field(default_factory=time.time)
+    _reader: Reader | None = None
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.users)
@@ -81,6 +84,9 @@ class Handlers:
         self.settle()
         if self.journal is not None:
             self.journal.close(5.0)
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
         self.source.close()
 
     def refresh(self, *, force: bool = False) -> bool:
@@ -165,6 +171,8 @@ class Handlers:
             return self._submitted(request, peer)
         if operation in ("observe", "characterise"):
             return self._deliver(request, peer)
+        if operation in ("applications", "options", "history"):
+            return self._page(request, peer)
         if operation == "status":
             return self.status()
         if operation == "ping":
@@ -275,6 +283,19 @@ class Handlers:
             self.spool.put_phases(request, contributor, peer.uid, self.source.snapshot.inventory)
             return {"ok": True}
         return {"ok": True, "stored": self.spool.put_runs(request, contributor, peer.uid)}
+
+    def _page(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
+        """Return what the peer may see of the store."""
+        user = self.users.name(peer.uid)
+        if self._reader is None:
+            self._reader = Reader(self.source.path, timeout_s=0.05)
+        try:
+            self._reader.changed()  # a published copy may have been replaced
+            return visible.page(self._reader, request, user, all_jobs=self.users.admin(peer))
+        except StoreError:
+            self._reader.close()
+            self._reader = None
+            raise
 
     def observe_latency(self, seconds: float) -> None:
         """Note how long an answer took."""

@@ -7,6 +7,7 @@ import pwd
 import socket
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from advisor.core.protocol import ProtocolError
@@ -32,14 +33,25 @@ def peer_of(connection: socket.socket) -> Peer:
 class Users:
     """User names by uid, looked up once (a directory service may be slow)."""
 
-    def __init__(self, trusted_uids: frozenset[int] = frozenset({0})) -> None:
+    def __init__(
+        self,
+        trusted_uids: frozenset[int] = frozenset({0}),
+        admins: frozenset[int] = frozenset({0}),
+        admin_groups: frozenset[int] = frozenset(),
+    ) -> None:
         self.trusted_uids = trusted_uids
+        self._admins = admins
+        self._admin_groups = admin_groups
         self._names: dict[int, str] = {}
         self._uids: dict[str, int] = {}
 
     def known(self, uid: int) -> bool:
         """Tell whether :meth:`name` answers without a look-up."""
         return uid in self._names
+
+    def admin(self, peer: Peer) -> bool:
+        """Tell whether a peer may see everybody's jobs."""
+        return peer.uid in self._admins or peer.gid in self._admin_groups
 
     def has_name(self, uid: int) -> bool:
         """Tell whether somebody is known to have this uid; without a look-up."""
@@ -81,6 +93,22 @@ class Users:
 def trusted_uids(names: list[str]) -> frozenset[int]:
     """Return root and the given users' uids; unknown names raise KeyError."""
     return frozenset({0, *(pwd.getpwnam(n).pw_uid for n in names)})
+
+
+def admins(users: list[str], groups: list[str]) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the uids and gids that see everybody's jobs: root, users, the groups' members.
+
+    Whoever joins a group later is seen by their primary group only, until the daemon starts
+    again. Unknown names raise KeyError.
+    """
+    uids, gids = set(trusted_uids(users)), set()
+    for name in groups:
+        group = grp.getgrnam(name)
+        gids.add(group.gr_gid)
+        for member in group.gr_mem:
+            with suppress(KeyError):
+                uids.add(pwd.getpwnam(member).pw_uid)
+    return frozenset(uids), frozenset(gids)
 
 
 def groups_of(uid: int) -> tuple[int, list[int]]:

@@ -46,6 +46,8 @@ class _Client:
     socket: socket.socket
     peer: Peer
     use: Use
+    rest: bytes = b""
+    """Of an answer, what the socket had no room for."""
 
 
 class _Connection(asyncio.Protocol):
@@ -65,6 +67,9 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
         self._server.connections.add(self)
         self._server.limits.enter(self._client.use, self, transport.abort)
+        if self._client.rest:
+            transport.write(self._client.rest)
+            self._client.rest = b""
         self.data_received(self._begun)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -290,7 +295,7 @@ class Server:
             return
         finally:
             self.settle_soon()
-        if begun:
+        if begun or client.rest:
             self._hand_over(client, begun)
             return
         self.limits.enter(use, client, lambda: self._close(client))
@@ -308,14 +313,12 @@ class Server:
     def _at_once(self, client: _Client, data: bytes) -> bytes:
         """Answer if ``data`` is one line of a known user's; return what is left to be answered.
 
-        Raises OSError when the client does not take the answer.
+        What the socket has no room for is the client's ``rest``.
         """
         if not data.endswith(b"\n") or data.count(b"\n") > 1 or not self._knows(client.peer):
             return data
         answer = self.answer(data[:-1], client)
-        sent = client.socket.send(answer)
-        if sent < len(answer):
-            raise OSError("the client does not read")
+        client.rest = answer[client.socket.send(answer) :]
         return b""
 
     def _readable(self, client: _Client) -> None:
@@ -331,13 +334,13 @@ class Server:
         except OSError:
             data = more = b""
         self.settle_soon()
-        if data and not more:
+        if data and not more and not client.rest:
             loop = asyncio.get_running_loop()
             self.waiting[client].cancel()
             self.waiting[client] = loop.call_later(IDLE_S, self._drop, client)
             return
         self._forget(client)
-        if more:
+        if more or client.rest:
             self._hand_over(client, more)
         else:
             client.socket.close()

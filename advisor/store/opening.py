@@ -70,6 +70,7 @@ def _create(path: Path, timeout_s: float) -> None:
         draft.unlink(missing_ok=True)
         connection = _connect(draft, timeout_s)
         try:
+            draft.chmod(0o600)  # it holds who ran what; the owner may open it to others
             _prepare(connection, draft, False, timeout_s)
         finally:
             connection.close()

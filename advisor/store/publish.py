@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from advisor.errors import StoreError
@@ -27,20 +27,36 @@ def publish(source: Path, target: Path, *, history: bool = True) -> None:
     a file system that SQLite cannot lock. Without ``history``, decisions and outcomes are left
     out. Raises StoreError; ``target`` is untouched then.
     """
+    with copied(source, target, history=history) as copy, draft_of(target) as draft:
+        try:
+            _place(copy, draft, target)
+        except OSError as error:
+            raise StoreError(
+                f"{target}: the copy cannot be written: {error.strerror}",
+                hint="the copy that was there is untouched",
+            ) from None
+
+
+@contextmanager
+def copied(source: Path, target: Path, *, history: bool) -> Iterator[Path]:
+    """Copy the store, as it is at one moment, to a file beside it that only its owner can open.
+
+    Raises StoreError, also where ``target`` is no place for a copy.
+    """
     source, target = Path(source), Path(target)
     _check_target(source, target)
     workshop = source.parent if os.access(source.parent, os.W_OK) else Path(tempfile.gettempdir())
     with _draft(workshop, f"{source.name}.copy") as copy:
+        with suppress(OSError):
+            copy.touch(mode=0o600)
         with Reader(source, timeout_s=10.0) as store:
             _copy(store, copy, history)
-        with _draft(target.parent, target.name) as draft:
-            try:
-                _place(copy, draft, target)
-            except OSError as error:
-                raise StoreError(
-                    f"{target}: the copy cannot be written: {error.strerror}",
-                    hint="the copy that was there is untouched",
-                ) from None
+        yield copy
+
+
+def draft_of(target: Path) -> AbstractContextManager[Path]:
+    """Name a file beside ``target`` that takes its place when it is whole."""
+    return _draft(target.parent, target.name)
 
 
 def _check_target(source: Path, target: Path) -> None:
@@ -85,13 +101,14 @@ def _copy(store: Reader, copy: Path, history: bool) -> None:
 def _place(copy: Path, draft: Path, target: Path) -> None:
     shutil.copyfile(copy, draft)
     draft.chmod(0o644)
-    _sync(draft)
+    synced(draft)
     draft.replace(target)
     with suppress(OSError):  # some shared file systems cannot sync a folder
-        _sync(target.parent)
+        synced(target.parent)
 
 
-def _sync(path: Path) -> None:
+def synced(path: Path) -> None:
+    """Have a file or folder written to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -25,6 +25,7 @@ from advisor.core.protocol import call
 from advisor.errors import AdvisorError
 from advisor.ranking.suite import member
 from advisor.store.profiles import Bench, StoredProfile, save_profiles
+from advisor.store.backup import backup
 from advisor.store.rankings import save_characterisation
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -71,6 +72,9 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "promote": (("shared", "--scope", "all"),),
     "forget": (("cg-solver", "--yes"),),
     "publish": (("copy.db",),),
+    "backup": (("backup.db",),),
+    "restore": (("whole.db",),),
+    "prune": (("--older-than", "0d"),),
     "collect": (("--spool",), ("--scheduler", "local")),
     "hook": (("status", *SLURM), ("install", *SLURM, "--dry-run"), ("remove", *SLURM)),
     "completion": (("bash",),),
@@ -78,7 +82,10 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
 }  # fmt: skip
 SILENT = {"serve": "runs until it is stopped", "tui": "an application of the terminal"}
 """Verbs that take --json, as all do, and print no answer."""
-OPERATIONS = ("decide", "explain", "submitted", "observe", "characterise", "status", "ping")
+OPERATIONS = (
+    "decide", "explain", "submitted", "observe", "characterise", "applications", "options",
+    "history", "status", "ping",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +117,7 @@ def place(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         for t in (1, 2, 4, 8)
         for f in (1_200_000, 1_500_000, 1_800_000, 2_100_000)
     )
+    backup(tmp_path / "advisor.db", tmp_path / "whole.db")
     (tmp_path / "job.sh").write_text(SCRIPT)
     (tmp_path / "grid.csv").write_text(HEADER + rows)
     (tmp_path / "phases.json").write_text(json.dumps(PHASES))

@@ -11,8 +11,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from advisor_tui import demo
@@ -20,6 +21,7 @@ from advisor_tui import demo
 from advisor.core.protocol import call
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
+from advisor.store.writer import Writer
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv"
@@ -100,6 +102,7 @@ def layout() -> Iterator[Layout]:
         if found.user(code="import advisor.cli").returncode:
             pytest.skip("others than root cannot read this checkout")
         demo.build(found.store, "nobody")
+        found.store.chmod(0o644)  # this site lets everybody read it
         (found.root / "home/job.sh").write_text(
             "#!/bin/bash\n#SBATCH -N 1 -C broadwell\n#SBATCH --exclusive\nsrun ./cg-solver n=4e6\n"
         )
@@ -212,12 +215,76 @@ def test_a_login_node_has_the_store_its_daemon_answers_from(layout: Layout) -> N
     assert status["store"] == str(shared / "advisor.db")
 
 
-def test_a_site_that_closes_its_store(layout: Layout) -> None:
-    """Users train through the daemon; what reads the store says that it is closed."""
+def rows_of_history(layout: Layout, user: str) -> tuple[str, str]:
+    """Return a job of this user's, and one of somebody else's."""
+    with Reader(layout.store) as reader:
+        mine = next(d for d in reader.decisions(user=user) if d.job_id)
+        job = mine.job_id
+    with Writer(layout.store) as writer:
+        writer.save_decision(replace(mine, id="f" * 16, user="root"), job_id="990017")
+        writer.save_decision(replace(mine, id="e" * 16, user="root"))
+    return job, "990017"
+
+
+def test_a_closed_store_is_read_through_the_daemon(layout: Layout) -> None:
+    """Everything a user asks works without a file and a variable; others' jobs are not shown."""
+    wanted = {argv: layout.user(*argv) for argv in READING[:3]}
+    mine, others = rows_of_history(layout, "nobody")
     layout.store.chmod(0o600)
     layout.serve()
-    done = layout.user("options", "cg-solver")
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert json.loads(layout.good(*READING[0])) == json.loads(wanted[READING[0]].stdout)
+    told = json.loads(layout.good(*READING[2]))
+    assert told["application"] == "cg-solver"
+    found = json.loads(layout.good("why", mine, "--json"))
+    assert found["decision"]["user"] == "nobody"
+    for job in (others, "990018"):
+        done = layout.user("why", job)
+        assert done.returncode == 1 and f"job {job} is not known" in done.stderr
+    layout.good("choose", "cg-solver", "--goal", "edp")
+    done = layout.user("choose", "cg-solvr", "--goal", "edp")
+    assert done.returncode == 2 and "cg-solver" in done.stderr
+    layout.good(*READING[6])
+    assert json.loads(layout.good("report", "--json"))["jobs"] > 0
+
+
+def test_whose_jobs_the_daemon_shows(layout: Layout) -> None:
+    mine, others = rows_of_history(layout, "nobody")
+    layout.store.chmod(0o600)
+    daemon = layout.serve()
+    root = call(layout.socket, {"op": "history", "job": others})
+    assert [d["user"] for d in root["decisions"]] == ["root"]  # type: ignore[attr-defined, index]
+    ask = (
+        "import json, sys\nfrom pathlib import Path\nfrom advisor.core.protocol import call\n"
+        f"print(json.dumps(call(Path({str(layout.socket)!r}), json.loads(sys.argv[1]))))"
+    )
+
+    def asked(**request: object) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(layout.user(json.dumps(request), code=ask).stdout)
+        return found
+
+    assert asked(op="history", job=others)["decisions"] == []
+    seen, after = [], 0
+    while True:
+        page = asked(op="history", after=after)
+        assert len(page["decisions"]) <= 50
+        seen += page["decisions"]
+        if (after := page["next"]) is None:
+            break
+    with Reader(layout.store) as reader:
+        assert len(seen) == len(reader.decisions(user="nobody", limit=10**6))
+    assert {d["user"] for d in seen} == {"nobody"}
+    names = {w["application"] for w in asked(op="applications")["workloads"]}
+    assert "cg-solver" in names
+    daemon.terminate()
+    daemon.wait()
+    layout.serve("--admin-user", "nobody")
+    assert asked(op="history", job=others)["decisions"][0]["user"] == "root"
+
+
+def test_a_site_that_closes_its_store(layout: Layout) -> None:
+    """Users train through the daemon, which also says what it would decide."""
+    layout.store.chmod(0o600)
+    layout.serve()
     layout.good("run", "--record", "--application", "kernel", "--threads", "1", "--", "./kernel")
     told = json.loads(layout.good("explain", "job.sh", "--json"))  # the daemon says what it would
     assert told["application"] == "cg-solver"

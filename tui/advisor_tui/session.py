@@ -13,6 +13,7 @@ from advisor.schedulers.choose import installed
 from advisor.schedulers.submission import identity
 from advisor.schedulers.translators import translator
 from advisor.store.reader import Reader
+from advisor.store.visible import store_seen
 from advisor.views.preview import Person
 
 
@@ -48,7 +49,7 @@ class Session:
         own = identity(None)[1]
         options = translator(installed().NAME).environment_options()
         return cls(
-            store=paths.store_path(db, socket=socket),
+            store=store_seen(db, "options", "history", socket=socket),
             socket=paths.socket_path(socket),
             choices=paths.choices_path(),
             sweeps=paths.state_dir() / "sweeps",

@@ -1,0 +1,32 @@
+"""``advisor backup``: write everything in the store to one file, while it is used."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from advisor import paths
+from advisor.cli.output import print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor backup`` takes."""
+    parser.description = (
+        "Write everything in the store to one file that only you can read, while the daemon goes "
+        "on. A file of that name is replaced in one step. advisor restore FILE puts it back."
+    )
+    parser.add_argument("path", metavar="FILE", type=Path, help="the backup")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Back up."""
+    from advisor.store.backup import backup
+
+    source = paths.store_path(args.db)
+    backup(source, args.path)
+    size = args.path.stat().st_size
+    if args.json:
+        print_json("backup", {"store": str(source), "path": str(args.path), "bytes": size})
+    else:
+        print(f"{source} is backed up in {args.path}, {size / 1e6:.1f} MB")
+    return 0

@@ -1,0 +1,39 @@
+"""``advisor restore``: put a backup in the store's place."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from advisor import paths
+from advisor.cli.output import print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor restore`` takes."""
+    parser.description = (
+        "Check a backup and put it in the store's place in one step. The store that was there is "
+        "kept beside it, with its log. A daemon that runs takes the restored one over within a "
+        "second; decisions it was about to write are lost."
+    )
+    parser.add_argument("path", metavar="FILE", type=Path, help="what advisor backup wrote")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Restore."""
+    from advisor.errors import RefusedError
+    from advisor.store.backup import restore
+    from advisor.store.opening import is_owner
+
+    store = paths.store_path(args.db, own=True)
+    if not is_owner(store):
+        raise RefusedError(f"{store} is not yours", hint="ask the store's owner")
+    kept = restore(args.path, store)
+    if args.json:
+        answer = {"store": str(store), "path": str(args.path), "kept": str(kept) if kept else None}
+        print_json("restore", answer)
+    else:
+        print(f"{store} is what {args.path} holds")
+        if kept:
+            print(f"the store that was there is kept as {kept}")
+    return 0

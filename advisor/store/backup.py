@@ -1,0 +1,165 @@
+"""Back the store up while it is used, and put a backup in its place.
+
+A restored store takes the place of the old one in one step, and the old one is kept beside it.
+SQLite would write the log (``-wal``) of the old one into the new one; so the old log is moved away
+with the old store, and whoever comes in between finds a store that was put beside another's log,
+which is refused (see :mod:`advisor.store.leftover`).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from advisor.errors import InputError, StoreError
+from advisor.store import faults
+from advisor.store.connection import applied_migrations, check_not_newer
+from advisor.store.publish import copied, draft_of, synced
+
+_LOGS = ("-wal", "-shm")
+
+
+def backup(source: Path, target: Path) -> None:
+    """Write everything in the store to ``target``, mode 0600, by an atomic rename.
+
+    Others may write meanwhile. Raises StoreError; ``target`` is untouched then.
+    """
+    with copied(source, target, history=True) as copy, draft_of(target) as draft:
+        try:
+            _copy_file(copy, draft)
+            draft.replace(target)
+            synced(target.parent)
+        except OSError as error:
+            raise StoreError(
+                f"{target}: the backup cannot be written: {error.strerror}",
+                hint="the file that was there is untouched",
+            ) from None
+
+
+def restore(file: Path, store: Path) -> Path | None:
+    """Put a backup in the store's place; return where the old store is kept, None without one.
+
+    Raises InputError for a file that is no store, and StoreError; the store is untouched then.
+    """
+    check(file)
+    if store.exists() and store.samefile(file):
+        raise InputError(f"{file} is the store itself")
+    kept = store.with_name(f"{store.name}.before-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    with draft_of(store) as draft:
+        try:
+            store.parent.mkdir(parents=True, exist_ok=True)
+            _copy_file(file, draft)
+            _like(store, draft)
+            _to_live(draft)
+            with ExitStack() as stack:
+                stack.callback(_release, _lock(store))
+                return kept if _swap(store, draft, kept) else None
+        except sqlite3.Error as error:
+            raise faults.translate(error, file) from error
+        except OSError as error:
+            raise StoreError(
+                f"{store}: cannot be restored: {error.strerror}", hint="the store is as it was"
+            ) from None
+
+
+def check(file: Path) -> None:
+    """Raise InputError unless a file is a whole store of this version or an older one."""
+    connection: sqlite3.Connection | None = None
+    try:
+        with file.open("rb") as opened:
+            if opened.read(16) != b"SQLite format 3\0":
+                raise InputError(f"{file} is no store", hint="name what advisor backup wrote")
+        uri = f"{file.absolute().as_uri()}?mode=ro&immutable=1"
+        connection = sqlite3.connect(uri, uri=True)
+        applied = applied_migrations(connection)
+        if not applied:
+            raise InputError(f"{file} is no store of the advisor")
+        check_not_newer(applied, file)
+        verdict = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}") from None
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is no store, or a damaged one: {error}") from None
+    finally:
+        if connection is not None:
+            connection.close()
+    if verdict != "ok":
+        raise InputError(f"{file} is damaged: {verdict.splitlines()[-1]}")
+    if any(Path(f"{file}{end}").exists() for end in ("-wal", "-journal")):
+        raise InputError(
+            f"{file} has a log beside it: it is a store in use, not a backup",
+            hint=f"advisor backup FILE --db {file}, then restore that",
+        )
+
+
+def _copy_file(source: Path, draft: Path) -> None:
+    """Copy into a new file that only its owner can ever open."""
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file, source.open("rb") as original:
+        while data := original.read(1 << 20):
+            file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _like(store: Path, draft: Path) -> None:
+    """Give a draft the mode and owner of the store it replaces."""
+    with suppress(FileNotFoundError):
+        status = store.stat()
+        os.chmod(draft, status.st_mode & 0o777)
+        if os.geteuid() == 0:
+            os.chown(draft, status.st_uid, status.st_gid)
+
+
+def _to_live(draft: Path) -> None:
+    """Make a copy a store that is written to, with today's schema."""
+    from advisor.store.writer import Writer
+
+    Writer(draft).close()
+    for end in _LOGS:
+        Path(f"{draft}{end}").unlink(missing_ok=True)
+    synced(draft)
+
+
+def _lock(store: Path) -> sqlite3.Connection | None:
+    """Keep others from writing to the old store while it goes; None where it is none."""
+    if not store.exists():
+        return None
+    connection = sqlite3.connect(
+        f"{store.absolute().as_uri()}?mode=rw", uri=True, timeout=10.0, isolation_level=None
+    )
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error:  # a damaged store is what backups are for
+        connection.close()
+        return None
+    return connection
+
+
+def _release(connection: sqlite3.Connection | None) -> None:
+    if connection is not None:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        connection.close()
+
+
+def _swap(store: Path, draft: Path, kept: Path) -> bool:
+    """Keep the old store and its log under another name, put the draft there; tell if there was one.
+
+    Killed at any point, either the old store is there with its log, or the new one; or the new one
+    beside the old log, which nobody opens, and restoring again moves that log away.
+    """
+    there = store.exists()
+    if there:
+        kept.hardlink_to(store)
+    os.utime(draft)
+    draft.replace(store)
+    for end in _LOGS:
+        with suppress(FileNotFoundError):
+            Path(f"{store}{end}").rename(f"{kept}{end}")
+    synced(store.parent)
+    return there

@@ -1,0 +1,269 @@
+"""What a user may see of the store, a page at a time, and a copy made of such pages.
+
+The daemon answers from :func:`page`: everybody sees the site, and the models and runs that may
+advise their jobs; their own decisions and outcomes; administrators see all of those. Whoever
+cannot read the store itself makes a copy from the pages (:func:`copy`), and reads that.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from advisor.core.protocol import ProtocolError
+from advisor.errors import AdvisorError
+from advisor.store.connection import StoreConnection
+
+OPERATIONS = ("applications", "options", "history")
+PAGE = 200
+"""Rows of a page, the large ones excepted."""
+_MODELS, _JOBS = 10, 50
+MOST_PAGES = 400
+"""A copy is made of no more: 4000 models, or 20,000 jobs."""
+
+Row = dict[str, Any]
+Ask = Callable[[dict[str, object]], Mapping[str, Any]]
+
+_SEEN_MODEL = "(m.scope <> 'own' OR m.owner = :user)"
+_SEEN_RUN = "(o.scope <> 'own' OR o.contributor = :user)"
+
+
+def page(store: StoreConnection, request: Mapping[str, object], user: str, *, all_jobs: bool) -> Row:
+    """Return the tables' rows of one page for a user, and ``next``, where the following begins.
+
+    Raises ProtocolError for a request that makes no sense, and StoreError.
+    """
+    after = request.get("after") or 0
+    if not isinstance(after, int) or not 0 <= after < 1 << 62:
+        raise ProtocolError("after must be a number that a page named as next")
+    values: Row = {"user": user, "after": after}
+    for key in ("application", "workload", "node_type", "job"):
+        value = request.get(key)
+        if value is not None and not isinstance(value, str):
+            raise ProtocolError(f"{key} must be text")
+        values[key] = value
+    work = {"applications": _applications, "options": _options, "history": _history}
+    return work[str(request["op"])](store, values, all_jobs)
+
+
+def _rows(store: StoreConnection, sql: str, values: Row) -> list[Row]:
+    return [dict(row) for row in store.rows(sql, values)]  # type: ignore[arg-type]
+
+
+def _applications(store: StoreConnection, values: Row, all_jobs: bool) -> Row:
+    found: Row = {}
+    if not values["after"]:
+        sql = "SELECT * FROM config_versions WHERE active = 1"
+        found["config_versions"] = _rows(store, sql, values)
+        for row in found["config_versions"]:
+            row["text"] = ""  # comments are the admin's
+        found["node_types"] = _rows(store, "SELECT * FROM node_types", values)
+    rows = _rows(
+        store,
+        "SELECT w.* FROM workloads AS w WHERE w.hidden = 0 AND w.id > :after AND (EXISTS"
+        f" (SELECT 1 FROM models AS m WHERE m.workload_id = w.id AND {_SEEN_MODEL}) OR EXISTS"
+        f" (SELECT 1 FROM observations AS o WHERE o.workload_id = w.id AND {_SEEN_RUN}))"
+        f" ORDER BY w.id LIMIT {PAGE}",
+        values,
+    )
+    return {**found, "workloads": rows, "next": rows[-1]["id"] if len(rows) == PAGE else None}
+
+
+def _options(store: StoreConnection, values: Row, all_jobs: bool) -> Row:
+    where = (
+        "(:application IS NULL OR w.application = :application)"
+        " AND (:workload IS NULL OR w.name = :workload)"
+    )
+    on = " AND (:node_type IS NULL OR {}.node_type = :node_type)"
+    rows = _rows(
+        store,
+        "SELECT m.* FROM models AS m JOIN workloads AS w ON w.id = m.workload_id WHERE"
+        f" m.state <> 'replaced' AND m.id > :after AND {_SEEN_MODEL} AND {where}"
+        f"{on.format('m')} ORDER BY m.id LIMIT {_MODELS}",
+        values,
+    )
+    for row in rows:
+        row["options"] = base64.b64encode(row["options"]).decode()
+    found: Row = {"models": rows, "next": rows[-1]["id"] if len(rows) == _MODELS else None}
+    if values["after"] or values["application"] is None:
+        return found
+    found["observations"] = _rows(
+        store,
+        "SELECT o.* FROM observations AS o JOIN workloads AS w ON w.id = o.workload_id WHERE"
+        f" {_SEEN_RUN} AND {where}{on.format('o')} ORDER BY o.id DESC LIMIT {PAGE}",
+        values,
+    )
+    for row in found["observations"]:
+        mine = row["contributor"] == values["user"]
+        row.update(import_id=None, extra="{}", contributor=row["contributor"] if mine else "")
+    requests = (
+        "FROM training_requests AS r JOIN workloads AS w ON w.id = r.workload_id"
+        f" JOIN training_runs AS t ON t.request_id = r.id WHERE t.role = 'baseline' AND {where}"
+        f"{on.format('r')}"
+    )
+    found["training_requests"] = _rows(
+        store, f"SELECT DISTINCT r.* {requests} ORDER BY r.created_at DESC LIMIT 20", values
+    )
+    kept = {row["id"] for row in found["training_requests"]}
+    runs = _rows(store, f"SELECT t.* {requests} ORDER BY r.created_at DESC LIMIT {PAGE}", values)
+    found["training_runs"] = [
+        {**row, "observation_id": None} for row in runs if row["request_id"] in kept
+    ]
+    for row in found["training_requests"]:
+        row.update(user="", detail="", plan="{}")
+    return found
+
+
+def _history(store: StoreConnection, values: Row, all_jobs: bool) -> Row:
+    whose = "1" if all_jobs else "user = :user"
+    if values["job"] is not None:
+        base = values["job"].partition("_")[0].partition("[")[0]
+        values |= {"base": base, "tasks": f"{base}_*", "array": f"{base}[[]*"}
+        those = "(job_id IN (:job, :base) OR job_id GLOB :tasks OR job_id GLOB :array)"
+        outcomes = _rows(
+            store, f"SELECT * FROM outcomes WHERE {those} AND {whose} LIMIT {_JOBS}", values
+        )
+        decisions = _rows(
+            store,
+            f"SELECT * FROM decisions WHERE job_id IN (:job, :base) AND job_id <> '' AND {whose}"
+            f" ORDER BY created_at DESC LIMIT {_JOBS}",
+            values,
+        )
+        return {"decisions": _and_of(store, decisions, outcomes, values, whose),
+                "outcomes": outcomes, "next": None}  # fmt: skip
+    rows = _rows(
+        store,
+        f"SELECT rowid AS _at, * FROM decisions WHERE (:after = 0 OR rowid < :after) AND {whose}"
+        f" ORDER BY rowid DESC LIMIT {_JOBS}",
+        values,
+    )
+    following = rows[-1]["_at"] if len(rows) == _JOBS else None
+    for row in rows:
+        del row["_at"]
+    jobs = [row["job_id"] for row in rows if row["job_id"]]
+    names = {f"j{i}": job for i, job in enumerate(jobs)}
+    marks = ", ".join(f":{name}" for name in names)
+    outcomes = _rows(
+        store, f"SELECT * FROM outcomes WHERE job_id IN ({marks}) AND {whose}", values | names
+    )
+    return {"decisions": rows, "outcomes": outcomes, "next": following}
+
+
+def _and_of(
+    store: StoreConnection, decisions: list[Row], outcomes: list[Row], values: Row, whose: str
+) -> list[Row]:
+    """Return decisions and those that outcomes name besides them."""
+    known = {row["id"] for row in decisions}
+    for outcome in outcomes:
+        if outcome["decision_id"] and outcome["decision_id"] not in known:
+            known.add(outcome["decision_id"])
+            found = values | {"id": outcome["decision_id"]}
+            decisions += _rows(
+                store, f"SELECT * FROM decisions WHERE id = :id AND {whose}", found
+            )
+    return decisions
+
+
+def copy(
+    path: Path,
+    ask: Ask,
+    operations: Sequence[str] = OPERATIONS,
+    *,
+    application: str | None = None,
+    job: str | None = None,
+) -> None:
+    """Make a store at ``path``, of mode 0600, from the pages that ``ask`` returns for requests.
+
+    ``application`` bounds the options, ``job`` the history. Raises AdvisorError when a page is
+    not answered.
+    """
+    from advisor.store.writer import Writer
+
+    bounds = {"options": {"application": application}, "history": {"job": job}}
+    with Writer(path) as writer, writer.transaction() as db:
+        for operation in operations:
+            _take(db, ask, {"op": operation, **bounds.get(operation, {})})
+
+
+def _take(db: sqlite3.Connection, ask: Ask, request: dict[str, object]) -> None:
+    after: object = 0
+    for _ in range(MOST_PAGES):
+        answer = ask({k: v for k, v in {**request, "after": after}.items() if v is not None})
+        for table in _TABLES:
+            for row in answer.get(table, ()):
+                if table == "models":
+                    row = {**row, "options": base64.b64decode(row["options"])}
+                columns = [c for c in _columns(db, table) if c in row]
+                marks = ", ".join("?" * len(columns))
+                db.execute(
+                    f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({marks})",
+                    [row[c] for c in columns],
+                )
+        after = answer.get("next")
+        if after is None:
+            return
+
+
+_TABLES = (
+    "config_versions", "node_types", "workloads", "models", "observations", "training_requests",
+    "training_runs", "decisions", "outcomes",
+)  # fmt: skip
+
+
+def _columns(db: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+
+
+def store_seen(
+    db: str | None,
+    *operations: str,
+    socket: str | None = None,
+    application: str | None = None,
+    job: str | None = None,
+) -> Path:
+    """Return a store to read: the caller's or the site's, else a copy of what the daemon shows.
+
+    The copy holds the site and what the ``operations`` add, for one ``application`` or ``job``, and
+    goes when this process ends. Where there is neither, the path that is missing.
+    """
+    from advisor import paths
+
+    store = paths.store_path(db, socket=socket)
+    daemon = paths.socket_path(socket)
+    named = db or os.environ.get("ADVISOR_DB")
+    if named or os.access(store, os.R_OK) or not os.path.exists(daemon):  # noqa: PTH110
+        return store
+    import atexit
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="advisor-seen-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        wanted = ("applications", *operations)
+        copy(folder / "advisor.db", _asker(daemon), wanted, application=application, job=job)
+    except AdvisorError:
+        return store
+    return folder / "advisor.db"
+
+
+def _asker(daemon: Path) -> Ask:
+    """Return what asks a daemon, and waits where it is asked too much."""
+    from advisor.core.protocol import call
+
+    def ask(request: dict[str, object]) -> Mapping[str, Any]:
+        for attempt in range(20):
+            try:
+                return call(daemon, request, 10.0)
+            except AdvisorError as error:
+                if "you ask too much" not in str(error) or attempt == 19:
+                    raise
+                time.sleep(0.5)
+        raise AssertionError("unreachable")
+
+    return ask

@@ -283,3 +283,20 @@ CREATE TABLE "forgotten" (
                   ('models', 'observations', 'characterisations', 'rankings', 'signatures')),
     record        TEXT NOT NULL CHECK (json_valid(record))
 );
+
+CREATE TABLE months (
+    month        TEXT NOT NULL,
+    application  TEXT NOT NULL,
+    node_type    TEXT NOT NULL,
+    decisions    INTEGER NOT NULL DEFAULT 0,
+    changed      INTEGER NOT NULL DEFAULT 0,
+    outcomes     INTEGER NOT NULL DEFAULT 0,
+    worse        INTEGER NOT NULL DEFAULT 0,
+    node_s       REAL NOT NULL DEFAULT 0,
+    energy_j     REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (month, application, node_type)
+);
+
+CREATE INDEX decisions_by_user ON decisions (user);
+
+CREATE INDEX outcomes_by_user ON outcomes (user);

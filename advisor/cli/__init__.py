@@ -52,6 +52,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "backup": ("backup", "write everything in the store to one file"),
     "restore": ("restore", "put a backup in the store's place"),
     "prune": ("prune", "forget what the policy no longer keeps"),
+    "metrics": ("metrics", "print how the daemon is doing, for Prometheus"),
     "doctor": ("doctor", "check this installation and name what to repair"),
     "completion": ("completion", "print the completion script for bash, zsh or fish"),
     # study

@@ -6,7 +6,7 @@ import logging
 import os
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,6 +31,7 @@ from advisor.schedulers.translators import translator
 from advisor.service.answered import Answered
 from advisor.service.decide import decide, issue, new_id, timestamp, unchanged
 from advisor.service.limits import Limits
+from advisor.service.metrics import Counts, Text
 from advisor.service.peer import Peer, Users
 from advisor.service.snapshot import StoreSource
 from advisor.service.spool import Spool
@@ -67,6 +68,7 @@ class Handlers:
     _changed: int = 0
     _started: float = field(default_factory=time.time)
     _reader: Reader | None = None
+    _counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.users)
@@ -175,6 +177,8 @@ class Handlers:
             return self._page(request, peer)
         if operation == "status":
             return self.status()
+        if operation == "metrics":
+            return {"metrics": self.metrics()}
         if operation == "ping":
             return {"pong": True, "version": __version__}
         raise ProtocolError(f"unknown op {operation!r}")
@@ -194,6 +198,9 @@ class Handlers:
             del self._issued[next(iter(self._issued))]
         self._decided += 1
         self._changed += answered.decision.changed
+        reasons = answered.decision.reasons
+        deciding = reasons[-1].code if reasons else ""
+        self._counts.reasons[deciding, answered.decision.changed] += 1
         self._promise(answered.decision)
         self._behind.append(lambda: self._record(decision(), answered.request, answered.uid))
 
@@ -300,6 +307,46 @@ class Handlers:
     def observe_latency(self, seconds: float) -> None:
         """Note how long an answer took."""
         self._latencies.append(seconds)
+        self._counts.answered(seconds)
+
+    def metrics(self) -> str:
+        """Return how the daemon is doing as OpenMetrics text."""
+        snapshot, text, now = self.source.snapshot, Text(), time.time()
+        states = Counter(m.state for m in snapshot.models.values())
+        journal = self.journal
+        text.family("build", "gauge", "the daemon's version",
+                    [({"version": __version__}, 1.0)])  # fmt: skip
+        text.family("uptime_seconds", "gauge", "since the daemon began",
+                    [({}, now - self._started)], "seconds")  # fmt: skip
+        text.family(
+            "decisions", "counter", "jobs decided, by the reason that decided and whether changed",
+            [({"reason": reason, "changed": str(int(changed))}, n)
+             for (reason, changed), n in sorted(self._counts.reasons.items())],
+        )  # fmt: skip
+        text.histogram(
+            "answer_seconds", "time of the daemon for an answer", self._counts.times,
+            self._counts.time_s,
+        )  # fmt: skip
+        text.family("refused", "counter", "requests refused, and connections closed, as one user "
+                    "took too much", [({}, self.limits.refused)])  # fmt: skip
+        text.family("connections", "gauge", "open connections", [({}, self.limits.connections)])
+        text.family("models", "gauge", "current models by state",
+                    [({"state": s}, n) for s, n in sorted(states.items())])  # fmt: skip
+        text.family("node_types", "gauge", "node types of the inventory",
+                    [({}, len(snapshot.inventory.node_types))])  # fmt: skip
+        text.family("policy_version", "gauge", "the policy that is applied",
+                    [({}, snapshot.policy.version)])  # fmt: skip
+        text.family("store_readable", "gauge", "1 while the store can be read",
+                    [({}, float(not self.source.error))])  # fmt: skip
+        text.family("store_size_bytes", "gauge", "the store's file",
+                    [({}, size_of(self.source.path))], "bytes")  # fmt: skip
+        text.family("decisions_waiting", "gauge", "decisions not written to the store yet",
+                    [({}, journal.waiting if journal else None)])  # fmt: skip
+        text.family("decisions_lost", "counter", "decisions that could not be written",
+                    [({}, journal.dropped if journal else None)])  # fmt: skip
+        text.family("spool_files", "gauge", "files of users' measurements that wait",
+                    [({}, self.spool.waiting if self.spool else None)])  # fmt: skip
+        return text.text()
 
     def status(self) -> dict[str, object]:
         """Return how the daemon is doing."""
@@ -327,6 +374,14 @@ class Handlers:
             "takes_results": self.spool is not None,
             "answer_us": {"p50": quantile(0.5), "p99": quantile(0.99)},
         }
+
+
+def size_of(path: Path) -> float | None:
+    """Return a file's size in bytes, None where it cannot be seen."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
 
 
 def _too_long(request: Mapping[str, object]) -> bool:

@@ -60,6 +60,11 @@ class Spool:
         self._sweeps: list[subprocess.Popen[bytes]] = []
         threading.Thread(target=self._run, name="spool", daemon=True).start()
 
+    @property
+    def waiting(self) -> int:
+        """Files that wait to be taken."""
+        return self._untaken.waiting()
+
     def put_runs(self, request: Mapping[str, object], contributor: str, uid: int) -> int:
         """Keep a user's measured runs; return how many.
 

@@ -53,6 +53,10 @@ class Untaken:
                 hint="send them again when the next `advisor collect` has taken these",
             )
 
+    def waiting(self) -> int:
+        """Return how many files wait."""
+        return len(self._names())
+
     def _fits(self, uid: int, runs: int, size: int) -> bool:
         return (
             self._runs[uid] + runs <= MAX_UNTAKEN and self._bytes[uid] + size <= MAX_UNTAKEN_BYTES

@@ -47,7 +47,8 @@ def restore(file: Path, store: Path) -> Path | None:
     check(file)
     if store.exists() and store.samefile(file):
         raise InputError(f"{file} is the store itself")
-    kept = store.with_name(f"{store.name}.before-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    moment = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09d}"
+    kept = store.with_name(f"{store.name}.before-{moment}")
     with draft_of(store) as draft:
         try:
             store.parent.mkdir(parents=True, exist_ok=True)

@@ -75,6 +75,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "backup": (("backup.db",),),
     "restore": (("whole.db",),),
     "prune": (("--older-than", "0d"),),
+    "metrics": ((),),
     "collect": (("--spool",), ("--scheduler", "local")),
     "hook": (("status", *SLURM), ("install", *SLURM, "--dry-run"), ("remove", *SLURM)),
     "completion": (("bash",),),
@@ -84,7 +85,7 @@ SILENT = {"serve": "runs until it is stopped", "tui": "an application of the ter
 """Verbs that take --json, as all do, and print no answer."""
 OPERATIONS = (
     "decide", "explain", "submitted", "observe", "characterise", "applications", "options",
-    "history", "status", "ping",
+    "history", "metrics", "status", "ping",
 )  # fmt: skip
 
 
@@ -230,6 +231,10 @@ def test_every_operation_of_the_daemon_is_what_its_schema_says(daemon: Path) -> 
         "explain": job,
         "observe": {"application": "fresh", "workload": "w", "observations": [run]},
         "characterise": {"characterisation": {**PHASES, "workload": "default"}},
+        "applications": {},
+        "options": {"application": "cg-solver"},
+        "history": {},
+        "metrics": {},
         "status": {},
         "ping": {},
     }

@@ -255,7 +255,7 @@ def test_whose_jobs_the_daemon_shows(layout: Layout) -> None:
     assert [d["user"] for d in root["decisions"]] == ["root"]  # type: ignore[attr-defined, index]
     ask = (
         "import json, sys\nfrom pathlib import Path\nfrom advisor.core.protocol import call\n"
-        f"print(json.dumps(call(Path({str(layout.socket)!r}), json.loads(sys.argv[1]))))"
+        f"print(json.dumps(call(Path({str(layout.socket)!r}), json.loads(sys.argv[2]))))"
     )
 
     def asked(**request: object) -> dict[str, Any]:

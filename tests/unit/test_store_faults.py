@@ -478,6 +478,8 @@ def test_a_live_store_of_somebody_else_is_read_while_its_owner_has_it_open(
     open_folder: Path,
 ) -> None:
     path = open_folder / "advisor.db"
+    Writer(path).close()
+    path.chmod(0o644)  # its owner lets others read it
     with Writer(path) as store:
         store.add_observations("app", "default", runs(2))
         assert as_nobody(count_runs(path)) == "live 2 False"
@@ -495,6 +497,8 @@ def test_a_store_of_somebody_else_is_read_when_nobody_has_it_open(open_folder: P
 
 def test_a_quiet_store_shows_what_its_owner_writes_later(open_folder: Path) -> None:
     path = open_folder / "advisor.db"
+    Writer(path).close()
+    path.chmod(0o644)  # its owner lets others read it
     with Writer(path) as store:
         store.add_observations("app", "default", runs(2))
     flag, done = open_folder / "flag", open_folder / "done"

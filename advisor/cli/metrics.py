@@ -1,0 +1,58 @@
+"""``advisor metrics``: how the daemon and its promises are doing, as OpenMetrics text."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from advisor import paths
+from advisor.cli.output import print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor metrics`` takes."""
+    parser.description = (
+        "Print what the daemon counts, and how jobs came out by the store, as OpenMetrics text: "
+        "for node_exporter's textfile folder (--output FILE.prom), or any Prometheus."
+    )
+    parser.add_argument(
+        "--socket", metavar="FILE", help="ask the daemon at this socket (or ADVISOR_SOCKET)"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", type=Path, help="write into this file in one step"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, add what the store knows, and print."""
+    from advisor.core.protocol import call
+    from advisor.errors import AdvisorError
+    from advisor.loop.outcome_metrics import outcome_metrics
+    from advisor.service.metrics import END, Text
+
+    try:
+        parts = [str(call(paths.socket_path(args.socket), {"op": "metrics"}).get("metrics"))]
+        up = 1
+    except AdvisorError:
+        parts, up = [], 0
+    state = Text()
+    state.family("up", "gauge", "1 while the daemon answers", [({}, up)])
+    parts.append(state.text())
+    store = paths.store_path(args.db, socket=args.socket)
+    if os.access(store, os.R_OK):
+        parts.append(outcome_metrics(store))
+    text = "".join(part.removesuffix(END) for part in parts) + END
+    if args.output is not None:
+        draft = args.output.with_name(f".{args.output.name}.{os.getpid()}")
+        try:
+            draft.write_text(text, encoding="utf-8")
+            draft.chmod(0o644)
+            draft.replace(args.output)
+        except OSError as error:
+            raise AdvisorError(f"{args.output} cannot be written: {error.strerror}") from None
+    if args.json:
+        print_json("metrics", {"metrics": text})
+    elif args.output is None:
+        print(text, end="")
+    return 0

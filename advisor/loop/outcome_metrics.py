@@ -1,0 +1,43 @@
+"""How jobs came out, for Prometheus: savings promised and measured, verdicts, trust."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from advisor.service.metrics import Text
+from advisor.store.reader import Reader
+
+
+def outcome_metrics(path: Path) -> str:
+    """Return what the store knows of finished jobs as OpenMetrics text, with its end."""
+    from advisor.loop.report import J_PER_KWH, report
+
+    text = Text()
+    with Reader(path) as reader:
+        found = report(reader, since="", application="", user="")
+        kept = reader.rows(
+            "SELECT (SELECT count(*) FROM decisions), (SELECT count(*) FROM outcomes),"
+            " (SELECT count(*) FROM observations)"
+        )[0]
+    text.family(
+        "jobs", "gauge", "finished jobs that the store holds, by verdict",
+        [({"verdict": verdict}, n) for verdict, n in sorted(found.verdicts.items())],
+    )  # fmt: skip
+    text.family(
+        "jobs_by_trust", "gauge", "finished jobs by how far their stamp is trusted",
+        [({"trust": "verified"}, found.stamped - found.unverified),
+         ({"trust": "unverified"}, found.unverified)],
+    )  # fmt: skip
+    saved = found.saved_kwh[0] * J_PER_KWH if found.saved_kwh else None
+    text.family(
+        "saved_joules", "gauge", "energy of the jobs the store holds: promised, and measured "
+        "against jobs left alone",
+        [({"by": "promise"}, found.promised_kwh * J_PER_KWH), ({"by": "measurement"}, saved)],
+        "joules",
+    )  # fmt: skip
+    text.family(
+        "store_rows", "gauge", "rows of the store",
+        [({"table": name}, n)
+         for name, n in zip(("decisions", "outcomes", "observations"), kept, strict=True)],
+    )  # fmt: skip
+    return text.text()

@@ -73,7 +73,6 @@ def run(args: argparse.Namespace) -> int:
 def _characterise(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from advisor import paths
     from advisor.cli import characterise_output as output
     from advisor.cli.output import print_json
     from advisor.core.recognise import clean_name
@@ -84,7 +83,7 @@ def _characterise(args: argparse.Namespace) -> int:
     from advisor.meters.process import exit_text
     from advisor.ranking.files import write_phases
     from advisor.schedulers.local.scheduler import local_node_type
-    from advisor.store.visible import store_seen
+    from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
     from advisor.training.training_job import understand
 

@@ -93,7 +93,7 @@ def _wanted(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]
     removing = args.verb == "on" or (getattr(args, "clear", False) and not given)
     if removing and f"{args.application}/{args.workload or '*'}" in choices.get("workloads", {}):
         return wanted  # what was once chosen can be taken back, whatever the store knows now
-    from advisor.store.visible import store_seen
+    from advisor.store.seen import store_seen
     from advisor.views import allowed
 
     ground = allowed.Ground.at(store_seen(args.db, "options", application=args.application))

@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop import clock
     from advisor.loop.collect import collect, watermark
     from advisor.loop.refit import refit
-    from advisor.loop.retention import prune_old
     from advisor.loop.rerank import rank_delivered, site_thresholds
+    from advisor.loop.retention import prune_old
     from advisor.loop.spool import held, spool_folder, take_spool
     from advisor.schedulers.choose import create, default
     from advisor.store.forgetting import purge

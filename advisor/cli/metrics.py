@@ -26,10 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask, add what the store knows, and print."""
+    from advisor.core.openmetrics import END, Text
     from advisor.core.protocol import call
     from advisor.errors import AdvisorError
     from advisor.loop.outcome_metrics import outcome_metrics
-    from advisor.service.metrics import END, Text
 
     try:
         parts = [str(call(paths.socket_path(args.socket), {"op": "metrics"}).get("metrics"))]

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 def _views(args: argparse.Namespace) -> list[tuple[View, Worth | None]]:
     from advisor.store.opening import caller
     from advisor.store.reader import Reader
-    from advisor.store.visible import store_seen
+    from advisor.store.seen import store_seen
     from advisor.views.misspelt import check_measured
     from advisor.views.options import views
     from advisor.views.worth import of_view

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from advisor import paths
 from advisor.cli.output import print_json, print_table
 from advisor.core.reasons import Reason
 from advisor.core.units import format_change
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop.recommendations import notes
     from advisor.loop.report import report
     from advisor.store.reader import Reader
-    from advisor.store.visible import store_seen
+    from advisor.store.seen import store_seen
 
     since = clock.form(clock.since(args.since))
     with Reader(store_seen(args.db, "history")) as reader:

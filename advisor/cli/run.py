@@ -53,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
     from contextlib import nullcontext
     from pathlib import Path
 
-    from advisor import paths
     from advisor.cli.output import print_json
     from advisor.cli.run_counters import lines, signature_of
     from advisor.core.configuration import Configuration
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.meters.counters import Counters
     from advisor.meters.process import exit_text, usable_cpus
     from advisor.schedulers.local.scheduler import local_node_type
-    from advisor.store.visible import store_seen
+    from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
     from advisor.training.training_job import understand
 

@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, show the cost, ask, run, fit, confirm, and say what came out."""
     from advisor import paths
-    from advisor.store.visible import store_seen
+    from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
 
     root = (args.work_dir or paths.state_dir() / "sweeps").absolute()

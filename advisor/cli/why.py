@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 def _reader(args: argparse.Namespace) -> Reader | None:
     """Open the store if there is one to read; one that was named must be readable."""
     from advisor.store.reader import Reader
-    from advisor.store.visible import store_seen
+    from advisor.store.seen import store_seen
 
     path = store_seen(args.db, "history", job=args.job.partition(".")[0])
     if args.db is None and not os.access(path, os.R_OK):

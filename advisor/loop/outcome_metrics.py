@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from advisor.service.metrics import Text
+from advisor.core.openmetrics import Text
 from advisor.store.reader import Reader
 
 

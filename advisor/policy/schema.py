@@ -246,7 +246,8 @@ class RetentionSection(Strict):
     """How long the store keeps what ``advisor prune`` forgets; the collecting timer runs it."""
 
     decisions: Annotated[str, _SPAN] = Field(
-        default="", description="decisions and outcomes, then only monthly sums: 400d; empty: always"
+        default="",
+        description="decisions and outcomes, then only monthly sums: 400d; empty: always",
     )
     observations: Annotated[str, _SPAN] = Field(
         default="", description="measured runs that no model uses; empty: always"

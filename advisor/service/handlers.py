@@ -14,6 +14,7 @@ from pathlib import Path
 
 from advisor import __version__
 from advisor.core.decision import Decision
+from advisor.core.openmetrics import Counts, Text
 from advisor.core.protocol import (
     MAX_CHOICES,
     MAX_SCRIPT,
@@ -31,7 +32,6 @@ from advisor.schedulers.translators import translator
 from advisor.service.answered import Answered
 from advisor.service.decide import decide, issue, new_id, timestamp, unchanged
 from advisor.service.limits import Limits
-from advisor.service.metrics import Counts, Text
 from advisor.service.peer import Peer, Users
 from advisor.service.snapshot import StoreSource
 from advisor.service.spool import Spool

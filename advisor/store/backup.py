@@ -110,7 +110,7 @@ def _like(store: Path, draft: Path) -> None:
     """Give a draft the mode and owner of the store it replaces."""
     with suppress(FileNotFoundError):
         status = store.stat()
-        os.chmod(draft, status.st_mode & 0o777)
+        draft.chmod(status.st_mode & 0o777)
         if os.geteuid() == 0:
             os.chown(draft, status.st_uid, status.st_gid)
 
@@ -149,7 +149,7 @@ def _release(connection: sqlite3.Connection | None) -> None:
 
 
 def _swap(store: Path, draft: Path, kept: Path) -> bool:
-    """Keep the old store and its log under another name, put the draft there; tell if there was one.
+    """Keep the old store and its log under another name, put the draft there; tell if one was there.
 
     Killed at any point, either the old store is there with its log, or the new one; or the new one
     beside the old log, which nobody opens, and restoring again moves that log away.

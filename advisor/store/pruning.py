@@ -61,9 +61,7 @@ def prune(
     return done
 
 
-def _steps(
-    store: StoreTransaction, table: str, key: str, old: str, before: str, sums: str
-) -> int:
+def _steps(store: StoreTransaction, table: str, key: str, old: str, before: str, sums: str) -> int:
     gone = 0
     while True:
         with store.transaction() as db:

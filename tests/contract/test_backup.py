@@ -20,7 +20,6 @@ from advisor_tui import demo
 from advisor.core.decision import Decision
 from advisor.errors import InputError
 from advisor.policy.load import check_text
-from advisor.store import backup as module
 from advisor.store.backup import backup, restore
 from advisor.store.pruning import prune
 from advisor.store.reader import Reader
@@ -44,7 +43,7 @@ def decide(path: Path, name: str) -> None:
 
 def whole(path: Path) -> bool:
     with sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True) as db:
-        return db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        return bool(db.execute("PRAGMA integrity_check").fetchone() == ("ok",))
 
 
 def test_a_backup_is_its_owners_and_restores(advisor: Run, store: Path, tmp_path: Path) -> None:
@@ -248,4 +247,3 @@ def test_prune_killed_half_way_counts_nothing_twice(
         monkeypatch.undo()
         prune(writer, decisions_before="9999")
         assert writer.rows("SELECT sum(decisions) FROM months")[0][0] == jobs
-    assert module.check

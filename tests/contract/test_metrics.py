@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from advisor_tui import demo
 
+from advisor.core.openmetrics import BUCKETS_S, Counts, Text
 from advisor.core.protocol import call
 from advisor.errors import AdvisorError
 from advisor.paths import share
-from advisor.service.metrics import BUCKETS_S, Counts, Text
 
 openmetrics = pytest.importorskip(
     "prometheus_client.openmetrics.parser", reason="prometheus_client is not installed"
@@ -83,9 +83,7 @@ def test_prometheus_reads_what_the_daemon_counts(site: Path, advisor: Callable[.
     assert len(parsed(str(on_socket))) >= 8
 
 
-def test_a_file_for_node_exporter(
-    site: Path, advisor: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_file_for_node_exporter(site: Path, advisor: Callable[..., Any], tmp_path: Path) -> None:
     file = tmp_path / "advisor.prom"
     done = advisor("metrics", "--socket", site / "s", "--output", file)
     assert (done.code, done.out) == (0, "")

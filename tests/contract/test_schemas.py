@@ -24,8 +24,8 @@ from advisor.cli import VERBS, build_parser
 from advisor.core.protocol import call
 from advisor.errors import AdvisorError
 from advisor.ranking.suite import member
-from advisor.store.profiles import Bench, StoredProfile, save_profiles
 from advisor.store.backup import backup
+from advisor.store.profiles import Bench, StoredProfile, save_profiles
 from advisor.store.rankings import save_characterisation
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer

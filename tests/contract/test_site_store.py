@@ -248,11 +248,11 @@ def test_a_closed_store_is_read_through_the_daemon(layout: Layout) -> None:
 
 
 def test_whose_jobs_the_daemon_shows(layout: Layout) -> None:
-    mine, others = rows_of_history(layout, "nobody")
+    _, others = rows_of_history(layout, "nobody")
     layout.store.chmod(0o600)
     daemon = layout.serve()
     root = call(layout.socket, {"op": "history", "job": others})
-    assert [d["user"] for d in root["decisions"]] == ["root"]  # type: ignore[attr-defined, index]
+    assert [d["user"] for d in root["decisions"]] == ["root"]  # type: ignore[attr-defined]
     ask = (
         "import json, sys\nfrom pathlib import Path\nfrom advisor.core.protocol import call\n"
         f"print(json.dumps(call(Path({str(layout.socket)!r}), json.loads(sys.argv[2]))))"

@@ -13,7 +13,7 @@ from advisor.schedulers.choose import installed
 from advisor.schedulers.submission import identity
 from advisor.schedulers.translators import translator
 from advisor.store.reader import Reader
-from advisor.store.visible import store_seen
+from advisor.store.seen import store_seen
 from advisor.views.preview import Person
 
 

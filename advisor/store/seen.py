@@ -1,0 +1,118 @@
+"""A copy of what the daemon shows its caller, for whoever cannot read the store itself."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import AdvisorError
+
+MOST_PAGES = 400
+"""A copy is made of no more: 4000 models, or 20,000 jobs."""
+
+Ask = Callable[[dict[str, object]], Mapping[str, Any]]
+
+
+def copy(
+    path: Path,
+    ask: Ask,
+    operations: Sequence[str],
+    *,
+    application: str | None = None,
+    job: str | None = None,
+) -> None:
+    """Make a store at ``path``, of mode 0600, from the pages that ``ask`` returns for requests.
+
+    ``application`` bounds the options, ``job`` the history. Raises AdvisorError when a page is
+    not answered.
+    """
+    from advisor.store.writer import Writer
+
+    bounds = {"options": {"application": application}, "history": {"job": job}}
+    with Writer(path) as writer, writer.transaction() as db:
+        for operation in operations:
+            _take(db, ask, {"op": operation, **bounds.get(operation, {})})
+
+
+def _take(db: sqlite3.Connection, ask: Ask, request: dict[str, object]) -> None:
+    after: object = 0
+    for _ in range(MOST_PAGES):
+        answer = ask({k: v for k, v in {**request, "after": after}.items() if v is not None})
+        for table in _TABLES:
+            for row in answer.get(table, ()):
+                if table == "models":
+                    row = {**row, "options": base64.b64decode(row["options"])}
+                columns = [c for c in _columns(db, table) if c in row]
+                marks = ", ".join("?" * len(columns))
+                db.execute(
+                    f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({marks})",
+                    [row[c] for c in columns],
+                )
+        after = answer.get("next")
+        if after is None:
+            return
+
+
+_TABLES = (
+    "config_versions", "node_types", "workloads", "models", "observations", "training_requests",
+    "training_runs", "decisions", "outcomes",
+)  # fmt: skip
+
+
+def _columns(db: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+
+
+def store_seen(
+    db: str | None,
+    *operations: str,
+    socket: str | None = None,
+    application: str | None = None,
+    job: str | None = None,
+) -> Path:
+    """Return a store to read: the caller's or the site's, else a copy of what the daemon shows.
+
+    The copy holds the site and what the ``operations`` add, for one ``application`` or ``job``, and
+    goes when this process ends. Where there is neither, the path that is missing.
+    """
+    from advisor import paths
+
+    store = paths.store_path(db, socket=socket)
+    daemon = paths.socket_path(socket)
+    named = db or os.environ.get("ADVISOR_DB")
+    if named or os.access(store, os.R_OK) or not os.path.exists(daemon):  # noqa: PTH110
+        return store
+    import atexit
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="advisor-seen-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        wanted = ("applications", *operations)
+        copy(folder / "advisor.db", _asker(daemon), wanted, application=application, job=job)
+    except AdvisorError:
+        return store
+    return folder / "advisor.db"
+
+
+def _asker(daemon: Path) -> Ask:
+    """Return what asks a daemon, and waits where it is asked too much."""
+    from advisor.core.protocol import call
+
+    def ask(request: dict[str, object]) -> Mapping[str, Any]:
+        for attempt in range(20):
+            try:
+                return call(daemon, request, 10.0)
+            except AdvisorError as error:
+                if "you ask too much" not in str(error) or attempt == 19:
+                    raise
+                time.sleep(0.5)
+        raise AssertionError("unreachable")
+
+    return ask

@@ -45,6 +45,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "site": ("site", "discover and edit the inventory and the site file"),
     "policy": ("policy", "check, apply, compare and roll back the policy"),
     "hook": ("hook", "install, remove or check a scheduler's hook"),
+    "service": ("service", "write systemd's units with this host's paths, or show them"),
     "serve": ("serve", "run the daemon that answers the hooks"),
     "collect": ("collect", "read from the accounting how advised jobs came out"),
     "report": ("report", "compare promised and measured savings"),

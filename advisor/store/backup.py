@@ -149,7 +149,7 @@ def _release(connection: sqlite3.Connection | None) -> None:
 
 
 def _swap(store: Path, draft: Path, kept: Path) -> bool:
-    """Keep the old store and its log under another name, put the draft there; tell if one was there.
+    """Keep the old store and its log by another name, put the draft there; tell if one was there.
 
     Killed at any point, either the old store is there with its log, or the new one; or the new one
     beside the old log, which nobody opens, and restoring again moves that log away.

@@ -76,6 +76,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "restore": (("whole.db",),),
     "prune": (("--older-than", "0d"),),
     "metrics": ((),),
+    "service": (("install", "--dir", "units"), ("status", "--dir", "units")),
     "collect": (("--spool",), ("--scheduler", "local")),
     "hook": (("status", *SLURM), ("install", *SLURM, "--dry-run"), ("remove", *SLURM)),
     "completion": (("bash",),),

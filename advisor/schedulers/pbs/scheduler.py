@@ -55,6 +55,7 @@ class Pbs:
     """Runs sweeps as jobs of the user. A run that was submitted goes on without this process."""
 
     NAME: ClassVar[str] = "pbs"
+    SETUID_COMMANDS = True  # pbs_iff
     LABEL: ClassVar[str] = "PBS"
     DESCRIPTION: ClassVar[str] = "PBS: a job for each run, energy by the execution hook"
     RANK: ClassVar[int] = 2

@@ -1,0 +1,111 @@
+"""``advisor service``: units of systemd for daemon and collection, with this host's paths."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from advisor.cli.output import print_json
+
+FOLDER = Path("/etc/systemd/system")
+UNITS = ("advisor.service", "advisor.socket", "advisor-collect.service", "advisor-collect.timer")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor service`` takes."""
+    parser.description = (
+        "Write systemd's units for the daemon, its socket and the collection, with the absolute "
+        "paths of this installation, one file of settings for both services, and the hardening "
+        "that the scheduler permits. Or show how they are."
+    )
+    parser.add_argument(
+        "action", choices=["install", "status"], help="write the units, or compare them"
+    )
+    parser.add_argument(
+        "--dir", metavar="DIR", type=Path,
+        help=f"write the units there and do not ask systemd (default: {FOLDER}, and enable them)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--scheduler", metavar="SCHEDULER",
+        help="slurm or pbs (default: the one this machine has)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Install or show."""
+    folder = args.dir or FOLDER
+    if args.action == "install":
+        return _install(args, folder)
+    return _status(args, folder)
+
+
+def _install(args: argparse.Namespace, folder: Path) -> int:
+    from advisor.errors import AdvisorError
+    from advisor.service.units import program, units
+
+    texts = units(program(), sets_uid=_needs_setuid(args.scheduler))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            draft = folder / f".{name}.new"
+            draft.write_text(text, encoding="utf-8")
+            draft.chmod(0o644)
+            draft.replace(folder / name)
+    except OSError as error:
+        raise AdvisorError(
+            f"{folder}: the units cannot be written: {error.strerror}",
+            hint="be root, or name another folder with --dir",
+        ) from None
+    if args.dir is None:
+        _systemctl("daemon-reload")
+        _systemctl("enable", "--now", "advisor.socket", "advisor.service", "advisor-collect.timer")
+    if args.json:
+        print_json("service", {"dir": str(folder), "units": sorted(texts), "active": {}})
+    else:
+        for name in sorted(texts):
+            print(folder / name)
+    return 0
+
+
+def _status(args: argparse.Namespace, folder: Path) -> int:
+    from advisor.service.units import program, units
+
+    wanted = units(program(), sets_uid=_needs_setuid(args.scheduler))
+    states, ask = {}, args.dir is None
+    for name, text in wanted.items():
+        try:
+            same = (folder / name).read_text(encoding="utf-8") == text
+        except OSError:
+            states[name] = "missing"
+            continue
+        state = "as this version writes it" if same else "of another version, or edited"
+        states[name] = f"{_systemctl('is-active', name)}, {state}" if ask else state
+    if args.json:
+        print_json("service", {"dir": str(folder), "units": sorted(wanted), "active": states})
+    else:
+        for name, state in sorted(states.items()):
+            print(f"{folder / name}: {state}")
+    return 1 if "missing" in states.values() else 0
+
+
+def _needs_setuid(scheduler: str | None) -> bool:
+    """Tell whether the scheduler's commands are setuid programs: PBS's ``pbs_iff`` is."""
+    from advisor.schedulers.choose import create, default
+
+    chosen = create(scheduler) if scheduler else default()
+    return bool(getattr(chosen, "SETUID_COMMANDS", False))
+
+
+def _systemctl(*words: str) -> str:
+    """Ask systemd; return its answer. Raises AdvisorError where a change fails."""
+    import subprocess
+
+    from advisor.errors import AdvisorError
+
+    try:
+        done = subprocess.run(["systemctl", *words], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise AdvisorError(f"systemctl cannot be asked: {error}", hint="use --dir DIR") from None
+    if done.returncode and words[0] != "is-active":
+        raise AdvisorError(f"systemctl {words[0]}: {done.stderr.strip()}")
+    return done.stdout.strip()

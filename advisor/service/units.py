@@ -1,0 +1,33 @@
+"""systemd's units as this host needs them, made of those in ``config/systemd``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from advisor.paths import share
+
+
+def program() -> Path:
+    """Return the absolute path of the ``advisor`` that runs."""
+    beside = Path(sys.executable).with_name("advisor")
+    return beside if beside.exists() else Path(sys.argv[0]).absolute()
+
+
+def units(command: Path, *, sets_uid: bool) -> dict[str, str]:
+    """Return the units' texts by name.
+
+    ``command`` is the program; ``sets_uid``: the scheduler's commands need a setuid program, so
+    that the services may gain privileges.
+    """
+    found = {}
+    for path in sorted(share("config/systemd").iterdir()):
+        text = path.read_text(encoding="utf-8")
+        ours = re.compile(r"^ExecStart=(?:/usr/bin/env )?advisor ", re.M)
+        text = ours.sub(lambda _: f"ExecStart={command} ", text)
+        text = text.replace("ExecReload=kill ", "ExecReload=/bin/kill ")
+        if sets_uid:
+            text = re.sub("^NoNewPrivileges=yes$", "NoNewPrivileges=no", text, flags=re.M)
+        found[path.name] = text
+    return found

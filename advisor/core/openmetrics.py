@@ -20,7 +20,7 @@ Labels = Mapping[str, str]
 
 
 @dataclass(slots=True)
-class Counts:
+class AnswerCounts:
     """What is counted while jobs are answered: decisions by what ended them, and times."""
 
     reasons: Counter[tuple[str, bool]] = field(default_factory=Counter)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from advisor import __version__
 from advisor.core.decision import Decision
-from advisor.core.openmetrics import Counts, Text
+from advisor.core.openmetrics import AnswerCounts, Text
 from advisor.core.protocol import (
     MAX_CHOICES,
     MAX_SCRIPT,
@@ -68,7 +68,7 @@ class Handlers:
     _changed: int = 0
     _started: float = field(default_factory=time.time)
     _reader: Reader | None = None
-    _counts: Counts = field(default_factory=Counts)
+    _counts: AnswerCounts = field(default_factory=AnswerCounts)
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.users)

@@ -18,7 +18,7 @@ PAGE = 200
 """Rows of a page, the large ones excepted."""
 _MODELS, _JOBS = 10, 50
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 _SEEN_MODEL = "(m.scope <> 'own' OR m.owner = :user)"
 _SEEN_RUN = "(o.scope <> 'own' OR o.contributor = :user)"
@@ -26,7 +26,7 @@ _SEEN_RUN = "(o.scope <> 'own' OR o.contributor = :user)"
 
 def page(
     store: StoreConnection, request: Mapping[str, object], user: str, *, all_jobs: bool
-) -> Row:
+) -> TableRow:
     """Return the tables' rows of one page for a user, and ``next``, where the following begins.
 
     Raises ProtocolError for a request that makes no sense, and StoreError.
@@ -34,7 +34,7 @@ def page(
     after = request.get("after") or 0
     if not isinstance(after, int) or not 0 <= after < 1 << 62:
         raise ProtocolError("after must be a number that a page named as next")
-    values: Row = {"user": user, "after": after}
+    values: TableRow = {"user": user, "after": after}
     for key in ("application", "workload", "node_type", "job"):
         value = request.get(key)
         if value is not None and not isinstance(value, str):
@@ -44,12 +44,12 @@ def page(
     return work[str(request["op"])](store, values, all_jobs)
 
 
-def _rows(store: StoreConnection, sql: str, values: Row) -> list[Row]:
+def _rows(store: StoreConnection, sql: str, values: TableRow) -> list[TableRow]:
     return [dict(row) for row in store.rows(sql, values)]  # type: ignore[arg-type]
 
 
-def _applications(store: StoreConnection, values: Row, all_jobs: bool) -> Row:
-    found: Row = {}
+def _applications(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableRow:
+    found: TableRow = {}
     if not values["after"]:
         sql = "SELECT * FROM config_versions WHERE active = 1"
         found["config_versions"] = _rows(store, sql, values)
@@ -67,7 +67,7 @@ def _applications(store: StoreConnection, values: Row, all_jobs: bool) -> Row:
     return {**found, "workloads": rows, "next": rows[-1]["id"] if len(rows) == PAGE else None}
 
 
-def _options(store: StoreConnection, values: Row, all_jobs: bool) -> Row:
+def _options(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableRow:
     where = (
         "(:application IS NULL OR w.application = :application)"
         " AND (:workload IS NULL OR w.name = :workload)"
@@ -82,7 +82,7 @@ def _options(store: StoreConnection, values: Row, all_jobs: bool) -> Row:
     )
     for row in rows:
         row["options"] = base64.b64encode(row["options"]).decode()
-    found: Row = {"models": rows, "next": rows[-1]["id"] if len(rows) == _MODELS else None}
+    found: TableRow = {"models": rows, "next": rows[-1]["id"] if len(rows) == _MODELS else None}
     if values["after"] or values["application"] is None:
         return found
     found["observations"] = _rows(
@@ -112,7 +112,7 @@ def _options(store: StoreConnection, values: Row, all_jobs: bool) -> Row:
     return found
 
 
-def _history(store: StoreConnection, values: Row, all_jobs: bool) -> Row:
+def _history(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableRow:
     whose = "1" if all_jobs else "user = :user"
     if values["job"] is not None:
         base = values["job"].partition("_")[0].partition("[")[0]
@@ -148,8 +148,12 @@ def _history(store: StoreConnection, values: Row, all_jobs: bool) -> Row:
 
 
 def _and_of(
-    store: StoreConnection, decisions: list[Row], outcomes: list[Row], values: Row, whose: str
-) -> list[Row]:
+    store: StoreConnection,
+    decisions: list[TableRow],
+    outcomes: list[TableRow],
+    values: TableRow,
+    whose: str,
+) -> list[TableRow]:
     """Return decisions and those that outcomes name besides them."""
     known = {row["id"] for row in decisions}
     for outcome in outcomes:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from advisor_tui import demo
 
-from advisor.core.openmetrics import BUCKETS_S, Counts, Text
+from advisor.core.openmetrics import BUCKETS_S, AnswerCounts, Text
 from advisor.core.protocol import call
 from advisor.errors import AdvisorError
 from advisor.paths import share
@@ -108,7 +108,7 @@ def test_the_dashboard_asks_for_what_there_is(site: Path, advisor: Callable[...,
 
 
 def test_text_is_escaped_and_times_are_sorted_into_buckets() -> None:
-    counts = Counts()
+    counts = AnswerCounts()
     for seconds in (0.0, BUCKETS_S[0], 0.3):
         counts.answered(seconds)
     text = Text()

@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from advisor.policy.schema import FILES
+from advisor.policy.site_schema import FILES
 
 _TITLES = {"policy": "advisor policy file", "site": "advisor site file"}
 

@@ -19,17 +19,14 @@ from advisor.policy.checks import warnings_for
 from advisor.policy.document import MAX_BYTES, Document, decode, parse
 from advisor.policy.problems import Path, Problem, did_you_mean, key_text
 from advisor.policy.schema import (
-    FILES,
-    UNION_TAGS,
     AxesSection,
     ColdStartSection,
-    NodeTypeSection,
     PolicyFile,
     RuleSection,
-    SiteFile,
     TrainingSection,
     UserLimitsSection,
 )
+from advisor.policy.site_schema import FILES, UNION_TAGS, NodeTypeSection, SiteFile
 
 DocumentKind = Literal["policy", "site"]
 

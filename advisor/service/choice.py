@@ -108,6 +108,18 @@ def like_text(cold: Mapping[str, Any]) -> tuple[str, str]:
     return others + near, "one job's counters" if told else "one job's power and time"
 
 
+def cold_start_of(model: StoredModel | None, chosen: Alternative | None) -> dict[str, object]:
+    """Return what a choice follows from where the application was never swept; else {}."""
+    if model is None or not model.by_class:
+        return {}
+    intervals = None
+    if chosen is not None:
+        time, energy = chosen.time, chosen.energy
+        intervals = {"time": [time.lo, time.hi], "energy": [energy.lo, energy.hi]}
+    said = ("class", "strategy", "applications", "like", "method")
+    return {**{k: model.cold_start.get(k) for k in said}, "trial": None, "intervals": intervals}
+
+
 def class_obstacle(model: StoredModel, cold: ColdStart) -> Reason | None:
     """Return why a class model changes no job, None where the policy lets it."""
     base = model.cold_start

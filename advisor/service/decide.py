@@ -35,7 +35,7 @@ from advisor.core.script_use import NO_USE, ScriptUse
 from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices
 from advisor.core.words import describe
 from advisor.schedulers.translators import translator
-from advisor.service.choice import Choice, choose, class_obstacle
+from advisor.service.choice import Choice, choose, class_obstacle, cold_start_of
 from advisor.service.message import effect_line
 from advisor.service.place import node_type_obstacles
 from advisor.service.same_program import reason_against, to_look_at
@@ -416,22 +416,9 @@ def _finish(case: _Case) -> Decision:
         request=request,
         program=request.program,
         look_at=to_look_at(request, case.recognised, case.model),
-        cold_start=_cold_start(case),
+        cold_start=cold_start_of(case.model, case.choice.chosen),
         binds_node_type=case.binds_node_type,
     )
-
-
-def _cold_start(case: _Case) -> dict[str, object]:
-    """Return what the choice follows from where the application was never swept."""
-    if case.model is None or not case.model.by_class:
-        return {}
-    base, chosen = case.model.cold_start, case.choice.chosen
-    intervals = None
-    if chosen is not None:
-        time, energy = chosen.time, chosen.energy
-        intervals = {"time": [time.lo, time.hi], "energy": [energy.lo, energy.hi]}
-    kept = {k: base.get(k) for k in ("class", "strategy", "applications", "like", "method")}
-    return {**kept, "trial": None, "intervals": intervals}
 
 
 def new_id() -> str:

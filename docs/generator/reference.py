@@ -10,7 +10,7 @@ from advisor.policy.jsonschema import schema
 Node = dict[str, Any]
 
 HEAD = """\
-<!-- Made by `make docs` from advisor/policy/schema.py: change that. -->
+<!-- Made by `make docs` from advisor/policy/schema.py and site_schema.py: change them. -->
 # {kind}.yaml
 
 {what}

@@ -1,0 +1,262 @@
+"""What may stand in site.yaml: keys, types, ranges and defaults."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from advisor.core.units import parse_freq_khz
+from advisor.policy.electricity import ElectricitySection
+from advisor.policy.fields import (
+    FREQUENCIES,
+    Feature,
+    Freq,
+    Memory,
+    Name,
+    NodeNames,
+    Patterns,
+    Reads,
+    Regexes,
+    Strict,
+    ThreadVariables,
+    Word,
+    Words,
+    choice,
+    integer,
+    number,
+    refuse,
+    text_of,
+)
+from advisor.policy.problems import did_you_mean
+from advisor.policy.schema import VERSION, PolicyFile, format_version
+from advisor.policy.schema_classes import ClassesSection
+
+UNION_TAGS = ("<list>", "<range>")
+"""Marks pydantic puts into error paths for the two ways to write frequencies."""
+MAX_STEPS = 200
+
+
+def _step(value: object) -> int:
+    text = text_of(value, "a frequency")
+    try:
+        step_khz = parse_freq_khz(text)
+    except ValueError:
+        refuse(f"{text!r} is not a frequency", hint="write kHz or a unit, like 100 MHz")
+    if not 1000 <= step_khz <= 1_000_000:
+        refuse(f"{text} is no frequency step", allowed=("1 MHz to 1 GHz",))
+    return step_khz
+
+
+class FreqRange(Strict):
+    """Frequency steps from ``min`` to ``max``, both included."""
+
+    min: Freq = Field(description="the lowest cap")
+    max: Freq = Field(description="the highest cap")
+    step: Annotated[int, Reads(_step, {"type": ["integer", "string"]})] = Field(
+        description="the distance between two caps, 1 MHz to 1 GHz"
+    )
+
+    @model_validator(mode="after")
+    def _counts(self) -> FreqRange:
+        if self.max < self.min:
+            refuse("is below min", key="max")
+        if (self.max - self.min) % self.step:
+            refuse("max is not min plus a whole number of steps", hint="list the steps one by one")
+        if (self.max - self.min) // self.step >= MAX_STEPS:
+            refuse(f"gives more than {MAX_STEPS} steps", key="step")
+        return self
+
+
+def _freq_form(value: object) -> str:
+    return "<range>" if isinstance(value, dict) else "<list>"
+
+
+Frequencies = Annotated[
+    Annotated[list[Freq], FREQUENCIES, Tag("<list>")] | Annotated[FreqRange, Tag("<range>")],
+    Discriminator(_freq_form),
+]
+
+
+class NodeTypeSection(Strict):
+    """What is known of a class of equal nodes; each value given here wins over what the
+    scheduler says."""
+
+    feature: Feature = Field(
+        default="", description="the constraint that selects these nodes and no others"
+    )
+    partitions: Words = Field(default=[], description="partitions with these nodes")
+    sockets: Annotated[int, integer(1, 1024)] = Field(default=1, description="sockets per node")
+    cores: Annotated[int, integer(1, 1 << 20)] = Field(
+        default=1, description="physical cores per node, all sockets together, that jobs may use"
+    )
+    threads_per_core: Annotated[int, integer(1, 16)] = Field(
+        default=1, description="hardware threads"
+    )
+    memory_mb: Memory = Field(default=0, description="memory per node in MB, or with a unit")
+    freq_khz: Frequencies = Field(
+        default_factory=list,
+        description="caps that can be set: a list, or {min, max, step}; kHz or with a unit",
+    )
+    default_freq_khz: Freq = Field(
+        default=0,
+        description="the frequency of a job that asks for none; default: the highest step",
+    )
+    nodes: NodeNames = Field(default=[], description="node list, like bdw[1-4,7]")
+    weight: Annotated[int, integer(0, 1 << 31)] = Field(
+        default=1, description="the scheduler's weight: nodes with a lower one are handed out first"
+    )
+    base_power_w: Annotated[float, number(0, 1e6)] = Field(
+        default=0, description="power of an idle node in W, for estimates"
+    )
+    core_power_w: Annotated[float, number(0, 1e4)] = Field(
+        default=0, description="additional power of one busy core in W, for estimates"
+    )
+
+    classes: ClassesSection = Field(
+        default=ClassesSection(), description="how the class of its jobs is found"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> NodeTypeSection:
+        given = self.model_fields_set
+        if {"cores", "sockets"} <= given and self.cores < self.sockets:
+            refuse(f"{self.cores} cores cannot fill {self.sockets} sockets", key="cores")
+        steps = self.steps()
+        if steps and "default_freq_khz" in given and self.default_freq_khz not in steps:
+            hint = "add it to freq_khz, or name one of its steps"
+            refuse("is not among the steps of freq_khz", key="default_freq_khz", hint=hint)
+        return self
+
+    def steps(self) -> list[int]:
+        """Return the frequency steps in kHz, ascending."""
+        if isinstance(self.freq_khz, FreqRange):
+            span = self.freq_khz
+            return list(range(span.min, span.max + 1, span.step))
+        return sorted(set(self.freq_khz))
+
+
+class ApplicationMatch(Strict):
+    """How an application is recognised: all the given conditions must hold."""
+
+    executable: Patterns = Field(default=[], description="the program's file name")
+    job_name: Patterns = Field(default=[], description="the job's name")
+    arguments: Regexes = Field(
+        default=[],
+        description="regular expressions to find in the arguments; named groups fill `workload`",
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> ApplicationMatch:
+        if not self.model_fields_set:
+            refuse("has no conditions", allowed=tuple(type(self).model_fields))
+        return self
+
+    def groups(self) -> tuple[str, ...]:
+        """Return the names of all groups of the arguments' expressions."""
+        return tuple(name for text in self.arguments for name in re.compile(text).groupindex)
+
+
+def _workload(value: object) -> str:
+    text = text_of(value, "a name or a template")
+    if not re.fullmatch(r"[\w.+:=,@%/{} -]{1,200}", text):
+        refuse(
+            f"{text!r} is not a name", hint="letters, digits and . _ + : = , @ % / - and {group}"
+        )
+    if re.search(r"[{}]", re.sub(r"\{\w+\}", "", text)):
+        refuse(f"{text!r} has a brace that is not {{group}}", hint="write it like n{size}")
+    return text
+
+
+class ApplicationSection(Strict):
+    """An application the site knows by name; the first whose match holds wins."""
+
+    name: Name = Field(description="the name models are kept under")
+    match: ApplicationMatch
+    workload: Annotated[str, Reads(_workload, {"type": ["string", "integer"]})] = Field(
+        default="",
+        description="its input: a name, or a template filled from named groups, like n{size}",
+    )
+    ranks: Annotated[str, choice(("fixed",))] = Field(
+        default="fixed", description="the number of ranks never changes"
+    )
+    threads_from: ThreadVariables = Field(
+        default=[],
+        description="the variables that set its threads, where that is not OMP_NUM_THREADS",
+    )
+
+    @model_validator(mode="after")
+    def _template(self) -> ApplicationSection:
+        groups = self.match.groups()
+        for name in re.findall(r"\{(\w+)\}", self.workload):
+            if name not in groups:
+                hint = f"write (?P<{name}>...) in match.arguments"
+                message = f"no group is named {name!r}"
+                refuse(message, key="workload", hint=hint, allowed=groups)
+        return self
+
+
+BINDABLE = ("node_type", "nodes", "cores", "memory", "gpus", "frequency", "threads")
+_HARMLESS, _BINDS = "harmless", "harmless, or binds: [axes]"
+
+
+def _bound(value: object) -> list[str]:
+    if isinstance(value, dict):
+        axes = value.get("binds")
+        if set(value) == {"binds"} and isinstance(axes, list) and axes:
+            for axis in axes:
+                if str(axis) not in BINDABLE:
+                    hint = did_you_mean(str(axis), BINDABLE)
+                    refuse(f"{str(axis)!r} is no axis", key="binds", hint=hint, allowed=BINDABLE)
+            return [str(axis) for axis in axes]
+        refuse(f"must be {_BINDS}", hint="write binds: [node_type]", allowed=BINDABLE)
+    if text_of(value, _BINDS) != _HARMLESS:
+        refuse(f"{value!r} is not known", hint=f"write {_BINDS}", allowed=(_HARMLESS,))
+    return []
+
+
+_BOUND_FORM = {
+    "oneOf": [
+        {"const": _HARMLESS},
+        {
+            "type": "object",
+            "properties": {
+                "binds": {"type": "array", "minItems": 1, "items": {"enum": [*BINDABLE]}}
+            },
+            "required": ["binds"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
+class SiteFile(Strict):
+    """What the site knows of its nodes and applications."""
+
+    version: Annotated[int, Reads(format_version, {"const": VERSION})] = Field(
+        description="the format of this file"
+    )
+    node_types: dict[Word, NodeTypeSection] = Field(
+        default={}, description="the classes of equal nodes, by name"
+    )
+    default_node_types: dict[Word, Word] = Field(
+        default={}, description="per partition, the node type a job gets that asks for none"
+    )
+    default_partition: Word = Field(
+        default="", description="the partition of a job that names none; default: the scheduler's"
+    )
+    applications: list[ApplicationSection] = Field(
+        default=[], description="the first that matches wins"
+    )
+    electricity: ElectricitySection = Field(
+        default=ElectricitySection(), description="what a kilowatt-hour costs, in money and CO2"
+    )
+    understood_options: dict[Word, Annotated[list[str], Reads(_bound, _BOUND_FORM)]] = Field(
+        default={},
+        description="options, input variables or resources that the advisor does not know, as of "
+        "the site's own SPANK plugins: harmless, or binds: what is kept where one is used",
+    )
+
+
+FILES: dict[str, type[Strict]] = {"policy": PolicyFile, "site": SiteFile}

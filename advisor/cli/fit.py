@@ -126,14 +126,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("no application is named", hint="advisor fit A")
     from advisor.models.base import parse_options
     from advisor.models.registry import find
-    from advisor.store.reader import Reader
+    from advisor.store.connection import is_wal
     from advisor.store.writer import Writer
     from advisor.views.misspelt import check_measured
 
     options = model_options(args.model_option)
     parse_options(args.model, find(args.model).OPTIONS, options)
     path = paths.store_path(args.db)
-    Reader(path).close()  # where there is no store none is made
+    is_wal(path)  # where there is no store none is made
     with Writer(path) as store:
         runs = store.observations(args.application, args.workload, args.node_type)
         if not runs:

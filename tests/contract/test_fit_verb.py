@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -352,3 +354,15 @@ def test_single_runs_are_counted_unless_they_are_wanted(advisor: Advisor, store:
     assert f"{len(single)} single value" in short.out
     assert "advisor fit --verbose names them" in short.out
     assert "names them" not in whole.out
+
+
+def test_a_store_of_the_version_before_is_taken_along(advisor: Advisor, store: Path) -> None:
+    """As with every command that writes: the store is brought up to date, and fitted."""
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("DELETE FROM _sqlite_migrations WHERE name = 'm0010_months'")
+        db.execute("DROP TABLE months")
+        for index in ("decisions_by_user", "outcomes_by_user"):
+            db.execute(f"DROP INDEX IF EXISTS {index}")
+    assert "older version" in advisor("options", "stencil").err
+    assert advisor("fit", "stencil").code == 0
+    assert advisor("options", "stencil").code == 0

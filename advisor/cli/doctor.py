@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,6 +119,12 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
     try:
         status = call(socket, {"v": 1, "op": "status"}, timeout_s=3.0)
     except AdvisorError:
+        if os.path.exists(socket) and not socket.is_socket():  # noqa: PTH110  its folder may be closed
+            yield Check(
+                "daemon", "fail", f"{socket} is no socket, so nobody can ask the daemon",
+                f"rm {socket} && systemctl restart advisor.socket, or run advisor serve",
+            )  # fmt: skip
+            return
         state = "fail" if hooked else "warn"
         yield Check(
             "daemon", "fail" if state == "fail" else "warn",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from advisor.core.check import Check, CheckState, check_error
+from advisor.core.check import Check, CheckState, check_error, opening
 from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError
 from advisor.loop.backlog import backlog
@@ -157,7 +158,7 @@ def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
 
 
 def check_python() -> Iterator[Check]:
-    """Check that what the advisor imports is installed."""
+    """Check that what the advisor imports is installed, and that users can run it."""
     missing = [name for name, extra in IMPORTED.items() if not extra and find_spec(name) is None]
     if missing:
         yield Check(
@@ -170,3 +171,8 @@ def check_python() -> Iterator[Check]:
     if lack:
         text += f"; not installed: {', '.join(lack)} (pip install 'hpc-advisor[{','.join(lack)}]')"
     yield Check("python", "ok", text)
+    if os.geteuid() == 0 and (command := opening([Path(sys.executable), Path(__file__)])):
+        yield Check(
+            "python", "warn", f"other users cannot run the advisor in {sys.prefix}",
+            f"{command}; or install it where they may read",
+        )  # fmt: skip

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from advisor.core.check import opening
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
@@ -156,3 +159,58 @@ def test_the_daemon_is_asked(advisor: Run, store_path: Path, tmp_path: Path) -> 
     finally:
         daemon.terminate()
         daemon.wait(timeout=20)
+
+
+def test_a_file_in_the_socket_s_place(advisor: Run, store_path: Path, tmp_path: Path) -> None:
+    sound(store_path)
+    path = tmp_path / "advisor.sock"
+    path.write_text("")
+    (found,) = checks(advisor, "daemon", "fail", "--socket", path)
+    assert f"{path} is no socket" in found["text"] and found["todo"].startswith(f"rm {path} &&")
+    assert advisor("doctor", "--socket", path).code == 1
+    path.unlink()
+    assert checks(advisor, "daemon", "fail", "--socket", path) == []
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Give a folder that every user may enter."""
+    with tempfile.TemporaryDirectory(prefix="doctor-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root installs for others")
+def test_an_advisor_that_users_cannot_run(
+    advisor: Run, store_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound(store_path)
+    (place / "venv" / "bin").mkdir(parents=True, mode=0o755)
+    python = place / "venv" / "bin" / "python"
+    python.symlink_to("/usr/bin/env")
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr("advisor.loop.health.__file__", "/usr/bin/env")
+    assert checks(advisor, "python", "warn") == []
+    (place / "venv").chmod(0o700)
+    (found,) = checks(advisor, "python", "warn")
+    assert "other users cannot run the advisor" in found["text"]
+    assert found["todo"].startswith(f"chmod o+x {place / 'venv'}; ")
+
+
+def test_the_command_that_opens_files(place: Path) -> None:
+    (place / "a" / "b").mkdir(parents=True)
+    (place / "a b").mkdir(mode=0o711)
+    file, link = place / "a" / "b" / "file", place / "a b" / "link"
+    file.write_text("")
+    link.symlink_to(file)
+    for path in (place / "a", place / "a" / "b"):
+        path.chmod(0o711)
+    file.chmod(0o644)
+    assert opening([file, link, place / "nothing"]) == ""
+    (place / "a").chmod(0o750)
+    (place / "a b").chmod(0o700)
+    file.chmod(0o600)
+    command = opening([link])
+    assert command == f"chmod o+x '{place / 'a b'}' {place / 'a'} && chmod o+r {file}"
+    subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True)
+    assert opening([link]) == ""

@@ -64,6 +64,11 @@ class Complex:
                 partial.write_text(json.dumps(state))
                 partial.replace(path)
 
+    @property
+    def hooks(self) -> Path:
+        """Where the server keeps what was imported."""
+        return self.root / "home" / "server_priv" / "hooks"
+
     def log(self, text: str) -> None:
         with (self.root / "log").open("a") as file:
             file.write(text + "\n")
@@ -71,7 +76,7 @@ class Complex:
 
 def install(root: Path, *, nodes: dict[str, dict[str, Any]] | None = None) -> Path:
     """Make a complex in a folder; return the folder of its programs, for PATH."""
-    for name in ("bin", "spool", "hooks", "sys"):
+    for name in ("bin", "spool", "hooks", "sys", "home/server_priv/hooks/tmp"):
         (root / name).mkdir(parents=True, exist_ok=True)
     for program in PROGRAMS:
         path = root / "bin" / program
@@ -627,6 +632,8 @@ def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) 
         if name not in hooks:
             raise hook_failed(name, f"{name} does not exist!")
         del hooks[name]
+        for path in pbs.hooks.glob(f"{name}.*"):
+            path.unlink()
     elif verb == "set" and kind == "hook":
         set_hook(hooks[name], tail)
     elif verb == "import" and kind == "hook":
@@ -634,11 +641,15 @@ def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) 
         data = Path(path).read_bytes()
         text = base64.b64decode(data) if encoding == "base64" else data
         hooks[name]["config" if form == "application/x-config" else "code"] = text.decode()
+        suffix = "CF" if form == "application/x-config" else "PY"
+        (pbs.hooks / f"{name}.{suffix}").write_bytes(text)
     elif verb == "export" and kind == "hook":
         form = tail.split()[0]
         if name not in hooks:
             raise hook_failed(name, "hook not found")
-        print(hooks[name].get("config" if form == "application/x-config" else "code", ""), end="")
+        text = hooks[name].get("config" if form == "application/x-config" else "code", "")
+        (pbs.hooks / "tmp" / f"qmgr_hook{os.getpid()}").write_text(text)  # PBS leaves it there
+        print(text, end="")
     elif kind in ("server", "queue") and verb in ("set", "unset", "create", "delete"):
         manage_attributes(state, verb, kind, words)
     else:

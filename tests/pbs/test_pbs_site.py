@@ -212,6 +212,38 @@ def test_doctor_says_what_is_wrong(site: Site, advisor: Run) -> None:
     assert "there is no hook advisor" in next(c["text"] for c in checks if c["name"] == "hook")
 
 
+def test_doctor_names_hooks_of_another_advisor(site: Site, advisor: Run) -> None:
+    assert advisor("hook", "install", "--scheduler", "pbs", "--socket", "/run/x").code == 0
+    kept = site.root / "home" / "server_priv" / "hooks"
+    config = json.loads((kept / "advisor.CF").read_text())
+    (kept / "advisor.CF").write_text(json.dumps({**config, "version": "0.1.0"}))
+    with (kept / "advisor_exec.PY").open("a") as file:
+        file.write("# one more line\n")
+    checks = advisor("doctor", "--json").json()["checks"]
+    hooks = [c for c in checks if c["name"] == "hook"]
+    assert [c["state"] for c in hooks[:2]] == ["warn", "warn"]
+    assert "hook advisor (0.1.0) is not that of this advisor" in hooks[0]["text"]
+    assert "hook advisor_exec" in hooks[1]["text"]
+    assert {c["todo"] for c in hooks[:2]} == {"advisor hook install --scheduler pbs"}
+    assert any(c["name"] == "daemon" and c["state"] == "fail" for c in checks)  # it is still asked
+    assert advisor("hook", "install", "--scheduler", "pbs", "--socket", "/run/x").code == 0
+    checks = advisor("doctor", "--json").json()["checks"]
+    assert [c["state"] for c in checks if c["name"] == "hook"] == ["ok", "ok"]
+
+
+def test_looking_leaves_nothing_in_pbs_s_folders(site: Site, advisor: Run) -> None:
+    assert advisor("hook", "install", "--scheduler", "pbs").code == 0
+    advisor("doctor")
+    advisor("hook", "status", "--scheduler", "pbs")
+    assert list((site.root / "home/server_priv/hooks/tmp").iterdir()) == []
+    assert "export hook" not in site.log()
+    for path in (site.root / "home/server_priv/hooks").glob("advisor*"):
+        path.unlink()  # a PBS that keeps them elsewhere is asked
+    status = advisor("hook", "status", "--scheduler", "pbs", "--json").json()
+    assert status["hooks"]["advisor"]["state"] == "advisor"
+    assert "export hook" in site.log()
+
+
 def test_the_login_nodes_side(site: Site, advisor: Run, tmp_path: Path) -> None:
     folder = tmp_path / "login"
     folder.mkdir()

@@ -19,6 +19,7 @@ from hook_daemon import DECISION, STAMP, HookDaemon, answer, unchanged
 from testbed import Submitted, Testbed
 from testbed.daemons import go_first, wait_until
 
+from advisor import __version__
 from advisor.core.stamp import read_stamp
 from advisor.paths import share
 from advisor.schedulers.slurm.health import _options, unknown_options
@@ -721,6 +722,44 @@ def test_doctor_says_which_key_an_option_of_the_site_s_own_needs(
     assert "--new-way" not in check.text and "{project-code: harmless}" in check.todo
     [check] = _options({"new-way", "project-code"})
     assert check.state == "ok" and check.text.endswith("--new-way, --project-code from site.yaml")
+
+
+def test_doctor_names_what_users_cannot_read_and_hooks_of_another_advisor(
+    hooked: Hooked, tmp_path: Path
+) -> None:
+    folder = hooked.testbed.conf_dir
+
+    def hooks() -> list[dict[str, str]]:
+        done = hooked.advisor("doctor", "--db", str(tmp_path / "a.db"), "--json", conf=True)
+        return [c for c in json.loads(done.stdout)["checks"] if c["name"] == "hook"]
+
+    def mended(path: Path, text: str) -> None:
+        [check] = [c for c in hooks() if c["state"] == "fail"]
+        assert check["text"].startswith(f"other users cannot read {path}: {text}")
+        subprocess.run(["sh", "-c", check["todo"]], check=True)
+        assert [c["state"] for c in hooks()] == ["ok", "ok"]
+
+    user = {"user": "nobody", "check": False}
+    assert [c["state"] for c in hooks()] == ["ok", "ok"]
+    stub = folder / "cli_filter.lua"
+    stub.chmod(0o600)
+    assert hooked.testbed.sbatch("--hold", script="srun true\n", **user).job_id == 0
+    mended(stub, "each of their submissions fails")
+    [name] = re.findall(r'"/advisor/([^"]+)"', stub.read_text())
+    modules = folder / "advisor" / name
+    (modules / "rewrite.lua").chmod(0o640)
+    mended(modules, "their jobs go through unchanged")
+    modules.parent.chmod(0o700)
+    mended(modules, "their jobs go through unchanged")
+    source = (modules / "rewrite.lua").read_bytes()
+    (modules / "rewrite.lua").write_bytes(source + b"-- another release\n")
+    stub.write_text(stub.read_text().replace(f"advisor {__version__} (", "advisor 0.1.0 ("))
+    found = hooks()
+    assert [c["state"] for c in found] == ["warn", "warn"]
+    assert f"{stub} (0.1.0) and its modules are not those of this advisor" in found[0]["text"]
+    assert found[0]["todo"] == f"advisor hook install --scheduler slurm --dir {folder}"
+    hooked.hook("install")
+    assert [c["state"] for c in hooks()] == ["ok", "ok"]
 
 
 def test_status_says_how_it_is(hooked: Hooked, daemon: HookDaemon) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from advisor import __version__
 from advisor.core.check import Check
 from advisor.core.request import plain_name
 from advisor.errors import SchedulerError
@@ -91,7 +92,7 @@ def check_hooks(settings: Mapping[str, Any]) -> tuple[str | None, list[Check]]:
         breaker = state.breaker(settings)
         if breaker != "closed":
             checks.append(Check("hook", "warn", breaker, "look at the daemon"))
-    at_work = checks[0].state == "ok" and settings.get("socket")
+    at_work = found.hooks[0].enabled and settings.get("socket")
     return str(settings["socket"]) if at_work else None, checks
 
 
@@ -106,5 +107,11 @@ def _hook(hook: Installed) -> Check:
         return Check(
             "hook", "warn", f"hook {hook.name} is not enabled: {_DOES[hook.name]}",
             f'qmgr -c "set hook {hook.name} enabled=true"',
+        )  # fmt: skip
+    if not hook.of_this_release:
+        return Check(
+            "hook", "warn",
+            f"hook {hook.name} ({hook.version}) is not that of this advisor ({__version__})",
+            _INSTALL,
         )  # fmt: skip
     return Check("hook", "ok", f"{hook.name} is installed ({hook.version}) and on")

@@ -38,6 +38,7 @@ _EVENTS = {
     "exechost_periodic,exechost_startup",
 }
 _SOURCES = {QUEUEJOB: "advisor_queuejob.py", EXECJOB: "advisor_execjob.py"}
+_KEPT_AS = {"application/x-python": ".PY", "application/x-config": ".CF"}
 _MARK = "written by `advisor hook install`"
 _CLIENT_MARK = "Goes before PBS's qsub on login nodes"
 PERIOD_S = 60
@@ -63,11 +64,17 @@ class Installed:
     state: str
     enabled: bool = False
     config: Mapping[str, object] | None = None
+    code: str = ""
 
     @property
     def version(self) -> str:
         """The release that wrote its configuration, "" when it has none."""
         return str((self.config or {}).get("version") or "")
+
+    @property
+    def of_this_release(self) -> bool:
+        """Tell whether code and configuration are those that this release imports."""
+        return self.version == __version__ and self.code.strip() == _source(self.name).strip()
 
 
 def read_hook(name: str) -> Installed:
@@ -88,11 +95,25 @@ def read_hook(name: str) -> Installed:
         config = {}
     return Installed(
         name, state, bool(enabled and pbs_control.truthy(enabled[1])),
-        config if isinstance(config, dict) else {},
+        config if isinstance(config, dict) else {}, code,
     )  # fmt: skip
 
 
+def _source(name: str) -> str:
+    return share(f"hooks/pbs/{_SOURCES[name]}").read_text(encoding="utf-8")
+
+
 def _export(name: str, form: str) -> str:
+    """Return what was imported into a hook, "" where nothing was, or it cannot be read.
+
+    It is read where PBS keeps it: each export by qmgr leaves a copy in ``hooks/tmp`` there.
+    """
+    home = Path(pbs_control.conf().get("PBS_HOME") or "/var/spool/pbs")
+    try:
+        kept = home / "server_priv" / "hooks" / f"{name}{_KEPT_AS[form]}"
+        return kept.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        pass
     try:
         return pbs_control.qmgr(f"export hook {name} {form} default")
     except SchedulerError:
@@ -146,10 +167,7 @@ def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInvento
             f"set hook {name} enabled = true",
         ]
     files = {
-        **{
-            source: share(f"hooks/pbs/{source}").read_text(encoding="utf-8")
-            for source in _SOURCES.values()
-        },
+        **{source: _source(name) for name, source in _SOURCES.items()},
         f"{QUEUEJOB}.json": json.dumps(queuejob_config(settings, inventory), indent=1) + "\n",
         f"{EXECJOB}.json": json.dumps(execjob_config(inventory)) + "\n",
         "install.qmgr": "\n".join(commands) + "\n",

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from advisor.core.check import Check
+from advisor import __version__
+from advisor.core.check import Check, opening
 from advisor.core.request import plain_name
 from advisor.errors import AdvisorError, SchedulerError
 from advisor.schedulers.command import run_command
@@ -166,9 +167,13 @@ def check_hooks(settings: Mapping[str, str]) -> tuple[str | None, list[Check]]:
         checks.append(
             Check("hook", "warn", f"what the hooks know of the cluster: {known}", install)
         )
-    at_work = any(c.state == "ok" for c in checks)
+    at_work = any(h.state == "advisor" and _runs(h, settings) for h in hooks)
     socket = state.read_settings(modules).get("socket")
     return str(socket) if at_work and socket else None, checks
+
+
+def _runs(hook: HookFile, settings: Mapping[str, str]) -> bool:
+    return "lua" in settings.get(KEYS[hook.name], "").split(",")
 
 
 def _hook(folder: Path, hook: HookFile, settings: Mapping[str, str]) -> Check:
@@ -181,10 +186,25 @@ def _hook(folder: Path, hook: HookFile, settings: Mapping[str, str]) -> Check:
             "hook", "warn", f"{path} {found}: no job is {_DOES[hook.name]}",
             f"advisor hook install --scheduler slurm --dir {folder}",
         )  # fmt: skip
-    if "lua" not in settings.get(key, "").split(","):
+    if not _runs(hook, settings):
         return Check(
             "hook", "fail", f"{path} is installed, but Slurm does not run it",
             f"slurm.conf: {key}=lua, then scontrol reconfigure or restart slurmctld",
+        )  # fmt: skip
+    modules = folder / "advisor" / hook.folder_id
+    if hook.name == "cli_filter.lua":  # it runs as the user, job_submit.lua inside slurmctld
+        if command := opening([path]):
+            text = f"other users cannot read {path}: each of their submissions fails"
+            return Check("hook", "fail", text, command)
+        if opening(modules.glob("*")):
+            text = f"other users cannot read {modules}: their jobs go through unchanged"
+            return Check("hook", "fail", text, f"chmod -R o+rX {modules.parent}")
+    if not state.of_this_release(hook, modules):
+        return Check(
+            "hook", "warn",
+            f"{path} ({hook.version}) and its modules are not those of this advisor"
+            f" ({__version__})",
+            f"advisor hook install --scheduler slurm --dir {folder}",
         )  # fmt: skip
     calls = f", calls {hook.site_file.name}" if hook.site_file else ""
     return Check("hook", "ok", f"{path} is installed ({hook.version}) and on{calls}")

@@ -10,7 +10,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from advisor import __version__
 from advisor.errors import SchedulerError
+from advisor.paths import share
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.slurm.conf import read_conf
 from advisor.schedulers.slurm.hook_files import inventory_text, lua_programs
@@ -76,6 +78,17 @@ def check_modules(modules: Path | None) -> str:
         ways = (f"{way} for Lua {', '.join(versions)}" for way, versions in loaded.items())
         return f"load ({'; '.join(ways)})"
     return f"do not load: {problem}" if problem else "not tried: Lua is not installed here"
+
+
+def of_this_release(hook: HookFile, modules: Path) -> bool:
+    """Tell whether a hook and the modules' sources are those that this release installs."""
+    try:
+        return hook.version == __version__ and all(
+            (modules / source.name).read_bytes() == source.read_bytes()
+            for source in share("hooks/slurm/advisor").glob("*.lua")
+        )
+    except OSError:
+        return False
 
 
 def check_inventory(modules: Path, cluster: Cluster | None) -> str:

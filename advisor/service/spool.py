@@ -188,10 +188,6 @@ class Spool:
         script = folder / "job.sh" if job["script"] is not None else Path(job["path"])
         if job["script"] is not None:
             script.write_text(job["script"], encoding="utf-8", errors="surrogateescape")
-        if os.geteuid() == 0:
-            os.chown(folder, uid, gid)
-            if job["script"] is not None:
-                os.chown(script, uid, gid)
         environment = {
             "HOME": entry.pw_dir,
             "USER": entry.pw_name,
@@ -210,6 +206,9 @@ class Spool:
         if os.geteuid() == 0:
             as_user = {"user": uid, "group": gid, "extra_groups": groups}
         with (folder / "train.log").open("w") as output:
+            if os.geteuid() == 0:  # the folder last: once it is theirs, links may lie in it
+                for path in (*folder.iterdir(), folder):
+                    os.chown(path, uid, gid)
             process = subprocess.Popen(  # type: ignore[call-overload]
                 command,
                 env=environment,

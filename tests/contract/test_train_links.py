@@ -1,0 +1,47 @@
+"""A sweep that the daemon starts as a user: that user's links get nothing from root."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.service.spool import Spool
+
+NOBODY = 65534
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts sweeps as others")
+def test_links_in_the_users_folder_are_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user is as fast as can be: links lie there as soon as the folder is theirs."""
+    victim = tmp_path / "victim"
+    victim.write_text("root's")
+    chown = os.chown
+    given = []
+
+    def at_once(path: Path, uid: int, gid: int, **more: Any) -> None:
+        chown(path, uid, gid, **more)
+        given.append(path.name)
+        if path.is_dir():
+            for name in ("job.sh", "train.log"):
+                (path / name).unlink(missing_ok=True)
+                (path / name).symlink_to(victim)
+
+    monkeypatch.setattr(os, "chown", at_once)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/bin/echo")
+    spool = Spool(tmp_path / "spool", tmp_path / "a.db", tmp_path / "s")
+    spool._train({
+        "scheduler": "slurm", "script": "srun ./app\n", "path": "/home/job.sh", "arguments": [],
+        "options": "", "uid": NOBODY, "cwd": "/",
+    })  # fmt: skip
+    assert spool._sweeps[0].wait(20) == 0
+    assert sorted(given[:2]) == ["job.sh", "train.log"]
+    assert given[2].startswith("advisor-train-") and len(given) == 3
+    assert (victim.read_text(), victim.stat().st_uid) == ("root's", 0)

@@ -632,8 +632,8 @@ def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) 
         if name not in hooks:
             raise hook_failed(name, f"{name} does not exist!")
         del hooks[name]
-        for path in pbs.hooks.glob(f"{name}.*"):
-            path.unlink()
+        for kept in pbs.hooks.glob(f"{name}.*"):
+            kept.unlink()
     elif verb == "set" and kind == "hook":
         set_hook(hooks[name], tail)
     elif verb == "import" and kind == "hook":

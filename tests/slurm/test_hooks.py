@@ -739,12 +739,14 @@ def test_doctor_names_what_users_cannot_read_and_hooks_of_another_advisor(
         subprocess.run(["sh", "-c", check["todo"]], check=True)
         assert [c["state"] for c in hooks()] == ["ok", "ok"]
 
-    user = {"user": "nobody", "check": False}
     assert [c["state"] for c in hooks()] == ["ok", "ok"]
     stub = folder / "cli_filter.lua"
     stub.chmod(0o600)
-    assert hooked.testbed.sbatch("--hold", script="srun true\n", **user).job_id == 0
+    refused = hooked.testbed.sbatch("--hold", script="true\n", user="nobody", check=False)
+    assert refused.job_id == 0 and "cli_filter" in refused.stderr
     mended(stub, "each of their submissions fails")
+    taken = hooked.testbed.sbatch("--hold", script="true\n", user="nobody")
+    hooked.testbed.run(["scancel", str(taken.job_id)])
     [name] = re.findall(r'"/advisor/([^"]+)"', stub.read_text())
     modules = folder / "advisor" / name
     (modules / "rewrite.lua").chmod(0o640)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from advisor.core.configuration import Configuration
@@ -24,6 +24,7 @@ from advisor.views.options import View, view_of
 from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.ranking import RankedRow, ranked
 from advisor.views.verdict import JobVerdict, verdict
+from advisor.views.worth import Month, of_option
 
 Across = Literal["time", "performance"]
 Up = Literal["energy", "efficiency"]
@@ -197,6 +198,7 @@ class Boards:
     ranking: tuple[RankedRow, ...] = ()
     unranked: tuple[str, ...] = ()
     """Node types of the inventory of which nothing is known."""
+    month: Month = field(default_factory=Month)
 
     @property
     def first(self) -> str:
@@ -262,7 +264,8 @@ def load(
     ranking = ranked({n: b.view for n, b in boards.items() if n}, stored)
     known = {r.node_type for r in ranking}
     unranked = tuple(n for n in snapshot.inventory.node_types if n not in known)
-    return Boards(application, workload, runs, boards, ranking, unranked)
+    month = Month.of(reader, application, workload, person.name)
+    return Boards(application, workload, runs, boards, ranking, unranked, month)
 
 
 def _board(
@@ -303,6 +306,17 @@ def detail(board: TradeOffView, number: int) -> list[str]:
         words.append("your choice")
     where = describe(o.configuration, node_type=True)
     return [where, f"{time}, {energy}", "; ".join(words)]
+
+
+def worth(board: TradeOffView, number: int, month: Month) -> list[str]:
+    """Say what an option saves in kWh, money, CO2 and node-hours; nothing without its energy."""
+    option = board.options[number]
+    if math.isnan(option.energy_j):
+        return []
+    verb = "takes" if number == board.baseline else "worth"
+    about = "about " if board.estimated or board.transferred(option) else ""
+    run, *rest = of_option(board.view, option, month).sentences()
+    return [f"{verb} {about}{run}", *rest]
 
 
 def known(board: TradeOffView, option: Option) -> str:

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 
 from advisor.core.decision import Decision
+from advisor.core.option import Option
 from advisor.core.units import format_node_hours
 from advisor.core.worth import Tariff
 from advisor.store.reader import Reader
@@ -17,40 +18,62 @@ MONTH_D = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
-    """What one run saves (J and node-hours; negative: costs more), and how many there were.
+class Month:
+    """A workload's runs in the last 30 days, and what the site says of a kilowatt-hour.
 
-    ``own_runs`` and ``all_runs`` are the user's and everybody's jobs of the workload in the last
-    30 days, None where that is not known.
+    ``own_runs`` and ``all_runs`` are the user's and everybody's jobs, None where that is not known.
     """
 
-    energy_j: float
-    node_hours: float
     tariff: Tariff = field(default_factory=Tariff)
     own_runs: int | None = None
     all_runs: int | None = None
 
+    @classmethod
+    def of(cls, reader: Reader, application: str, workload: str, user: str) -> Month:
+        """Return the last 30 days of a workload. Raises StoreError."""
+        since = dt.datetime.now(dt.UTC) - dt.timedelta(days=MONTH_D)
+        row = reader.rows(
+            "SELECT count(*), coalesce(sum(user = ?), 0) FROM decisions"
+            " WHERE created_at >= ? AND application = ? AND workload = ? AND job_id <> ''",
+            (user, since.strftime("%Y-%m-%dT%H:%M:%SZ"), application, workload),
+        )[0]
+        return cls(Tariff.of(reader.site()), int(row[1]), int(row[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What one run saves (J and node-hours; negative: costs more), and how many there were."""
+
+    energy_j: float
+    node_hours: float
+    month: Month = field(default_factory=Month)
+
+    def sentences(self) -> list[str]:
+        """Return what it is for a run and, where there were any, for the runs of a month."""
+        m, sign = self.month, "−" if self.node_hours < 0 else ""
+        hours = f"{sign}{format_node_hours(abs(self.node_hours))}"
+        said = [f"{m.tariff.words(self.energy_j)}, {hours} a run"]
+        if m.all_runs:
+            parts = [f"all {m.all_runs} runs {m.tariff.words(m.all_runs * self.energy_j)}"]
+            if m.own_runs:
+                own = m.tariff.words(m.own_runs * self.energy_j)
+                parts.insert(0, f"your {m.own_runs} runs {own}")
+            said.append(f"in {MONTH_D} days: {'; '.join(parts)}")
+        return said
+
     def lines(self) -> list[str]:
         """Return it as lines: what is saved; a minus sign where it costs more."""
-        sign = "−" if self.node_hours < 0 else ""
-        hours = f"{sign}{format_node_hours(abs(self.node_hours))}"
-        lines = [f"worth        {self.tariff.words(self.energy_j)}, {hours} a run"]
-        if self.all_runs:
-            parts = [f"all {self.all_runs} runs {self.tariff.words(self.all_runs * self.energy_j)}"]
-            if self.own_runs:
-                own = self.tariff.words(self.own_runs * self.energy_j)
-                parts.insert(0, f"your {self.own_runs} runs {own}")
-            lines.append(f"             in {MONTH_D} days: {'; '.join(parts)}")
-        return lines
+        run, *month = self.sentences()
+        return [f"worth        {run}", *(f"             {line}" for line in month)]
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
         return {
-            **self.tariff.to_dict(self.energy_j),
+            **self.month.tariff.to_dict(self.energy_j),
             "node_hours": self.node_hours,
             "days": MONTH_D,
-            "own_runs": self.own_runs,
-            "all_runs": self.all_runs,
+            "own_runs": self.month.own_runs,
+            "all_runs": self.month.all_runs,
         }
 
 
@@ -59,12 +82,21 @@ def of_view(reader: Reader, view: View, user: str) -> Worth | None:
     best = thriftiest(view)
     if best is None:
         return None
-    base, nodes = view.baseline, best.configuration.nodes
-    hours = (view.baseline.configuration.nodes * base.time_s - nodes * best.time_s) / 3600
-    return _counted(
-        reader, view.model.application, view.model.workload, base.energy_j - best.energy_j, hours,
-        user,
-    )  # fmt: skip
+    month = Month.of(reader, view.model.application, view.model.workload, user)
+    return of_option(view, best, month)
+
+
+def of_option(view: View, option: Option, month: Month) -> Worth:
+    """Return what an option saves against the job as written; for that job what it takes."""
+    base = view.baseline
+    energy_j, hours = base.energy_j, _node_hours(base)
+    if option is not base:
+        energy_j, hours = energy_j - option.energy_j, hours - _node_hours(option)
+    return Worth(energy_j, hours, month)
+
+
+def _node_hours(option: Option) -> float:
+    return option.configuration.nodes * option.time_s / 3600
 
 
 def of_decision(decision: Decision, reader: Reader | None, user: str) -> Worth | None:
@@ -80,16 +112,4 @@ def of_decision(decision: Decision, reader: Reader | None, user: str) -> Worth |
     saved_j = d.baseline_energy_j - d.chosen.energy_j
     if reader is None:
         return Worth(saved_j, hours)
-    return _counted(reader, d.application, d.workload, saved_j, hours, user)
-
-
-def _counted(
-    reader: Reader, application: str, workload: str, saved_j: float, hours: float, user: str
-) -> Worth:
-    since = dt.datetime.now(dt.UTC) - dt.timedelta(days=MONTH_D)
-    row = reader.rows(
-        "SELECT count(*), coalesce(sum(user = ?), 0) FROM decisions"
-        " WHERE created_at >= ? AND application = ? AND workload = ? AND job_id <> ''",
-        (user, since.strftime("%Y-%m-%dT%H:%M:%SZ"), application, workload),
-    )[0]
-    return Worth(saved_j, hours, Tariff.of(reader.site()), int(row[1]), int(row[0]))
+    return Worth(saved_j, hours, Month.of(reader, d.application, d.workload, user))

@@ -105,6 +105,18 @@ def test_the_applied_policy_and_the_rule_that_holds(session: Session, play: Play
     play(session, story)
 
 
+def test_a_part_is_made_when_it_is_first_shown(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.press("4")
+        assert not at.app.screen.query("#rule, #whatif")
+        await at.pilot.press("w", "escape", "right", "left", "i", "w")  # not waiting for any
+        await at.settle()
+        assert len(at.app.screen.query("#rule")) == len(at.app.screen.query("#whatif")) == 1
+        assert "no rule matches" in at.text and at.one("#fact-user", Input).value == "ann"
+
+    play(session, story)
+
+
 def test_the_example_policy_is_what_its_text_says() -> None:
     compiled, problems = check_text(demo_site.POLICY, "policy.yaml", "policy")
     assert problems == []

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from advisor_tui import points
 from advisor_tui.chart import Chart
 from advisor_tui.session import Session
@@ -21,6 +22,7 @@ from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.views import tradeoff
 from advisor.views.preview import Person
+from advisor.views.worth import Month
 
 Play = Callable[..., Any]
 LBM = 5
@@ -48,7 +50,7 @@ def test_the_arrows_walk_the_front_and_the_table_follows(session: Session, play:
         seen = []
         for _ in range(40):
             seen.append(page.current)
-            detail = at.lines[-4:-1]
+            detail = at.lines[-6:-3]
             o = board.options[page.current]
             assert f"{o.configuration.threads_per_node} threads" in detail[0]
             assert board.words(page.current) in detail[2]
@@ -247,7 +249,7 @@ def test_axes_and_baseline(session: Session, play: Play) -> None:
         chosen = page.board.options[page.current].configuration
         await at.press("b")
         assert page.board.options[page.board.baseline].configuration == chosen
-        assert "the job as written" in at.lines[-2]
+        assert "the job as written" in at.lines[-4]
 
     play(session, story)
 
@@ -471,3 +473,46 @@ def test_a_rough_figure_does_not_look_like_a_sharp_one(own_store: Session, play:
         assert [row[3][1] for row in cells] == ["", "warn", ""]
 
     play(own_store, story)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (80, 36), (160, 50)])
+def test_an_option_says_what_it_is_worth(
+    own_store: Session, play: Play, size: tuple[int, int]
+) -> None:
+    electricity = {"price_per_kwh": 0.25, "currency": "EUR", "co2_g_per_kwh": 380}
+    with Writer(own_store.store) as store:
+        store.apply_config(
+            "site", path="p", text="p", compiled={"electricity": electricity}, by="test"
+        )
+        month = Month.of(store, "cg-solver", "n=4e6", "ann")
+    assert 0 < (month.own_runs or 0) < (month.all_runs or 0)
+    board = boards(own_store, "cg-solver", "n=4e6").by_type["broadwell"]
+
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        page = at.app.screen
+        for number in (board.policy_at, board.baseline):
+            page._go(number)
+            await at.settle()
+            o, base = board.options[number], board.view.baseline
+            joules = base.energy_j if number == board.baseline else base.energy_j - o.energy_j
+            words = month.tariff.words
+            text = re.sub(r"\s+", " ", at.text)
+            verb = "takes" if number == board.baseline else "worth"
+            assert f"{verb} {words(joules)}, " in text and " a run" in text
+            shown = re.sub(r"\s+", "", at.text)
+            assert f"your{month.own_runs}runs" in shown and f"all{month.all_runs}runs" in shown
+            if size[0] == 80:  # beside the picture a line is wrapped between its lines
+                assert re.sub(r"\s", "", words((month.all_runs or 0) * joules)) in shown
+        assert at.one("#chart", Chart).size.height >= 6
+
+    play(own_store, story, size)
+
+
+def test_a_short_screen_keeps_its_picture(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        assert at.one("#chart", Chart).size.height >= 5 and "a run" not in at.text
+        assert "16  1.9" in at.text
+
+    play(session, story, (60, 15))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
+from functools import partial
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 EVERY_S = 5.0
 """Seconds between two looks at the daemon and the sweeps."""
+_IDLE_S = 0.5
+"""Seconds after which the first screen is painted and other pages are imported."""
 
 
 def _palette() -> type[Provider]:
@@ -71,8 +75,14 @@ class AdvisorApp(AppShell):
             self.switch_mode(self._first)
         for problem in self._problems:
             self.call_after_refresh(self.tell, problem, "warning")
+        self.set_timer(_IDLE_S, lambda: begin(self, self._prepare, group="look"))
         self.set_interval(EVERY_S, self._look)
         self._look()
+
+    async def _prepare(self) -> None:
+        """Import the pages before somebody goes there."""
+        for page in (*(place.page for place in PLACES), "tradeoff:TradeOffPage"):
+            await in_thread(partial(resolve_name, f"advisor_tui.{page}"))
 
     def _look(self) -> None:
         """Look at daemon and sweeps, unless the last look is still under way."""

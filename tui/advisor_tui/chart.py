@@ -14,13 +14,15 @@ from typing import ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
+from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
 from advisor.plotting import PlotPoint
-from advisor.plotting.raster import CharacterCell, Frame, ticks
+from advisor.plotting.raster import CharacterCell, Frame
+from advisor_tui import axes
 
 MEASURED, PREDICTED, MEASURED_ESTIMATE, PREDICTED_ESTIMATE = "●", "○", "◍", "◌"
 ESTIMATED = "△"
@@ -30,12 +32,6 @@ _PERCENT = 9
 """Columns of the second scale."""
 _TALL = 10
 """Rows from which on there is a second scale below, too."""
-
-_UNITS = {
-    "time": ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h")),
-    "energy": ((1e4, 1.0, "J"), (1e6, 1e3, "kJ"), (1e9, 1e6, "MJ"), (float("inf"), 1e9, "GJ")),
-}
-"""Per axis, up to which largest value which scale and unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +74,6 @@ class ChartMarks:
     """Points that are not drawn."""
 
 
-def unit_of(axis: str, largest: float) -> tuple[float, str]:
-    """Return scale and unit that make an axis' numbers short."""
-    known = ((scale, unit) for limit, scale, unit in _UNITS.get(axis, ()) if largest < limit)
-    return next(known, (1.0, ""))
-
-
 class Chart(Widget, can_focus=True):
     """A picture, the cursor on one of its points, and a window that can be zoomed."""
 
@@ -111,6 +101,7 @@ class Chart(Widget, can_focus=True):
         self._shade: set[CharacterCell] = set()
         self._texts: dict[CharacterCell, str] = {}
         self._frame: Frame | None = None
+        self._styles: dict[tuple[str, bool], Style] = {}
 
     # -- what is shown ---------------------------------------------------------------------------
 
@@ -216,13 +207,13 @@ class Chart(Widget, can_focus=True):
         self._right = _PERCENT if scales and self.size.width >= 60 else 0
         rows = self.size.height - self._below
         x_usual, y_usual = picture.usual or (picture.window[0][1], picture.window[1][1])
-        self._titles = _title(picture.x_axis, x_usual), _title(picture.y_axis, y_usual)
-        self._y_ticks = _labels(picture.y_axis, window[1], max(2, rows // 2), y_usual)
+        self._titles = axes.title(picture.x_axis, x_usual), axes.title(picture.y_axis, y_usual)
+        self._y_ticks = axes.labels(picture.y_axis, window[1], max(2, rows // 2), y_usual)
         self._gutter = max((len(text) for _, text in self._y_ticks), default=0) + 2
         frame = Frame(window[0], window[1], self.size.width - self._gutter - self._right, rows)
         self._frame = frame
         room = max(2, frame.columns // 12)
-        self._x_ticks = _labels(picture.x_axis, window[0], room, x_usual)
+        self._x_ticks = axes.labels(picture.x_axis, window[0], room, x_usual)
         if picture.polygon:
             self._shade = frame.covered(picture.polygon)
         line = frame.traced([picture.points[i] for i in picture.front])
@@ -262,8 +253,19 @@ class Chart(Widget, can_focus=True):
                 self._texts.update(zip(places[1:-1], text, strict=True))
                 return
 
-    def _style(self, role: str) -> Style:
-        return self.get_component_rich_style(f"chart--{role}", partial=True)
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Paint lines; styles are looked up once for all of them."""
+        self._styles.clear()
+        return super().render_lines(crop)
+
+    def _style(self, role: str, *, shaded: bool = False) -> Style:
+        """Return the style of a role on the chart's ground, or on the zone's."""
+        found = self._styles.get((role, shaded))
+        if found is None:
+            base = self._style("zone") if shaded else self.rich_style
+            found = base + self.get_component_rich_style(f"chart--{role}", partial=True)
+            self._styles[role, shaded] = found
+        return found
 
     def render_line(self, y: int) -> Strip:
         """Paint one line."""
@@ -273,7 +275,7 @@ class Chart(Widget, can_focus=True):
             lines = textwrap.wrap(self._message, max(8, width - 4))
             text = lines[y - 1] if 1 <= y <= len(lines) else ""
             return Strip([Segment(f"  {text}"[:width], base)]).extend_cell_length(width, base)
-        axis = base + self._style("axis")
+        axis = self._style("axis")
         if y == frame.rows:
             return self._x_line(frame, axis)
         if y > frame.rows:
@@ -339,19 +341,20 @@ class Chart(Widget, can_focus=True):
     ) -> tuple[str, Style]:  # fmt: skip
         shaded = cell in self._shade
         mark = self._cells.get(cell)
-        ground = base + self._style("zone") if shaded else base
         if place is not None and cell[1] == place[1] and abs(cell[0] - place[0]) <= 1:
-            style = base + self._style("cursor")
+            style = self._style("cursor")
             if cell == place:
                 return self._under_cursor(), style
             return ("[" if cell[0] < place[0] else "]"), style
         if mark is not None and (cell not in cross or mark.role not in ("front", "bound")):
-            return mark.char, ground + self._style(mark.role)
+            return mark.char, self._style(mark.role, shaded=shaded)
         if cell in cross:
-            return cross[cell], ground + self._style("cross")
+            return cross[cell], self._style("cross", shaded=shaded)
         if cell in self._texts:
-            return self._texts[cell], ground + self._style("label")
-        return (ZONE if shaded and self._on_edge(cell) else " "), ground
+            return self._texts[cell], self._style("label", shaded=shaded)
+        if shaded:
+            return (ZONE if self._on_edge(cell) else " "), self._style("zone")
+        return " ", base
 
     def _under_cursor(self) -> str:
         """Return the sign of the cursor's own point: others may share its cell."""
@@ -382,14 +385,14 @@ class Chart(Widget, can_focus=True):
         """Return the second scale's part of a line: percent of the job as it is."""
         if picture.whole is None or not self._right:
             return ""
-        scale = _percents(frame.y, picture.whole[1], max(2, frame.rows // 3))
+        scale = axes.percents(frame.y, picture.whole[1], max(2, frame.rows // 3))
         at = {cell[1]: text for v, text in scale if (cell := frame.cell((frame.x[0], v)))}
         return f" {at.get(y, ''):>{_PERCENT - 1}}"
 
     def _percent_line(self, frame: Frame, picture: ChartMarks, style: Style) -> Strip:
         if picture.whole is None or self._below == 1:  # a line too many: about to be drawn again
             return Strip.blank(self.size.width, self.rich_style)
-        scale = _percents(frame.x, picture.whole[0], max(2, frame.columns // 12))
+        scale = axes.percents(frame.x, picture.whole[0], max(2, frame.columns // 12))
         return self._scale(frame, " ", scale, "", style)
 
     def _x_line(self, frame: Frame, style: Style) -> Strip:
@@ -425,24 +428,3 @@ def _weight(mark: Mark) -> int:
         "predicted": 3,
         "measured": 4,
     }.get(mark.role, 5)
-
-
-def _percents(window: PlotPoint, whole: float, most: int) -> list[tuple[float, str]]:
-    """Return round changes against ``whole`` within a window, as value and text."""
-    low, high = (100 * (v / whole - 1) for v in window)
-    return [(whole * (1 + v / 100), _signed(v)) for v in ticks(low, high, most)]
-
-
-def _signed(percent: float) -> str:
-    return f"{percent:+.4g} %" if abs(percent) > 1e-9 else "0 %"
-
-
-def _title(axis: str, usual: float) -> str:
-    _, unit = unit_of(axis, abs(usual))
-    return f"{axis} ({unit})" if unit else axis
-
-
-def _labels(axis: str, window: PlotPoint, most: int, usual: float) -> list[tuple[float, str]]:
-    scale, _ = unit_of(axis, abs(usual))
-    values = ticks(window[0] / scale, window[1] / scale, most)
-    return [(value * scale, f"{round(value, 10):.6g}") for value in values]

@@ -9,7 +9,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widget import Widget
+from textual.widget import AwaitMount, Widget
 from textual.widgets import ContentSwitcher, Input, Static
 
 from advisor.core.policy import GOALS, MATCH_FIELDS, Goal
@@ -79,6 +79,8 @@ Percentages are the predicted energy and time against the job as written.
         self._loading = False
         self._changes: list[DecisionChange] = []
         self._turn = 0
+        self._parts: dict[str, AwaitMount] = {}
+        """The parts that were shown, all but the first."""
 
     def body(self) -> Iterable[Widget]:
         """Yield the parts, one of which is shown."""
@@ -86,29 +88,38 @@ Percentages are the predicted energy and time against the job as written.
             [("applied", "applied"), ("rule", "which rule"), ("whatif", "what if")],
             row=True, id="part",
         )  # fmt: skip
-        with ContentSwitcher(initial="applied", id="parts"):
-            with VerticalScroll(id="applied"):
-                yield Static("reading ...", id="applied-text")
-            with Vertical(id="rule"):
-                for name in _FIELDS:
-                    with Horizontal(classes="row"):
-                        yield Static(name, classes="wide-label")
-                        yield Field(id=f"fact-{name}", compact=True, placeholder="any")
-                with VerticalScroll(id="holding"):
-                    yield Static("", id="holding-text")
-            with Vertical(id="whatif"):
-                yield Stepper("goal        ", GOALS, id="goal")
-                yield Stepper("max_slowdown", _SLOWDOWNS, slider=True, id="slowdown")
-                yield Static("", id="sums")
-                yield LazyTable(_COLUMNS, id="changes")
-                yield Static("", id="change")
+        with ContentSwitcher(initial="applied", id="parts"), VerticalScroll(id="applied"):
+            yield Static("reading ...", id="applied-text")
+
+    def _rule(self) -> Widget:
+        """Return the part that asks what a job is."""
+        session = self.session
+        known = {"user": session.user, "account": session.account, "qos": session.qos}
+        facts = [
+            Field(known.get(name, ""), id=f"fact-{name}", compact=True, placeholder="any")
+            for name in _FIELDS
+        ]
+        return Vertical(
+            Horizontal(
+                Static("\n".join(_FIELDS), classes="wide-label"), Vertical(*facts), id="facts"
+            ),
+            VerticalScroll(Static("", id="holding-text"), id="holding"),
+            id="rule",
+        )
+
+    def _what_if(self) -> Widget:
+        """Return the part with the sliders."""
+        return Vertical(
+            Stepper("goal        ", GOALS, id="goal"),
+            Stepper("max_slowdown", _SLOWDOWNS, slider=True, id="slowdown"),
+            Static("", id="sums"),
+            LazyTable(_COLUMNS, id="changes"),
+            Static("", id="change"),
+            id="whatif",
+        )
 
     def on_mount(self) -> None:
         """Read the policy."""
-        session = self.session
-        known = {"user": session.user, "account": session.account, "qos": session.qos}
-        for name, value in known.items():
-            self.query_one(f"#fact-{name}", Input).value = value
         self.set_focus(self.query_one("#part", Picks))
         self.action_reload()
 
@@ -135,18 +146,38 @@ Percentages are the predicted energy and time against the job as written.
         else:
             head = "no policy is applied; this is the built-in one"
         text.update(Content.assemble((head, "bold"), "\n\n", policy.text))
-        self._show_rule()
-        base = policy.policy.base
-        self.query_one("#goal", Stepper).choose(base.goal)
-        nearest = min(_SLOWDOWNS, key=lambda s: abs(_fraction(s) - base.max_slowdown))
-        self.query_one("#slowdown", Stepper).choose(nearest)
+        for part in self._parts:
+            self._filled(part)
         if self.query_one("#part", Picks).key == "whatif":
             self._begin()
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def action_part(self, part: str) -> None:
+    async def _mounted(self, part: str) -> None:
+        """Mount a part when it is shown for the first time."""
+        builds = {"rule": self._rule, "whatif": self._what_if}
+        if part in builds and part not in self._parts:
+            widget = builds[part]()
+            widget.display = False
+            self._parts[part] = self.query_one("#parts").mount(widget)
+            await self._parts[part]
+            self._filled(part)
+        elif part in self._parts:
+            await self._parts[part]
+
+    def _filled(self, part: str) -> None:
+        """Fill a part with the policy that was read."""
+        if part == "rule":
+            self._show_rule()
+        elif self._applied is not None:
+            base = self._applied.policy.base
+            self.query_one("#goal", Stepper).choose(base.goal)
+            nearest = min(_SLOWDOWNS, key=lambda s: abs(_fraction(s) - base.max_slowdown))
+            self.query_one("#slowdown", Stepper).choose(nearest)
+
+    async def action_part(self, part: str) -> None:
         """Show a part."""
+        await self._mounted(part)
         self.query_one("#part", Picks).choose(part)
         first = {"applied": "#applied", "rule": "#fact-application", "whatif": "#slowdown"}
         self.set_focus(self.query_one(first[part]))
@@ -156,8 +187,9 @@ Percentages are the predicted energy and time against the job as written.
         self.set_focus(self.query_one("#part", Picks))
 
     @on(Picks.Changed, "#part")
-    def _part(self) -> None:
+    async def _part(self) -> None:
         part = self.query_one("#part", Picks).key
+        await self._mounted(part)
         self.query_one("#parts", ContentSwitcher).current = part
         if part == "whatif":
             self._begin()
@@ -167,7 +199,7 @@ Percentages are the predicted energy and time against the job as written.
         self._show_rule()
 
     def _show_rule(self) -> None:
-        if self._applied is None:
+        if self._applied is None or not self.query("#holding-text"):
             return
         facts = {n: self.query_one(f"#fact-{n}", Input).value.strip() for n in _FIELDS}
         lines = view.holding(self._applied.policy, facts)

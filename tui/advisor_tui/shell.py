@@ -140,6 +140,17 @@ class Page(Screen[None]):
     HELP: ClassVar[str] = ""
     _ready = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        # made with the styles that hold now: Textual would parse every style again, twice
+        self._css_update_count = self.app._css_update_count
+        for breakpoints, cells in zip(
+            (self.app.HORIZONTAL_BREAKPOINTS, self.app.VERTICAL_BREAKPOINTS),
+            self.app.size,
+            strict=True,
+        ):  # its size from the first, not once everything is mounted and styled
+            self.add_class(*[name for least, name in breakpoints if cells >= least][-1:])
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let settings give the page's actions other keys."""
         if "BINDINGS" in cls.__dict__:

@@ -492,6 +492,7 @@ def test_an_option_says_what_it_is_worth(
         await open_row(at, 1)
         page = at.app.screen
         for number in (board.policy_at, board.baseline):
+            assert number is not None
             page._go(number)
             await at.settle()
             o, base = board.options[number], board.view.baseline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar
@@ -82,7 +82,8 @@ class AdvisorApp(AppShell):
     async def _prepare(self) -> None:
         """Import the pages before somebody goes there."""
         for page in (*(place.page for place in PLACES), "tradeoff:TradeOffPage"):
-            await in_thread(partial(resolve_name, f"advisor_tui.{page}"))
+            with suppress(AdvisorError):  # whoever goes there learns of it
+                await in_thread(partial(resolve_name, f"advisor_tui.{page}"))
 
     def _look(self) -> None:
         """Look at daemon and sweeps, unless the last look is still under way."""

@@ -169,7 +169,7 @@ Percentages are the predicted energy and time against the job as written.
         """Fill a part with the policy that was read."""
         if part == "rule":
             self._show_rule()
-        elif self._applied is not None:
+        elif self._applied is not None and self.query("#slowdown"):
             base = self._applied.policy.base
             self.query_one("#goal", Stepper).choose(base.goal)
             nearest = min(_SLOWDOWNS, key=lambda s: abs(_fraction(s) - base.max_slowdown))

@@ -149,7 +149,7 @@ class Page(Screen[None]):
             self.app.size,
             strict=True,
         ):  # its size from the first, not once everything is mounted and styled
-            self.add_class(*[name for least, name in breakpoints if cells >= least][-1:])
+            self.add_class(*[name for least, name in breakpoints or () if cells >= least][-1:])
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let settings give the page's actions other keys."""

@@ -42,7 +42,10 @@ def load(kind: PluginKind, name: str) -> Any:
     """
     entry = found(kind).get(name)
     if entry is None:
-        known = ", ".join(names(kind)) or "none: install the advisor with pip, also from a checkout"
+        known = (
+            ", ".join(sorted(names(kind)))
+            or "none: install the advisor with pip, also from a checkout"
+        )
         raise InputError(f"no {_one(kind)} is called {name!r}", hint=f"choose from: {known}")
     try:
         return entry.load()

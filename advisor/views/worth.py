@@ -21,7 +21,7 @@ MONTH_D = 30
 class Month:
     """A workload's runs in the last 30 days, and what the site says of a kilowatt-hour.
 
-    ``own_runs`` and ``all_runs`` are the user's and everybody's jobs, None where that is not known.
+    ``own_runs`` and ``all_runs`` are the user's and everybody's jobs, None where none are known.
     """
 
     tariff: Tariff = field(default_factory=Tariff)
@@ -37,7 +37,8 @@ class Month:
             " WHERE created_at >= ? AND application = ? AND workload = ? AND job_id <> ''",
             (user, since.strftime("%Y-%m-%dT%H:%M:%SZ"), application, workload),
         )[0]
-        return cls(Tariff.of(reader.site()), int(row[1]), int(row[0]))
+        tariff = Tariff.of(reader.site())
+        return cls(tariff, int(row[1]), int(row[0])) if row[0] else cls(tariff)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class Worth:
         said = [f"{m.tariff.words(self.energy_j)}, {hours} a run"]
         if m.all_runs:
             parts = [f"all {m.all_runs} runs {m.tariff.words(m.all_runs * self.energy_j)}"]
+            if m.own_runs == m.all_runs:
+                parts.clear()
             if m.own_runs:
                 own = m.tariff.words(m.own_runs * self.energy_j)
                 parts.insert(0, f"your {m.own_runs} runs {own}")

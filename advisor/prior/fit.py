@@ -37,7 +37,7 @@ _LEAST = 0.01
 
 
 class PriorError(ValueError):
-    """Nothing can be told of the workload; the message says why."""
+    """Nothing can be predicted of the workload; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Prior:
 class Learned:
     """What the swept applications teach of workloads whose own point is the same.
 
-    ``points`` (n, 2): those where the prior can tell something.
+    ``points`` (n, 2): those where the prior can say something.
     """
 
     points: Array
@@ -175,12 +175,12 @@ class _Judged:
         self, points: Array, stretch: Array, signature: Mapping[str, float], label: str
     ) -> Prior:
         """Return what this way says at ``points``, its intervals stretched (2n,)."""
-        told = self.way.tell(self.rows, self.scaled.new(signature, label))
-        cov = self.errors.covariance * told.factor * np.outer(stretch, stretch)
-        like = sorted(zip(told.weights, self.rows.applications, strict=True), reverse=True)
+        estimate = self.way.estimate(self.rows, self.scaled.new(signature, label))
+        cov = self.errors.covariance * estimate.factor * np.outer(stretch, stretch)
+        like = sorted(zip(estimate.weights, self.rows.applications, strict=True), reverse=True)
         return Prior(
-            points, told.surface.reshape(2, -1), cov, self.errors.dof, self.way, self.with_kernels,
-            self.errors.applications, tuple(dict.fromkeys(a for w, a in like if w > 0.0))[:5],
+            points, estimate.surface.reshape(2, -1), cov, self.errors.dof, self.way,
+            self.with_kernels, self.errors.applications, tuple(dict.fromkeys(a for w, a in like if w > 0.0))[:5],
         )  # fmt: skip
 
 

@@ -65,7 +65,7 @@ class New:
 
 
 @dataclass(frozen=True)
-class Told:
+class SurfaceEstimate:
     """What a way says of a workload: its surface (2n,).
 
     ``factor`` is the variance of its error in units of the spread between applications: 1, and
@@ -85,7 +85,7 @@ class Way:
     length: float = 0.0
     strength: float = 0.0
 
-    def tell(self, rows: Rows, new: New) -> Told:
+    def estimate(self, rows: Rows, new: New) -> SurfaceEstimate:
         """Return what this way says of a new workload."""
         if self.method in ("global", "regression", "gp"):
             return self._kriging(rows, new.signature)
@@ -104,15 +104,15 @@ class Way:
                 left[i] -= block @ inverse[i]
                 factors[i] = np.diag(block)
             return left @ rows.surfaces, factors
-        told = [
+        estimates = [
             self._one(rows, New(z, raw, label), owner != own)
             for z, raw, label, own in zip(
                 rows.signatures, rows.raw, rows.labels, owner, strict=True
             )
         ]
-        return np.array([t.surface for t in told]), np.array([t.factor for t in told])
+        return np.array([t.surface for t in estimates]), np.array([t.factor for t in estimates])
 
-    def _one(self, rows: Rows, new: New, among: npt.NDArray[np.bool_]) -> Told:
+    def _one(self, rows: Rows, new: New, among: npt.NDArray[np.bool_]) -> SurfaceEstimate:
         w = np.zeros(len(among))
         here = np.flatnonzero(among)
         if self.method == "projection":
@@ -124,11 +124,11 @@ class Way:
                     rows.surfaces[complete], rows.raw[complete][:, columns], new.raw[columns],
                     rows.ln_frequency,
                 )  # fmt: skip
-                return Told(mean, factor, w)
+                return SurfaceEstimate(mean, factor, w)
             columns = projected(rows.names)
             x = np.column_stack((np.ones(len(here)), rows.signatures[here][:, columns]))
             w[here] = np.concatenate(([1.0], new.signature[columns])) @ np.linalg.pinv(x)
-            return Told(w @ rows.surfaces, 1.0 + float(w @ w), w)
+            return SurfaceEstimate(w @ rows.surfaces, 1.0 + float(w @ w), w)
         known = [rows.labels[int(i)] for i in here]
         if new.label and all(known):
             mine = here[np.array(known) == new.label]
@@ -142,7 +142,7 @@ class Way:
             apart = np.linalg.norm(rows.signatures[mine][:, None] - rows.signatures[mine], axis=2)
             mine = mine[[int(np.argmin(apart.sum(axis=0)))]]
         w[mine] = 1.0 / len(mine)
-        return Told(w @ rows.surfaces, 1.0 + 1.0 / len(mine), w)
+        return SurfaceEstimate(w @ rows.surfaces, 1.0 + 1.0 / len(mine), w)
 
     def _covariance(self, rows: Rows) -> Array:
         z, owner = rows.signatures, rows.owner
@@ -150,12 +150,12 @@ class Way:
         cov: Array = _VAGUE + self._kernel(z, z, rows.varying) + own
         return cov
 
-    def _kriging(self, rows: Rows, new: Array) -> Told:
+    def _kriging(self, rows: Rows, new: Array) -> SurfaceEstimate:
         across = _VAGUE + self._kernel(rows.signatures, new[None], rows.varying)[:, 0]
         w = np.asarray(np.linalg.solve(self._covariance(rows), across), dtype=np.float64)
         alone = float(self._kernel(new[None], new[None], rows.varying)[0, 0])
         own = _VAGUE + alone + 1.0 + _REPEAT
-        return Told(w @ rows.surfaces, max(1.0, own - float(across @ w)), w)
+        return SurfaceEstimate(w @ rows.surfaces, max(1.0, own - float(across @ w)), w)
 
     def _kernel(self, a: Array, b: Array, varying: int) -> Array:
         if self.method == "global":

@@ -104,8 +104,8 @@ def like_text(cold: Mapping[str, Any]) -> tuple[str, str]:
     others = f"{count} applications" if name in ("", "unknown") else f"{count} {name} applications"
     names = cold.get("like") or ()
     near = f" ({', '.join(map(str, names))} most like it)" if names else ""
-    told = set(cold.get("signature") or ()) - {"power_w", "time_s", "memory_mb", "cpu_util"}
-    return others + near, "one job's counters" if told else "one job's power and time"
+    counters = set(cold.get("signature") or ()) - {"power_w", "time_s", "memory_mb", "cpu_util"}
+    return others + near, "one job's counters" if counters else "one job's power and time"
 
 
 def cold_start_of(model: StoredModel | None, chosen: Alternative | None) -> dict[str, object]:
@@ -116,8 +116,8 @@ def cold_start_of(model: StoredModel | None, chosen: Alternative | None) -> dict
     if chosen is not None:
         time, energy = chosen.time, chosen.energy
         intervals = {"time": [time.lo, time.hi], "energy": [energy.lo, energy.hi]}
-    said = ("class", "strategy", "applications", "like", "method")
-    return {**{k: model.cold_start.get(k) for k in said}, "trial": None, "intervals": intervals}
+    kept = ("class", "strategy", "applications", "like", "method")
+    return {**{k: model.cold_start.get(k) for k in kept}, "trial": None, "intervals": intervals}
 
 
 def class_obstacle(model: StoredModel, cold: ColdStart) -> Reason | None:

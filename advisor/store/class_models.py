@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 RECENT = 10
 """So many of the newest runs make a signature."""
 POINTS = 100
-"""At most so many points are told of."""
+"""At most so many points are predicted."""
 _NODE_TYPES = """
     SELECT m.node_type, 1 FROM models AS m JOIN workloads AS w ON w.id = m.workload_id
     WHERE w.application = ? AND w.name = ? AND m.name NOT IN ('class', 'transfer')
@@ -147,16 +147,16 @@ class _NodeType:
         mine = self._as_written([s for s in stored if _group(s) == (scope, owner)])
         if not mine:
             return False
-        told = mean_signature(mine)
+        measures = mean_signature(mine)
         own = mine[0].configuration
-        if told is None or own is None or not {"time_s", "power_w"} <= set(told):
+        if measures is None or own is None or not {"time_s", "power_w"} <= set(measures):
             return False
         if len({m.application for m in self._known((scope, owner))}) < 3:
             return False
         try:
-            learned = self._learn(own, told, tpi_release(mine), (scope, owner))
-            options, stats = self._options(learned, own, told, mine[0])
-        except (ValueError, ArithmeticError, AdvisorError):  # nothing can be told of it
+            learned = self._learn(own, measures, tpi_release(mine), (scope, owner))
+            options, stats = self._options(learned, own, measures, mine[0])
+        except (ValueError, ArithmeticError, AdvisorError):  # nothing can be predicted of it
             return False
         if old is not None and (old.options_blob, old.cold_start) == (
             pack_options(options), stats["cold_start"],
@@ -182,16 +182,16 @@ class _NodeType:
                 break
         return found
 
-    def _classify(self, newest: Signature, told: Mapping[str, Any]) -> Classification | None:
+    def _classify(self, newest: Signature, measures: Mapping[str, Any]) -> Classification | None:
         if self.classes is None:
             found = classifier(self.writer, self.node_type.name, self.inventory)
             self.classes = (found,)
         known = self.classes[0]
-        return known.classify(replace(newest, **told)) if known else None
+        return known.classify(replace(newest, **measures)) if known else None
 
-    def _label(self, stored: Sequence[Signature], told: Mapping[str, float]) -> str:
+    def _label(self, stored: Sequence[Signature], measures: Mapping[str, float]) -> str:
         """Return the class of a signature for the prior, "" where it is not known."""
-        known = self._classify(stored[0], told) if stored else None
+        known = self._classify(stored[0], measures) if stored else None
         return known.name if known and known.name != "unknown" else ""
 
     def _quality(self, group: _Group) -> Quality:
@@ -200,14 +200,14 @@ class _NodeType:
         return "measured" if known <= {"measured"} else "estimated"
 
     def _learn(
-        self, own: Configuration, told: Mapping[str, float], release: str | None, group: _Group
+        self, own: Configuration, measures: Mapping[str, float], release: str | None, group: _Group
     ) -> Learned:
         """Return what the swept applications teach of an own point. Raises PriorError."""
         import numpy as np
 
         from advisor.prior.fit import learn
 
-        names = frozenset(told) - set(_NOT_INTENSIVE)
+        names = frozenset(measures) - set(_NOT_INTENSIVE)
         key = (own.ranks_per_node, own.threads_per_node, own.freq_khz, names, release, group)
         if key not in self.learned:
             at = np.array(self.place(own.threads_per_node, own.freq_khz))
@@ -264,29 +264,29 @@ class _NodeType:
             energy = np.array([r.log_energy for r in best.values()])
             stored = self.signatures.get((m.application, m.workload), [])
             visible = [s.signature for s in stored if _seen_by(_group(s.signature), group)]
-            told = dict(mean_signature(visible) or {})
+            measures = dict(mean_signature(visible) or {})
             if tpi_release(visible) != release:
-                told.pop("tpi", None)
+                measures.pop("tpi", None)
             near = int(np.argmin(np.abs(points - at).sum(axis=1)))
-            told.setdefault("power_w", float(np.exp(energy[near] - time[near]) / least))
-            label = self._label(visible, told)
-            yield WorkloadSurface(m.application, told, points, time, energy, label)
+            measures.setdefault("power_w", float(np.exp(energy[near] - time[near]) / least))
+            label = self._label(visible, measures)
+            yield WorkloadSurface(m.application, measures, points, time, energy, label)
 
     def _options(
         self,
         learned: Learned,
         own: Configuration,
-        told: Mapping[str, float],
+        measures: Mapping[str, float],
         newest: Signature,
     ) -> tuple[tuple[Option, ...], dict[str, Any]]:
         """Return the options of a workload, and what its model says of itself."""
-        from advisor.prior.told import options
+        from advisor.prior.predicted_options import options
 
-        known = self._classify(newest, told)
+        known = self._classify(newest, measures)
         name = known.name if known else "unknown"
-        intensive = {k: v for k, v in told.items() if k not in _NOT_INTENSIVE}
+        intensive = {k: v for k, v in measures.items() if k not in _NOT_INTENSIVE}
         prior = learned.prior(intensive, "" if name == "unknown" else name)
-        made = options(prior, own, self.node_type, told["time_s"], told["power_w"])
+        made = options(prior, own, self.node_type, measures["time_s"], measures["power_w"])
         cold = {
             "class": name,
             "strategy": known.strategy if known else "",
@@ -295,7 +295,7 @@ class _NodeType:
             "like": list(prior.like),
             "kernels": prior.kernels,
             "own": own.to_dict(),
-            "signature": {k: round(v, 6) for k, v in sorted(told.items())},
+            "signature": {k: round(v, 6) for k, v in sorted(measures.items())},
             "scores": {k: round(v, 4) for k, v in prior.scores.items()},
         }
         return made, {

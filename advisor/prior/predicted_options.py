@@ -1,4 +1,4 @@
-"""Options of a workload that was never swept, as its prior tells them."""
+"""Options of a workload that was never swept, as its prior predicts them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def options(
         step = round(math.exp(frequency) * nominal) if own.freq_khz or frequency else 0
         where = replace(own, threads_per_node=threads, freq_khz=step)
         t, e = (math.exp(x) for x in prior.mean[:, i].tolist())
-        told = _option(where, time_s * t, energy_j * e, *sigma[:, i].tolist())
-        made.setdefault(where, replace(told, measured=False, estimated=True))
+        option = _option(where, time_s * t, energy_j * e, *sigma[:, i].tolist())
+        made.setdefault(where, replace(option, measured=False, estimated=True))
     return place([made[where] for where in sorted(made)], 0.05)
 
 

@@ -180,7 +180,8 @@ class _Judged:
         like = sorted(zip(estimate.weights, self.rows.applications, strict=True), reverse=True)
         return Prior(
             points, estimate.surface.reshape(2, -1), cov, self.errors.dof, self.way,
-            self.with_kernels, self.errors.applications, tuple(dict.fromkeys(a for w, a in like if w > 0.0))[:5],
+            self.with_kernels, self.errors.applications,
+            tuple(dict.fromkeys(a for w, a in like if w > 0.0))[:5],
         )  # fmt: skip
 
 

@@ -90,17 +90,8 @@ class JobRecord:
     disk_mb: float | None = None
     memory_mb: float | None = None
 
-    @property
-    def finished(self) -> bool:
-        """Whether the job has ended, well or not."""
-        return self.state not in UNFINISHED
-
-
-UNFINISHED = frozenset(
-    {"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING",
-     "STOPPED", "SIGNALING", "STAGE_OUT", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD"}
-)  # fmt: skip
-"""Slurm's states of a job that may still run."""
+    finished: bool = True
+    """Whether the job has ended, well or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +124,6 @@ class RunResult:
     detail: str = ""
     final: bool = False
     """A further attempt makes no sense (the run exceeds its limit)."""
-
-
-LEFT_OUT = frozenset(
-    {"array", "begin", "burst-buffer", "burst-buffer-file", "chdir", "comment", "deadline",
-     "delay-boot", "dependency", "error", "get-user-env", "hold", "ignore-pbs", "input",
-     "job-name", "kill-on-invalid-dep", "mail-type", "mail-user", "no-requeue", "open-mode",
-     "output", "parsable", "quiet", "requeue", "signal", "test-only", "time", "time-min",
-     "verbose", "wait", "wait-all-nodes", "wrap",
-     "after", "checkpoint", "foreground", "forward-x11", "interactive", "join", "keep", "mail",
-     "mail-users", "prefix", "priority", "remove", "rerunable", "shell", "users"}
-)  # fmt: skip
-"""Options of a job that its sweep does without, of Slurm and of PBS: where output goes, when the
-job starts and how long it may take. All others are part of what is measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,11 @@ class Translator(Protocol):
         """The variables in which a job finds the value of an option, by option."""
 
     @property
+    def NOT_SWEPT(self) -> frozenset[str]:  # noqa: N802
+        """Options that a job's sweep does without: where output goes, when the job starts, how
+        long it may take. All others are part of what is measured."""
+
+    @property
     def TIME_LIMIT(self) -> str:  # noqa: N802
         """The option that limits a job's time, as ``h:mm:ss``."""
 

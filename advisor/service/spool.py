@@ -225,13 +225,13 @@ class Spool:
 
 def _sweep_options(scheduler: str, options: object) -> str:
     """Return those of a job's own options that bear on what its sweep measures, as typed."""
-    from advisor.schedulers.base import LEFT_OUT
-
     if not isinstance(options, Mapping):
         return ""
-    left_out = LEFT_OUT - {"time"} | {"variables"}  # a script states its own variables
+    language = translator(scheduler)
+    # a script states its own variables
+    left_out = language.NOT_SWEPT - {language.TIME_LIMIT} | {"variables"}
     kept = {k: v for k, v in options.items() if k not in left_out and isinstance(v, str)}
-    words = [w for words in translator(scheduler).written(kept) for w in words]
+    words = [w for words in language.written(kept) for w in words]
     return shlex.join(w.removesuffix("=") if w.startswith("--") else w for w in words)
 
 

@@ -23,6 +23,7 @@ _STATES = {
     "Q": "PENDING", "H": "PENDING", "W": "PENDING", "T": "PENDING", "M": "PENDING",
     "R": "RUNNING", "B": "RUNNING", "E": "COMPLETING", "S": "SUSPENDED", "U": "SUSPENDED",
 }  # fmt: skip
+FINISHED = ("F", "X")
 _TERMINATED = "91"
 _OVER_WALLTIME = "-29"
 _WALLTIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
@@ -122,6 +123,7 @@ def record_of(job_id: str, a: Mapping[str, Any]) -> JobRecord | None:
         user=str(a.get("Job_Owner") or "").partition("@")[0],
         account=str(a.get("Account_Name") or ""),
         state=state,
+        finished=a.get("job_state") in FINISHED,
         submitted_at=_time(a.get("ctime")),
         ended_at=_time(a.get("obittime")) or _time(a.get("history_timestamp")),
         elapsed_s=seconds,
@@ -175,7 +177,7 @@ def _with_step(
 
 def _state(a: Mapping[str, Any]) -> str:
     letter = str(a.get("job_state") or "")
-    if letter not in ("F", "X"):
+    if letter not in FINISHED:
         return _STATES.get(letter, "PENDING")
     code = str(a.get("Exit_status", ""))
     if str(a.get("substate")) == _TERMINATED:

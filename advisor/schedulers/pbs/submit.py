@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from advisor.schedulers.base import LEFT_OUT, PlannedRun, SweepJob, slowdown_bound
+from advisor.schedulers.base import PlannedRun, SweepJob, slowdown_bound
 from advisor.schedulers.pbs.chunks import CHUNK_RESOURCES, asked, edited
 from advisor.schedulers.pbs.qsub import ATTRIBUTES, written
-from advisor.schedulers.pbs.translator import FREQ
+from advisor.schedulers.pbs.translator import FREQ, NOT_SWEPT
 
 START_S = 60.0
 """Time of a run's start and end that is allowed for in its walltime."""
@@ -25,7 +25,7 @@ def cap_khz(job: SweepJob, run: PlannedRun) -> int:
 def qsub_words(job: SweepJob, run: PlannedRun, attempt: int) -> list[str]:
     """Return qsub's words: the job's own, with what makes the run's configuration."""
     cap, threads = cap_khz(job, run), job.threads_to_set(run)
-    options = {k: v for k, v in job.options.items() if k not in LEFT_OUT}
+    options = {k: v for k, v in job.options.items() if k not in NOT_SWEPT}
     if job.method == "request":
         options = {k: v for k, v in options.items() if k in ATTRIBUTES or _jobwide(k)}
         options |= _smaller(job, run)

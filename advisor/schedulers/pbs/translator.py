@@ -38,13 +38,19 @@ from advisor.schedulers.pbs.qsub import (
 from advisor.schedulers.pbs.table import FREQ, attributes_of, bound, resources_of
 
 __all__ = [
-    "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "SUBMIT", "asking_for", "environment_options",
-    "fold", "parse_request", "read_arguments", "read_directives", "render", "written",
+    "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "NOT_SWEPT", "SUBMIT", "asking_for",
+    "environment_options", "fold", "parse_request", "read_arguments", "read_directives", "render",
+    "written",
 ]  # fmt: skip
 
 SUBMIT, DIRECTIVE, TIME_LIMIT = "qsub", "#PBS", "walltime"
 LEFT_ALONE = "qsub -v ADVISOR=off"
 FOLLOWS: Mapping[str, str] = {}
+NOT_SWEPT = frozenset(
+    {"after", "array", "checkpoint", "error", "foreground", "forward-x11", "hold", "interactive",
+     "job-name", "join", "keep", "mail", "mail-users", "output", "prefix", "priority", "remove",
+     "rerunable", "shell", "users"}
+)  # fmt: skip
 MAX_CLIENT = 65536
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")
 _OMP = "OMP_NUM_THREADS"

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.command import run_command
+from advisor.schedulers.slurm.control import UNFINISHED
 
 FIELDS = (
     "JobID", "JobName", "User", "Account", "Partition", "State", "Submit", "End", "ElapsedRaw",
@@ -162,12 +163,14 @@ def _cpu_s(text: str) -> float | None:
 
 
 def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
+    state = _state(row["State"])
     return JobRecord(
         job_id=job_id,
         name=row["JobName"],
         user=row["User"],
         account=row["Account"],
-        state=_state(row["State"]),
+        state=state,
+        finished=state not in UNFINISHED,
         submitted_at=_time(row["Submit"]),
         ended_at=_time(row["End"]),
         elapsed_s=_number(row["ElapsedRaw"]),

@@ -9,6 +9,12 @@ from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord
 from advisor.schedulers.command import run_command
 
+UNFINISHED = frozenset(
+    {"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING",
+     "STOPPED", "SIGNALING", "STAGE_OUT", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD"}
+)  # fmt: skip
+"""States of a job that may still run."""
+
 
 def config_value(key: str) -> str:
     """Return a value of the controller's configuration, "" when it cannot be asked."""
@@ -74,6 +80,7 @@ def queued_job(job_id: str) -> JobRecord | None:
         user=value("UserId").partition("(")[0],
         account=value("Account"),
         state=value("JobState"),
+        finished=value("JobState") not in UNFINISHED,
         submitted_at=value("SubmitTime"),
         nodes=int(nodes) if nodes.isdecimal() else 0,
         node_list=value("NodeList"),

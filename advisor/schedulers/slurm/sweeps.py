@@ -11,8 +11,6 @@ from collections.abc import Mapping
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import (
-    LEFT_OUT,
-    UNFINISHED,
     JobPhase,
     JobRecord,
     PlannedRun,
@@ -26,6 +24,7 @@ from advisor.schedulers.command import run_command
 from advisor.schedulers.results import append_result, good_run, read_results
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm.control import (
+    UNFINISHED,
     config_value,
     partition_minutes,
 )
@@ -37,6 +36,7 @@ from advisor.schedulers.slurm.driver import (
     step_name,
     write_files,
 )
+from advisor.schedulers.slurm.translator import NOT_SWEPT
 
 SETTLE_S = 30.0
 """How long a step's record may lag behind its end before its energy counts as missing."""
@@ -115,7 +115,7 @@ class Sweeps:
 
         Where smaller requests are stood in for, whole nodes take the place of the job's size.
         """
-        options = {k: v for k, v in job.options.items() if k not in LEFT_OUT}
+        options = {k: v for k, v in job.options.items() if k not in NOT_SWEPT}
         if job.method == "request":
             nodes = max(run.configuration.nodes for run in runs)
             options = {k: v for k, v in options.items() if k not in _SHAPE}

@@ -25,6 +25,13 @@ from advisor.schedulers.slurm import table as slurm_table
 SUBMIT, DIRECTIVE, TIME_LIMIT = "sbatch", "#SBATCH", "time"
 LEFT_ALONE = "ADVISOR=off sbatch"
 FOLLOWS = {"cpus-per-task": "SLURM_CPUS_PER_TASK"}
+NOT_SWEPT = frozenset(
+    {"array", "begin", "burst-buffer", "burst-buffer-file", "chdir", "comment", "deadline",
+     "delay-boot", "dependency", "error", "get-user-env", "hold", "ignore-pbs", "input",
+     "job-name", "kill-on-invalid-dep", "mail-type", "mail-user", "no-requeue", "open-mode",
+     "output", "parsable", "priority", "quiet", "requeue", "signal", "test-only", "time",
+     "time-min", "verbose", "wait", "wait-all-nodes", "wrap"}
+)  # fmt: skip
 _AXIS_OF = {
     "cpu-freq": "frequency",
     "cpus-per-task": "threads",

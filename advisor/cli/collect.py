@@ -13,6 +13,7 @@ from advisor.cli.output import print_json
 
 if TYPE_CHECKING:
     from advisor.loop.collect import Collected
+    from advisor.loop.left_results import LeftFiles
     from advisor.loop.spool import Spooled
 
 
@@ -21,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Read from the scheduler's accounting how jobs came out, compare that with the promises, "
         "and suspend models whose jobs came out worse. Also store the runs and characterisations "
-        "that users sent to the daemon. Run it from a timer; running it twice changes nothing."
+        "that users sent to the daemon, or left in folders of their own where the daemon only "
+        "reads. Run it from a timer; running it twice changes nothing."
     )
     parser.add_argument(
         "--scheduler",
@@ -36,12 +38,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spool", action="store_true", help="only store what users sent to the daemon"
     )
+    parser.add_argument(
+        "--left", metavar="USER:FOLDER", action="append", default=[],
+        help="also take what a user left in a folder that no sweep's job has named",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     """Collect. Returns 0, also when there was nothing new."""
     from advisor.loop import clock
     from advisor.loop.collect import collect, watermark
+    from advisor.loop.left_results import ended, note_places, place_of, take_left
     from advisor.loop.refit import refit
     from advisor.loop.rerank import rank_delivered, site_thresholds
     from advisor.loop.retention import prune_old
@@ -55,26 +62,36 @@ def run(args: argparse.Namespace) -> int:
     )
     store = paths.store_path(args.db)
     since = clock.since(args.since or "7d")
-    collected = None
+    by_hand = {place_of(text): ended("") for text in args.left}
+    collected = left = None
     with Writer(store) as writer:
         purge(writer)
         prune_old(writer)
         thresholds = site_thresholds(paths.config_dir(args.config_dir))
-        spooled = take_spool(
-            writer, spool_folder(store), refit, partial(rank_delivered, thresholds=thresholds)
-        )
+        take = partial(
+            take_spool, writer, spool_folder(store), refit,
+            partial(rank_delivered, thresholds=thresholds),
+        )  # fmt: skip
+        spooled = take()
         if not args.spool:
             scheduler = create(args.scheduler) if args.scheduler else default()
             with held(store.parent, ".collect.lock"):
                 if args.since is None:
                     since = watermark(writer, scheduler.NAME, since)
                 collected = collect(writer, scheduler, since)
+                places = note_places(
+                    store.with_name("places.json"), {**collected.places, **by_hand}
+                )
+                left = take_left(places, spool_folder(store), writer.inventory())
+            spooled.add(take())
             name = scheduler.NAME
     if args.json:
-        print_json("collect", _json(collected, spooled))
+        print_json("collect", _json(collected, spooled, left))
         return 0
     if collected is not None:
         _print(collected, name)
+    if left is not None:
+        _print_left(left)
     _print_spool(spooled, alone=args.spool)
     return 0
 
@@ -109,6 +126,16 @@ def _print(collected: Collected, name: str) -> None:
         print(f"advisor: skipped {line}", file=sys.stderr)
 
 
+def _print_left(left: LeftFiles) -> None:
+    if left.files or left.more:
+        more = f"; {left.more} wait for the next collection" if left.more else ""
+        print(f"left by users on other hosts: {left.files} files taken{more}")
+    for line in left.refused:
+        print(f"advisor: not taken, and renamed for its owner: {line}", file=sys.stderr)
+    for line in left.problems:
+        print(f"advisor: what users left cannot be read now: {line}", file=sys.stderr)
+
+
 def _print_spool(spooled: Spooled, *, alone: bool) -> None:
     if spooled.files or alone:
         phases = spooled.characterisations
@@ -120,7 +147,9 @@ def _print_spool(spooled: Spooled, *, alone: bool) -> None:
         print(f"advisor: set aside in spool/bad: {line}", file=sys.stderr)
 
 
-def _json(collected: Collected | None, spooled: Spooled) -> dict[str, object]:
+def _json(
+    collected: Collected | None, spooled: Spooled, left: LeftFiles | None
+) -> dict[str, object]:
     data: dict[str, object] = {
         "spool": {
             "files": spooled.files,
@@ -131,8 +160,14 @@ def _json(collected: Collected | None, spooled: Spooled) -> dict[str, object]:
             "bad": spooled.bad,
         }
     }
-    if collected is None:
+    if collected is None or left is None:
         return data
+    data["left"] = {
+        "files": left.files,
+        "waiting": left.more,
+        "refused": left.refused,
+        "problems": left.problems,
+    }
     return {
         "since": collected.since,
         "jobs": collected.jobs,

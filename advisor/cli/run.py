@@ -209,6 +209,8 @@ def _record(
     results = results_here(args.db, user=user, trust=trust)
     try:
         results.know(subject.node_type)
+        if results.by_hand:
+            print(f"advisor: {results.by_hand}", file=sys.stderr)
         return results.observe(
             subject.application,
             subject.workload,

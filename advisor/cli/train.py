@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from advisor.core.policy import Policy
     from advisor.training.experiment import Experiment
     from advisor.training.planning import SweepWish
-    from advisor.training.result_store import DaemonResults, LocalResults
+    from advisor.training.result_store import DaemonResults, LeftResults, LocalResults
     from advisor.training.site_context import SiteContext
     from advisor.training.state import SweepState
 
@@ -263,11 +263,13 @@ def _ask(out: TextIO) -> None:
 
 def _results(
     args: argparse.Namespace, state: SweepState, policy: Policy
-) -> LocalResults | DaemonResults:
+) -> LocalResults | DaemonResults | LeftResults:
     """Return where the sweep's results go. Raises RefusedError when they have nowhere to go."""
     from advisor.training.result_store import results_here
 
-    return results_here(args.db, user=state.settings.user, trust=policy.training.trust)
+    user, trust = state.settings.user, policy.training.trust
+    folder = args.work_dir.absolute() if args.work_dir else None
+    return results_here(args.db, user=user, trust=trust, folder=folder)
 
 
 def _execute(args: argparse.Namespace, state: SweepState, known: SiteContext) -> int:
@@ -288,6 +290,8 @@ def _execute(args: argparse.Namespace, state: SweepState, known: SiteContext) ->
         with states.locked(state), output.ProgressLines(out) as progress:
             progress.say(f"sweep {state.id} of {title(state)}; results go to {results.description}")
             results.know(state.subject.node_type)
+            if results.by_hand and scheduler.this_machine() is not None:  # no job says so
+                progress.say(results.by_hand)
             sweep = Sweep(
                 state, scheduler, results, policy, known.site, Recorder(state, progress.show)
             )

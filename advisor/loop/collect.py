@@ -18,6 +18,7 @@ from advisor.errors import InputError
 from advisor.loop import clock
 from advisor.loop.accounted import take_signature
 from advisor.loop.execution import Execution, differs, ran
+from advisor.loop.left_results import ended
 from advisor.loop.match import MatchedJob, find
 from advisor.loop.outcomes import make_outcome, policy_of
 from advisor.loop.rebuilt import let_count, may_teach
@@ -55,6 +56,8 @@ class Collected:
     suspended: list[Suspension] = field(default_factory=list)
     complaints: list[Complaint] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    places: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By user and folder where sweeps' jobs say their owner leaves results, when one ended last."""
 
     @property
     def verdicts(self) -> Counter[str]:
@@ -69,7 +72,8 @@ def watermark(writer: Writer, scheduler: str, default: datetime) -> datetime:
         (scheduler,),
     )
     last = clock.moment(str(rows[0][0] or ""))
-    return default if last is None else max(default, last - OVERLAP)
+    # A clock that was ahead has left times to come.
+    return default if last is None else max(default, min(last, clock.now()) - OVERLAP)
 
 
 def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
@@ -82,6 +86,10 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
     jobs = [j for j in scheduler.finished_jobs(clock.form(since)) if j.finished]
     jobs.sort(key=lambda j: (j.submitted_at, j.job_id))
     result.jobs = len(jobs)
+    for job in jobs:
+        if job.results and job.user:
+            key, at = (job.user, job.results), ended(job.ended_at)
+            result.places[key] = max(result.places.get(key, ""), at)
     collection = _Collection(writer, scheduler.NAME, result)
     for start in range(0, len(jobs), BATCH):
         with writer.batch():

@@ -55,6 +55,15 @@ class Spooled:
     rankings: list[str] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
 
+    def add(self, more: Spooled) -> None:
+        """Count what was taken later, too."""
+        self.files += more.files
+        self.observations += more.observations
+        self.characterisations += more.characterisations
+        self.fits += more.fits
+        self.rankings += more.rankings
+        self.bad += more.bad
+
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:

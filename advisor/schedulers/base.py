@@ -89,6 +89,8 @@ class JobRecord:
     resident at once; None where the accounting does not tell."""
     disk_mb: float | None = None
     memory_mb: float | None = None
+    results: str = ""
+    """Folder where its owner left measurements, as a sweep's job says; the user's own word."""
 
     finished: bool = True
     """Whether the job has ended, well or not."""
@@ -158,6 +160,8 @@ class SweepJob:
     meter: str = "auto"
     method: RunMethod = "variables"
     threads_from: tuple[str, ...] = THREAD_VARIABLES
+    results: Path | None = None
+    """Where its results are left for the store's host, if they are: its jobs say so."""
 
     def threads_to_set(self, run: PlannedRun) -> int:
         """Return the threads per rank a run sets by variables, 0 where the job's own stay."""

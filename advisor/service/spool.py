@@ -13,7 +13,6 @@ import math
 import os
 import pwd
 import queue
-import secrets
 import shlex
 import subprocess
 import sys
@@ -21,26 +20,27 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO
 
-from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
+from advisor.core.delivery import DeliveryKind, delivered_runs, write_spool_file
 from advisor.core.inventory import Inventory
 from advisor.core.protocol import ProtocolError
-from advisor.errors import AdvisorError
+from advisor.errors import InputError
 from advisor.schedulers.translators import translator
 from advisor.service.peer import groups_of
 from advisor.service.untaken import Untaken
 
 log = logging.getLogger("advisor.serve")
 
-SpoolKind = Literal["runs", "phases"]
-
-MAX_RUNS = 1000
 MAX_SWEEPS = 4
 """Sweeps the daemon has under way at once; further ones wait for a later job."""
+
+_LOOK_S = 30.0
+"""How often is looked whether a sweep has ended."""
 
 _AGAIN_S = 3600.0
 """An application whose sweep could not be started is not tried again for so long."""
@@ -57,7 +57,7 @@ class Spool:
         self._socket = socket
         self._work: queue.Queue[tuple[str, dict[str, object]]] = queue.Queue(maxsize=1000)
         self._asked: dict[tuple[str, str], float] = {}
-        self._sweeps: list[subprocess.Popen[bytes]] = []
+        self._sweeps: list[_AutoSweep] = []
         threading.Thread(target=self._run, name="spool", daemon=True).start()
 
     @property
@@ -70,22 +70,9 @@ class Spool:
 
         Raises ProtocolError on bad ones, and AdvisorError where too many of this user wait.
         """
-        runs = request.get("observations")
-        if not isinstance(runs, list) or not 0 < len(runs) <= MAX_RUNS:
-            raise ProtocolError(f"observations must be a list of 1 to {MAX_RUNS} runs")
-        for number, run in enumerate(runs):
-            _check_run(number, run)
-        for key in ("application", "workload"):
-            if not isinstance(request.get(key), str) or not request[key]:
-                raise ProtocolError(f"{key} is missing")
-        data = {
-            "application": request["application"],
-            "workload": request["workload"],
-            "account": str(request.get("account") or ""),
-            "contributor": contributor,
-            "fit": bool(request.get("fit")),
-            "observations": runs,
-        }
+        data = delivered_runs(request, contributor)
+        runs = data["observations"]
+        assert isinstance(runs, list)
         self._keep(data, "runs", uid, len(runs))
         return len(runs)
 
@@ -96,7 +83,7 @@ class Spool:
 
         Its node type must be one of the site's, if those are known.
         """
-        from advisor.ranking.streams import FieldError, read_sent
+        from advisor.ranking.streams import FieldError, at_site, read_sent
         from advisor.store.rows import check_name
 
         try:
@@ -106,19 +93,14 @@ class Spool:
             raise ProtocolError(f"{key}: {error}") from None
         for what in ("application", "workload", "node_type"):
             check_name(what.replace("_", " "), getattr(found, what))
-        known = inventory.resolve(found.node_type)
-        if known is not None:
-            found = replace(found, node_type=known.name)
-        elif inventory.node_types:
-            there = ", ".join(sorted(inventory.node_types))
-            raise ProtocolError(
-                f"the site has no node type {found.node_type} (there are: {there}); "
-                "say with --node-type which one it was"
-            )
+        try:
+            found = at_site(found, inventory)
+        except InputError as error:
+            raise ProtocolError(f"{error.message}; {error.hint}") from None
         data = {"contributor": contributor, "characterisation": found.to_dict()}
         self._keep(data, "phases", uid, 1)
 
-    def _keep(self, data: Mapping[str, object], kind: SpoolKind, uid: int, count: int) -> None:
+    def _keep(self, data: Mapping[str, object], kind: DeliveryKind, uid: int, count: int) -> None:
         text = json.dumps(data)
         self._untaken.check(uid, count, len(text))
         path = write_spool_file(self.folder, text, kind, f"-u{uid}-n{count}")
@@ -159,11 +141,15 @@ class Spool:
 
     def _run(self) -> None:
         while True:
-            kind, job = self._work.get()
             try:
+                kind, job = self._work.get(timeout=_LOOK_S)
+            except queue.Empty:
+                kind, job = "look", {}
+            try:
+                self._sweeps = [sweep for sweep in self._sweeps if sweep.runs()]
                 if kind == "collect":
                     self._collect()
-                else:
+                elif kind == "train":
                     self._train(job)
             except (OSError, KeyError, subprocess.SubprocessError) as error:
                 log.error("event=spool-failed kind=%s error=%r", kind, str(error))
@@ -177,7 +163,6 @@ class Spool:
             log.error("event=collect-failed error=%r", done.stderr.strip()[-500:])
 
     def _train(self, job: Mapping[str, Any]) -> None:
-        self._sweeps = [p for p in self._sweeps if p.poll() is None]
         if len(self._sweeps) >= MAX_SWEEPS:
             log.warning("event=no-training reason=too-many-sweeps running=%d", len(self._sweeps))
             return
@@ -202,14 +187,15 @@ class Spool:
         command = [sys.executable, "-m", "advisor", "train", str(script), "--yes"]
         command += ["--scheduler", job["scheduler"], "--options", job["options"]]
         command += ["--", *job["arguments"]]
-        as_user: dict[str, object] = {}
+        as_user: dict[str, Any] = {}
         if os.geteuid() == 0:
             as_user = {"user": uid, "group": gid, "extra_groups": groups}
-        with (folder / "train.log").open("w") as output:
-            if os.geteuid() == 0:  # the folder last: once it is theirs, links may lie in it
-                for path in (*folder.iterdir(), folder):
-                    os.chown(path, uid, gid)
-            process = subprocess.Popen(  # type: ignore[call-overload]
+        output = (folder / "train.log").open("w+b")
+        if os.geteuid() == 0:  # the folder last: once it is theirs, links may lie in it
+            for path in (*folder.iterdir(), folder):
+                os.chown(path, uid, gid)
+        try:
+            process = subprocess.Popen(
                 command,
                 env=environment,
                 cwd=str(job["cwd"]),
@@ -219,8 +205,57 @@ class Spool:
                 start_new_session=True,
                 **as_user,
             )
+        except (OSError, subprocess.SubprocessError):
+            output.close()
+            _remove(folder, as_user)
+            raise
         log.info("event=training-started user=%s log=%s", entry.pw_name, folder / "train.log")
-        self._sweeps.append(process)
+        self._sweeps.append(_AutoSweep(process, folder, output, as_user, entry.pw_name))
+
+
+@dataclass(slots=True)
+class _AutoSweep:
+    """A sweep under way as its user, with a folder for its script and its log."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    output: BinaryIO
+    as_user: Mapping[str, Any]
+    user: str
+
+    def runs(self) -> bool:
+        """Tell whether it still runs; once it has ended, say how it ended and remove its folder.
+
+        Its results were sent before it ended. The log is read where it was opened: another file
+        may lie in its place by now.
+        """
+        code = self.process.poll()
+        if code is None:
+            return True
+        with self.output as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 500))
+            lines = file.read(500).decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        log.log(
+            logging.WARNING if code else logging.INFO,
+            "event=training-ended user=%s code=%d last=%r", self.user, code, last,
+        )  # fmt: skip
+        _remove(self.folder, self.as_user)
+        return False
+
+
+def _remove(folder: Path, as_user: Mapping[str, Any]) -> None:
+    """Empty a sweep's folder as the user it belongs to: nothing of anybody else's can go."""
+    try:
+        subprocess.run(
+            ["rm", "-rf", "--one-file-system", "--", str(folder)],
+            cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
+            **as_user,
+        )  # fmt: skip
+        with suppress(FileNotFoundError):
+            folder.rmdir()
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("event=not-removed folder=%s error=%r", folder, str(error))
 
 
 def _sweep_options(scheduler: str, options: object) -> str:
@@ -233,27 +268,3 @@ def _sweep_options(scheduler: str, options: object) -> str:
     kept = {k: v for k, v in options.items() if k not in left_out and isinstance(v, str)}
     words = [w for words in language.written(kept) for w in words]
     return shlex.join(w.removesuffix("=") if w.startswith("--") else w for w in words)
-
-
-def write_spool_file(folder: Path, text: str, kind: SpoolKind = "runs", note: str = "") -> Path:
-    """Write one spool file whole or not at all. Raises AdvisorError when it cannot."""
-    name = f"{kind}-{time.time_ns()}-{secrets.token_hex(4)}{note}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f".{name}"
-        temporary.write_text(text)
-        return temporary.rename(folder / f"{name}.json")
-    except OSError as error:
-        raise AdvisorError(f"{folder}: {error.strerror}", hint="nothing was kept") from None
-
-
-def _check_run(number: int, run: object) -> None:
-    if not isinstance(run, Mapping) or not isinstance(run.get("configuration"), Mapping):
-        raise ProtocolError(f"run {number} has no configuration")
-    try:
-        Configuration.from_dict(run["configuration"])
-        time_s = float(run["time_s"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProtocolError(f"run {number}: {error}") from None
-    if not (math.isfinite(time_s) and time_s > 0):
-        raise ProtocolError(f"run {number}: time_s must be above 0")

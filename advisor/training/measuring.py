@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
@@ -64,7 +64,7 @@ class Measuring:
         """Bring a stage to its end and return every result of it."""
         state, scheduler = self.state, self.scheduler
         stage = state.stages[name]
-        job = state.job(name)
+        job = replace(state.job(name), results=self.sink.place)
         job.folder.mkdir(parents=True, exist_ok=True)
         before = read_results(job.folder / "results.jsonl")
         seen = len(before)

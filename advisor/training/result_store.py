@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from advisor import paths
+from advisor.core.delivery import (
+    FOLDER,
+    MAX_RUNS,
+    DeliveryKind,
+    own_folder,
+    write_spool_file,
+)
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.policy import Trust, scope_of
@@ -37,6 +45,10 @@ class ResultStore:
     """
 
     description = ""
+    place: Path | None = None
+    """Where they are left for the store's host; a sweep's job says so."""
+    by_hand = ""
+    """What has to be done where no sweep's job says where the results are, "" for nothing."""
 
     def know(self, node_type: NodeType) -> None:
         """Add a node type of this machine to the inventory, where that is allowed."""
@@ -156,18 +168,8 @@ class DaemonResults(ResultStore):
         self, application: str, workload: str, runs: Sequence[Observation], *, fit: bool = True
     ) -> list[int]:
         """Send the observations; with ``fit`` the daemon fits then. Raises StoreError."""
-        self._ask(
-            {
-                "v": 1,
-                "op": "observe",
-                "application": application,
-                "workload": workload,
-                "account": next((o.account for o in runs if o.account), ""),
-                "observations": [observation_json(o) for o in runs],
-                "fit": fit,
-            },
-            _AGAIN,
-        )
+        sent = _sent(application, workload, runs, fit=fit)
+        self._ask({"v": 1, "op": "observe", **sent}, _AGAIN)
         return [0] * len(runs)
 
     def characterise(self, found: Characterisation) -> str:
@@ -181,6 +183,61 @@ class DaemonResults(ResultStore):
             call(self._path, message, TIMEOUT_S)
         except AdvisorError as error:
             raise StoreError(f"the results are not stored: {error.message}", hint=hint) from error
+
+
+class LeftResults(ResultStore):
+    """Leaves results in a folder of the user's own, where the daemon of this host only reads.
+
+    ``advisor collect`` on the store's host takes them as that user, and fits or ranks what follows.
+    It knows the folder from the jobs of the user's sweeps.
+    """
+
+    def __init__(self, place: Path, user: str) -> None:
+        self.place = own_folder(place).resolve()
+        self.description = (
+            f"{self.place}, where `advisor collect` on the store's host takes them "
+            "(the daemon of this host only reads)"
+        )
+        self.by_hand = (
+            f"results in {self.place} are taken with those of your next sweep; for sooner, have "
+            f"your admin run, on the store's host: advisor collect --left {user}:{self.place}"
+        )
+
+    def observe(
+        self, application: str, workload: str, runs: Sequence[Observation], *, fit: bool = True
+    ) -> list[int]:
+        """Keep the observations in files of at most MAX_RUNS. Raises StoreError."""
+        for start in range(0, len(runs), MAX_RUNS):
+            part = runs[start : start + MAX_RUNS]
+            last = start + MAX_RUNS >= len(runs)
+            sent = _sent(application, workload, part, fit=fit and last)
+            self._keep("runs", sent, _AGAIN)
+        return [0] * len(runs)
+
+    def characterise(self, found: Characterisation) -> str:
+        """Keep the phases. Raises StoreError."""
+        self._keep("phases", {"characterisation": found.to_dict()}, "")
+        return f"not stored yet; {self.by_hand}"
+
+    def _keep(self, kind: DeliveryKind, data: dict[str, object], hint: str) -> None:
+        assert self.place is not None
+        try:
+            write_spool_file(self.place, json.dumps(data), kind)
+        except AdvisorError as error:
+            raise StoreError(f"the results are not stored: {error.message}", hint=hint) from error
+
+
+def _sent(
+    application: str, workload: str, runs: Sequence[Observation], *, fit: bool
+) -> dict[str, object]:
+    """Return runs as daemon and collect take them."""
+    return {
+        "application": application,
+        "workload": workload,
+        "account": next((o.account for o in runs if o.account), ""),
+        "observations": [observation_json(o) for o in runs],
+        "fit": fit,
+    }
 
 
 def observation_json(observation: Observation) -> dict[str, object]:
@@ -200,41 +257,57 @@ def observation_json(observation: Observation) -> dict[str, object]:
     }
 
 
-def results_here(db: str | None, *, user: str, trust: Trust) -> LocalResults | DaemonResults:
-    """Return where results can go from here; ``db`` is the store named on the command line."""
+def results_here(
+    db: str | None, *, user: str, trust: Trust, folder: Path | None = None
+) -> LocalResults | DaemonResults | LeftResults:
+    """Return where results can go from here; ``db`` is the store named on the command line.
+
+    ``folder`` is one of the user's that other hosts see, None for the usual.
+    """
     return open_results(
         paths.store_path(db),
         paths.socket_path(),
         explicit=bool(db or os.environ.get("ADVISOR_DB")),
         user=user,
         trust=trust,
+        left=(folder or paths.state_dir()) / FOLDER,
     )
 
 
 def open_results(
-    store: Path, daemon: Path, *, explicit: bool, user: str, trust: Trust
-) -> LocalResults | DaemonResults:
+    store: Path, daemon: Path, *, explicit: bool, user: str, trust: Trust, left: Path
+) -> LocalResults | DaemonResults | LeftResults:
     """Return where results can go, tried before anything is run.
 
     A store that was named (``explicit``) and can be written is used; else a daemon that listens
-    and takes results; else the user's own store. Raises RefusedError when there is neither.
+    and takes results; where it only reads, the folder ``left``; without a daemon the user's own
+    store. Raises RefusedError when there is no place.
     """
     answer = _status_of(daemon)
     takes = answer is not None and answer.get("takes_results") is not False
-    if not explicit and takes and not _writable(store):
-        return DaemonResults(daemon)
+    if not explicit and answer is not None and not _writable(store):
+        return DaemonResults(daemon) if takes else _left(left, user)
     try:
         if store.exists() and not _writable(store):
             raise StoreError(f"{store} may not be written by {user}")
         return LocalResults(Writer(store), user=user, trust=trust)
     except AdvisorError as error:
-        if takes:
-            return DaemonResults(daemon)
-        instead = "start the daemon" if answer is None else "do this on the store's own host"
-        why = "" if answer is None else f", and the daemon at {daemon} only reads (--read-only)"
+        if answer is not None:
+            return DaemonResults(daemon) if takes else _left(left, user)
         raise RefusedError(
-            f"there is no place for the results: {error.message}{why}",
-            hint=f"name a store you may write with --db, or {instead}",
+            f"there is no place for the results: {error.message}",
+            hint="name a store you may write with --db, or start the daemon",
+        ) from error
+
+
+def _left(folder: Path, user: str) -> LeftResults:
+    try:
+        return LeftResults(folder, user)
+    except AdvisorError as error:
+        raise RefusedError(
+            "there is no place for the results: the daemon of this host only reads, and "
+            f"{error.message}",
+            hint=error.hint or "choose another --work-dir, or do this on the store's host",
         ) from error
 
 

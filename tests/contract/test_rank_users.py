@@ -21,6 +21,7 @@ import yaml
 
 from advisor.cli import main
 from advisor.core.configuration import Configuration
+from advisor.core.delivery import write_spool_file
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
 from advisor.loop.rerank import (
@@ -32,7 +33,6 @@ from advisor.loop.rerank import (
 )
 from advisor.ranking.files import read_thresholds
 from advisor.ranking.suite import member
-from advisor.service.spool import write_spool_file
 from advisor.store.profiles import Bench, StoredProfile, save_profiles, wanted
 from advisor.store.publish import publish
 from advisor.store.rankings import StoredRanking, characterisations, rankings, save_characterisation

@@ -17,7 +17,7 @@ NOBODY = 65534
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts sweeps as others")
 def test_links_in_the_users_folder_are_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """The user is as fast as can be: links lie there as soon as the folder is theirs."""
     victim = tmp_path / "victim"
@@ -34,14 +34,23 @@ def test_links_in_the_users_folder_are_not_followed(
                 (path / name).symlink_to(victim)
 
     monkeypatch.setattr(os, "chown", at_once)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
+    place.chmod(0o1777)
+    request.addfinalizer(lambda: place.rmdir())  # it is empty then
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
     monkeypatch.setattr(sys, "executable", "/bin/echo")
     spool = Spool(tmp_path / "spool", tmp_path / "a.db", tmp_path / "s")
     spool._train({
         "scheduler": "slurm", "script": "srun ./app\n", "path": "/home/job.sh", "arguments": [],
         "options": "", "uid": NOBODY, "cwd": "/",
     })  # fmt: skip
-    assert spool._sweeps[0].wait(20) == 0
+    (sweep,) = spool._sweeps
+    folder = sweep.folder
+    assert sweep.process.wait(20) == 0
     assert sorted(given[:2]) == ["job.sh", "train.log"]
     assert given[2].startswith("advisor-train-") and len(given) == 3
     assert (victim.read_text(), victim.stat().st_uid) == ("root's", 0)
+    (folder / "more").mkdir()
+    spool._sweeps = []  # its thread looks at them, too
+    assert not sweep.runs()
+    assert not folder.exists() and (victim.read_text(), victim.stat().st_uid) == ("root's", 0)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from advisor.core.configuration import Configuration
+from advisor.core.delivery import write_spool_file
 from advisor.core.observation import Scope
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.loop.refit import refit
 from advisor.loop.spool import Spooled, held, spool_folder, take_spool, waiting_files
 from advisor.ranking.streams import Characterisation
-from advisor.service.spool import write_spool_file
 from advisor.store.rankings import StoredCharacterisation, characterisations
 from advisor.store.records import Outcome
 from advisor.store.writer import Writer

@@ -34,7 +34,14 @@ from advisor.store.writer import Writer
 from advisor.training import state as states
 from advisor.training.outcome import Event, SweepOutcome
 from advisor.training.plan import planned
-from advisor.training.result_store import DaemonResults, LocalResults, open_results, owner_of
+from advisor.training.result_store import (
+    DaemonResults,
+    LeftResults,
+    LocalResults,
+    ResultStore,
+    open_results,
+    owner_of,
+)
 from advisor.training.site_context import earlier_runs, load_known
 from advisor.training.state import SweepSettings, SweepState
 from advisor.training.sweep import Sweep
@@ -550,25 +557,32 @@ def test_a_daemon_that_does_not_take_them(tmp_path: Path, answer: bytes) -> None
 
 def test_where_results_go(tmp_path: Path) -> None:
     store, path = tmp_path / "a.db", tmp_path / "d.sock"
-    here = open_results(store, path, explicit=True, user="ann", trust="own")
+    left = tmp_path / "to-collect"
+
+    def opened(store: Path, daemon: Path, *, explicit: bool) -> ResultStore:
+        return open_results(store, daemon, explicit=explicit, user="ann", trust="own", left=left)
+
+    here = opened(store, path, explicit=True)
     assert isinstance(here, LocalResults)
     here.close()
     blocked = tmp_path / "file"
     blocked.touch()
-    with pytest.raises(RefusedError, match="no place for the results"):
-        open_results(blocked / "a.db", path, explicit=True, user="ann", trust="own")
+    with pytest.raises(RefusedError, match="no place for the results") as caught:
+        opened(blocked / "a.db", path, explicit=True)
+    assert "--db" in caught.value.hint and not left.exists()
     only_reads = tmp_path / "r.sock"
     Daemon(only_reads, b'{"takes_results": false}\n')
-    with pytest.raises(RefusedError, match="only reads") as caught:
-        open_results(blocked / "a.db", only_reads, explicit=True, user="ann", trust="own")
-    assert "--db" in caught.value.hint
-    instead = open_results(tmp_path / "own.db", only_reads, explicit=False, user="ann", trust="own")
-    assert isinstance(instead, LocalResults)
-    instead.close()
+    for named in (opened(blocked / "a.db", only_reads, explicit=True),
+                  opened(tmp_path / "own.db", only_reads, explicit=False)):  # fmt: skip
+        assert isinstance(named, LeftResults) and named.place == left
+    assert not (tmp_path / "own.db").exists()
+    own = opened(store, only_reads, explicit=False)
+    assert isinstance(own, LocalResults)
+    own.close()
     Daemon(path, b"{}\n")
-    there = open_results(blocked / "a.db", path, explicit=True, user="ann", trust="own")
+    there = opened(blocked / "a.db", path, explicit=True)
     assert isinstance(there, DaemonResults)
-    other = open_results(tmp_path / "new.db", path, explicit=False, user="ann", trust="own")
+    other = opened(tmp_path / "new.db", path, explicit=False)
     assert isinstance(other, DaemonResults)
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from advisor.core.delivery import VARIABLE, marked_place
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.pbs import control as pbs_control
@@ -133,6 +134,7 @@ def record_of(job_id: str, a: Mapping[str, Any]) -> JobRecord | None:
         cpus=_number(wants.get("ncpus")),
         comment=str(a.get("comment") or ""),
         admin_comment=wants.get("advisor_stamp", ""),
+        results=marked_place(f"{VARIABLE}={variables(a).get(VARIABLE, '')}"),
         submit_line=f"qsub {a['Submit_arguments']}" if a.get("Submit_arguments") else "",
         whole_nodes="excl" in wants.get("place", "") or None,
         freq_requested_khz=_number(wants.get("cpu_freq_mhz")) * 1000 or None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from advisor.core.delivery import place_mark
 from advisor.schedulers.base import PlannedRun, SweepJob, slowdown_bound
 from advisor.schedulers.pbs.chunks import CHUNK_RESOURCES, asked, edited
 from advisor.schedulers.pbs.qsub import ATTRIBUTES, written
@@ -40,6 +41,8 @@ def qsub_words(job: SweepJob, run: PlannedRun, attempt: int) -> list[str]:
         options[FREQ] = str(cap // 1000)
     mark = f"{SWEEP}={job.id}/{job.stage}/{run.seq}/{attempt}"
     variables = [job.options.get("variables", ""), "ADVISOR=off", mark]
+    if job.results is not None:
+        variables.append(place_mark(job.results))
     if threads:  # PBS itself sets OMP_NUM_THREADS, from the chunk
         variables += [f"{n}={threads}" for n in job.threads_from if n != "OMP_NUM_THREADS"]
     groups = [w for w in options.pop("additional", "").split(",") if "group_list" in w]

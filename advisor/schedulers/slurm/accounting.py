@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from advisor.core.delivery import marked_place
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.command import run_command
@@ -180,6 +181,7 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
         comment=row["Comment"],
         admin_comment=row["AdminComment"],
         submit_line=row["SubmitLine"],
+        results=marked_place(row["Comment"], row["SubmitLine"]),
         partition=row["Partition"],
         qos=row["QOS"],
         cpus=int(_number(row["NCPUS"]) or 0),

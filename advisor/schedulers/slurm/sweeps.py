@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 
+from advisor.core.delivery import place_mark
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import (
     JobPhase,
@@ -128,6 +129,8 @@ class Sweeps:
             "output": str(job.folder / "job-%j.log"),
             "no-requeue": "",
         }
+        if job.results is not None:
+            options["comment"] = place_mark(job.results)
         if job.partition:
             options["partition"] = job.partition
         feature = job.node_type.feature

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.errors import SchedulerError
 from advisor.loop.execution import differs, ran
+from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.grouping import Claim, group
 from advisor.schedulers.pbs.accounting import parse_text, record_of, short_id
 from advisor.schedulers.pbs.inventory import cluster_of, hook_inventory, read_hosts
+from advisor.schedulers.pbs.submit import qsub_words
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -91,6 +94,20 @@ def test_stamps_are_found() -> None:
     assert record.admin_comment == 'advisor:{"v":1,"a":"b c"}'
 
 
+def test_where_a_sweeps_results_are_left() -> None:
+    """What qsub is given for a sweep's run, PBS's record of the job says again."""
+    place, node_type = Path("/home/alice/a b/to-collect"), NodeType("std", cores=4)
+    run = PlannedRun(0, "baseline", Configuration("std", 1, 1, 4, 0))
+    sweep = SweepJob("s", "design", Path("/f"), Path("/f"), node_type, (run,))
+    assert "ADVISOR_RESULTS" not in " ".join(qsub_words(sweep, run, 1))
+    words = qsub_words(replace(sweep, results=place), run, 1)
+    variables = words[words.index("-v") + 1].split(",")
+    job = copy.deepcopy(JOBS["7.pbs1"])
+    job["Variable_List"].update(pair.split("=", 1) for pair in variables)
+    found = [record_of("7.pbs1", each) for each in (job, JOBS["7.pbs1"])]
+    assert [record.results for record in found if record] == [str(place), ""]
+
+
 @pytest.mark.parametrize(
     ("used", "energy_j", "requested", "observed"),
     [
@@ -103,6 +120,17 @@ def test_stamps_are_found() -> None:
         ({"energy_j": "x", "energy_nodes": "1"}, None, 1_900_000, None),
     ],
 )
+def test_where_a_sweeps_results_are_left() -> None:
+    job = copy.deepcopy(JOBS["7.pbs1"])
+    place = Path("/home/alice/a b/to-collect")
+    name, _, value = place_mark(place).partition("=")
+    job["Variable_List"][name] = value
+    record = record_of("7.pbs1", job)
+    assert record is not None and record.results == str(place)
+    plain = record_of("7.pbs1", JOBS["7.pbs1"])
+    assert plain is not None and plain.results == ""
+
+
 def test_energy_counts_when_every_node_told_its_part(
     used: dict[str, object], energy_j: float | None, requested: int | None, observed: int | None
 ) -> None:

@@ -120,17 +120,6 @@ def test_where_a_sweeps_results_are_left() -> None:
         ({"energy_j": "x", "energy_nodes": "1"}, None, 1_900_000, None),
     ],
 )
-def test_where_a_sweeps_results_are_left() -> None:
-    job = copy.deepcopy(JOBS["7.pbs1"])
-    place = Path("/home/alice/a b/to-collect")
-    name, _, value = place_mark(place).partition("=")
-    job["Variable_List"][name] = value
-    record = record_of("7.pbs1", job)
-    assert record is not None and record.results == str(place)
-    plain = record_of("7.pbs1", JOBS["7.pbs1"])
-    assert plain is not None and plain.results == ""
-
-
 def test_energy_counts_when_every_node_told_its_part(
     used: dict[str, object], energy_j: float | None, requested: int | None, observed: int | None
 ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from testbed import NODE_TYPES, Testbed
+from testbed import NODE_TYPES, CommandResult, Testbed
 
 from advisor.core.delivery import FOLDER, place_mark
 from advisor.core.inventory import NodeType
@@ -65,7 +65,7 @@ class Hosts:
             assert time.monotonic() < deadline
             time.sleep(0.1)
 
-    def login(self, user: str, *argv: str | Path) -> subprocess.CompletedProcess[str]:
+    def login(self, user: str, *argv: str | Path) -> CommandResult:
         """Run a verb on the login node as a user, who names no store."""
         home = self.testbed.home(user)
         return self.testbed.run(

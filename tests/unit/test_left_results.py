@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from advisor.core import delivery
 from advisor.core.configuration import Configuration
 from advisor.core.delivery import marked_place, place_mark
 from advisor.core.observation import Observation, Scope
@@ -224,19 +223,24 @@ def test_a_file_system_that_hangs_and_an_answer_that_lies(
         assert "does not answer" in home.take().problems[0]
         patch.setattr(left_reader, "look", lambda _: os.kill(os.getpid(), 9))
         assert "ended" in home.take().problems[0]
-    for lie in (
+    lies: tuple[Any, ...] = (
         {"files": [["../../etc/passwd", "{}"], ["runs-1-ab.json", "{}"], 7]},
         {"files": 3, "refused": [["../x", "y"], ["runs-1-ab.json", "a\nb" * 999]], "more": "x"},
         [],
         {"error": "\x1b[2J" * 999},
-    ):
+    )
+    for lie in lies:
         with monkeypatch.context() as patch:
-            patch.setattr(left_results, "_read", lambda *_, lie=lie: {str(home.folder): lie})
+            patch.setattr(left_results, "_read", _answers({str(home.folder): lie}))
             found = home.take()
             assert found.files == 0
             assert all(line.isprintable() and len(line) < 400 for line in found.refused)
             assert all(line.isprintable() and len(line) < 400 for line in found.problems)
     assert not spool_folder(home.store.path).exists()
+
+
+def _answers(answer: dict[str, Any]) -> Any:
+    return lambda *_: answer
 
 
 def test_full_disks_lose_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,14 +252,14 @@ def test_full_disks_lose_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) ->
 
     sink = LeftResults(home.folder, USER)
     with monkeypatch.context() as patch:
-        patch.setattr(delivery.os, "fsync", fsync)
+        patch.setattr(os, "fsync", fsync)
         with pytest.raises(StoreError, match="No space left") as caught:
             sink.observe("app", "w", RUNS)
         assert "--resume" in caught.value.hint
         assert list(home.folder.iterdir()) == []
     home.leave()
     with monkeypatch.context() as patch:
-        patch.setattr(delivery.os, "fsync", fsync)
+        patch.setattr(os, "fsync", fsync)
         with pytest.raises(StoreError, match="No space left"):
             home.take()
     assert len(list(home.folder.iterdir())) == 1

@@ -31,8 +31,8 @@ VARIABLES = {
         "SLURM_ADVISOR_SET": "the same, in a job whose `--export` passes few variables",
         "ADVISOR_QSUB": "PBS: what the program before qsub read in the script, for the hook",
         "ADVISOR_SWEEP": "PBS: the sweep that a job belongs to",
-        "ADVISOR_RESULTS": "PBS, and in the comment of Slurm's jobs: the folder where the owner of a "
-        "sweep leaves its results for the store's host",
+        "ADVISOR_RESULTS": "PBS, and in the comment of Slurm's jobs: the folder where a sweep's "
+        "owner leaves its results for the store's host",
     },
     "To find faults": {
         "ADVISOR_DEBUG": "set to anything, the hooks print to standard error what they log",

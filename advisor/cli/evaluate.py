@@ -8,11 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.cli.fit import add_model_arguments, list_models, model_options
-from advisor.cli.output import print_json
-from advisor.cli.pictures import add_plot_argument, check_plot, percent, print_picture, save_plot
+from advisor.cli.output import TableWriter, print_json
+from advisor.cli.pictures import (
+    STATISTICS,
+    add_plot_argument,
+    check_plot,
+    percent,
+    print_picture,
+    save_plot,
+)
 from advisor.errors import InputError, UsageError
+from advisor.views.tables import FORMS
 
-VIEWS = ("pareto", "observed", "lines", "surface")
+VIEWS = ("pareto", "observed", "lines", "surface", *STATISTICS)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many runs to train on (default: 12)",
     )
     for flag, default, what in (
-        ("--error", 0.05, "the trade-off zone's error"),
+        ("--error", 0.05, "error limit of the observed points' trade-off zone"),
         ("--max-slowdown", 0.05, "the largest slowdown against the baseline"),
         ("--min-saving", 0.03, "the least saving worth a change"),
     ):
@@ -67,6 +75,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="PCT",
             help=f"{what}, in %% (default: {100 * default:g})",
         )
+    parser.add_argument(
+        "--forecast-error",
+        type=percent,
+        metavar="PCT",
+        help="error limit of the forecast points' trade-off zone, in %% (default: that of --error)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=tuple(FORMS),
+        default="text",
+        help="how tables are printed, for papers and spreadsheets (default: text)",
+    )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of random designs (default: 0)"
     )
@@ -115,18 +135,19 @@ def run(args: argparse.Namespace) -> int:
     grids = _grids(args.grid)
     models = names() if args.compare else (args.model,)
     study = compare(grids, models, range(args.seed, args.seed + (args.seeds or 1)), _judge(args))
-    picture = _picture(args, grids, study) if args.plot or args.view else None
+    picture, statistics = _picture(args, grids, study) if args.plot or args.view else (None, None)
     if picture is not None:
         save_plot(picture, args.plot)
     folds = _folds(args, grids, [m for m in models if m not in study.skipped])
     if args.json:
-        print_json("evaluate", _json(args, study, folds))
+        shown = {} if statistics is None else {"statistics": {args.view: statistics}}
+        print_json("evaluate", {**_json(args, study, folds), **shown})
         return 0
     from advisor.cli.evaluate_tables import print_study
 
     cells = {name: len({o.configuration for o in runs}) for name, runs in grids.items()}
-    print_study(study, folds, cells)
-    if picture is not None:
+    print_study(TableWriter(args.format), study, folds, cells)
+    if picture is not None and args.format == "text":
         print()
         print_picture(picture)
     return 0
@@ -154,6 +175,7 @@ def _judge(args: argparse.Namespace) -> Any:
             design=args.design,
             samples=args.samples,
             error=args.error,
+            forecast_error=args.forecast_error,
             max_slowdown=args.max_slowdown,
             min_saving=args.min_saving,
             seed=seed,
@@ -165,24 +187,30 @@ def _judge(args: argparse.Namespace) -> Any:
 
 def _picture(
     args: argparse.Namespace, grids: Mapping[str, Sequence[Observation]], study: ModelComparison
-) -> Any:
-    """Return the picture of the one evaluation there is; UsageError for several."""
+) -> tuple[Any, Any]:
+    """Return the picture of the one evaluation there is, and a statistic's figures as JSON.
+
+    Raises UsageError for several evaluations.
+    """
     if len(study.cases) != 1:
         raise UsageError(
             f"a picture is of one evaluation, there are {len(study.cases)}",
             hint="one grid, one model, one seed",
         )
+    (case,) = study.cases
+    title = f"{case.grid}, {case.model}, {len(case.evaluation.trained)} runs"
+    runs, judged, options = grids[case.grid], case.evaluation, model_options(args.model_option)
+    if args.view in STATISTICS:
+        from advisor.lab.statistics_views import statistics_view
+
+        trained = [o for o in runs if o.configuration in judged.trained]
+        neural = options if case.model == "neural" else {}
+        view = statistics_view(args.view, title, runs, judged.predicted, trained, neural)
+        return view.picture, view.data
     from advisor.lab.picture import picture_of
 
-    (case,) = study.cases
-    return picture_of(
-        args.view or "pareto",
-        f"{case.grid}, {case.model}, {len(case.evaluation.trained)} runs",
-        grids[case.grid],
-        case.evaluation,
-        args.error,
-        model_options(args.model_option),
-    )
+    error = args.error if args.forecast_error is None else args.forecast_error
+    return picture_of(args.view or "pareto", title, runs, judged, error, options), None
 
 
 def _folds(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from advisor.cli.output import print_table
+from advisor.cli.output import TableWriter
 from advisor.core.units import format_change
 from advisor.core.words import describe
 from advisor.lab.compare_models import WITHIN_PCT, Fold, Grid, Mean, ModelComparison
@@ -18,6 +18,7 @@ _UNIT = {"energy": "energy, J", "time": "time, s"}
 
 
 def print_study(
+    out: TableWriter,
     study: ModelComparison,
     folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]],
     cells: Mapping[str, int],
@@ -27,23 +28,23 @@ def print_study(
     for i, grid in enumerate(dict.fromkeys(c.grid for c in study.cases)):
         first = [c for c in study.cases if c.grid == grid and c.seed == min(seeds)]
         if i:
-            print()
-        _print_grid(first, cells[grid], several=len(cells) > 1)
+            out.say()
+        _print_grid(out, first, cells[grid], several=len(cells) > 1)
     for model, why in study.skipped.items():
-        print(f"{model} is left out: {why}")
+        out.say(f"{model} is left out: {why}")
     means = study.means()
     if means[0].cases > 1:
-        _print_means(means, grids=len(cells), seeds=len(seeds))
+        _print_means(out, means, grids=len(cells), seeds=len(seeds))
     if folds:
-        _print_folds(folds)
+        _print_folds(out, folds)
 
 
-def _print_grid(cases: Sequence[Grid], cells: int, *, several: bool) -> None:
+def _print_grid(out: TableWriter, cases: Sequence[Grid], cells: int, *, several: bool) -> None:
     first = cases[0].evaluation
     models = ", ".join(c.model for c in cases)
     where = f"{cases[0].grid}: " if several else ""
-    print(f"{where}{models} trained on {len(first.trained)} of {cells} cells ({first.design})\n")
-    print_table(
+    out.say(f"{where}{models} trained on {len(first.trained)} of {cells} cells ({first.design})\n")
+    out.table(
         ["response", "model", "runs", "R2", "total RMSE", "pareto RMSE", "in 90 % interval"],
         [
             [name, c.model, s.n_train, "-" if s.r2 is None else f"{s.r2:.3f}",
@@ -55,9 +56,12 @@ def _print_grid(cases: Sequence[Grid], cells: int, *, several: bool) -> None:
         ],
     )  # fmt: skip
     front = first.front
-    print(f"\ntrade-off zone at {front.error_pct:g} %; search steps from the observed one:")
+    limits = f"{front.error_pct:g} %"
+    if front.forecast_error_pct != front.error_pct:
+        limits += f" (forecast {front.forecast_error_pct:g} %)"
+    out.say(f"\ntrade-off zone at {limits}; search steps from the observed one:")
     steps = [str(i) for i in range(len(front.by_distance))]
-    print_table(
+    out.table(
         ["zone", "points", *steps, "more"],
         [
             ["observed", front.observed_points, *[""] * (len(steps) + 1)],
@@ -68,16 +72,16 @@ def _print_grid(cases: Sequence[Grid], cells: int, *, several: bool) -> None:
             ),
         ],
     )
-    print()
+    out.say()
     for name in RESPONSES:
-        _print_ends(name, cases)
-    _print_decisions(cases)
+        _print_ends(out, name, cases)
+    _print_decisions(out, cases)
     for c in cases:
         for note in c.evaluation.notes:
-            print(f"note: {f'{c.model}: ' if len(cases) > 1 else ''}{note}")
+            out.say(f"note: {f'{c.model}: ' if len(cases) > 1 else ''}{note}")
 
 
-def _print_ends(name: str, cases: Sequence[Grid]) -> None:
+def _print_ends(out: TableWriter, name: str, cases: Sequence[Grid]) -> None:
     """Print baseline and the ends of the front, the change from one to the other, the errors."""
     rows: list[list[object]] = []
     for c in cases:
@@ -94,37 +98,37 @@ def _print_ends(name: str, cases: Sequence[Grid]) -> None:
             for key in ("baseline", "p_min", "p_max")
         ]
         rows.append(["  error %", *off, ""])
-    print_table([_UNIT[name], "baseline", "p_min", "p_max", "range %"], rows)
-    print()
+    out.table([_UNIT[name], "baseline", "p_min", "p_max", "range %"], rows)
+    out.say()
 
 
-def _print_decisions(cases: Sequence[Grid]) -> None:
+def _print_decisions(out: TableWriter, cases: Sequence[Grid]) -> None:
     d = cases[0].evaluation.decision
     best = format_change(-d.best_saving)
-    print(f"baseline    {describe(d.baseline)}; best possible: energy {best}")
+    out.say(f"baseline    {describe(d.baseline)}; best possible: energy {best}")
     for c in cases:
         d = c.evaluation.decision
         if len(cases) > 1:
-            print(f"{c.model}:")
-        print(f"recommended {'nothing' if d.recommended is None else describe(d.recommended)}")
+            out.say(f"{c.model}:")
+        out.say(f"recommended {'nothing' if d.recommended is None else describe(d.recommended)}")
         for a in d.attempts:
             verb = "keeps" if a.keeps_bounds else "breaks"
-            print(
+            out.say(
                 f"run at      {describe(a.configuration)}: energy {format_change(-a.saving)}, "
                 f"time {format_change(a.slowdown)}; {'within' if a.within_interval else 'outside'} "
                 f"interval, {verb} bounds"
             )
-        print(
+        out.say(
             f"chosen      {describe(d.chosen)}: energy {format_change(-d.true_saving)}, "
             f"time {format_change(d.true_slowdown)} after {d.runs} runs"
         )
-        print(f"why         {d.why}")
+        out.say(f"why         {d.why}")
 
 
-def _print_means(means: Sequence[Mean], *, grids: int, seeds: int) -> None:
+def _print_means(out: TableWriter, means: Sequence[Mean], *, grids: int, seeds: int) -> None:
     what = f"{grids} grids" if grids > 1 else "1 grid"
     what += f" with {seeds} seeds each" if seeds > 1 else ""
-    print(f"\nmeans over {what} (spread: standard deviation)\n")
+    out.say(f"\nmeans over {what} (spread: standard deviation)\n")
     rows: list[list[object]] = []
     for name in RESPONSES:
         for m in means:
@@ -134,12 +138,12 @@ def _print_means(means: Sequence[Mean], *, grids: int, seeds: int) -> None:
                  *(f"{m.spread[k]:.2f}" for k in key),
                  f"{m.mean[f'{name}_interval_coverage']:.0%}"]
             )  # fmt: skip
-    print_table(
+    out.table(
         ["response", "model", "total RMSE %", "pareto", "spread", "spread", "in interval"], rows
     )
-    print()
+    out.say()
     distances = [k for k in means[0].mean if k.startswith("distance_")]
-    print_table(
+    out.table(
         ["mean points", "observed", "forecast", *(k.removeprefix("distance_") for k in distances),
          "more"],
         [
@@ -148,8 +152,8 @@ def _print_means(means: Sequence[Mean], *, grids: int, seeds: int) -> None:
             for m in means
         ],
     )  # fmt: skip
-    print()
-    print_table(
+    out.say()
+    out.table(
         ["decisions", "saving %", "of possible %", "slowdown %", "runs"],
         [
             [m.model, f"{100 * m.mean['true_saving']:.2f}", f"{100 * m.mean['best_saving']:.2f}",
@@ -159,9 +163,11 @@ def _print_means(means: Sequence[Mean], *, grids: int, seeds: int) -> None:
     )  # fmt: skip
 
 
-def _print_folds(folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]]) -> None:
+def _print_folds(
+    out: TableWriter, folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]]
+) -> None:
     for name in RESPONSES:
-        print(f"\ncross validation of {name}: % of predictions off by less than\n")
+        out.say(f"\ncross validation of {name}: % of predictions off by less than\n")
         rows: list[list[object]] = []
         for (grid, model), responses in folds.items():
             for i, fold in enumerate(responses[name], 1):
@@ -169,4 +175,4 @@ def _print_folds(folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]]) 
                     [grid, model, i, *(f"{fold.within_pct[w]:.1f}" for w in WITHIN_PCT),
                      f"{fold.rmse_pct:.1f}"]
                 )  # fmt: skip
-        print_table(["grid", "model", "fold", *(f"{w} %" for w in WITHIN_PCT), "RMSE %"], rows)
+        out.table(["grid", "model", "fold", *(f"{w} %" for w in WITHIN_PCT), "RMSE %"], rows)

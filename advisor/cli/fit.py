@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import paths
 from advisor.cli.output import print_json, print_table
-from advisor.cli.pictures import percent
+from advisor.cli.pictures import (
+    STATISTICS,
+    add_plot_argument,
+    check_plot,
+    percent,
+    print_picture,
+    save_plot,
+)
 from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
+    from advisor.lab.statistics_views import StatisticsView
     from advisor.models.runs import ScopedRuns
     from advisor.store.records import StoredModel
     from advisor.store.writer import Writer
@@ -48,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PCT",
         help="error of one run where none was repeated, in %%: half a 95 %% interval (default: 2)",
     )
+    add_plot_argument(parser, STATISTICS)
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -130,6 +139,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.store.writer import Writer
     from advisor.views.misspelt import check_measured
 
+    check_plot(args.plot)
     options = model_options(args.model_option)
     parse_options(args.model, find(args.model).OPTIONS, options)
     path = paths.store_path(args.db)
@@ -149,11 +159,40 @@ def run(args: argparse.Namespace) -> int:
         ]  # fmt: skip
     if not any(f.model for f in fitted):
         raise InputError(f"{args.application}: {fitted[0].problem}")
+    view = _view(args, fitted, options) if args.plot or args.view else None
+    if view is not None:
+        save_plot(view.picture, args.plot)
     if args.json:
-        print_json("fit", {"application": args.application, "models": [_json(f) for f in fitted]})
-    else:
-        _print(fitted, verbose=args.verbose)
+        shown = {} if view is None else {"statistics": {args.view or STATISTICS[0]: view.data}}
+        models = [_json(f) for f in fitted]
+        print_json("fit", {"application": args.application, "models": models, **shown})
+        return 0
+    _print(fitted, verbose=args.verbose)
+    if view is not None:
+        print()
+        print_picture(view.picture)
     return 0
+
+
+def _view(
+    args: argparse.Namespace, fitted: list[_Fitted], options: dict[str, str]
+) -> StatisticsView:
+    """Return the statistics of the one model there is; UsageError for several."""
+    from advisor.lab.statistics_views import statistics_view
+
+    models = [f for f in fitted if f.model is not None]
+    if len(models) != 1:
+        raise UsageError(
+            f"a picture is of one model, {len(models)} were fitted",
+            hint="--workload and --node-type choose one",
+        )
+    (one,) = models
+    assert one.model is not None
+    runs = one.group.observations
+    title = f"{args.application}, {one.workload} on {one.node_type}, {one.model.name}"
+    neural = options if args.model == "neural" else {}
+    view = args.view or STATISTICS[0]
+    return statistics_view(view, title, runs, one.model.options(), runs, neural)
 
 
 def _nothing(args: argparse.Namespace) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from advisor.cli.colour import say
 from advisor.cli.streams import encodes_all
-from advisor.views.tables import table
+from advisor.views.tables import COMMENTS, FORMS, table
 
 
 def print_json(verb: str, data: Mapping[str, object]) -> None:
@@ -42,3 +43,26 @@ def _clean(value: object) -> object:
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print an aligned table; columns whose cells all look like numbers are right-aligned."""
     say(*table(headers, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class TableWriter:
+    """Prints tables in one of the forms of :mod:`advisor.views.tables`, and lines between them.
+
+    Forms that take no prose get such lines as comments.
+    """
+
+    form: str = "text"
+
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Print a table."""
+        if self.form != "text":
+            say("")
+        say(*FORMS[self.form](headers, rows))
+        if self.form != "text":
+            say("")
+
+    def say(self, text: str = "") -> None:
+        """Print lines between tables."""
+        mark = COMMENTS.get(self.form, "")
+        say(*(f"{mark}{line}" if line else "" for line in text.split("\n")))

@@ -12,6 +12,8 @@ from advisor.plotting import Scene
 from advisor.plotting.panels import Panels
 
 Drawing = Scene | Panels
+STATISTICS = ("qq", "histogram", "spearman", "clusters", "loss", "repeats")
+"""Views of runs and of the model fitted to them, as ``lab.statistics_views`` draws them."""
 
 
 def percent(text: str) -> float:
@@ -57,7 +59,8 @@ def save_plot(scene: Drawing, path: Path | None) -> None:
 
 def print_picture(picture: Drawing) -> None:
     """Print a picture as wide as the terminal, in ASCII where the terminal knows no more."""
-    from advisor.plotting.terminal import ASCII, Marks, draw, draw_panels
+    from advisor.plotting.chart import ASCII, Marks
+    from advisor.plotting.terminal import draw, draw_panels
 
     width = shutil.get_terminal_size((80, 24)).columns
 

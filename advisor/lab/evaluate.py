@@ -59,6 +59,7 @@ class FrontScore:
     """
 
     error_pct: float
+    forecast_error_pct: float
     observed_points: int
     forecast_points: int
     by_distance: tuple[int, ...]
@@ -99,6 +100,7 @@ def evaluate(
     design: str = "uniform",
     samples: int = 12,
     error: float = 0.05,
+    forecast_error: float | None = None,
     max_slowdown: float = 0.05,
     min_saving: float = 0.03,
     seed: int = 0,
@@ -109,12 +111,15 @@ def evaluate(
     """Train on ``samples`` configurations out of a measured grid and judge what comes out.
 
     The baseline (most nodes, most cores, highest frequency) is always among the trained. All
-    limits are fractions. ``confirmations`` is how many confirmation runs there may be, by default
-    a sixth of ``samples``, at least one and at most three; ``train_on`` are the configurations to
-    train on instead of a design's. Raises InputError when the grid has too few cells with time
-    and energy, nothing beside what is trained on, or for a bad model or design name.
+    limits are fractions; ``error`` is the observed points' zone's, ``forecast_error`` that of the
+    forecast ones, by default the same. ``confirmations`` is how many confirmation runs there may
+    be, by default a sixth of ``samples``, at least one and at most three; ``train_on`` are the
+    configurations to train on instead of a design's. Raises InputError when the grid has too few
+    cells with time and energy, nothing beside what is trained on, or for a bad model or design
+    name.
     """
     truth = _truth(grid)
+    limit = error if forecast_error is None else forecast_error
     cells = sorted(truth)
     space = SearchSpace.of(cells[0].node_type, cells)
     baseline = max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz))
@@ -130,7 +135,7 @@ def evaluate(
             ],
             model=model,
             space=space,
-            error=error,
+            error=limit,
             model_options=model_options,
         )
         if result.energy_quality == "missing":
@@ -152,7 +157,7 @@ def evaluate(
             hint="fewer --samples leave some to judge by",
         )
     fitted = fit(trained)
-    predicted = place([o for o in fitted.predicted if o.configuration in truth], error)
+    predicted = place([o for o in fitted.predicted if o.configuration in truth], limit)
     responses = {
         name: _score(name, fitted.stats[name], predicted, truth, trained) for name in RESPONSES
     }
@@ -163,7 +168,7 @@ def evaluate(
         design,
         tuple(sorted(trained)),
         responses,
-        _front(predicted, truth, space, baseline, error),
+        _front(predicted, truth, space, baseline, error, limit),
         decide(
             fit,
             trained,
@@ -243,11 +248,12 @@ def _front(
     space: SearchSpace,
     baseline: Configuration,
     error: float,
+    forecast_error: float,
 ) -> FrontScore:
     order = [o.configuration for o in predicted]
     seen, forecast = [truth[c] for c in order], [GridCell.of(o) for o in predicted]
     zone, line = _zone(seen, error)
-    forecast_zone, forecast_line = _zone(forecast, error)
+    forecast_zone, forecast_line = _zone(forecast, forecast_error)
     step = _steps(space)
     counts = [0] * (_DISTANCES + 1)
     for i in forecast_zone:
@@ -263,6 +269,7 @@ def _front(
         }
     return FrontScore(
         100.0 * error,
+        100.0 * forecast_error,
         len(zone),
         len(forecast_zone),
         tuple(counts[:_DISTANCES]),

@@ -42,6 +42,7 @@ class Neural:
                 "model neural needs scikit-learn", hint="pip install 'hpc-advisor[ml]'"
             ) from error
         self.notes: list[str] = []
+        self._steps = steps
         self._network: Any = MLPRegressor(
             hidden_layer_sizes=_HIDDEN,
             activation="relu",
@@ -69,6 +70,21 @@ class Neural:
         log_y = self._mean + self._spread * self._network.predict(self._scaled(x))
         predicted: Vector = np.exp(np.clip(log_y, self._low, self._high))
         return predicted
+
+    def losses(self, x: Matrix, y: Vector) -> list[tuple[int, float]]:
+        """Return the training loss after 1, 2, 4 and so on steps: half the mean squared error of
+        the standardised log response, and what large weights cost.
+
+        Every training begins alike and takes the same steps, so one cut short is the beginning of
+        the whole. The model is trained to its end afterwards.
+        """
+        steps = [2**k for k in range(self._steps.bit_length()) if 2**k < self._steps]
+        curve = []
+        for most in [*steps, self._steps]:
+            self._network.set_params(max_iter=most)
+            self.fit(x, y)
+            curve.append((int(self._network.n_iter_), float(self._network.loss_)))
+        return list(dict(curve).items())
 
     def _scaled(self, x: Matrix) -> Matrix:
         scaled: Matrix = (x - self._centre) / self._scale

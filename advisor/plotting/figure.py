@@ -8,10 +8,10 @@ from typing import Any
 
 from advisor.errors import AdvisorError, InputError, MissingExtraError
 from advisor.plotting import Scene
+from advisor.plotting.figure_statistics import COLOURS, draw_statistics
 from advisor.plotting.panels import Lines, Observed, Panel, Panels, Surface
 
 SUFFIXES = (".svg", ".png", ".pdf")
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _MARKERS, _DASHES = "osD^vP", ("-", "--", "-.", ":", "-", "--")
 _BASELINE = "#c2410c"
 _DARK: dict[Any, Any] = {
@@ -113,18 +113,20 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
         _lines(axes, panel)
     elif isinstance(panel, Surface):
         _surface(figure, axes, panel)
-    else:
+    elif isinstance(panel, Observed):
         _observed(axes, panel)
+    else:
+        draw_statistics(figure, axes, panel)
     axes.spines[["top", "right"]].set_visible(isinstance(panel, Surface))
 
 
 def _lines(axes: Any, panel: Lines) -> None:
     from matplotlib import colormaps
 
-    many = len(panel.lines) > len(_COLOURS)  # then neighbours differ a little, ends a lot
+    many = len(panel.lines) > len(COLOURS)  # then neighbours differ a little, ends a lot
     for i, line in enumerate(panel.lines):
-        k = i % len(_COLOURS)
-        colour = colormaps["plasma"](0.85 * i / (len(panel.lines) - 1)) if many else _COLOURS[k]
+        k = i % len(COLOURS)
+        colour = colormaps["plasma"](0.85 * i / (len(panel.lines) - 1)) if many else COLOURS[k]
         axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.13, lw=0)
         axes.plot(line.x, line.y, color=colour, ls=_DASHES[k], lw=1.2, label=line.label)
         runs = set(line.runs)
@@ -142,8 +144,9 @@ def _lines(axes: Any, panel: Lines) -> None:
     else:
         axes.set_ylim(0, 1.1 * max(values))
     axes.legend(
-        fontsize=8, frameon=False, title="filled: run", title_fontsize=8,
-        ncols=2 if len(panel.lines) > len(_COLOURS) else 1,
+        fontsize=8, frameon=False, title_fontsize=8,
+        title="filled: run" if any(line.runs for line in panel.lines) else None,
+        ncols=2 if len(panel.lines) > len(COLOURS) else 1,
     )  # fmt: skip
 
 
@@ -189,7 +192,7 @@ def _observed(axes: Any, panel: Observed) -> None:
     for i, (label, group) in enumerate(panel.groups.items()):
         axes.scatter(
             [p[0] for p in group], [p[1] for p in group], s=18 + 14 * i, marker=_MARKERS[2 * i],
-            facecolor="none" if i == 0 else _COLOURS[1], edgecolor=_COLOURS[i], label=label,
+            facecolor="none" if i == 0 else COLOURS[1], edgecolor=COLOURS[i], label=label,
             zorder=2 + i,
         )  # fmt: skip
     _logarithmic(axes, span[1] / span[0])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from advisor.core.disturbed import disturbed
 from advisor.core.option import Option
 from advisor.core.units import format_freq
+from advisor.plotting.statistics import StatisticsPanel
 
 MOST_LINES = 16
 """Frequencies beyond these are thinned out: there is a letter for each of so many in a terminal."""
@@ -63,7 +64,7 @@ class Observed:
     groups: Mapping[str, Sequence[tuple[float, float]]]
 
 
-Panel = Lines | Surface | Observed
+Panel = Lines | Surface | Observed | StatisticsPanel
 
 
 @dataclass(frozen=True, slots=True)

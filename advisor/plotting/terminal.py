@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from advisor.plotting import PlotPoint, Scene
+from advisor.plotting.chart import ASCII, Marks, chart, short
 from advisor.plotting.panels import Lines, Observed, Panel, Panels, Surface
-from advisor.plotting.raster import Frame
+from advisor.plotting.statistics import StatisticsPanel
+from advisor.plotting.terminal_statistics import draw_statistics
 
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """One character per kind of point, from what is drawn first to what covers the rest."""
-
-    other: str = "·"
-    zone: str = "○"
-    front: str = "●"
-    baseline: str = "◆"
-    line: str = "─"
-    corner: str = "└"
-    side: str = "│"
-    top: str = "┤"
-
-
-ASCII = Marks(".", "o", "#", "B", "-", "+", "|", "|")
-"""For terminals that cannot show more."""
-
-_LEAST_WIDTH, _MOST_WIDTH = 30, 100
-"""Columns of a picture, however wide the terminal is."""
 _LETTERS = "abcdefghijklmnop"
 _Chart = tuple[
     tuple[str, str], list[tuple[str, str, Sequence[PlotPoint]]], tuple[PlotPoint, PlotPoint]
 ]  # labels, groups, window
 _SHADES, _ASCII_SHADES = " ░▒▓█", " .+x#"
-
-
-def short(value: float) -> str:
-    """Return a number in four digits."""
-    return f"{value:.4g}"
 
 
 def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None = None) -> str:
@@ -61,64 +37,6 @@ def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None
     )  # fmt: skip
 
 
-def chart(
-    groups: Sequence[tuple[str, str, Sequence[PlotPoint]]],
-    window: tuple[PlotPoint, PlotPoint],
-    labels: tuple[str, str],
-    legend: Sequence[str],
-    *,
-    width: int,
-    height: int,
-    marks: Marks,
-    number: Callable[[float], str] = short,
-) -> str:
-    """Return points in a frame: groups of (mark, name, points), later ones on top.
-
-    ``window`` is (low, high) of x and of y; points outside are counted in the legend. ``number``
-    writes the ends of both axes.
-    """
-    (x_low, x_high), (y_low, y_high) = window
-    width = max(_LEAST_WIDTH, min(width, _MOST_WIDTH))
-    ends = [number(y_high), number(y_low)]
-    gutter = max(map(len, ends))
-    columns = width - gutter - 2
-    frame = Frame((x_low, x_high), (y_low, y_high), columns, height)
-    cells = [[" "] * columns for _ in range(height)]
-    outside: set[PlotPoint] = set()
-    for mark, _, points in groups:
-        for point in points:
-            place = frame.cell(point)
-            if place is None:
-                outside.add(point)
-            else:
-                cells[place[1]][place[0]] = mark
-    more = [f"{len(outside)} more outside the picture"] if outside else []
-    lines = [labels[1]]
-    for i, row_cells in enumerate(cells):
-        label = {0: ends[0], height - 1: ends[1]}.get(i, "")
-        edge = marks.top if label else marks.side
-        lines.append(f"{label:>{gutter}} {edge}{''.join(row_cells)}".rstrip())
-    lines.append(" " * (gutter + 1) + marks.corner + marks.line * (columns - 1))
-    left, right = number(x_low), number(x_high)
-    room = columns - len(left) - len(right)
-    name = labels[0] if len(labels[0]) < room else ""
-    lines.append(" " * (gutter + 2) + left + name.center(room) + right)
-    if not name:
-        lines.append(labels[0])
-    return "\n".join([*(line[:width] for line in lines), *_wrap([*legend, *more], width)])
-
-
-def _wrap(parts: Sequence[str], width: int) -> list[str]:
-    lines = [""]
-    for part in parts:
-        joined = f"{lines[-1]}   {part}" if lines[-1] else part
-        if len(joined) > width and lines[-1]:
-            lines.append(part)
-        else:
-            lines[-1] = joined
-    return lines
-
-
 def draw_panels(picture: Panels, *, width: int = 80, marks: Marks | None = None) -> str:
     """Return all panels, one below the other, ``width`` characters wide where that can be."""
     marks = marks or Marks()
@@ -128,6 +46,8 @@ def draw_panels(picture: Panels, *, width: int = 80, marks: Marks | None = None)
 def _draw(panel: Panel, width: int, marks: Marks) -> str:
     if isinstance(panel, Surface):
         return _surface(panel, width, _ASCII_SHADES if marks is ASCII else _SHADES)
+    if isinstance(panel, StatisticsPanel):
+        return draw_statistics(panel, width, marks)
     number = short
     if isinstance(panel, Lines):
         labels, groups, window = _lines(panel)

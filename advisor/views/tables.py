@@ -1,8 +1,15 @@
-"""Aligned tables as lines of text."""
+"""Tables as lines: aligned text, and the forms that papers and spreadsheets take."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Callable, Sequence
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "\u2212": "$-$", **{c: f"\\{c}" for c in "&%$#_{}"},
+}  # fmt: skip
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
@@ -10,7 +17,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
     cells = [[str(c) for c in row] for row in rows]
     widths = [max(len(h), *(len(r[i]) for r in cells)) if cells else len(h)
               for i, h in enumerate(headers)]  # fmt: skip
-    right = [bool(cells) and all(_numeric(r[i]) for r in cells) for i in range(len(headers))]
+    right = _right(rows, len(headers))
     lines = []
     for row in [list(headers), *cells]:
         line = "  ".join(
@@ -18,6 +25,46 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
         )
         lines.append(line.rstrip())
     return lines
+
+
+def markdown(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return a table of GitHub's Markdown, numbers to the right."""
+    cells = [[str(c).replace("|", "\\|") for c in row] for row in [headers, *rows]]
+    rule = ["---:" if right else "---" for right in _right(rows, len(headers))]
+    return [f"| {' | '.join(row)} |" for row in [cells[0], rule, *cells[1:]]]
+
+
+def latex(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return a tabular environment of LaTeX that needs no package."""
+
+    def line(row: Sequence[object]) -> str:
+        escaped = ("".join(_LATEX.get(c, c) for c in str(cell)) for cell in row)
+        return " & ".join(escaped) + r" \\"
+
+    columns = "".join("r" if right else "l" for right in _right(rows, len(headers)))
+    return [
+        rf"\begin{{tabular}}{{{columns}}}", r"\hline", line(headers), r"\hline",
+        *map(line, rows), r"\hline", r"\end{tabular}",
+    ]  # fmt: skip
+
+
+def comma_separated(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return a table as CSV."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([headers, *rows])
+    return out.getvalue().splitlines()
+
+
+FORMS: dict[str, Callable[[Sequence[str], Sequence[Sequence[object]]], list[str]]] = {
+    "text": table, "markdown": markdown, "latex": latex, "csv": comma_separated,
+}  # fmt: skip
+COMMENTS = {"latex": "% ", "csv": "# "}
+"""What lines between tables begin with, in the forms that take no prose."""
+
+
+def _right(rows: Sequence[Sequence[object]], columns: int) -> list[bool]:
+    cells = [[str(c) for c in row] for row in rows]
+    return [bool(cells) and all(_numeric(r[i]) for r in cells) for i in range(columns)]
 
 
 def _numeric(text: str) -> bool:

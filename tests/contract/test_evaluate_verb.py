@@ -32,6 +32,25 @@ def grid(tmp_path: Path) -> Path:
     return path
 
 
+def test_statistics_and_forms_of_tables(advisor: Advisor, grid: Path, tmp_path: Path) -> None:
+    """Each zone has its own error limit; what a view shows is in the JSON answer, too."""
+    evaluate = ("evaluate", grid, "--model", "polynomial")
+    seen = advisor(*evaluate, "--forecast-error", 10, "--view", "spearman", "--json").json()
+    assert (seen["front"]["error_pct"], seen["front"]["forecast_error_pct"]) == (5, 10)
+    rho = {(r["of"], r["with"]): r["rho"] for r in seen["statistics"]["spearman"]}
+    assert rho["time", "cores"] < -0.7
+    text = advisor(*evaluate, "--format", "csv", "--forecast-error", 10).out
+    assert (
+        "\nresponse,model,runs,R2," in text and "\n# trade-off zone at 5 % (forecast 10 %)" in text
+    )
+    refused = advisor(*evaluate, "--view", "repeats")
+    assert refused.code == 1 and "no configuration was run twice" in refused.err
+    advisor("import", grid, "--application", "app", "--node-type", "t", "--db", tmp_path / "s.db")
+    fit = ("fit", "app", "--model", "polynomial", "--db", tmp_path / "s.db")
+    shown = advisor(*fit, "--view", "clusters")
+    assert "power" in shown.out and "performance" in shown.out and shown.code == 0
+
+
 def test_the_contract(advisor: Advisor, grid: Path) -> None:
     result = advisor("evaluate", grid, "--json")
     assert result.code == 0

@@ -10,9 +10,10 @@ import pytest
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
+from advisor.plotting.chart import ASCII
 from advisor.plotting.figure import save
 from advisor.plotting.panels import Line, Lines, Observed, Panels, Surface, lines, observed, surface
-from advisor.plotting.terminal import ASCII, draw_panels
+from advisor.plotting.terminal import draw_panels
 
 
 def options(caps: int = 11, threads: int = 8) -> list[Option]:

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.plotting import Scene
-from advisor.plotting.terminal import ASCII, draw
+from advisor.plotting.chart import ASCII
+from advisor.plotting.terminal import draw
 
 VALUES = st.floats(-1e9, 1e9, allow_nan=False)
 

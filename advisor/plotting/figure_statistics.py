@@ -1,0 +1,100 @@
+"""Statistics drawn with matplotlib."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from advisor.plotting.statistics import (
+    HistogramPanel,
+    IntervalPanel,
+    MatrixPanel,
+    ScatterPanel,
+    StatisticsPanel,
+    TreePanel,
+)
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Okabe and Ito's, told apart by everybody."""
+_GREY = "#6b7280"
+
+
+def draw_statistics(figure: Any, axes: Any, panel: StatisticsPanel) -> None:
+    """Draw one panel into its axes."""
+    if isinstance(panel, ScatterPanel):
+        _scatter(axes, panel)
+    elif isinstance(panel, HistogramPanel):
+        _histogram(axes, panel)
+    elif isinstance(panel, MatrixPanel):
+        _matrix(figure, axes, panel)
+    elif isinstance(panel, TreePanel):
+        _tree(axes, panel)
+    else:
+        _intervals(axes, panel)
+
+
+def _scatter(axes: Any, panel: ScatterPanel) -> None:
+    axes.plot(*zip(*panel.line, strict=True), color=_GREY, lw=1, label=panel.line_label)
+    for colour, (name, points) in zip(COLOURS, panel.groups.items(), strict=False):
+        axes.scatter(
+            *zip(*points, strict=True), s=16, facecolor="none", edgecolor=colour, label=name
+        )
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.legend(fontsize=8, frameon=False)
+
+
+def _histogram(axes: Any, panel: HistogramPanel) -> None:
+    axes.stairs(panel.density, panel.edges, fill=True, color="#9aa5b1", alpha=0.6, label="runs")
+    for colour, (name, curve) in zip(COLOURS, panel.curves.items(), strict=False):
+        axes.plot(*zip(*curve, strict=True), color=colour, lw=1.2, label=name)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel("density")
+    axes.legend(fontsize=8, frameon=False)
+
+
+def _matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
+    image = axes.imshow(panel.values, vmin=-1, vmax=1, cmap="RdBu_r")
+    figure.colorbar(image, ax=axes, label=panel.label)
+    axes.set_xticks(range(len(panel.columns)), panel.columns, rotation=40, ha="right")
+    axes.set_yticks(range(len(panel.rows)), panel.rows)
+    for i, row in enumerate(panel.values):
+        for j, value in enumerate(row):
+            if value == value:
+                axes.text(
+                    j, i, f"{value:+.2f}", ha="center", va="center", fontsize=8,
+                    color="white" if abs(value) > 0.6 else "black",
+                )  # fmt: skip
+
+
+def _tree(axes: Any, panel: TreePanel) -> None:
+    """Draw leaves from top to bottom, branches to the right."""
+    at = {leaf: (0.0, float(row)) for row, leaf in enumerate(panel.order)}
+    for i, (a, b, height) in enumerate(panel.merges):
+        (xa, ya), (xb, yb) = at[a], at[b]
+        axes.plot([xa, height, height, xb], [ya, ya, yb, yb], color=COLOURS[0], lw=1)
+        at[len(panel.leaves) + i] = (height, (ya + yb) / 2)
+    names = list(dict.fromkeys(panel.groups))
+    axes.set_yticks(range(len(panel.order)), [panel.leaves[i] for i in panel.order], fontsize=7)
+    for tick, leaf in zip(axes.get_yticklabels(), panel.order, strict=True):
+        tick.set_color(COLOURS[(names.index(panel.groups[leaf]) + 1) % len(COLOURS)])
+    for k, name in enumerate(names, 1):
+        axes.plot([], [], color=COLOURS[k % len(COLOURS)], lw=4, label=name)
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+    axes.set_xlabel(panel.label)
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
+
+
+def _intervals(axes: Any, panel: IntervalPanel) -> None:
+    for k, (kind, values) in enumerate(panel.kinds.items()):
+        shift = 0.22 * (k - (len(panel.kinds) - 1) / 2)
+        rows = [(i + shift, v) for i, v in enumerate(values) if v is not None]
+        axes.errorbar(
+            [v[0] for _, v in rows], [y for y, _ in rows],
+            xerr=[[v[0] - v[1] for _, v in rows], [v[2] - v[0] for _, v in rows]],
+            fmt="osD^"[k % 4], ms=4, lw=1.2, capsize=3, color=COLOURS[k], label=kind,
+        )  # fmt: skip
+    axes.set_yticks(range(len(panel.rows)), panel.rows, fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel(panel.label)
+    axes.legend(fontsize=8, frameon=False)

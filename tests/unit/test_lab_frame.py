@@ -1,0 +1,79 @@
+"""Tables for notebooks: from files, from a store, and the example in ``examples``."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Observation
+from advisor.errors import InputError
+from advisor.lab import frame
+from advisor.models.fit import fit_options
+from advisor.store.writer import Writer
+
+ROOT = Path(__file__).resolve().parents[2]
+GRID = ROOT / "examples" / "grids" / "opteron48.csv"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with twelve runs of one program, and the model of them."""
+    path = tmp_path_factory.mktemp("frames") / "advisor.db"
+    runs = [
+        Observation(Configuration("t", 1, 1, c, f), 40 / c + 2, 2000.0 + 9 * c, contributor="ann")
+        for c in (2, 4, 8, 16)
+        for f in (1_200_000, 1_800_000, 2_400_000)
+    ]
+    with Writer(path) as writer:
+        writer.add_observations("app", "w", runs)
+        fitted = fit_options(runs)
+        writer.save_model(
+            "app", "w", "t", scope="own", owner="ann", name=fitted.model,
+            energy_quality=fitted.energy_quality, n_train=fitted.n_train, stats=fitted.stats,
+            options=fitted.options,
+        )  # fmt: skip
+    return path
+
+
+def test_files_are_merged_computed_and_narrowed(tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text(
+        "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j,fom\n1,2,4,0,10,500,25\n"
+    )
+    table = frame("runs", GRID, other, compute={"edp": "energy_j * time_s"}, where="edp < 5001")
+    assert table["file"].tolist() == ["other"]
+    row = table.iloc[0]
+    assert (row["power_w"], row["edp"], row["rate_per_joule"]) == (50, 5000, 0.05)
+    assert set(frame("runs", GRID, other)["file"]) == {"opteron48", "other"}
+
+
+def test_a_store_gives_runs_and_options(store: Path) -> None:
+    runs = frame("runs", db=store, application="app", where="threads_per_node >= 8")
+    assert len(runs) == 6
+    assert set(runs["user"]) == {"ann"}
+    options = frame("options", db=store, where="on_front")
+    assert len(options) and options["time_lo_s"].lt(options["time_s"]).all()
+    assert frame("runs", db=store, user="bob").empty
+    for kind in ("decisions", "outcomes"):
+        assert frame(kind, db=store, since="30d").empty
+
+
+def test_mistakes_name_what_is_known() -> None:
+    with pytest.raises(InputError, match="'nosuch' is not defined") as failed:
+        frame("runs", GRID, where="nosuch > 1")
+    assert "threads_per_node" in (failed.value.hint or "")
+    with pytest.raises(InputError, match="no table is called 'models'"):
+        frame("models")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="files hold runs"):
+        frame("options", GRID)
+    with pytest.raises(InputError, match="not a supported function"):
+        frame("runs", GRID, where="__import__('os').getpid() > 0")
+
+
+def test_the_example_runs() -> None:
+    cells = runpy.run_path(str(ROOT / "examples" / "notebook.py"))
+    assert cells["best"].loc["SP", "cores"] < 48
+    assert cells["change"].shape == (7, 2)

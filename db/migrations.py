@@ -291,3 +291,54 @@ CREATE INDEX outcomes_by_user ON outcomes (user);
 def m0010_months(db: Database) -> None:
     """Add monthly sums of what is pruned, and find a user's jobs without looking at all."""
     db.executescript(_MONTHS)
+
+
+_TRIALS = """
+-- Trials of applications never swept: jobs that ran at a point nobody had measured, one at a time
+-- for each class model. The daemon takes the place before it answers.
+CREATE TABLE trials (
+    id                INTEGER PRIMARY KEY,
+    workload_id       INTEGER NOT NULL REFERENCES workloads (id),
+    node_type         TEXT NOT NULL,
+    scope             TEXT NOT NULL CHECK (scope IN ('own', 'account', 'all')),
+    owner             TEXT NOT NULL,
+    class             TEXT NOT NULL,
+    decision_id       TEXT NOT NULL UNIQUE,
+    user              TEXT NOT NULL,
+    own               TEXT NOT NULL CHECK (json_valid(own)),
+    own_time_s        REAL NOT NULL CHECK (own_time_s > 0),
+    own_energy_j      REAL NOT NULL CHECK (own_energy_j > 0),
+    point             TEXT NOT NULL CHECK (json_valid(point)),
+    max_slowdown      REAL NOT NULL,
+    min_saving        REAL NOT NULL,
+    state             TEXT NOT NULL CHECK
+                      (state IN ('pending', 'confirmed', 'refuted', 'bad', 'unjudged', 'freed')),
+    time_s            REAL CHECK (time_s > 0),
+    energy_j          REAL CHECK (energy_j > 0),
+    error             REAL NOT NULL DEFAULT 0 CHECK (error >= 0),
+    created_at        TEXT NOT NULL,
+    updated_at        TEXT NOT NULL
+);
+CREATE UNIQUE INDEX one_trial_at_a_time
+    ON trials (workload_id, node_type, scope, owner) WHERE state = 'pending';
+
+-- They are forgotten with all else of an application.
+CREATE TABLE forgotten_now (
+    id            INTEGER PRIMARY KEY,
+    workload_id   INTEGER NOT NULL REFERENCES workloads (id),
+    forgotten_at  TEXT NOT NULL,
+    forgotten_by  TEXT NOT NULL,
+    kind          TEXT NOT NULL CHECK (kind IN ('models', 'observations', 'characterisations',
+                  'rankings', 'signatures', 'trials')),
+    record        TEXT NOT NULL CHECK (json_valid(record))
+);
+INSERT INTO forgotten_now SELECT * FROM forgotten;
+DROP TABLE forgotten;
+ALTER TABLE forgotten_now RENAME TO forgotten;
+"""
+
+
+@migrations()
+def m0011_trials(db: Database) -> None:
+    """Add the trials of applications never swept."""
+    db.executescript(_TRIALS)

@@ -274,16 +274,6 @@ CREATE INDEX signatures_by_workload ON signatures (workload_id, node_type);
 CREATE UNIQUE INDEX one_signature_of_a_job
     ON signatures (workload_id, node_type, source, contributor, job_id) WHERE job_id <> '';
 
-CREATE TABLE "forgotten" (
-    id            INTEGER PRIMARY KEY,
-    workload_id   INTEGER NOT NULL REFERENCES workloads (id),
-    forgotten_at  TEXT NOT NULL,
-    forgotten_by  TEXT NOT NULL,
-    kind          TEXT NOT NULL CHECK (kind IN
-                  ('models', 'observations', 'characterisations', 'rankings', 'signatures')),
-    record        TEXT NOT NULL CHECK (json_valid(record))
-);
-
 CREATE TABLE months (
     month        TEXT NOT NULL,
     application  TEXT NOT NULL,
@@ -300,3 +290,40 @@ CREATE TABLE months (
 CREATE INDEX decisions_by_user ON decisions (user);
 
 CREATE INDEX outcomes_by_user ON outcomes (user);
+
+CREATE TABLE trials (
+    id                INTEGER PRIMARY KEY,
+    workload_id       INTEGER NOT NULL REFERENCES workloads (id),
+    node_type         TEXT NOT NULL,
+    scope             TEXT NOT NULL CHECK (scope IN ('own', 'account', 'all')),
+    owner             TEXT NOT NULL,
+    class             TEXT NOT NULL,
+    decision_id       TEXT NOT NULL UNIQUE,
+    user              TEXT NOT NULL,
+    own               TEXT NOT NULL CHECK (json_valid(own)),
+    own_time_s        REAL NOT NULL CHECK (own_time_s > 0),
+    own_energy_j      REAL NOT NULL CHECK (own_energy_j > 0),
+    point             TEXT NOT NULL CHECK (json_valid(point)),
+    max_slowdown      REAL NOT NULL,
+    min_saving        REAL NOT NULL,
+    state             TEXT NOT NULL CHECK
+                      (state IN ('pending', 'confirmed', 'refuted', 'bad', 'unjudged', 'freed')),
+    time_s            REAL CHECK (time_s > 0),
+    energy_j          REAL CHECK (energy_j > 0),
+    error             REAL NOT NULL DEFAULT 0 CHECK (error >= 0),
+    created_at        TEXT NOT NULL,
+    updated_at        TEXT NOT NULL
+);
+
+CREATE UNIQUE INDEX one_trial_at_a_time
+    ON trials (workload_id, node_type, scope, owner) WHERE state = 'pending';
+
+CREATE TABLE "forgotten" (
+    id            INTEGER PRIMARY KEY,
+    workload_id   INTEGER NOT NULL REFERENCES workloads (id),
+    forgotten_at  TEXT NOT NULL,
+    forgotten_by  TEXT NOT NULL,
+    kind          TEXT NOT NULL CHECK (kind IN ('models', 'observations', 'characterisations',
+                  'rankings', 'signatures', 'trials')),
+    record        TEXT NOT NULL CHECK (json_valid(record))
+);

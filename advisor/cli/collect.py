@@ -110,6 +110,9 @@ def _print(collected: Collected, name: str) -> None:
         print(f"  {collected.observations} jobs kept as measured runs")
     if collected.signatures:
         print(f"  signatures   {collected.signatures}")
+    for state, count in sorted(collected.trials.items()):
+        if count:
+            print(f"  {'trial' if count == 1 else 'trials'} {state}: {count}")
     if collected.programs:
         print(f"  {collected.programs} programs built again came out as predicted and count now")
     if collected.decisions:
@@ -179,6 +182,7 @@ def _json(
         "signatures": collected.signatures,
         "decisions_from_stamps": collected.decisions,
         "programs": collected.programs,
+        "trials": {state: n for state, n in sorted(collected.trials.items()) if n},
         "outcomes": [
             {"job": o.job_id, "user": o.user, "state": o.state, "verdict": o.verdict}
             for o in collected.outcomes

@@ -20,6 +20,7 @@ _NAMES = {
     "observations": ("measured run", "measured runs"),
     "characterisations": ("characterisation", "characterisations"),
     "signatures": ("signature", "signatures"),
+    "trials": ("trial", "trials"),
     "rankings": ("estimated node type", "estimated node types"),
 }
 
@@ -27,8 +28,8 @@ _NAMES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor forget`` takes."""
     parser.description = (
-        "Remove an application's models, measured runs, characterisations, rankings and "
-        "signatures from the store. From the next second on its jobs run as they are written. The "
+        "Remove an application's models, measured runs, characterisations, rankings, signatures "
+        "and trials from the store. From the next second on its jobs run as they are written. The "
         "decisions for jobs and their outcomes are kept. Only the store's owner can do this."
     )
     parser.add_argument(

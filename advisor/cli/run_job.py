@@ -107,7 +107,8 @@ def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
     alone = replace(snapshot, inventory=Inventory.of([node_type]))
     alone.index()
     # Whatever the script says of exclusive use, a machine without a scheduler is its user's own.
-    return decide(replace(request, partition="", constraint="", exclusive=True), alone)
+    request = replace(request, partition="", constraint="", exclusive=True)
+    return decide(request, alone, trials=False)  # no accounting says how a trial came out
 
 
 def _configuration(decision: Decision, node_type: NodeType) -> Configuration:

@@ -74,6 +74,12 @@ TEXTS: dict[str, str] = {
     "class-estimated": "never measured: estimated from {0}, by {1}",
     "class-few": "nothing changed: only {0} applications are swept on {1}, the policy asks for {2}",
     "class-not-listed": "nothing changed: {0} jobs stay as written until they are measured",
+    "class-trial": "trial {0} of {1}: it promises most of what may be tried; its outcome decides "
+    "whether later jobs run so",
+    "trial-confirmed": "confirmed by a trial of an earlier job",
+    "trial-pending": "a trial of it is under way",
+    "trials-refuted": "nothing changed: no trial of it kept what the policy asks",
+    "trials-stopped": "no trial: {0} of {1} jobs came out badly",
     "cold-start-advise": "nothing changed: the policy only shows what was never measured",
     "estimates-refused": "estimates of {0} are not used: {1}",
     "energy-unknown": "nothing changed: no energy is known for this workload",
@@ -95,6 +101,10 @@ ESTIMATED = "node-type-estimated"
 
 BY_CLASS = "class-estimated"
 """The reason of a choice for an application that was never swept."""
+
+
+TRIAL = "class-trial"
+"""The reason of a job that tries a point nobody has measured."""
 
 _LOST = ("…",) * 4
 

@@ -23,6 +23,7 @@ from advisor.loop.match import MatchedJob, find
 from advisor.loop.outcomes import make_outcome, policy_of
 from advisor.loop.rebuilt import let_count, may_teach
 from advisor.loop.suspend import Complaint, Suspension, review
+from advisor.loop.trial_outcomes import free_places, settle_trial
 from advisor.loop.verdict import MEASUREMENT_ERROR
 from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store.reader import array_of
@@ -41,7 +42,8 @@ BATCH = 200
 class Collected:
     """What one collection found. ``jobs`` ended; ``known`` of them are as they were.
 
-    ``programs`` were built again and count for their models from now on.
+    ``programs`` were built again and count for their models from now on; ``trials``: how many of
+    applications never swept came out in which way, or ``freed`` their place.
     """
 
     since: str = ""
@@ -53,6 +55,7 @@ class Collected:
     signatures: int = 0
     decisions: int = 0
     programs: int = 0
+    trials: Counter[str] = field(default_factory=Counter)
     suspended: list[Suspension] = field(default_factory=list)
     complaints: list[Complaint] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -95,6 +98,7 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
         with writer.batch():
             for job in jobs[start : start + BATCH]:
                 collection.take(job)
+    result.trials["freed"] += free_places(writer, scheduler)
     result.suspended, result.complaints = review(writer, collection.to_review)
     for s in result.suspended:
         log.warning(
@@ -148,6 +152,8 @@ class _Collection:
         result.programs += let_count(writer, job, match, outcome)
         observations = self._runs.take(job, match, self._inventory, self._policies)
         result.signatures += take_signature(writer, job, match, self._inventory, self._policies)
+        if state := settle_trial(writer, job, match, outcome):
+            result.trials[state] += 1
         before = _stored(writer, outcome)
         if before is not None and _same(before, outcome):
             result.known += 1

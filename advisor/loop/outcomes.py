@@ -21,7 +21,7 @@ from advisor.store.records import Outcome, StoredModel
 _RANK = {"own": 2, "account": 1, "all": 0}
 _KEPT = (
     "application", "workload", "mode", "goal", "policy_version", "model_id", "holdout", "changed",
-    "reasons", "baseline", "chosen",
+    "reasons", "baseline", "chosen", "cold_start",
 )  # fmt: skip
 """What an outcome keeps of its decision's JSON form."""
 
@@ -89,7 +89,7 @@ def _judged(
     facts: dict[str, Any] = {
         "trust": match.trust,
         "trust_why": match.why,
-        **{name: record[name] for name in _KEPT},
+        **{name: record[name] for name in _KEPT if name in record},
         "decided_at": decision.created_at,
         "promised": {
             "time_s": time.to_list() if time else None,

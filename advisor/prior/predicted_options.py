@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -12,8 +13,10 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.mark_front import place
 from advisor.core.option import Z90, Option
+from advisor.core.trial_points import PERCENT, TrialPoints
 from advisor.prior.fit import Prior
 from advisor.prior.surface import Array
+from advisor.prior.trials import expected_improvement
 
 _Z_USE = 1.2816
 """Where other ways doubt an option, the policy's usual confidence of 90 % must doubt it too."""
@@ -21,29 +24,102 @@ _DOUBT = 0.75
 _RUN_ERROR = 0.02 / 1.96
 
 
+@dataclass(frozen=True, slots=True)
+class TriedPoint:
+    """A point where a trial ran. ``measured``: logarithms of time and energy against the own
+    point, and their error; None where it says nothing. ``confirmed``: it kept both bounds.
+    """
+
+    where: Configuration
+    measured: tuple[float, float, float] | None
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedOptions:
+    """Options, and which of them a trial may run. ``unlike``: a trial came out unlike its
+    intervals, so the workload is like none of the others.
+    """
+
+    options: tuple[Option, ...]
+    trial_points: TrialPoints
+    unlike: bool
+
+
 def options(
-    prior: Prior, own: Configuration, node_type: NodeType, time_s: float, power_w: float
-) -> tuple[Option, ...]:
+    prior: Prior,
+    own: Configuration,
+    node_type: NodeType,
+    time_s: float,
+    power_w: float,
+    tried: Sequence[TriedPoint] = (),
+) -> PredictedOptions:
     """Return the options of a job that took ``time_s`` at ``power_w`` per node at ``own``.
 
     Intervals are those of Student's t, wider where another way that foretells applications about
-    as well puts less trust in the option. None is confirmed; all but the job's own point are
-    ``estimated``. Placed in a zone of their own.
+    as well puts less trust in the option. All but the job's own point are ``estimated`` until a
+    trial ran; from then on only what a trial confirmed can be used. Placed in a zone of their own.
     """
-    nominal = node_type.default_freq_khz or max(node_type.freq_khz, default=0)
-    nominal = nominal or own.freq_khz or 1
     energy_j = time_s * power_w * own.nodes
     own = replace(own, node_type=node_type.name)
+    places = _places(prior.points, own, node_type)
+    unlike = False
+    for trial in tried:
+        if trial.measured is not None and trial.where in places:
+            at = places.index(trial.where)
+            unlike |= not prior.expects(at, *trial.measured[:2])
+            prior = _given(prior, at, trial.measured)
     sigma = np.maximum(prior.half_width(0.90) / Z90, _doubted(prior))
     made = {own: _option(own, time_s, energy_j, _RUN_ERROR, _RUN_ERROR)}
-    for i, (share, frequency) in enumerate(prior.points.tolist()):
+    for trial in tried:
+        if trial.measured is not None:
+            t, e, error = trial.measured
+            measured = time_s * math.exp(t), energy_j * math.exp(e)
+            option = _option(trial.where, *measured, error, error)
+            made[trial.where] = replace(option, confirmed=trial.confirmed)
+    for i, where in enumerate(places):
+        t, e = (math.exp(v) for v in prior.mean[:, i].tolist())
+        option = _option(where, time_s * t, energy_j * e, *sigma[:, i].tolist())
+        made.setdefault(where, replace(option, measured=False, estimated=not tried))
+    placed = place([made[where] for where in sorted(made)], 0.05)
+    return PredictedOptions(placed, _trial_points(prior, placed, places, own, tried), unlike)
+
+
+def _places(points: Array, own: Configuration, node_type: NodeType) -> list[Configuration]:
+    """Return the configurations of points: logarithms of shares of cores and frequency."""
+    nominal = node_type.default_freq_khz or max(node_type.freq_khz, default=0)
+    nominal = nominal or own.freq_khz or 1
+    found = []
+    for share, frequency in points.tolist():
         threads = round(math.exp(share) * node_type.cores)
         step = round(math.exp(frequency) * nominal) if own.freq_khz or frequency else 0
-        where = replace(own, threads_per_node=threads, freq_khz=step)
-        t, e = (math.exp(x) for x in prior.mean[:, i].tolist())
-        option = _option(where, time_s * t, energy_j * e, *sigma[:, i].tolist())
-        made.setdefault(where, replace(option, measured=False, estimated=True))
-    return place([made[where] for where in sorted(made)], 0.05)
+        found.append(replace(own, threads_per_node=threads, freq_khz=step))
+    return found
+
+
+def _given(prior: Prior, at: int, measured: tuple[float, float, float]) -> Prior:
+    """Return the prior, and what other ways say, given a run at a point."""
+    doubts = tuple(other.observe(at, *measured) for other in prior.doubts)
+    return replace(prior.observe(at, *measured), doubts=doubts)
+
+
+def _trial_points(
+    prior: Prior,
+    placed: Sequence[Option],
+    places: Sequence[Configuration],
+    own: Configuration,
+    tried: Sequence[TriedPoint],
+) -> TrialPoints:
+    """Return what trials are chosen by, for each of the options."""
+    kept = [t.measured[1] for t in tried if t.confirmed and t.measured is not None]
+    gain = expected_improvement(prior.mean[1], prior.scale[1], prior.dof, min(kept, default=0.0))
+    known = dict(zip(places, zip(prior.scale[0].tolist(), gain.tolist(), strict=True), strict=True))
+    for where in (own, *(t.where for t in tried)):
+        known.pop(where, None)
+    quantiles = stdtrit(prior.dof, np.array(PERCENT) / 100)
+    nothing = math.nan, math.nan
+    values = tuple(known.get(option.configuration, nothing) for option in placed)
+    return TrialPoints(tuple(quantiles.tolist()), values)
 
 
 def _option(where: Configuration, time: float, energy: float, dt: float, de: float) -> Option:

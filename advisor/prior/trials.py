@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, stdtr, stdtrit
 
+from advisor.core.trial_points import WORTH
 from advisor.prior.fit import Prior
 from advisor.prior.surface import Array
 
@@ -59,7 +60,7 @@ def trial(
     """Return the point to try, None when none is worth it.
 
     ``best_ln_energy`` is the best that runs have confirmed, against the job's own point;
-    points ``done`` are not tried again.
+    points ``done`` are not tried again. An improvement below :data:`WORTH` is not worth a trial.
     """
     slowdown, saving = bounds.ln
     scale, dof = prior.scale, prior.dof
@@ -70,7 +71,8 @@ def trial(
     if not good.any() or prior.applications < bounds.min_applications:
         return None
     gain = expected_improvement(prior.mean[1], scale[1], dof, best_ln_energy) * keeps
-    return int(np.argmax(np.where(good, gain, -np.inf)))
+    best = int(np.argmax(np.where(good, gain, -np.inf)))
+    return best if gain[best] > WORTH else None
 
 
 def expected_improvement(mean: Array, scale: Array, dof: float, best: float) -> Array:

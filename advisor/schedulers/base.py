@@ -349,5 +349,8 @@ class Scheduler(Protocol):
     def finished_jobs(self, since: str) -> list[JobRecord]:
         """Return the jobs that ended since a time (ISO 8601), steps included."""
 
+    def unfinished_jobs(self) -> list[JobRecord]:
+        """Return the jobs that wait or run now; user and time of submission are enough."""
+
     def job(self, job_id: str) -> JobRecord | None:
         """Return one job's record, None when the accounting does not know it."""

@@ -7,7 +7,7 @@ bounds the job, so it is kept until the snapshot is replaced.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -16,12 +16,15 @@ from advisor.core.decision import Alternative
 from advisor.core.feasible import Constraints, explain, feasible_rows
 from advisor.core.node_type_estimate import similarity_text
 from advisor.core.option import Row
-from advisor.core.policy import ColdStart
-from advisor.core.reasons import BY_CLASS, ESTIMATED, Reason, reason
-from advisor.core.select import Candidate, select, weigh
+from advisor.core.policy import ColdStart, Policy
+from advisor.core.reasons import BY_CLASS, ESTIMATED, TRIAL, Reason, reason
+from advisor.core.request import JobRequest
+from advisor.core.select import Candidate, Selection, select, weigh
 from advisor.core.settings import Pin
+from advisor.core.trial_points import TrialPoints
 from advisor.service.snapshot import Snapshot
 from advisor.store.records import StoredModel
+from advisor.store.trials import STOP, keys_seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class Choice:
     alternatives: tuple[Alternative, ...]
     reasons: tuple[Reason, ...]
     pinned: bool = False
+    trial: Choice | None = None
+    """The trial that a job may run in its place, if any."""
 
 
 def choose(
@@ -82,10 +87,66 @@ def _choose(
         if not pinned.pinned:  # another point is not what was asked for: the job stays
             return replace(pinned, reasons=(*reasons, *pinned.reasons))
         return replace(pinned, reasons=(*pinned.reasons, *_estimated(pinned.chosen, models)))
-    selection = select(others, baseline, constraints.policy)
+    policy = constraints.policy
+    trial = _trial(snapshot, model, baseline, others, policy) if model.by_class else None
+    if trial is not None:
+        trial = replace(trial, reasons=(*reasons, *trial.reasons))
+    if model.trials:
+        selection = _after_trials(model, others, baseline, policy)
+    else:
+        selection = select(others, baseline, policy)
     chosen = selection.chosen.alternative() if selection.chosen else None
     reasons += (*selection.reasons, *_estimated(chosen, models))
-    return Choice(chosen, tuple(w.alternative() for w in selection.alternatives), tuple(reasons))
+    shown = tuple(w.alternative() for w in selection.alternatives)
+    return Choice(chosen, shown, tuple(reasons), trial=trial)
+
+
+def _trial(
+    snapshot: Snapshot,
+    model: StoredModel,
+    baseline: Row,
+    candidates: Sequence[Candidate],
+    policy: Policy,
+) -> Choice | None:
+    """Return the trial that a job at a class model's own point may run, if one is worth it."""
+    points = TrialPoints.from_dict(model.cold_start.get("trial_points"))
+    cold, number = policy.cold_start, len(model.trials) + 1
+    if points is None or number > cold.trials or model.cold_start.get("unlike"):
+        return None
+    if not _is_own(model, baseline):
+        return None
+    feasible = [row for name, row in candidates if name == model.node_type]
+    row = points.best(snapshot.rows(model), feasible, baseline, policy)
+    if row is None:
+        return None
+    found = weigh((model.node_type, row), baseline, policy.goal).alternative()
+    estimated = reason(BY_CLASS, *like_text(model.cold_start))
+    reasons = (estimated, reason(TRIAL, number, cold.trials))
+    return Choice(found._replace(estimated=True), (), reasons)
+
+
+def _is_own(model: StoredModel, baseline: Row) -> bool:
+    """Tell whether a job asks for the very point that a class model knows a run of."""
+    own = model.cold_start.get("own")
+    return own == baseline.configuration(model.node_type).to_dict()
+
+
+def _after_trials(
+    model: StoredModel, candidates: Sequence[Candidate], baseline: Row, policy: Policy
+) -> Selection:
+    """Return the best point that a trial confirmed, else none.
+
+    A trial's own run kept both bounds there: nothing is left to be sure of at a confidence.
+    """
+    confirmed = [c for c in candidates if c[1].confirmed]
+    if not any(t.get("state") == "confirmed" for t in model.trials):
+        return Selection(None, (), (reason("trials-refuted"),))
+    bounds = replace(policy, confidence=0.5) if _is_own(model, baseline) else policy
+    found = select(confirmed, baseline, bounds)
+    if found.chosen is None or found.chosen.node_type != model.node_type:
+        return found
+    reasons = (r for r in found.reasons if r.code != "confirmed")
+    return replace(found, reasons=(*reasons, reason("trial-confirmed")))
 
 
 def _estimated(chosen: Alternative | None, models: Mapping[str, StoredModel]) -> tuple[Reason, ...]:
@@ -108,16 +169,42 @@ def like_text(cold: Mapping[str, Any]) -> tuple[str, str]:
     return others + near, "one job's counters" if counters else "one job's power and time"
 
 
-def cold_start_of(model: StoredModel | None, chosen: Alternative | None) -> dict[str, object]:
+def trial_of(
+    snapshot: Snapshot, model: StoredModel, request: JobRequest, policy: Policy, choice: Choice
+) -> Choice:
+    """Return the choice to run a trial where this job may run it now, else the choice as it is.
+
+    One place for each model; none for a whole array, nor for a job that starts nobody knows when.
+    """
+    trial, cold = choice.trial, policy.cold_start
+    if trial is None or choice.pinned or policy.mode != "apply" or class_obstacle(model, cold):
+        return choice
+    if request.array or request.held:
+        return choice
+    name = str(model.cold_start.get("class") or "unknown")
+    why = None
+    if snapshot.trials.pending.intersection(keys_seen(model)):
+        why = reason("trial-pending")
+    elif (model.node_type, name) in snapshot.trials.stopped:
+        why = reason("trials-stopped", STOP, name)
+    if why is not None:
+        return replace(choice, reasons=(why, *choice.reasons))
+    return replace(trial, alternatives=choice.alternatives)
+
+
+def cold_start_of(model: StoredModel | None, choice: Choice) -> dict[str, object]:
     """Return what a choice follows from where the application was never swept; else {}."""
     if model is None or not model.by_class:
         return {}
-    intervals = None
+    chosen, intervals = choice.chosen, None
+    number = next((r.details for r in choice.reasons if r.code == TRIAL), None)
+    trial = None if number is None else {"number": int(number[0]), "of": int(number[1])}
     if chosen is not None:
         time, energy = chosen.time, chosen.energy
         intervals = {"time": [time.lo, time.hi], "energy": [energy.lo, energy.hi]}
     kept = ("class", "strategy", "applications", "like", "method")
-    return {**{k: model.cold_start.get(k) for k in kept}, "trial": None, "intervals": intervals}
+    known = {k: model.cold_start.get(k) for k in kept}
+    return {**known, "trial": trial, "trials": model.trials, "intervals": intervals}
 
 
 def class_obstacle(model: StoredModel, cold: ColdStart) -> Reason | None:

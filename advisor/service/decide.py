@@ -35,7 +35,7 @@ from advisor.core.script_use import NO_USE, ScriptUse
 from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices
 from advisor.core.words import describe
 from advisor.schedulers.translators import translator
-from advisor.service.choice import Choice, choose, class_obstacle, cold_start_of
+from advisor.service.choice import Choice, choose, class_obstacle, cold_start_of, trial_of
 from advisor.service.message import effect_line
 from advisor.service.place import node_type_obstacles
 from advisor.service.same_program import reason_against, to_look_at
@@ -52,6 +52,7 @@ class _Case:
 
     request: JobRequest
     snapshot: Snapshot
+    trials: bool = False
     policy: Policy = field(default_factory=Policy)
     settings: Settings = field(default_factory=lambda: Settings({}))
     recognised: Recognised | None = None
@@ -82,15 +83,20 @@ class _StopError(Exception):
 
 
 def decide(
-    request: JobRequest, snapshot: Snapshot, *, chance: Callable[[], float] = random.random
+    request: JobRequest,
+    snapshot: Snapshot,
+    *,
+    chance: Callable[[], float] = random.random,
+    trials: bool = True,
 ) -> Decision:
     """Return the decision for a request, from memory alone.
 
     ``chance`` draws the holdout, uniform in [0, 1). The decision's ``rewrite`` is empty unless
-    everything is known, allowed and confirmed.
+    everything is known, allowed and confirmed, or it is a trial; those are only made with
+    ``trials``, and whoever lets a job run one must take its place first.
     """
     request = translator(request.scheduler).fold(request, snapshot.availability)
-    case = _Case(request.with_understood(snapshot.understood_options), snapshot)
+    case = _Case(request.with_understood(snapshot.understood_options), snapshot, trials)
     try:
         _understand(case)
         _locate_baseline(case)
@@ -277,9 +283,10 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
     assert case.model is not None and case.recognised is not None
     policy, constraints = case.policy, _constraints(case)
     pin = Pin.from_dict(case.settings.pin) if case.settings.pin is not None else None
-    case.choice = choice = choose(
-        case.snapshot, case.models, case.model, case.baseline, constraints, pin
-    )
+    choice = choose(case.snapshot, case.models, case.model, case.baseline, constraints, pin)
+    if case.trials and case.model.by_class:
+        choice = trial_of(case.snapshot, case.model, case.request, policy, choice)
+    case.choice = choice
     case.reasons += choice.reasons
     if case.model.by_class:
         _to_train(case, _StopError())
@@ -416,7 +423,7 @@ def _finish(case: _Case) -> Decision:
         request=request,
         program=request.program,
         look_at=to_look_at(request, case.recognised, case.model),
-        cold_start=cold_start_of(case.model, case.choice.chosen),
+        cold_start=cold_start_of(case.model, case.choice),
         binds_node_type=case.binds_node_type,
     )
 

@@ -22,7 +22,7 @@ from advisor.core.protocol import (
     answer_line,
     parse_request_line,
 )
-from advisor.core.reasons import reason
+from advisor.core.reasons import TRIAL, reason
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
 from advisor.core.stamp import read_stamp
@@ -39,6 +39,7 @@ from advisor.service.watch import Watch
 from advisor.store import visible
 from advisor.store.journal import Journal
 from advisor.store.reader import Reader
+from advisor.store.trials import give_up_place, key_of, take_place
 
 log = logging.getLogger("advisor.serve")
 
@@ -216,6 +217,7 @@ class Handlers:
         if not first or self._issued.get(first) != uid:
             return
         del self._issued[first]
+        self._behind.append(lambda: give_up_place(self.source.path, first))
         self._decided -= 1
         self._changed -= 1
         journal = self.journal
@@ -250,7 +252,8 @@ class Handlers:
             parser = translator(scheduler).parse_request
         except InputError as error:
             raise ProtocolError(error.message) from None
-        payload = {**request, "hook": hook or request.get("hook", "")}
+        hook_name = hook or str(request.get("hook") or "")
+        payload = {**request, "hook": hook_name}
         if _too_long(request):
             empty = JobRequest(scheduler, str(payload["hook"])[:40], user, uid)
             return unchanged(empty, self.source.snapshot, reason("unrecognised")), False
@@ -263,10 +266,25 @@ class Handlers:
             return unchanged(empty, snapshot, reason("bad-request", error)), False
         if self.source.error and not self.source.loaded:
             return unchanged(job, snapshot, reason("store-unreadable")), False
-        decision = decide(job, snapshot, chance=chance)
+        may_try = self.journal is not None and hook_name != "job_submit"
+        decision = decide(job, snapshot, chance=chance, trials=may_try)
+        lasts = not problem
+        if TRIAL in decision.codes and decision.changed and not hook:
+            lasts = False
+            if not self._take_place(decision):
+                decision = decide(job, snapshot, chance=chance, trials=False)
         if problem:
             log.warning("event=choices-bad user=%s error=%r", user, problem)
-        return decision, not problem
+        return decision, lasts
+
+    def _take_place(self, decision: Decision) -> bool:
+        """Take the place of a trial, which only one job at a time has; False where it is taken."""
+        snapshot = self.source.snapshot
+        model = snapshot.models.get(decision.model_id or 0)
+        if model is None or not take_place(self.source.path, decision, model):
+            return False
+        snapshot.trials.pending.add(key_of(model))
+        return True
 
     def _submitted(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
         decision, job = str(request.get("decision") or ""), str(request.get("job") or "")

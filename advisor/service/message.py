@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative
-from advisor.core.reasons import Reason
+from advisor.core.reasons import TRIAL, Reason
 from advisor.core.units import format_change
 from advisor.core.words import difference_words
 
@@ -39,6 +39,8 @@ def effect_line(
         f"time {format_change(chosen.time.change)}"
     )
     surely = "estimated, not measured there" if chosen.estimated else "expected"
+    if TRIAL in codes:
+        surely = "estimated; this job is a trial of it"
     what = difference_words(baseline, chosen.configuration)
     if changed:
         pinned = "your pin" if "pinned" in codes else application

@@ -21,6 +21,7 @@ from advisor.core.select import find_row
 from advisor.service.answered import Answered
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
+from advisor.store.trials import TrialsUnderWay, under_way
 
 _DECODED = 1024
 """Models whose options are kept decoded; the others stay packed (100 bytes an option)."""
@@ -47,6 +48,7 @@ class Snapshot:
     """What can be had now; None where nobody looks."""
     models: dict[int, StoredModel] = field(default_factory=dict)
     training: frozenset[tuple[str, str]] = frozenset()
+    trials: TrialsUnderWay = field(default_factory=TrialsUnderWay)
     choices: dict[object, Any] = field(default_factory=dict)
     baselines: dict[object, tuple[Row | None, bool]] = field(default_factory=dict)
     answered: Remembered[Answered] = field(default_factory=lambda: Remembered(_ANSWERED))
@@ -231,6 +233,7 @@ def site_of(reader: Reader) -> Snapshot:
             for r in reader.training_requests(state=state)
             if r.updated_at > recent
         ),
+        trials=under_way(reader),
     )
 
 

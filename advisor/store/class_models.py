@@ -25,10 +25,12 @@ from advisor.store.reader import Reader
 from advisor.store.records import CLASS, StoredModel
 from advisor.store.signatures import StoredSignature, signatures
 from advisor.store.transaction import StoreTransaction
+from advisor.store.trials import StoredTrial, trials_of
 
 if TYPE_CHECKING:
     from advisor.classes.classify import Classification, Classifier
     from advisor.prior.fit import Learned
+    from advisor.prior.predicted_options import TriedPoint
     from advisor.prior.surface import WorkloadSurface
 
 RECENT = 10
@@ -144,9 +146,9 @@ class _NodeType:
     ) -> bool:
         """Save a workload's class model where it changed; tell whether there is one."""
         application, workload, scope, owner = key
-        mine = self._as_written([s for s in stored if _group(s) == (scope, owner)])
-        if not mine:
-            return False
+        mine = self._as_written([s for s in stored if _seen_by(_group(s), (scope, owner))])
+        if not any(_group(s) == (scope, owner) for s in mine):
+            return False  # what all may use makes the model for all
         measures = mean_signature(mine)
         own = mine[0].configuration
         if measures is None or own is None or not {"time_s", "power_w"} <= set(measures):
@@ -155,7 +157,10 @@ class _NodeType:
             return False
         try:
             learned = self._learn(own, measures, tpi_release(mine), (scope, owner))
-            options, stats = self._options(learned, own, measures, mine[0])
+            tried = trials_of(
+                self.writer, (application, workload, self.node_type.name, scope, owner)
+            )
+            options, stats = self._options(learned, own, measures, mine[0], tried)
         except (ValueError, ArithmeticError, AdvisorError):  # nothing can be predicted of it
             return False
         if old is not None and (old.options_blob, old.cold_start) == (
@@ -278,6 +283,7 @@ class _NodeType:
         own: Configuration,
         measures: Mapping[str, float],
         newest: Signature,
+        trials: Sequence[StoredTrial],
     ) -> tuple[tuple[Option, ...], dict[str, Any]]:
         """Return the options of a workload, and what its model says of itself."""
         from advisor.prior.predicted_options import options
@@ -286,7 +292,11 @@ class _NodeType:
         name = known.name if known else "unknown"
         intensive = {k: v for k, v in measures.items() if k not in _NOT_INTENSIVE}
         prior = learned.prior(intensive, "" if name == "unknown" else name)
-        made = options(prior, own, self.node_type, measures["time_s"], measures["power_w"])
+        tried = [_tried(t, own) for t in trials if _same_place(t.own, own)]
+        predicted = options(
+            prior, own, self.node_type, measures["time_s"], measures["power_w"], tried
+        )
+        made = predicted.options
         cold = {
             "class": name,
             "strategy": known.strategy if known else "",
@@ -297,14 +307,17 @@ class _NodeType:
             "own": own.to_dict(),
             "signature": {k: round(v, 6) for k, v in sorted(measures.items())},
             "scores": {k: round(v, 4) for k, v in prior.scores.items()},
+            "trials": [_outcome(t) for t in trials],
+            "unlike": predicted.unlike,
+            "trial_points": predicted.trial_points.to_dict(),
         }
         return made, {
             "cold_start": cold,
             "method": "",
             "error": 0.05,
             "options": len(made),
-            "measured": 1,
-            "confirmed": 0,
+            "measured": sum(o.measured for o in made),
+            "confirmed": sum(o.confirmed for o in made),
             "zone": sum(o.in_zone for o in made),
             "front": sum(o.on_front for o in made),
             "runs": 0,
@@ -342,3 +355,29 @@ def _seen_by(whose: _Group, group: _Group) -> bool:
 
 def _seen(model: StoredModel, group: _Group) -> bool:
     return _seen_by((model.scope, model.owner), group)
+
+
+def _same_place(one: Configuration, other: Configuration) -> bool:
+    return replace(one, node_type=other.node_type) == other
+
+
+def _tried(trial: StoredTrial, own: Configuration) -> TriedPoint:
+    """Return what a trial against the same own point says."""
+    from advisor.prior.predicted_options import TriedPoint
+
+    measured = None
+    if trial.time_s and trial.energy_j:
+        time, energy = trial.time_s / trial.own_time_s, trial.energy_j / trial.own_energy_j
+        measured = math.log(time), math.log(energy), trial.error
+    where = replace(trial.point, node_type=own.node_type)
+    return TriedPoint(where, measured, trial.state == "confirmed")
+
+
+def _outcome(trial: StoredTrial) -> dict[str, object]:
+    """Return what is kept of a trial with its model: where, how it came out, in percent."""
+    changes = {
+        "time_pct": (trial.time_s, trial.own_time_s),
+        "energy_pct": (trial.energy_j, trial.own_energy_j),
+    }
+    shown = {k: round(100 * (a / b - 1), 2) for k, (a, b) in changes.items() if a}
+    return {"state": trial.state, "point": trial.point.to_dict(), **shown}

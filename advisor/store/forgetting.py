@@ -1,8 +1,8 @@
 """Forget what was measured of an application, and undo that for a day. Standard library only.
 
-Observations, characterisations, rankings and signatures move into the table ``forgotten``; models
-are taken out of use and stay, so that no later one gets their number: decisions and outcomes name
-models by it. The workload's name stays too, hidden until something is measured of it again.
+Observations, characterisations, rankings, signatures and trials move into the table ``forgotten``;
+models are taken out of use and stay, so that no later one gets their number: decisions and outcomes
+name models by it. The workload's name stays too, hidden until something is measured of it again.
 Decisions and outcomes are the site's history and stay as they are.
 """
 
@@ -22,7 +22,7 @@ from advisor.store.transaction import StoreTransaction
 
 KEPT = timedelta(days=1)
 """So long what was forgotten can be had back."""
-_MOVED = ("observations", "characterisations", "rankings", "signatures")
+_MOVED = ("observations", "characterisations", "rankings", "signatures", "trials")
 _REASON = "forgotten"
 
 

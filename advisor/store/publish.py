@@ -88,6 +88,7 @@ def _copy(store: Reader, copy: Path, history: bool) -> None:
             if not history:
                 made.execute("DELETE FROM decisions")
                 made.execute("DELETE FROM outcomes")
+                made.execute("DELETE FROM trials")
                 made.execute("VACUUM")
             verdict = made.execute("PRAGMA quick_check(1)").fetchone()[0]
         finally:

@@ -101,7 +101,8 @@ class Reader(StoreConnection):
             " (SELECT count(*) || max(updated_at) FROM models WHERE state <> 'replaced'),"
             " (SELECT count(*) || max(updated_at) FROM node_types),"
             " (SELECT group_concat(id || state) FROM training_requests"
-            " WHERE state IN ('requested', 'running'))"
+            " WHERE state IN ('requested', 'running')),"
+            " (SELECT count(*) || max(updated_at) FROM trials)"
         )
         return tuple(self.rows(sql)[0])
 

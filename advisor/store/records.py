@@ -75,6 +75,12 @@ class StoredModel:
         return base if isinstance(base, dict) else {}
 
     @property
+    def trials(self) -> list[dict[str, Any]]:
+        """The trials of a class model that are over: state, point, changes in percent."""
+        found = self.cold_start.get("trials")
+        return found if isinstance(found, list) else []
+
+    @property
     def transfer(self) -> dict[str, Any]:
         """From what a model by transfer follows: ``base``, and the ranking's estimate."""
         base = self.stats.get("transfer")

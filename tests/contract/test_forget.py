@@ -139,7 +139,7 @@ def test_one_workload_only(advisor: Callable[..., Any], store_path: Path) -> Non
     assert (data["application"], data["workload"], data["undo"]) == ("app", "in/put 2", False)
     assert data["workloads"] == [
         {"workload": "in/put 2", "models": 2, "observations": 2, "characterisations": 1,
-         "rankings": 1, "signatures": 1}
+         "rankings": 1, "signatures": 1, "trials": 0}
     ]  # fmt: skip
     assert [w[1] for w in contents(store_path)["workloads"]] == ["small"]
     back = advisor("forget", "app/in/put 2", "--undo", "--json").json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,74 +13,43 @@ import pytest
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
-from advisor.core.inventory import NodeType
-from advisor.core.observation import Scope
-from advisor.core.option import Z90, Option
 from advisor.core.reasons import BY_CLASS
 from advisor.core.signature import Signature
 from advisor.loop.outcomes import unmetered
-from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
-from advisor.service.decide import decide
-from advisor.service.snapshot import StoreSource
-from advisor.store.records import CLASS, StoredModel
+from advisor.store.records import CLASS
 from advisor.store.signatures import save_signatures
 from advisor.store.writer import Writer
-
-CORES, TOP = 16, 2_400_000
-STEPS = (1_200_000, 1_600_000, 2_000_000, TOP)
-THREADS = (4, 8, 12, 16)
-NODE_TYPE = NodeType(
-    "cpu", feature="cpu", partitions=("batch",), cores=CORES, freq_khz=STEPS, default_freq_khz=TOP,
-    nodes=("n1", "n2"), default_partition="batch", memory_mb=64000,
+from tests.unit.never_swept import (
+    CORES,
+    NODE_TYPE,
+    OWN,
+    SCRIPT,
+    STEPS,
+    TOP,
+    ask,
+    law,
+    of,
+    policy,
+    signature,
+    sweep,
 )  # fmt: skip
-OWN = Configuration("cpu", 1, 1, CORES, TOP)
 
 
-def law(memory: float, threads: int, khz: int) -> tuple[float, float]:
-    """Time and power of an application that waits for memory for a share ``memory`` of its time."""
-    share, clock = threads / CORES, khz / TOP
-    time = 100 * ((1 - memory) / (share * clock) + memory)
-    return time, 100 + 200 * share * (1 - 0.6 * memory) * clock**2
-
-
-def swept(memory: float) -> list[Option]:
-    made = []
-    for threads in THREADS:
-        for khz in STEPS:
-            t, power = law(memory, threads, khz)
-            e, d = t * power, math.exp(Z90 * 0.01)
-            where = Configuration("cpu", 1, 1, threads, khz)
-            made.append(Option(where, t, t / d, t * d, e, e / d, e * d, confirmed=True))
-    return made
-
-
-def signature(memory: float, **more: object) -> Signature:
-    time, power = law(memory, CORES, TOP)
-    values = {"configuration": OWN, "source": "ear", "contributor": "ada", "scope": "all"} | more
-    return Signature(gbs=200 * memory, power_w=power, time_s=time, **values)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Writer]:
-    with Writer(tmp_path / "advisor.db") as writer:
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("swept") / "advisor.db"
+    with Writer(path) as writer:
         writer.save_node_types([NODE_TYPE], source="test")
         for i in range(8):
             sweep(writer, f"app{i}", 0.1 + 0.1 * i)
+    return path
+
+
+@pytest.fixture
+def store(swept: Path, tmp_path: Path) -> Iterator[Writer]:
+    shutil.copy(swept, tmp_path / "advisor.db")
+    with Writer(tmp_path / "advisor.db") as writer:
         yield writer
-
-
-def sweep(
-    writer: Writer, name: str, memory: float, scope: Scope = "all", owner: str = ""
-) -> StoredModel:
-    save_signatures(writer, name, "default", [signature(memory, job_id=f"s{name}")])
-    return writer.save_model(
-        name, "default", "cpu", scope=scope, owner=owner, name="physical",
-        energy_quality="measured", n_train=12, stats={}, options=swept(memory),
-    )  # fmt: skip
-
-
-def of(writer: Writer, name: str) -> list[StoredModel]:
-    return writer.find_models(name, "default")
 
 
 def test_a_signature_makes_a_model(store: Writer) -> None:
@@ -211,36 +181,10 @@ def test_it_goes_with_what_it_followed_from(store: Writer) -> None:
 
 # -- decisions -------------------------------------------------------------------------------------
 
-SCRIPT = "#!/bin/bash\nsrun ./new\n"
-
-
-def policy(writer: Writer, **cold: Any) -> None:
-    base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "max_slowdown": 0.10}
-    base["cold_start"] = cold
-    writer.apply_config(
-        "policy", path="p.yaml", text=repr(cold), compiled={"base": base, "rules": []}, by="test"
-    )
-
-
-def ask(
-    writer: Writer, script: str = SCRIPT, env: dict[str, str] | None = None, user: str = "ada"
-) -> Decision:
-    options = read_directives(script) | read_arguments(["-N1", "--exclusive", "--mem=2G"])
-    request = parse_request(
-        {"type": "sbatch", "options": options, "script": script, "script_path": "/home/job.sh",
-         "argv": ["/home/job.sh"], "env": env or {}},
-        user=user, uid=1000, choices={},
-    )  # fmt: skip
-    source = StoreSource(Path(writer.path))
-    source.refresh()
-    found = decide(request, source.snapshot, chance=lambda: 1.0)
-    source.close()
-    return found
-
 
 @pytest.fixture
 def known(store: Writer) -> Writer:
-    policy(store, mode="apply", classes=["unknown"])
+    policy(store, mode="apply", classes=["unknown"], trials=0)
     save_signatures(store, "new", "default", [signature(0.75)])
     return store
 
@@ -324,3 +268,10 @@ def test_a_suspended_one_changes_nothing(known: Writer) -> None:
     assert "suspended" in ask(known).codes
     sweep(known, "late", 0.2)
     assert of(known, "new")[0].state == "suspended"
+
+
+def test_what_all_may_use_informs_a_users_own_model_too(store: Writer) -> None:
+    plain = replace(signature(0.5, scope="own", contributor="eve", source="accounting"), gbs=None)
+    save_signatures(store, "new", "default", [plain, signature(0.5)])
+    found = {m.owner: set(m.cold_start["signature"]) for m in of(store, "new")}
+    assert found == {"": {"gbs", "power_w", "time_s"}, "eve": {"gbs", "power_w", "time_s"}}

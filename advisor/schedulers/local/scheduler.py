@@ -287,6 +287,10 @@ class Local:
         """There is no accounting here: always empty."""
         return []
 
+    def unfinished_jobs(self) -> list[JobRecord]:
+        """There is no queue here: always empty."""
+        return []
+
     def job(self, job_id: str) -> JobRecord | None:
         """There is no accounting here: always None."""
         return None

@@ -61,6 +61,12 @@ def finished_jobs(since: str) -> list[JobRecord]:
     return found
 
 
+def unfinished_jobs() -> list[JobRecord]:
+    """Return the jobs of all users that wait or run. Raises SchedulerError."""
+    found = (record_of(job_id, attributes) for job_id, attributes in read_jobs().items())
+    return [record for record in found if record is not None and not record.finished]
+
+
 def job(job_id: str) -> JobRecord | None:
     """Return one job, None when the server does not know it (any more)."""
     try:

@@ -319,6 +319,10 @@ class Pbs:
             )
         return pbs_records.finished_jobs(since)
 
+    def unfinished_jobs(self) -> list[JobRecord]:
+        """Return the jobs that wait or run."""
+        return pbs_records.unfinished_jobs()
+
     def job(self, job_id: str) -> JobRecord | None:
         """Return one job's record, None when unknown."""
         return pbs_records.job(job_id)

@@ -61,6 +61,19 @@ def finished_jobs(since: str) -> list[JobRecord]:
     ]  # fmt: skip
 
 
+def unfinished_jobs() -> list[JobRecord]:
+    """Return the jobs of all users that wait or run, as the controller lists them.
+
+    Only id, user, state and time of submission. Raises SchedulerError.
+    """
+    text = run_command(["squeue", "--all", "--noheader", "--format=%i %u %T %V"])
+    rows = (line.split() for line in text.splitlines())
+    return [
+        JobRecord(job_id, "", user, "", state, submitted_at=_time(submitted))
+        for job_id, user, state, submitted in (row for row in rows if len(row) == 4)
+    ]
+
+
 def again(jobs: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the last record of each job, with how often it was started before.
 

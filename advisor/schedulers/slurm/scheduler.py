@@ -93,6 +93,10 @@ class Slurm(Sweeps):
         """Return the jobs that ended since a time, steps included."""
         return sacct.finished_jobs(since)
 
+    def unfinished_jobs(self) -> list[JobRecord]:
+        """Return the jobs in the queue: id, user, state and time of submission."""
+        return sacct.unfinished_jobs()
+
     def job(self, job_id: str) -> JobRecord | None:
         """Return one job's record with the advisor's stamp, None when unknown.
 

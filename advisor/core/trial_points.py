@@ -1,0 +1,95 @@
+"""Which point of a class model is worth a trial, looked up in what was worked out with the model.
+
+A trial is the point of greatest expected improvement in energy, weighted by the chance that it
+keeps ``max_slowdown``, among those that keep it at ``cold_start.confidence`` and reach
+``min_saving`` more likely than not (:mod:`advisor.prior.trials`). Only the bounds depend on the
+job; all else stands with the model. Standard library only.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from advisor.core.option import Row
+from advisor.core.policy import Policy
+from advisor.core.select import WEIGHTS
+
+PERCENT = (*map(float, range(50, 100)), 99.5, 99.9, 99.99)
+"""The chances at which quantiles are kept."""
+WORTH = 0.004
+"""An improvement of ln energy below this is less than any meter tells: nothing to try."""
+_VALUES = struct.Struct("<2f")
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPoints:
+    """What trials are chosen by.
+
+    ``quantiles``: Student's t at each of :data:`PERCENT`. ``values``, for each option of the model
+    in its order: scale of ln time, and expected improvement of ln energy over the best confirmed
+    (NaN: not to be tried).
+    """
+
+    quantiles: tuple[float, ...]
+    values: tuple[tuple[float, float], ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form: quantiles rounded, values as packed floats."""
+        packed = b"".join(_VALUES.pack(*v) for v in self.values)
+        quantiles = [round(q, 4) for q in self.quantiles]
+        return {"quantiles": quantiles, "values": base64.b64encode(packed).decode()}
+
+    @classmethod
+    def from_dict(cls, data: object) -> TrialPoints | None:
+        """Read the JSON form back; None for anything else."""
+        if not isinstance(data, Mapping):
+            return None
+        try:
+            values = tuple(_VALUES.iter_unpack(base64.b64decode(str(data["values"]))))
+            quantiles = tuple(float(q) for q in data["quantiles"])
+        except (KeyError, TypeError, ValueError, struct.error):
+            return None
+        if len(quantiles) != len(PERCENT) or any(a >= b for a, b in pairwise(quantiles)):
+            return None
+        return cls(quantiles, values)
+
+    def keeps(self, standardised: float) -> float:
+        """Return the chance that Student's t stays below a value, linear between quantiles.
+
+        0 below 0.5, and the greatest of :data:`PERCENT` at most.
+        """
+        at = bisect_right(self.quantiles, standardised)
+        if not at:
+            return 0.0
+        if at == len(self.quantiles):
+            return PERCENT[-1] / 100
+        low, high = self.quantiles[at - 1], self.quantiles[at]
+        from_, to = PERCENT[at - 1], PERCENT[at]
+        return (from_ + (to - from_) * (standardised - low) / (high - low)) / 100
+
+    def best(
+        self, rows: Sequence[Row], feasible: Sequence[Row], own: Row, policy: Policy
+    ) -> Row | None:
+        """Return the option to try of those a job may take, None when none is worth it.
+
+        ``rows`` are all options of the model, ``own`` the one that stands for the job as written.
+        """
+        slowdown, saving = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
+        values = {r[:4]: v for r, v in zip(rows, self.values, strict=False)}
+        weight = WEIGHTS[policy.goal]
+        best, most = None, WORTH
+        for row in feasible:
+            scale, gain = values.get(row[:4], (math.nan, math.nan))
+            t, e = row.log_time - own.log_time, row.log_energy - own.log_energy
+            if not (gain > 0 and scale > 0 and e < saving and weight * e + (1 - weight) * t < 0):
+                continue
+            keeps = self.keeps((slowdown - t) / scale)
+            if keeps >= policy.cold_start.confidence - 1e-9 and gain * keeps > most:
+                best, most = row, gain * keeps
+        return best

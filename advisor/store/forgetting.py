@@ -155,7 +155,7 @@ def remember(
             name = names.get(row["workload_id"])
             if name is None:
                 continue
-            counts = found.setdefault(name, Counter())
+            counts = found.setdefault(name, Counter(dict.fromkeys(("models", *_MOVED), 0)))
             counts[row["kind"]] += _restore(writer, row["kind"], json.loads(row["record"]))
             writer.change("DELETE FROM forgotten WHERE id = ?", (row["id"],))
             writer.change("UPDATE workloads SET hidden = 0 WHERE id = ?", (row["workload_id"],))

@@ -1,9 +1,12 @@
-"""How long `advisor tui` takes from a cold process to its first screen, small store and large.
+"""What `advisor tui` costs: processor time up to its first screen, and of every key.
 
-``python benchmarks/tui.py [--applications N] [--repeats N]`` builds stores with 10 and with N
-applications (a model of 121 options each, a site, jobs and their outcomes), starts the real program
-on a pseudo-terminal of 80 by 24, and waits until the first rows of the list, states and promised
-savings included, are on the screen. For comparison: Python alone, and an empty Textual program.
+``python benchmarks/tui.py [--applications N ...] [--repeats N] [--size COLUMNSxLINES] [--no-keys]``
+starts the real program on a pseudo-terminal, with stores of N applications (a model of 121 options
+each, a site, jobs and their outcomes) and with ``--demo``, and waits until the first rows of the
+list, promised savings included, are on the screen. An empty Textual program, started in turns with
+them, says what of it is Textual's own; so does the key that shows an empty screen there. Times are
+processor seconds of all threads of the program, medians over the starts: beside other work a clock
+on the wall says little.
 """
 
 from __future__ import annotations
@@ -29,7 +32,6 @@ from advisor.core.option import Option, pack_options
 from advisor.store import rows
 from advisor.store.writer import Writer
 
-SMALL = 10
 STEPS = tuple(range(1_200_000, 2_300_000, 100_000))
 NODES = NodeType(
     "hsw", feature="haswell", partitions=("batch",), sockets=2, cores=24, freq_khz=STEPS,
@@ -37,12 +39,34 @@ NODES = NodeType(
 )  # fmt: skip
 BARE = """
 from textual.app import App
+from textual.screen import Screen
 from textual.widgets import Static
+class Empty(Screen):
+    BINDINGS = [("escape", "app.pop_screen", "back")]
+    def compose(self):
+        yield Static("pushed")
 class Bare(App):
+    BINDINGS = [("p", "push", "push"), ("x", "nothing", "nothing")]
     def compose(self):
         yield Static("promised")
+    def action_push(self):
+        self.push_screen(Empty())
+    def action_nothing(self):
+        pass
 Bare().run()
 """
+KEYS: tuple[tuple[str, str], ...] = (
+    ("down", "\x1b[B"), ("s, sort", "s"), ("? help", "?"), ("esc, from help", "\x1b"),
+    ("enter, options", "\r"), ("right", "\x1b[C"), ("v, front/all", "v"), ("x, axes", "x"),
+    ("+ zoom", "+"), ("c, choose", "c"), ("down in choose", "\x1b[B"),
+    ("esc, from choose", "\x1b"), ("esc, from options", "\x1b"),
+    ("enter, options again", "\r"), ("esc, from options again", "\x1b"), ("2 Jobs", "2"),
+    ("3 Training", "3"), ("4 Policy", "4"), ("w, which rule", "w"), ("esc, leave field", "\x1b"),
+    ("i, what if", "i"), ("right in what if", "\x1b[C"), ("1 Applications", "1"),
+    ("4 Policy again", "4"),
+)  # fmt: skip
+"""What is pressed one after the other, as named in the table."""
+BARE_KEYS = (("a key without an action", "x"), ("an empty screen", "p"), ("esc, back", "\x1b"))
 
 
 def options(slant: float) -> list[Option]:
@@ -93,53 +117,115 @@ def build(path: Path, applications: int) -> None:
                 )
 
 
-def until_painted(argv: list[str], wanted: bytes, env: dict[str, str]) -> float:
-    """Return the seconds from starting a program to its writing ``wanted`` on its terminal."""
-    leader, follower = pty.openpty()
-    ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    begin = time.perf_counter()
-    child = subprocess.Popen(
-        argv, stdin=follower, stdout=follower, stderr=follower, env=env, start_new_session=True
-    )
-    os.close(follower)
-    seen, taken = b"", float("nan")
-    while time.perf_counter() - begin < 30:
-        if select.select([leader], [], [], 0.5)[0]:
-            seen += os.read(leader, 1 << 16)
-            if wanted in seen:
-                taken = time.perf_counter() - begin
-                break
-    child.kill()
-    child.wait()
-    os.close(leader)
-    if taken != taken:
-        raise SystemExit(f"{argv} never painted {wanted!r}: {seen[-2000:]!r}")
-    return taken
+class Terminal:
+    """A program on a pseudo-terminal, and the processor time it has taken."""
+
+    def __init__(self, argv: list[str], env: dict[str, str], size: tuple[int, int]) -> None:
+        self._leader, follower = pty.openpty()
+        ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+        self._child = subprocess.Popen(
+            argv, stdin=follower, stdout=follower, stderr=follower, env=env, start_new_session=True
+        )
+        os.close(follower)
+        self._seen = b""
+
+    def cpu_s(self) -> float:
+        """Return the seconds that all threads of the program have taken so far."""
+        return time.clock_gettime((~self._child.pid << 3) | 2)  # clock_getcpuclockid(3) of Linux
+
+    def _read(self, wait_s: float) -> None:
+        if select.select([self._leader], [], [], wait_s)[0]:
+            self._seen += os.read(self._leader, 1 << 16)
+
+    def until(self, wanted: bytes) -> float:
+        """Return the processor seconds from the start to ``wanted`` being painted."""
+        end = time.monotonic() + 60
+        while wanted not in self._seen:
+            if time.monotonic() > end:
+                raise SystemExit(f"never painted {wanted!r}: {self._seen[-2000:]!r}")
+            self._read(0.5)
+        return self.cpu_s()
+
+    def rest(self) -> None:
+        """Wait until the program has nothing to do: a fifth of a second almost without work."""
+        quiet = 0
+        while quiet < 4:
+            before, end = self.cpu_s(), time.monotonic() + 0.05
+            while (left := end - time.monotonic()) > 0:
+                self._read(left)
+            quiet = quiet + 1 if self.cpu_s() - before < 0.002 else 0
+
+    def press(self, key: str) -> float:
+        """Return the processor seconds that a key takes until the program rests."""
+        self.rest()
+        before = self.cpu_s()
+        os.write(self._leader, key.encode())
+        if key == "\x1b":  # Textual waits for what may follow an escape
+            time.sleep(0.15)
+        self.rest()
+        return self.cpu_s() - before
+
+    def end(self) -> None:
+        """End the program."""
+        self._child.kill()
+        self._child.wait()
+        os.close(self._leader)
+
+
+def line(title: str, taken: list[float], unit: float, against: float = 0.0) -> None:
+    """Print median, least and most, and how many times ``against`` the median is."""
+    figures = (statistics.median(taken), min(taken), max(taken))
+    times = f"{figures[0] / against:8.2f} x" if against else ""
+    print(f"{title:34}{''.join(f'{value * unit:9.1f}' for value in figures)}{times}", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--applications", type=int, default=10_000)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--applications", type=int, nargs="*", default=[10, 100])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--size", default="80x24")
+    parser.add_argument("--no-keys", action="store_true")
     args = parser.parse_args()
+    width, height = (int(part) for part in args.size.split("x"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         env = {
             **os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor",
-            "XDG_CONFIG_HOME": name, "XDG_STATE_HOME": name, "ADVISOR_SOCKET": f"{name}/none",
+            "PYTHONDONTWRITEBYTECODE": "",
+            "LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": name, "XDG_STATE_HOME": name,
+            "ADVISOR_SOCKET": f"{name}/none",
         }  # fmt: skip
-        print(f"seconds from a cold process to its first screen, {args.repeats} starts each")
-        print(f"{'':34}{'median':>8}{'least':>8}{'most':>8}")
-        programs = {"an empty Textual program": ([sys.executable, "-c", BARE], b"promised")}
-        for count in (SMALL, args.applications):
-            store = folder / f"{count}.db"
-            build(store, count)
-            argv = [sys.executable, "-m", "advisor", "tui", "--db", str(store)]
-            programs[f"advisor tui, {count} applications"] = argv, b"% less"
-        for title, (argv, wanted) in programs.items():
-            taken = sorted(until_painted(argv, wanted, env) for _ in range(args.repeats))
-            middle = statistics.median(taken)
-            print(f"{title:34}{middle:8.3f}{taken[0]:8.3f}{taken[-1]:8.3f}")
+        tui = [sys.executable, "-m", "advisor", "tui"]
+        bare = "an empty Textual program"
+        programs = {bare: ([sys.executable, "-c", BARE], b"promised", BARE_KEYS)}
+        for count in args.applications:
+            build(folder / f"{count}.db", count)
+            argv = [*tui, "--db", str(folder / f"{count}.db")]
+            programs[f"advisor tui, {count} applications"] = argv, b"% less", KEYS
+        programs["advisor tui --demo"] = [*tui, "--demo"], b"% less", KEYS
+        starts: dict[str, list[float]] = {title: [] for title in programs}
+        keys: dict[str, dict[str, list[float]]] = {title: {} for title in programs}
+        for _ in range(args.repeats):
+            for title, (argv, wanted, pressed) in programs.items():
+                terminal = Terminal(argv, env, (width, height))
+                starts[title].append(terminal.until(wanted))
+                if not args.no_keys:
+                    time.sleep(1.5)  # it imports its other pages meanwhile
+                    for does, key in pressed:
+                        keys[title].setdefault(does, []).append(terminal.press(key))
+                terminal.end()
+        print(f"milliseconds of processor time up to the first screen, {args.repeats} starts each")
+        print(f"{'':34}{'median':>9}{'least':>9}{'most':>9}")
+        empty = statistics.median(starts[bare])
+        for title, taken in starts.items():
+            line(title, taken, 1000, empty)
+        for title, taken_by in keys.items():
+            if taken_by:
+                print(f"\nmilliseconds of processor time by key: {title}")
+            for does, taken in taken_by.items():
+                line(does, taken, 1000)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib.util
 import sqlite3
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from advisor import paths
@@ -27,9 +29,25 @@ def load_migrations() -> Any:
 
 def apply_migrations(connection: sqlite3.Connection) -> None:
     """Apply what is pending. Inside the caller's transaction, so all of it or nothing."""
-    from sqlite_utils import Database
+    with _without("numpy", "pandas"):
+        from sqlite_utils import Database
 
     load_migrations().apply(Database(connection, recursive_triggers=False, execute_plugins=False))
+
+
+@contextmanager
+def _without(*names: str) -> Iterator[None]:
+    """Keep what is imported here from importing more: sqlite-utils goes without, too.
+
+    It would import pandas, half a second of processor time, only to know the types of its values.
+    """
+    kept_out = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(kept_out))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in kept_out:
+            del sys.modules[name]
 
 
 def schema_sql() -> str:

@@ -68,16 +68,21 @@ def page(
     offset: int = 0,
     limit: int = 100,
     sweeps: Mapping[Key, tuple[int, int]] | None = None,
+    known: Mapping[Key, Listed] | None = None,
 ) -> list[Listed]:
     """Return some rows of the list; ``sweeps`` are the person's own under way, done and planned.
 
-    Reads the models of these rows only.
+    ``known`` rows hold as they are. Reads the models of the other rows only.
     """
+    known = known or {}
     found = listing.page_of_workloads(
         reader, search=search, order=order, offset=offset, limit=limit
     )
+    unknown = [w for w in found if (w.application, w.name) not in known]
+    if not unknown:
+        return [known[w.application, w.name] for w in found]
     snapshot = site_for_preview(reader)
-    snapshot.take(m for m in listing.models_of(reader, found) if _visible(m, person))
+    snapshot.take(m for m in listing.models_of(reader, unknown) if _visible(m, person))
     since = (datetime.now(UTC) - SWEEP_LASTS).isoformat()
     under_way = {s.workload_id: (s.done, s.planned) for s in listing.sweeping(reader, since)}
     models: dict[Key, list[StoredModel]] = {}
@@ -86,6 +91,9 @@ def page(
     rows = []
     for w in found:
         key = w.application, w.name
+        if key in known:
+            rows.append(known[key])
+            continue
         sweep = (sweeps or {}).get(key) or under_way.get(w.id)
         rows.append(_listed(reader, snapshot, w, models.get(key, []), sweep, person))
     return rows

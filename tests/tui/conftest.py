@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from advisor_tui import demo, shell
+from advisor_tui import app, demo, shell
 from advisor_tui.app import AdvisorApp
 from advisor_tui.session import Session
 from textual import _wait
@@ -41,8 +41,13 @@ class Site:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no slow store: its notice would cover the screen."""
+    """A busy machine is no slow store: its notice would cover the screen.
+
+    The daemon is asked at once, and no variable of who runs the tests counts as the job's.
+    """
     monkeypatch.setattr(shell, "SLOW_S", 60.0)
+    monkeypatch.setattr(app, "PAINTED_S", 0.001)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
 @pytest.fixture(scope="session")
@@ -168,20 +173,20 @@ def play() -> Callable[..., AdvisorApp]:
     def run(
         session: Session, story: Story, size: tuple[int, int] = (80, 24), *, settle: bool = True
     ) -> AdvisorApp:
-        app = AdvisorApp(session)
+        running_app = AdvisorApp(session)
 
         async def act() -> None:
-            running: AbstractAsyncContextManager[Pilot[Any]] = app.run_test(
+            running: AbstractAsyncContextManager[Pilot[Any]] = running_app.run_test(
                 size=size, notifications=True
             )
             async with running as pilot:
-                driver = Driver(app, pilot)
+                driver = Driver(running_app, pilot)
                 if settle:
                     await driver.settle()
                 await story(driver)
 
         asyncio.run(act())
-        return app
+        return running_app
 
     return run
 

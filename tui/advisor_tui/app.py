@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 EVERY_S = 5.0
 """Seconds between two looks at the daemon and the sweeps."""
+PAINTED_S = 0.2
+"""Seconds after which the first screen is painted and the daemon is asked how it is."""
 _IDLE_S = 0.5
 """Seconds after which the first screen is painted and other pages are imported."""
 
@@ -77,13 +80,17 @@ class AdvisorApp(AppShell):
             self.call_after_refresh(self.tell, problem, "warning")
         self.set_timer(_IDLE_S, lambda: begin(self, self._prepare, group="look"))
         self.set_interval(EVERY_S, self._look)
-        self._look()
+        self.set_timer(PAINTED_S, self._look)
 
     async def _prepare(self) -> None:
-        """Import the pages before somebody goes there."""
-        for page in (*(place.page for place in PLACES), "tradeoff:TradeOffPage"):
+        """Import the pages before somebody goes there; what is there by then stays for good.
+
+        Python's collector would look through all of it every few keys, 60 ms at a time.
+        """
+        for page in (*(place.page for place in PLACES), "tradeoff:TradeOffPage", "choose:ChoosePage"):
             with suppress(AdvisorError):  # whoever goes there learns of it
                 await in_thread(partial(resolve_name, f"advisor_tui.{page}"))
+        gc.freeze()
 
     def _look(self) -> None:
         """Look at daemon and sweeps, unless the last look is still under way."""

@@ -17,7 +17,7 @@ from advisor.views import applications as view
 from advisor.views.applications import Listed
 from advisor_tui.background import begin
 from advisor_tui.shell import Page
-from advisor_tui.table import PAGE, Cell, Column, LazyTable
+from advisor_tui.table import Cell, Column, LazyTable
 
 if TYPE_CHECKING:
     from advisor.loop.report import OnOffComparison
@@ -43,6 +43,8 @@ _COLUMNS = (
     Column("Promised", 10, right=True),
     Column("Measured", 9, right=True),
 )
+_AROUND = 7
+"""Lines of the page beside the rows."""
 _ORDER_WORDS = {"name": "by name", "runs": "most runs first", "newest": "newest model first"}
 
 
@@ -95,6 +97,9 @@ Type / and some words; every word must be in the name.
         self._order: Order = "name"
         self._search = ""
         self._listed: dict[int, Listed] = {}
+        self._known: dict[view.Key, Listed] = {}
+        """Rows that hold as long as the session's stamp, and the sweeps, are what they were."""
+        self._known_at: object = None
         self._measured: dict[view.Key, OnOffComparison] = {}
         self._generation = 0
         self._measuring = False
@@ -122,17 +127,28 @@ Type / and some words; every word must be in the name.
         self._generation += 1
         begin(self, self._load, self._generation, keep, group="list", exclusive=True)
 
+    def _state(self) -> object:
+        """Return what the rows depend on."""
+        return self.session.stamp(), dict(self.advisor.sweeping)
+
     def _rows(self, reader: Reader, first: int, limit: int) -> list[Listed]:
-        return view.page(
+        state = self._state()
+        if state != self._known_at:
+            self._known, self._known_at = {}, state
+        known = self._known
+        rows = view.page(
             reader, self.session.person(), search=self._search, order=self._order, offset=first,
-            limit=limit, sweeps=self.advisor.sweeping,
+            limit=limit, sweeps=self.advisor.sweeping, known=known,
         )  # fmt: skip
+        known.update((row.key, row) for row in rows)
+        return rows
 
     async def _load(self, generation: int, keep: bool) -> None:
         session, search, order = self.session, self._search, self._order
         cursor = self.table.cursor if keep else 0
-        first = cursor // PAGE * PAGE
-        limit = PAGE if keep else max(10, self.size.height)  # what is seen first; more is wanted
+        first, limit = 0, max(10, self.size.height - _AROUND)  # what is seen; more is wanted
+        if keep and self.table.shown_rows:
+            first, limit = self.table.shown_rows.start, len(self.table.shown_rows)
 
         def work() -> tuple[tuple[int, int], list[Listed]]:
             with session.reader() as reader:
@@ -282,6 +298,7 @@ Type / and some words; every word must be in the name.
 
     def action_reload(self) -> None:
         """Read everything again."""
+        self._known_at = None
         self.load(keep=True)
         begin(self, self._load_measured, group="measured", exclusive=True)
 
@@ -305,6 +322,6 @@ Type / and some words; every word must be in the name.
         self.load(keep=True)
 
     def on_screen_resume(self) -> None:
-        """Read again what may have been chosen or measured meanwhile."""
-        if self._generation:
+        """Read again what was chosen or measured meanwhile."""
+        if self._generation and self._state() != self._known_at:
             self.load(keep=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from textual.app import ScreenStackError
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
+from textual.worker import Worker, WorkerError
 
 from advisor.errors import AdvisorError
 
@@ -87,6 +88,18 @@ def begin(
 
     started = cast("Awaitable[None]", run)  # or a callable: not inferred
     node.run_worker(started, group=group, exclusive=exclusive)
+
+
+async def finished(workers: Sequence[Worker[Any]], seconds: float) -> None:
+    """Wait until workers have ended, however they end, but no longer than some seconds."""
+
+    async def end(worker: Worker[Any]) -> None:
+        with suppress(WorkerError):
+            await worker.wait()
+
+    ends = [asyncio.ensure_future(end(w)) for w in workers if not w.is_finished]
+    if ends:
+        await asyncio.wait(ends, timeout=seconds)
 
 
 def unexpected(error: Exception) -> AdvisorError:

@@ -21,8 +21,10 @@ from advisor.views.decision import decision_lines
 from advisor.views.jobs import Job
 from advisor_tui.background import begin
 from advisor_tui.shell import Page
-from advisor_tui.table import PAGE, Cell, Column, LazyTable
+from advisor_tui.table import Cell, Column, LazyTable
 
+_PAGE = 100
+"""Jobs read at once."""
 _COLUMNS = (
     Column("When", 11),
     Column("Job", 6, right=True, gap=1),
@@ -98,7 +100,7 @@ chosen, and every reason. advisor why JOBID prints the same.
 
         def work() -> list[Job]:
             with session.reader() as reader:
-                return view.page(reader, user=user, offset=offset, limit=PAGE)
+                return view.page(reader, user=user, offset=offset, limit=_PAGE)
 
         found = await self.ask(work)
         self._reading = False
@@ -107,7 +109,7 @@ chosen, and every reason. advisor why JOBID prints the same.
             table.empty = "the store cannot be read; r reads it again"
             table.reset(0)
             return
-        self._all_read = len(found) < PAGE
+        self._all_read = len(found) < _PAGE
         self._jobs = [*self._jobs[:offset], *found]
         whose = "everybody's jobs" if self._everybody else f"jobs of {session.user}"
         more = "" if self._all_read else ", more below"

@@ -1,32 +1,25 @@
-"""One of several: ``(•) this  ( ) that``, readable without colour."""
+"""One of several: ``(•) this  ( ) that``, readable without colour.
+
+One widget, not a button for each: Textual styles, lays out and mounts every widget by itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.cells import cell_len
+from rich.segment import Segment
 from textual.binding import Binding, BindingType
-from textual.content import Content
+from textual.events import Click
 from textual.geometry import Size
-from textual.widgets import RadioButton, RadioSet
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
 
 
-class _Pick(RadioButton):
-    """A button whose sign, not only its colour, shows whether it is on."""
-
-    def get_content_width(self, container: Size, viewport: Size) -> int:
-        """Return the cells it takes."""
-        return self.label.cell_length + 7
-
-    def render(self) -> Content:
-        """Paint sign and label; ``▸`` where the keys act."""
-        mark = (
-            "▸" if self.value and isinstance(self.parent, Picks) and self.parent.has_focus else " "
-        )
-        return Content.assemble(f"{mark}({'•' if self.value else ' '}) ", self.label)
-
-
-class Picks(RadioSet):
+class Picks(Widget, can_focus=True):
     """Pairs of (key, label), one below the other or in a row; the arrows choose at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -35,18 +28,30 @@ class Picks(RadioSet):
         Binding("up,k", "go(-1)", "up", show=False),
         Binding("down,j", "go(1)", "down", show=False),
     ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"picks--on", "picks--focus"}
+
+    at: reactive[int] = reactive(0)
+    """The number of what is chosen."""
+
+    class Changed(Message):
+        """Another one was chosen."""
+
+        def __init__(self, picks: Picks) -> None:
+            super().__init__()
+            self.picks = picks
+
+        @property
+        def control(self) -> Picks:
+            """The widget."""
+            return self.picks
 
     def __init__(
         self, options: Sequence[tuple[str, str]], *, row: bool = False, id: str | None = None
     ) -> None:
-        buttons = [_Pick(Content(label), number == 0) for number, (_, label) in enumerate(options)]
-        super().__init__(*buttons, id=id, compact=True, classes="row" if row else None)
-        self._keys, self._row = [key for key, _ in options], row
-
-    @property
-    def at(self) -> int:
-        """The number of what is chosen."""
-        return max(0, self.pressed_index)
+        super().__init__(id=id)
+        self._keys = [key for key, _ in options]
+        self._labels = [label for _, label in options]
+        self._row = row
 
     @property
     def key(self) -> str:
@@ -56,11 +61,11 @@ class Picks(RadioSet):
     def choose(self, key: str) -> None:
         """Choose by key, if there is such."""
         if key in self._keys:
-            self.query(_Pick)[self._keys.index(key)].value = True
+            self.at = self._keys.index(key)
 
     def action_step(self, by: int) -> None:
         """Choose the next one."""
-        self.choose(self._keys[(self.at + by) % len(self._keys)])
+        self.at = (self.at + by) % len(self._keys)
 
     async def action_go(self, by: int) -> None:
         """Choose the one above or below; beyond the last one go on to the next field."""
@@ -69,8 +74,44 @@ class Picks(RadioSet):
         else:
             self.action_step(by)
 
-    def watch_has_focus(self, has_focus: bool) -> None:
-        """Show where the keys act."""
-        super().watch_has_focus(has_focus)
-        for pick in self.query(_Pick):
-            pick.refresh()
+    def watch_at(self, old: int, new: int) -> None:
+        """Tell of another choice."""
+        if old != new:
+            self.post_message(self.Changed(self))
+
+    # -- painting --------------------------------------------------------------------------------
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the lines it takes."""
+        return 1 if self._row else len(self._keys)
+
+    def _items(self, y: int) -> list[tuple[int, str]]:
+        """Return number and text of what stands in a line; ``▸`` is where the keys act."""
+        items = []
+        for number in range(len(self._keys)) if self._row else (y,):
+            on = number == self.at
+            mark = "▸" if on and self.has_focus else " "
+            text = f"{mark}({'•' if on else ' '}) {self._labels[number]}"
+            items.append((number, f"{text}  " if self._row else text))
+        return items
+
+    def render_line(self, y: int) -> Strip:
+        """Paint a line."""
+        base = self.rich_style
+        segments = []
+        for number, text in self._items(y):
+            style = base
+            if number == self.at:
+                kind = "picks--focus" if self.has_focus else "picks--on"
+                style = base + self.get_component_rich_style(kind, partial=True)
+            segments.append(Segment(text, style))
+        width = self.size.width
+        return Strip(segments).crop(0, width).extend_cell_length(width, base)
+
+    def on_click(self, event: Click) -> None:
+        """Choose what was clicked."""
+        at = 0
+        for number, text in self._items(event.y):
+            if not self._row or at <= event.x < at + cell_len(text):
+                self.at = number
+            at += cell_len(text)

@@ -171,9 +171,9 @@ Percentages are the predicted energy and time against the job as written.
             self._show_rule()
         elif self._applied is not None and self.query("#slowdown"):
             base = self._applied.policy.base
-            self.query_one("#goal", Stepper).choose(base.goal)
+            self.query_one("#goal", Stepper).begin_at(base.goal)
             nearest = min(_SLOWDOWNS, key=lambda s: abs(_fraction(s) - base.max_slowdown))
-            self.query_one("#slowdown", Stepper).choose(nearest)
+            self.query_one("#slowdown", Stepper).begin_at(nearest)
 
     async def action_part(self, part: str) -> None:
         """Show a part."""
@@ -189,10 +189,13 @@ Percentages are the predicted energy and time against the job as written.
     @on(Picks.Changed, "#part")
     async def _part(self) -> None:
         part = self.query_one("#part", Picks).key
-        await self._mounted(part)
-        self.query_one("#parts", ContentSwitcher).current = part
-        if part == "whatif":
-            self._begin()
+        with self.app.batch_update():
+            await self._mounted(part)
+            self.query_one("#parts", ContentSwitcher).current = part
+            if part == "whatif":
+                self._begin()
+                await self.first_read()  # the workloads
+                await self.first_read()  # what each would get
 
     @on(Input.Changed)
     def _typed(self) -> None:

@@ -68,6 +68,14 @@ class Session:
         """Open the store. Raises StoreError."""
         return Reader(self.store)
 
+    def stamp(self) -> tuple[tuple[int, ...], ...]:
+        """Return what is another value once the store or the choices file was written to.
+
+        Its log says when a store was written to; one that is published is another file each time.
+        """
+        log = self.store.with_name(f"{self.store.name}-wal")
+        return tuple(map(_version, (self.store, log, self.choices)))
+
     def chosen(self) -> dict[str, Any]:
         """Return what is chosen; a broken file counts as none. Raises InputError for it."""
         return {} if self.foreign else choices.read(self.choices)
@@ -90,3 +98,12 @@ class Session:
         from advisor.store.opening import is_owner
 
         return self.demo or (self.store.exists() and is_owner(self.store))
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    """Return what changes with a file; nothing for one that is not there."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return ()
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns

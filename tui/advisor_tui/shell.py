@@ -17,7 +17,7 @@ from textual.widget import Widget
 
 from advisor.edits import Edit
 from advisor.errors import AdvisorError
-from advisor_tui.background import in_thread
+from advisor_tui.background import finished, in_thread
 from advisor_tui.bar import Bar
 from advisor_tui.keys import Keys, Notice
 from advisor_tui.legible import Legible, Plain
@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 SLOW_S = 2.0
 """Seconds after which a wait is shown."""
+FIRST_S = 0.2
+"""Seconds for which a page that is opened waits for what it shows; it is empty after that."""
 _SILENT_S = 10.0
 """Seconds in which the same notice is not repeated."""
 
@@ -179,11 +181,19 @@ class Page(Screen[None]):
         """Yield the page's own widgets."""
         return ()
 
-    def on_mount(self) -> None:
+    async def on_mount(self) -> None:
         """Show what is known of store and daemon; take keys from now on."""
+        await self.first_read()
         self._ready = True
         self.refresh_bindings()
         self.advisor.paint_status()
+
+    async def first_read(self) -> None:
+        """Wait for what the page reads, but not for long.
+
+        What is new is then laid out and painted once, not empty before.
+        """
+        await finished([w for w in self.app.workers if w.node is self], FIRST_S)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys typed ahead of a page that is still being laid out do nothing on it."""

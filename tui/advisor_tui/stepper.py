@@ -54,10 +54,11 @@ class Stepper(Widget, can_focus=True):
         """The chosen value."""
         return self._values[self.at]
 
-    def choose(self, value: str) -> None:
-        """Choose a value, if it is one of them."""
+    def begin_at(self, value: str) -> None:
+        """Begin with a value, if it is one of them: nobody has changed anything."""
         if value in self._values:
-            self.at = self._values.index(value)
+            self.set_reactive(Stepper.at, self._values.index(value))
+            self.refresh()
 
     def action_step(self, by: int) -> None:
         """Go on by some values; without a slider from the last to the first."""

@@ -21,8 +21,8 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-PAGE = 100
-"""Rows asked for at once."""
+PAGE = 20
+"""Rows asked for at once: a little more than a small terminal shows."""
 
 Cell = str | tuple[str, str]
 """Text, or text and its role: good, bad, warn, dim, strong."""
@@ -109,7 +109,7 @@ class LazyTable(ScrollView, can_focus=True):
         self._asked.clear()
         self.count = count
         self.cursor = max(0, min(cursor, count - 1))
-        self.virtual_size = Size(self.size.width, count + 1)
+        self.virtual_size = Size(1, count + 1)  # lines only: nothing scrolls across
         self._show_cursor()
         self.refresh()
         self.call_after_refresh(self._want)
@@ -162,7 +162,6 @@ class LazyTable(ScrollView, can_focus=True):
 
     def on_resize(self, event: Resize) -> None:
         """Ask for what came into view."""
-        self.virtual_size = Size(self.size.width, self.count + 1)
         self._show_cursor()
         self._want()
 

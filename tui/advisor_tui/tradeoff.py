@@ -25,7 +25,7 @@ from advisor_tui.dialogue import Field
 from advisor_tui.points import COLUMNS, cells, columns
 from advisor_tui.shell import AppShell, Page
 from advisor_tui.shown import Shown
-from advisor_tui.table import LazyTable
+from advisor_tui.table import PAGE, LazyTable
 
 
 def show_tradeoff(advisor: AppShell, application: str, workload: str) -> None:
@@ -96,6 +96,8 @@ money and CO2 where the site states them.
         self.boards: Boards | None = None
         self.shown = Shown()
         self._asked: Configuration | None = None
+        self._seen: object = None
+        """The session's stamp when the options were read."""
 
     def body(self) -> Iterable[Widget]:
         """Yield picture, legend, table and detail."""
@@ -147,6 +149,7 @@ money and CO2 where the site states them.
     async def _load(self, keep: bool) -> None:
         session, asked = self.session, self._asked
         application, workload = self.application, self.workload
+        self._seen = session.stamp()
 
         def work() -> Boards:
             with session.reader() as reader:
@@ -211,7 +214,10 @@ money and CO2 where the site states them.
     def _fill(self, board: TradeOffView, number: int) -> None:
         table = self.table
         table.set_columns(columns(board))
-        table.reset(len(self.shown.steps), cursor=self.shown.steps.index(number))
+        at = self.shown.steps.index(number)
+        table.reset(len(self.shown.steps), cursor=at)
+        first = at // PAGE * PAGE  # the others are asked for once they are seen
+        self._wanted(LazyTable.Wanted(table, first, PAGE))
 
     @on(LazyTable.Wanted, "#points")
     def _wanted(self, event: LazyTable.Wanted) -> None:
@@ -433,6 +439,6 @@ money and CO2 where the site states them.
         self.load(keep=True)
 
     def on_screen_resume(self) -> None:
-        """Show what was chosen meanwhile."""
-        if self.boards is not None:
+        """Show what was chosen or measured meanwhile."""
+        if self.boards is not None and self._seen != self.session.stamp():
             self.load(keep=True)

@@ -112,7 +112,7 @@ Where no energy is known it shows time against threads.
             )
         finally:
             self._reading = False
-        if sweeps is None or not self.is_mounted:
+        if sweeps is None or not self.is_attached:
             return
         if sweeps == self._sweeps and sweeps:
             return

@@ -66,7 +66,11 @@ KEYS: tuple[tuple[str, str], ...] = (
     ("4 Policy again", "4"),
 )  # fmt: skip
 """What is pressed one after the other, as named in the table."""
-BARE_KEYS = (("a key without an action", "x"), ("an empty screen", "p"), ("esc, back", "\x1b"))
+BARE_KEYS: tuple[tuple[str, str], ...] = (
+    ("a key without an action", "x"),
+    ("an empty screen", "p"),
+    ("esc, back", "\x1b"),
+)
 
 
 def options(slant: float) -> list[Option]:

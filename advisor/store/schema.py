@@ -9,11 +9,14 @@ import importlib.util
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from advisor import paths
 from advisor.errors import AdvisorError
+from advisor.store.connection import MIGRATIONS
 
 
 def load_migrations() -> Any:
@@ -33,6 +36,22 @@ def apply_migrations(connection: sqlite3.Connection) -> None:
         from sqlite_utils import Database
 
     load_migrations().apply(Database(connection, recursive_triggers=False, execute_plugins=False))
+
+
+def make_from_text(path: Path) -> None:
+    """Make an empty store from ``db/schema.sql``, for an example that is thrown away.
+
+    It is what the migrations come to, in a tenth of their time: sqlite-utils is not imported.
+    """
+    text = paths.share("db/schema.sql").read_text(encoding="utf-8")
+    row = (
+        "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('advisor', ?, ?)"
+    )
+    now = datetime.now(UTC).isoformat()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {text}")
+        connection.executemany(row, [(name, now) for name in MIGRATIONS])
+        connection.execute("COMMIT")
 
 
 @contextmanager

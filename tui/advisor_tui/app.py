@@ -87,7 +87,16 @@ class AdvisorApp(AppShell):
 
         Python's collector would look through all of it every few keys, 60 ms at a time.
         """
-        for page in (*(place.page for place in PLACES), "tradeoff:TradeOffPage", "choose:ChoosePage"):
+        if self.session.demo is not None:
+            with suppress(AdvisorError):  # it is only an example
+                await in_thread(self.session.demo)
+            if isinstance(self.screen, Page):
+                self.screen.files_changed()
+        for page in (
+            *(place.page for place in PLACES),
+            "tradeoff:TradeOffPage",
+            "choose:ChoosePage",
+        ):
             with suppress(AdvisorError):  # whoever goes there learns of it
                 await in_thread(partial(resolve_name, f"advisor_tui.{page}"))
         gc.freeze()
@@ -110,7 +119,7 @@ class AdvisorApp(AppShell):
                 for p in progress.every(session.sweeps)
                 if p.under_way
             }
-            if session.demo:
+            if session.demo is not None:
                 return "demo data", sweeps
             try:
                 status = call(session.socket, {"op": "status"}, timeout_s=2.0)

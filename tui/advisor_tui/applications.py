@@ -319,7 +319,7 @@ Type / and some words; every word must be in the name.
 
     def files_changed(self) -> None:
         """Show the rows under other choices."""
-        self.load(keep=True)
+        self.action_reload()
 
     def on_screen_resume(self) -> None:
         """Read again what was chosen or measured meanwhile."""

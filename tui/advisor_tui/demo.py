@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from advisor.core.configuration import Configuration
@@ -29,6 +30,7 @@ from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, site_of
 from advisor.store.rankings import save_ranking
 from advisor.store.records import TrainingRequest, TrainingRun
+from advisor.store.schema import make_from_text
 from advisor.store.writer import Writer
 from advisor_tui.demo_site import (
     BUSY,
@@ -49,6 +51,12 @@ from advisor_tui.session import Session
 
 def build(store: Path, user: str) -> None:
     """Make the example store."""
+    models(store)
+    history(store, user)
+
+
+def models(store: Path) -> None:
+    """Fill a store with the example site, its policy and its programs."""
     now = datetime.now(UTC)
     with Writer(store) as writer:
         writer.save_node_types([m.node_type for m in MACHINES.values()], source="example")
@@ -59,8 +67,12 @@ def build(store: Path, user: str) -> None:
             for p in PROGRAMS:
                 _program(writer, p, now)
         _ranking(writer)
-        with writer.batch():
-            _jobs(writer, user, now)
+
+
+def history(store: Path, user: str) -> None:
+    """Add the jobs that were decided about, and how they came out."""
+    with Writer(store) as writer, writer.batch():
+        _jobs(writer, user, datetime.now(UTC))
 
 
 def _program(writer: Writer, p: Program, now: datetime) -> None:
@@ -210,7 +222,6 @@ def demonstration() -> Iterator[Session]:
         session.choices = folder / "config" / "advisor" / "choices.json"
         session.sweeps = folder / "state" / "advisor" / "sweeps"
         session.folder = folder / "work"
-        session.demo = True
         session.foreign = False
         session.arguments = ("--db", str(session.store), "--scheduler", "local")
         session.folder.mkdir()
@@ -227,7 +238,9 @@ def demonstration() -> Iterator[Session]:
             XDG_STATE_HOME=str(folder / "state"),
             XDG_CONFIG_HOME=str(folder / "config"),
         )
-        build(session.store, session.user)
+        make_from_text(session.store)
+        models(session.store)
+        session.demo = partial(history, session.store, session.user)
         yield session
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -143,6 +143,10 @@ chosen, and every reason. advisor why JOBID prints the same.
         if job is not None:
             self.app.push_screen(WhyPage(job))
 
+    def files_changed(self) -> None:
+        """Read the jobs again."""
+        self.load()
+
     def action_everybody(self) -> None:
         """Show everybody's jobs, or one's own again."""
         self._everybody = not self._everybody

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,8 @@ class Session:
     qos: str = ""
     job_name: str = ""
     foreign: bool = False
-    demo: bool = False
+    demo: Callable[[], None] | None = None
+    """Only for example data: adds its jobs, once the first screen is there."""
     settings: Path | None = None
     arguments: tuple[str, ...] = field(default=())
     """What a child ``advisor`` needs to find the same store."""
@@ -97,7 +98,7 @@ class Session:
         """Whether the store is the caller's own, or the caller is root."""
         from advisor.store.opening import is_owner
 
-        return self.demo or (self.store.exists() and is_owner(self.store))
+        return self.demo is not None or (self.store.exists() and is_owner(self.store))
 
 
 def _version(path: Path) -> tuple[int, ...]:

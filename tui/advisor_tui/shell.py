@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
+from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import Mount
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
@@ -144,8 +146,9 @@ class Page(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        # made with the styles that hold now: Textual would parse every style again, twice
-        self._css_update_count = self.app._css_update_count
+        # Made with the styles that hold now: switch_mode cannot know it and would parse them all
+        # again, twice. Textual 8 has no public way to say so; another version just parses.
+        self._css_update_count = getattr(self.app, "_css_update_count", -1)
         for breakpoints, cells in zip(
             (self.app.HORIZONTAL_BREAKPOINTS, self.app.VERTICAL_BREAKPOINTS),
             self.app.size,
@@ -181,7 +184,8 @@ class Page(Screen[None]):
         """Yield the page's own widgets."""
         return ()
 
-    async def on_mount(self) -> None:
+    @on(Mount)
+    async def _first_shown(self) -> None:
         """Show what is known of store and daemon; take keys from now on."""
         await self.first_read()
         self._ready = True

@@ -246,7 +246,7 @@ money and CO2 where the site states them.
 
     def status_changed(self) -> None:
         """Say what a job gets, and whether the daemon is there to apply it."""
-        if self.board is not None:
+        if self.board is not None and self.query("#verdict"):  # not while the page is removed
             said = captions.verdict(self.board, self.advisor.daemon)
             self.query_one("#verdict", Static).update(said)
             self.refresh_bindings()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, StoreError
 
 _PACKAGE = Path(__file__).resolve().parent
 SYSTEM = Path("/")
@@ -58,6 +58,30 @@ def store_path(flag: str | None = None, *, own: bool = False, socket: str | None
         store for store in (_daemons_store(socket), system) if store and os.access(store, os.R_OK)
     )
     return next(found, mine)
+
+
+def whole_store(flag: str | None = None, *, hint: str = "") -> Path:
+    """Return the store, for who needs all of it or writes to it.
+
+    Raises StoreError where that is the site's and closed to the caller: nobody shall get an empty
+    store of their own instead. ``hint``: what to do in place of it.
+    """
+    store = store_path(flag)
+    if flag or os.environ.get("ADVISOR_DB") or _is_root() or os.path.exists(store):  # noqa: PTH110
+        return store
+    site = closed_store()
+    if site is not None:
+        raise StoreError(
+            f"{site}: this is the site's store, and only its owner may open it",
+            hint=f"{hint or 'ask your admin'}; for a store of your own: --db FILE",
+        )
+    return store
+
+
+def closed_store() -> Path | None:
+    """Return the store that the daemon answers from where the caller may not read it."""
+    store = _daemons_store(None)
+    return store if store is not None and not os.access(store, os.R_OK) else None
 
 
 def _daemons_store(flag: str | None) -> Path | None:

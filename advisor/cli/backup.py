@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     """Back up."""
     from advisor.store.backup import backup
 
-    source = paths.store_path(args.db)
+    source = paths.whole_store(args.db)
     backup(source, args.path)
     size = args.path.stat().st_size
     if args.json:

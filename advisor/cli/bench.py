@@ -88,7 +88,7 @@ def _bench(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
     budget_s = QUICK_S if args.quick else budget_s
-    path = paths.store_path(args.db)
+    path = paths.whole_store(args.db)
     waiting: list[dict[str, Any]] = []
     inventory = None
     if path.exists():
@@ -134,7 +134,7 @@ def _rank_again(args: argparse.Namespace) -> dict[str, Any]:
 
     try:
         limits = read_thresholds(site_thresholds(paths.config_dir(args.config_dir)))
-        with Writer(paths.store_path(args.db)) as writer:
+        with Writer(paths.whole_store(args.db)) as writer:
             done = rank_all(writer, limits)
     except AdvisorError as error:
         return {"rankings": f"rankings could not be updated, the earlier ones stay: {error}"}
@@ -213,7 +213,7 @@ def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
     from advisor.store.writer import Writer
     from advisor.training.training_job import current_user
 
-    path = paths.store_path(args.db)
+    path = paths.whole_store(args.db)
     with Writer(path) as writer:
         former = None if args.replace else latest_bench(writer, name)
         machine = result["machine"]

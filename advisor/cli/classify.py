@@ -79,7 +79,7 @@ def _of_store(args: argparse.Namespace, known: Known) -> list[dict[str, Any]]:
     from advisor.store.reader import Reader
     from advisor.store.signatures import signatures
 
-    path = paths.store_path(args.db)
+    path = paths.whole_store(args.db)
     node_type = known.setup(args.node_type, args).node_type if args.node_type else None
     groups: dict[tuple[str, str, str], list[Signature]] = {}
     if path.exists():

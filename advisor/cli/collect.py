@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(
         stream=sys.stderr, level="WARNING", format="level=%(levelname)s %(message)s"
     )
-    store = paths.store_path(args.db)
+    store = paths.whole_store(args.db)
     since = clock.since(args.since or "7d")
     by_hand = {place_of(text): ended("") for text in args.left}
     collected = left = None

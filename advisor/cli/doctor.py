@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _checks(args: argparse.Namespace) -> Iterator[Check]:
-    from advisor.core.check import check_error
+    from advisor.core.check import Check, check_error
     from advisor.core.inventory import Inventory
     from advisor.loop import health, health_site
     from advisor.schedulers.choose import every
@@ -73,8 +73,12 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
             scheduler, settings, of_scheduler = candidate, answers, found
         if answers:
             break
-    reader, opened = health.open_store(store)
-    yield from opened
+    reader = None
+    if not os.path.exists(store) and (site := paths.closed_store()):  # noqa: PTH110
+        yield Check("store", "ok", f"{site}: its owner's only; the daemon shows you what is yours")
+    else:
+        reader, opened = health.open_store(store)
+        yield from opened
     inventory, version = Inventory(), None
     if reader is not None:
         with reader:

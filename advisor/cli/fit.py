@@ -142,7 +142,9 @@ def run(args: argparse.Namespace) -> int:
     check_plot(args.plot)
     options = model_options(args.model_option)
     parse_options(args.model, find(args.model).OPTIONS, options)
-    path = paths.store_path(args.db)
+    path = paths.whole_store(
+        args.db, hint="the site fits your runs as it takes them: advisor options shows the models"
+    )
     is_wal(path)  # where there is no store none is made
     with Writer(path) as store:
         runs = store.observations(args.application, args.workload, args.node_type)

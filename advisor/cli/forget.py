@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if args.undo and args.since:
         raise UsageError("--undo takes back all of the last day, so it takes no --since")
     since = "" if args.since is None else _stored_form(clock.form(clock.since(args.since)))
-    path = paths.store_path(args.db)
+    path = paths.whole_store(args.db)
     with Reader(path) as store:
         there = forgotten(store) if args.undo else _everything(store)
         application, workload = _named(args.application, there, undo=args.undo)

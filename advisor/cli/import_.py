@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.application and args.source != "ear":
         raise UsageError("the following arguments are required: --application")
-    path = paths.store_path(args.db)
+    path = paths.whole_store(args.db)
     user = caller()
     contributor = args.contributor or user
     owner = is_owner(path)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.output import print_json, print_table
 from advisor.errors import InputError, RefusedError
-from advisor.paths import config_dir, store_path
+from advisor.paths import config_dir, whole_store
 
 if TYPE_CHECKING:
     from advisor.policy.problems import Problem
@@ -101,8 +101,9 @@ def who() -> str:
 def applied(args: argparse.Namespace, kind: Kind, version: int | None = None) -> Any:
     """Return the applied version, None when there is none; InputError for one not known."""
     from advisor.store.reader import Reader
+    from advisor.store.seen import store_seen
 
-    path = store_path(args.db)
+    path = store_seen(args.db)
     config = None
     if path.exists():
         with Reader(path) as reader:
@@ -115,8 +116,9 @@ def applied(args: argparse.Namespace, kind: Kind, version: int | None = None) ->
 
 def _history(args: argparse.Namespace, kind: Kind) -> list[ConfigVersion]:
     from advisor.store.reader import Reader
+    from advisor.store.seen import store_seen
 
-    path = store_path(args.db)
+    path = store_seen(args.db)
     if not path.exists():
         return []
     with Reader(path) as reader:
@@ -214,7 +216,7 @@ def _store(
 
     path = checked.name if checked.name == "<stdin>" else str(Path(checked.name).resolve())
     compiled = checked.compiled or {}
-    with Writer(store_path(args.db)) as writer, writer.batch():
+    with Writer(whole_store(args.db)) as writer, writer.batch():
         before = writer.config(kind)
         version = writer.apply_config(
             kind, path=path, text=checked.text, compiled=compiled, by=who()
@@ -241,6 +243,7 @@ def _diff(args: argparse.Namespace, kind: Kind) -> int:
     from advisor.policy.render import changes, text_diff
 
     checked = read(args, kind)
+    whole_store(args.db)  # the daemon shows users what holds, not the file with its comments
     current = applied(args, kind)
     name = f"{kind} version {current.version}" if current else "nothing applied"
     lines = text_diff(current.text if current else "", checked.text, name, checked.name)
@@ -303,7 +306,7 @@ def _rollback(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -
                 f"{kind} version {target.version} is not valid for this release of the advisor",
                 hint="write it to a file, correct it and apply that",
             )
-        with Writer(store_path(args.db)) as writer, writer.batch():
+        with Writer(whole_store(args.db)) as writer, writer.batch():
             writer.activate_config(kind, target.version, who())
             notes = after(writer, target.compiled, current.compiled) if after else []
     changed = changes(kind, current.compiled, target.compiled)

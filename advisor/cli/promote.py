@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.store.signatures import promote_signatures
     from advisor.store.writer import Writer
 
-    path = paths.store_path(args.db)
+    path = paths.whole_store(args.db)
     with Reader(path) as store:
         _check_names(store, args)
         live = not store.published

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.store.opening import is_owner
     from advisor.store.writer import Writer
 
-    path = paths.store_path(args.db)
+    path = paths.whole_store(args.db)
     if not is_owner(path):
         raise RefusedError(f"{path} is not yours", hint="ask the store's owner")
     with Writer(path) as writer:

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.store.publish import publish
     from advisor.store.reader import Reader
 
-    source = paths.store_path(args.db)
+    source = paths.whole_store(args.db)
     publish(source, args.path, history=args.history)
     size = args.path.stat().st_size
     with Reader(args.path) as copy:

@@ -111,7 +111,9 @@ def _open(args: argparse.Namespace) -> AbstractContextManager[Reader | None]:
     from advisor.store.reader import Reader
     from advisor.store.writer import Writer
 
-    path = paths.store_path(args.db)
+    path = paths.whole_store(
+        args.db, hint="the site ranks what you characterise: advisor options shows the node types"
+    )
     if args.phase and (args.profiles or not path.exists()):
         return nullcontext()
     reader = Reader(path)

@@ -246,7 +246,7 @@ def _keep(
     from advisor.core.policy import scope_of
 
     scope = scope_of(known.policy_for(subject).training.trust, "")
-    path = paths.store_path(args.db)
+    path = paths.whole_store(args.db)
     return store(path, subject.application, subject.workload, signatures, scope)
 
 

@@ -77,10 +77,10 @@ def run_job(args: argparse.Namespace) -> int:
 
 
 def _snapshot(db: str | None) -> Snapshot:
-    from advisor.paths import store_path
     from advisor.service.snapshot import Snapshot, StoreSource
+    from advisor.store.seen import store_seen
 
-    source = StoreSource(store_path(db))
+    source = StoreSource(store_seen(db, "options"))
     try:
         source.refresh()
     except AdvisorError as error:
@@ -158,7 +158,7 @@ def _keep(
     from advisor.loop.match import MatchedJob
     from advisor.loop.outcomes import make_outcome
     from advisor.loop.rebuilt import let_count
-    from advisor.paths import store_path
+    from advisor.paths import whole_store
     from advisor.schedulers.base import JobRecord, StepRecord
     from advisor.store.writer import Writer
 
@@ -177,7 +177,7 @@ def _keep(
         cpus=total, steps=(step,), resolution_s=0.0,
     )  # fmt: skip
     try:
-        with Writer(store_path(db)) as store:
+        with Writer(whole_store(db)) as store:
             store.save_decision(decision, job_id=job_id)
             match = MatchedJob(decision, "verified")
             outcome = make_outcome(

@@ -11,7 +11,7 @@ from advisor.cli import policy
 from advisor.cli.arguments import add_action
 from advisor.cli.output import print_json, print_table
 from advisor.errors import InputError
-from advisor.paths import config_dir, store_path
+from advisor.paths import config_dir, whole_store
 
 if TYPE_CHECKING:
     from advisor.core.inventory import NodeType
@@ -110,7 +110,7 @@ def _discover(args: argparse.Namespace) -> int:
     names = {t.name for t in after}
     gone = [name for name in inventory if name not in names and name not in others]
     if not args.dry_run:
-        with Writer(store_path(args.db)) as writer, writer.batch():
+        with Writer(whole_store(args.db)) as writer, writer.batch():
             writer.save_node_types(merged.known, source=args.scheduler, replace=True)
             writer.save_node_types(merged.extra, source=SITE_SOURCE, replace=True)
     whole = [*after, *(t for name, t in others.items() if name not in names)]
@@ -163,8 +163,9 @@ def _stored(
 ) -> tuple[Mapping[str, object], dict[str, NodeType], dict[str, str]]:
     """Return the applied site settings, the inventory and the source of each of its types."""
     from advisor.store.reader import Reader
+    from advisor.store.seen import store_seen
 
-    path = store_path(args.db)
+    path = store_seen(args.db)
     if not path.exists():
         return {}, {}, {}
     with Reader(path) as reader:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -214,3 +216,22 @@ def test_the_command_that_opens_files(place: Path) -> None:
     assert command == f"chmod o+x '{place / 'a b'}' {place / 'a'} && chmod o+r {file}"
     subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True)
     assert opening([link]) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as others")
+def test_a_right_of_a_group_is_one() -> None:
+    """Others may read nothing, but all who work here are in the folder's group."""
+    place = Path(tempfile.mkdtemp(prefix="grouped-", dir="/tmp"))
+    try:
+        file = place / "file"
+        file.touch(0o640)
+        place.chmod(0o750)
+        assert "chmod o+x" in opening([file]) and "chmod o+r" in opening([file])
+        group = pwd.getpwnam("nobody").pw_gid
+        for path in (place, file):
+            os.chown(path, 0, group)
+        assert opening([file]) == ""
+        file.chmod(0o600)
+        assert f"chmod o+r {file}" in opening([file])
+    finally:
+        shutil.rmtree(place)

@@ -251,6 +251,26 @@ def test_a_closed_store_is_read_through_the_daemon(layout: Layout) -> None:
     assert json.loads(layout.good("report", "--json"))["jobs"] > 0
 
 
+def test_a_closed_store_is_not_replaced_by_an_empty_one(layout: Layout) -> None:
+    """What needs the whole store says so in one line, and what to do; nobody gets one unasked."""
+    layout.store.chmod(0o600)
+    layout.serve()
+    assert "goal: min_energy" in layout.good("policy", "show")
+    assert "only its owner" not in layout.good("site", "show")
+    for argv in (
+        ("fit", "cg-solver"), ("rank", "lbm"), ("collect",), ("prune", "--older-than", "0d"),
+        ("forget", "cg-solver"), ("promote", "cg-solver", "--scope", "all"), ("backup", "b.db"),
+    ):  # fmt: skip
+        done = layout.user(*argv)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1, (argv, done.stderr)
+        assert str(layout.store) in done.stderr and "only its owner" in done.stderr, argv
+    for argv in (("fit", "cg-solver"), ("rank", "lbm")):
+        assert "advisor options" in layout.user(*argv).stderr
+    found = json.loads(layout.user("doctor", "--json").stdout)["checks"]
+    assert [c["state"] for c in found if c["name"] == "store"] == ["ok"]
+    assert not list((layout.root / "home").rglob("*.db"))
+
+
 def test_whose_jobs_the_daemon_shows(layout: Layout) -> None:
     _, others = rows_of_history(layout, "nobody")
     layout.store.chmod(0o600)

@@ -117,7 +117,9 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
     """Ask the daemon: at the socket given, else where the hooks ask, else the default."""
     from advisor.core.check import Check
     from advisor.core.protocol import call
+    from advisor.core.units import format_duration
     from advisor.loop.health_watch import check_watch
+    from advisor.store.connection import OLD_S
 
     socket: Path = paths.socket_path(args.socket or hooked)
     try:
@@ -144,6 +146,12 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
         f"{status.get('decisions')} decisions, {status.get('changed')} rewritten"
         + (f", median {median} us" if median is not None else ""),
     )  # fmt: skip
+    age_s = status.get("store_age_s")
+    if isinstance(age_s, (int, float)) and age_s > OLD_S:
+        yield Check(
+            "daemon", "warn", f"it answers from a copy that is {format_duration(age_s)} old",
+            "on the store's host: is it up? advisor publish must run there after each collect",
+        )  # fmt: skip
     if status.get("store_error"):
         yield Check(
             "daemon", "fail", f"it cannot read its store: {status['store_error']}",

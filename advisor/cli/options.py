@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Sequence
 
 from advisor.cli.output import print_json, print_table
@@ -12,6 +13,7 @@ from advisor.core.objectives import MEASURES, clusters, ed2p, edp, node_hours, r
 from advisor.core.option import Option
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
 from advisor.errors import RefusedError, UsageError
+from advisor.store.seen import old_copy
 from advisor.views.options import View, best_in_words, known_by, scene
 from advisor.views.worth import Worth
 
@@ -57,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.plot is not None:
         save_plot(_picture(views[0][0], args.view), args.plot)
+    if old := old_copy(args.db):
+        print(f"advisor: {old}", file=sys.stderr)
     if args.json:
         print_json(
             "options",

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from advisor.core.check import Check, CheckState, check_error, opening
 from advisor.core.inventory import Inventory
+from advisor.core.units import format_duration
 from advisor.errors import AdvisorError
 from advisor.loop.backlog import backlog
 from advisor.loop.clock import form
 from advisor.loop.spool import spool_folder, waiting_files
-from advisor.store.connection import is_wal
+from advisor.store.connection import OLD_S, age_of_copy
 from advisor.store.reader import Reader
 from advisor.store.records import CLASS, TRANSFER
 from advisor.store.transfers import unadvised
@@ -50,8 +51,13 @@ def open_store(path: Path) -> tuple[Reader | None, list[Check]]:
 
 def _access(path: Path) -> Check:
     size = f"{path.stat().st_size / 1e6:.1f} MB"
-    if not is_wal(path):
-        return Check("store", "ok", f"{path}: a published copy, sound, {size}")
+    age_s = age_of_copy(path)
+    if age_s is not None:
+        text = f"{path}: a published copy, {format_duration(age_s)} old, sound, {size}"
+        if age_s < OLD_S:
+            return Check("store", "ok", text)
+        todo = "on the store's host: is it up? advisor publish must run there after each collect"
+        return Check("store", "warn", text, todo)
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return Check(
             "store", "warn", f"{path}: sound, {size}, but you cannot write it or its folder",

@@ -33,7 +33,8 @@ def _before(span: str) -> str:
         return ""
     try:
         length = timedelta(seconds=parse_duration_s(span))
-        # All of this second, too: 0d means everything that is there.
-        return clock.form(clock.now() - length + timedelta(seconds=1))
+        if not length:  # all that is there, also what a clock that was ahead dated later
+            return "9999"
+        return clock.form(clock.now() - length)
     except (ValueError, OverflowError):
         raise UsageError(f"{span!r} is no time", hint="write days, like 400d") from None

@@ -358,6 +358,8 @@ class Handlers:
                     [({}, float(not self.source.error))])  # fmt: skip
         text.family("store_size_bytes", "gauge", "the store's file",
                     [({}, size_of(self.source.path))], "bytes")  # fmt: skip
+        text.family("store_age_seconds", "gauge", "since the copy that is read was published",
+                    [({}, self.source.age_s())], "seconds")  # fmt: skip
         text.family("decisions_waiting", "gauge", "decisions not written to the store yet",
                     [({}, journal.waiting if journal else None)])  # fmt: skip
         text.family("decisions_lost", "counter", "decisions that could not be written",
@@ -380,6 +382,7 @@ class Handlers:
             "uptime_s": round(time.time() - self._started, 1),
             "store": str(self.source.path),
             "store_error": self.source.error,
+            "store_age_s": self.source.age_s(),
             "models": len(snapshot.models),
             "newest_model": max(snapshot.models, default=0),
             "node_types": sorted(snapshot.inventory.node_types),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -151,6 +152,8 @@ class StoreSource:
         self.snapshot = Snapshot()
         self.error = ""
         self.loaded = False
+        self.published_at: float | None = None
+        """When the copy that is read was published, in seconds of the epoch; None: it is live."""
         self._availability: Availability | None = None
         self._marks: tuple[object, ...] = ()
         self._reader: Reader | None = None
@@ -169,6 +172,8 @@ class StoreSource:
             try:
                 if not (first or force or self._reader.changed()):
                     return False
+                frozen = self._reader.published
+                self.published_at = self.path.stat().st_mtime if frozen else None
                 marks = self._reader.marks()
                 if self.loaded and not force and marks == self._marks:
                     return False
@@ -182,6 +187,11 @@ class StoreSource:
                 self._reader = None
                 raise
             return True
+
+    def age_s(self) -> float | None:
+        """Return how old the copy is that is read, in seconds; None for a live store."""
+        at = self.published_at
+        return None if at is None else round(max(0.0, time.time() - at), 1)
 
     def take(self, availability: Availability) -> None:
         """Take over what nodes can be had now, and forget the answers that it may change.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -81,6 +82,24 @@ def is_wal(path: Path) -> bool:
     if len(header) < 100 or not header.startswith(_HEADER):
         raise faults.damaged(path, "empty file" if not header else "wrong header")
     return header[18] == _WAL_FORMAT
+
+
+OLD_S = 6 * 3600.0
+"""A copy this old is made no more: one is published after each collection."""
+
+
+def age_of_copy(path: Path) -> float | None:
+    """Return how many seconds ago a published copy was made, None for a live store.
+
+    Raises StoreError as :func:`is_wal`. The copy's time of change is that of its publishing; a
+    clock that was set back makes it new.
+    """
+    if is_wal(path):
+        return None
+    try:
+        return max(0.0, time.time() - path.stat().st_mtime)
+    except OSError as error:
+        raise StoreError(f"{path}: the store cannot be read: {error.strerror}") from None
 
 
 class StoreConnection:

@@ -101,6 +101,27 @@ def store_seen(
     return folder / "advisor.db"
 
 
+def old_copy(db: str | None) -> str:
+    """Return how old the copy of the store is that is read here, "" for one that is kept fresh."""
+    from advisor import paths
+    from advisor.core.protocol import call
+    from advisor.core.units import format_duration
+    from advisor.store.connection import OLD_S, age_of_copy
+
+    store = paths.store_path(db)
+    try:
+        if os.access(store, os.R_OK):
+            age_s = age_of_copy(store)
+        else:
+            found = call(paths.socket_path(), {"op": "status"}).get("store_age_s")
+            age_s = found if isinstance(found, float) else None
+    except AdvisorError:
+        return ""
+    if age_s is None or age_s < OLD_S:
+        return ""
+    return f"what is known here is {format_duration(age_s)} old: the store's host publishes no more"
+
+
 def _asker(daemon: Path) -> Ask:
     """Return what asks a daemon, and waits where it is asked too much."""
     from advisor.core.protocol import call

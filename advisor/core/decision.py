@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from advisor.core.configuration import Configuration
 from advisor.core.policy import Goal, Mode, Policy
 from advisor.core.program import checked
+from advisor.core.reading import JobReading
 from advisor.core.reasons import BY_CLASS, ESTIMATED, Reason
 from advisor.core.request import JobRequest
 
@@ -140,6 +141,9 @@ class Decision:
     baseline_time_s: float | None = None
     baseline_energy_j: float | None = None
     request: JobRequest | None = None
+    reading: JobReading | None = None
+    """With the request, what it takes to decide again; None where that was not kept."""
+
     program: Mapping[str, object] = field(default_factory=dict)
     """What the hook found of the program's file."""
 
@@ -218,6 +222,7 @@ class Decision:
             "explanation": [r.text for r in self.reasons],
             "request": self.request.summary() if self.request else {},
             "program": dict(self.program),
+            **({"reading": self.reading.to_dict()} if self.reading else {}),
             **{n: getattr(self, n) for n in ("cold_start", "job_id", "origin") if getattr(self, n)},
         }
 
@@ -247,6 +252,7 @@ class Decision:
         summary, request, cold = data.get("request"), None, data.get("cold_start")
         if isinstance(summary, Mapping) and summary:
             request = JobRequest.from_summary(summary, *(texts[name] for name in _OF_REQUEST))
+        reading = data.get("reading")
         return cls(
             **texts,
             id=str(data.get("decision") or ""),
@@ -264,6 +270,7 @@ class Decision:
             baseline_time_s=_or_none(cost.get("time_s")),
             baseline_energy_j=_or_none(cost.get("energy_j")),
             request=request,
+            reading=JobReading.from_dict(reading) if isinstance(reading, Mapping) else None,
             program=checked(data.get("program")),
             cold_start=dict(cold) if isinstance(cold, Mapping) else {},
             stamped_change=bool(data.get("changed")) and not (rewrite or environment),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
+
+from advisor.core.protocol import PREFIXES
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,12 @@ class JobRequest:
     """The folder it was submitted from."""
     program: Mapping[str, object] = field(default_factory=dict)
     """What the hook found of the program's file: ``path``, ``size``, ``mtime``, ``build``."""
+    written_from: tuple[str, ...] = ()
+    """Names of the ``options`` that writing a choice back needs, which are kept with a decision."""
+    script_threads: int | None = None
+    """Of a request that was read back: threads of a rank that its script states."""
+    script_counts: bool = False
+    """Of a request that was read back: its script sets or reads the number of its threads."""
 
     def with_understood(self, options: Mapping[str, Sequence[str]]) -> JobRequest:
         """Return the request where the site says what options bind that are in no table.
@@ -87,6 +96,21 @@ class JobRequest:
     def summary(self) -> dict[str, object]:
         """Return what is worth keeping: no script text, no environment, nothing unset."""
         kept = {n: getattr(self, n) for n in _KEPT if getattr(self, n) not in (None, "")}
+        kept |= {n: getattr(self, n) for n in _KEPT_IF_SET if getattr(self, n)}
+        if self.tasks_together != 1:
+            kept["tasks_together"] = self.tasks_together
+        if not self.environment_exported:
+            kept["environment_exported"] = False
+        if self.binds:
+            kept["binds"] = {axis: why[:_LONGEST] for axis, why in self.binds.items()}
+        if self.not_understood:
+            kept["not_understood"] = [name[:_LONGEST] for name in self.not_understood[:_MOST]]
+        if threads := thread_environment(self.environment):
+            kept["environment"] = threads
+        if self.written_from:
+            kept["options"] = {name: self.options[name] for name in self.written_from}
+            if self.host_resources:
+                kept["host_resources"] = list(self.host_resources)
         return {**kept, "explicit": sorted(self.explicit)}
 
     @classmethod
@@ -94,10 +118,20 @@ class JobRequest:
         cls, data: Mapping[str, Any], scheduler: str, hook: str, user: str, account: str
     ) -> JobRequest:
         """Read :meth:`summary` back. The uid is not kept: -1."""
-        kept = {name: data[name] for name in _KEPT if name in data}
+        kept = {name: data[name] for name in (*_KEPT, *_KEPT_IF_SET) if name in data}
+        kept |= {name: data[name] for name in _KEPT_OTHERWISE if name in data}
+        for name in ("not_understood", "host_resources"):
+            kept[name] = tuple(map(str, data.get(name) or ()))
+        kept["written_from"] = tuple(kept.get("options", ()))
         explicit = data.get("explicit")
         axes = frozenset(map(str, explicit)) if isinstance(explicit, list) else frozenset()
         return cls(scheduler, hook, user, -1, account=account, explicit=axes, **kept)
+
+
+def thread_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that say how many threads there are and where."""
+    found = ((n, v) for n, v in environment.items() if n.startswith(PREFIXES) or "THREAD" in n)
+    return {name: value[:_LONGEST] for name, value in islice(found, _MOST)}
 
 
 def plain_name(option: str) -> str:
@@ -116,3 +150,9 @@ _KEPT = (
     "kind", "partition", "qos", "job_name", "script_path", "fingerprint", "nodes", "ntasks",
     "ntasks_per_node", "cpus_per_task", "constraint", "freq_khz", "time_limit_s", "exclusive",
 )  # fmt: skip
+_KEPT_IF_SET = (
+    "node_list", "memory_per_node_mb", "memory_per_cpu_mb", "het", "array", "held",
+)  # fmt: skip
+_KEPT_OTHERWISE = ("tasks_together", "environment_exported", "binds", "environment", "options")
+_LONGEST, _MOST = 80, 20
+"""Characters of a text that is kept, and how many are."""

@@ -131,7 +131,7 @@ def configuration_of(
     socket, else one a rank. Raises UnclearError as :func:`shape` does.
     """
     nodes, ranks = shape(request, node_type.cores, use)
-    threads = threads_of(request.script or "", request.command[1:]).count or request.cpus_per_task
+    threads = threads_stated(request) or request.cpus_per_task
     if threads is None:
         stated = request.environment.get("OMP_NUM_THREADS", "")
         if stated.isdecimal() and stated.isascii() and int(stated) > 0:
@@ -142,6 +142,13 @@ def configuration_of(
             threads = 1
     freq = request.freq_khz or default_freq(node_type)
     return Configuration(node_type.name, nodes, ranks, ranks * threads, freq)
+
+
+def threads_stated(request: JobRequest) -> int | None:
+    """Return the threads of a rank that a job's script states, None where it states none."""
+    if request.script is None and request.script_threads:
+        return request.script_threads
+    return threads_of(request.script or "", request.command[1:]).count
 
 
 def threads_kept(

@@ -16,7 +16,8 @@ from advisor.core.inventory import NodeType
 from advisor.core.option import Row
 from advisor.core.policy import JobFacts, Policy
 from advisor.core.reasons import Reason, reason
-from advisor.core.recognise import Recognised, recognise
+from advisor.core.reading import JobReading
+from advisor.core.recognise import Recognised
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import (
     UnclearError,
@@ -28,16 +29,15 @@ from advisor.core.requested_configuration import (
     partitions_of,
     possible_node_types,
     threads_kept,
-    use_of,
 )
-from advisor.core.script import advisor_lines
 from advisor.core.script_use import NO_USE, ScriptUse
-from advisor.core.settings import Pin, Settings, apply_settings, stated, with_choices
+from advisor.core.settings import Pin, Settings, apply_settings
 from advisor.core.words import describe
 from advisor.schedulers.translators import translator
 from advisor.service.choice import Choice, choose, class_obstacle, cold_start_of, trial_of
 from advisor.service.message import effect_line
 from advisor.service.place import node_type_obstacles
+from advisor.service.read_job import PastAvailability, read_back, read_job, with_obstacles, with_use
 from advisor.service.same_program import reason_against, to_look_at
 from advisor.service.snapshot import Snapshot
 from advisor.store.records import StoredModel
@@ -54,6 +54,7 @@ class _Case:
     snapshot: Snapshot
     trials: bool = False
     policy: Policy = field(default_factory=Policy)
+    reading: JobReading | None = None
     settings: Settings = field(default_factory=lambda: Settings({}))
     recognised: Recognised | None = None
     workload: str = ""
@@ -96,7 +97,23 @@ def decide(
     ``trials``, and whoever lets a job run one must take its place first.
     """
     request = translator(request.scheduler).fold(request, snapshot.availability)
-    case = _Case(request.with_understood(snapshot.understood_options), snapshot, trials)
+    request = request.with_understood(snapshot.understood_options)
+    return _decide(_Case(request, snapshot, trials), chance)
+
+
+def decide_again(
+    request: JobRequest, reading: JobReading, snapshot: Snapshot, *, chance: Callable[[], float]
+) -> Decision:
+    """Return the decision for a request that was kept with what was read of its job.
+
+    The same as :func:`decide` but for that, and never a trial: what the scheduler completes and binds is in the
+    request, and nodes are as free as they were then.
+    """
+    snapshot = replace(snapshot, availability=PastAvailability(reading=reading))
+    return _decide(_Case(read_back(request, reading), snapshot, reading=reading), chance)
+
+
+def _decide(case: _Case, chance: Callable[[], float]) -> Decision:
     try:
         _understand(case)
         _locate_baseline(case)
@@ -114,31 +131,27 @@ def _stop(case: _Case, code: str, *details: object) -> _StopError:
 def _understand(case: _Case) -> None:
     """Work out what runs and which settings hold."""
     request, snapshot = case.request, case.snapshot
-    lines = advisor_lines(request.script) if request.script else {}
-    own = stated(request.environment, lines)
-    case.settings = with_choices(own, request.choices, "", "")
+    reading = case.reading = case.reading or read_job(request, snapshot.rules)
+    case.settings = reading.settings
     case.policy = snapshot.policy.base
-    if case.settings.off:
-        raise _stop(case, "opted-out", case.settings.off)
-    if request.kind == "step":
-        raise _stop(case, "step")
-    if request.het:
-        raise _stop(case, "het-job")
-    arguments = request.command[1:] if request.script is not None else ()
-    case.recognised = recognise(
-        request.script,
-        job_name=request.job_name,
-        script_arguments=arguments,
-        command=request.command if request.kind == "run" else (),
-        submit_line=request.submit_line,
-        stated={k: v for k, v in case.settings.values.items() if k in ("application", "workload")},
-        rules=snapshot.rules,
-    )
+    if reading.recognised is None:
+        if case.settings.off:
+            raise _stop(case, "opted-out", case.settings.off)
+        raise _stop(case, "step" if request.kind == "step" else "het-job")
+    case.recognised = reading.recognised
     case.reasons += case.recognised.how
     case.workload = case.recognised.workload
-    case.settings = with_choices(own, request.choices, case.application, case.workload)
     case.reasons += case.settings.notes
     case.partition = partition_of(request, snapshot.inventory)
+    availability = snapshot.availability
+    if (
+        availability is not None
+        and not request.exclusive
+        and all(
+            availability.gives_whole_nodes(p) for p in partitions_of(request, snapshot.inventory)
+        )
+    ):
+        request = case.request = replace(request, exclusive=True)
     node_types = case.node_types = possible_node_types(
         request, snapshot.inventory, snapshot.default_node_types
     )
@@ -156,6 +169,8 @@ def _understand(case: _Case) -> None:
     if case.settings.off:
         raise _stop(case, "opted-out", case.settings.off)
     if case.policy.mode == "off":
+        if case.application:
+            case.reading = with_use(reading, request)  # for another policy
         raise _stop(case, "mode-off")
     if not case.application:
         if request.kind == "allocate":
@@ -168,16 +183,14 @@ def _understand(case: _Case) -> None:
 
 def _check_whole(case: _Case) -> None:
     """Leave a job alone of which anything is not understood."""
-    request, recognised = case.request, case.recognised
-    assert recognised is not None
+    request = case.request
+    assert case.reading is not None
     if request.not_understood:
         raise _stop(case, "option-not-understood", ", ".join(request.not_understood))
     if "all" in request.binds:
         raise _stop(case, "option-binds", request.binds["all"])
-    vouched = "application" in case.settings.values or bool(
-        recognised.rule and recognised.rule.executable
-    )
-    case.use = use_of(request, recognised.threads_from, named=vouched)
+    case.reading = with_use(case.reading, request)
+    case.use = case.reading.use or NO_USE
     code, detail = case.use.obstacle
     if code:
         raise _stop(case, code, *filter(None, (detail,)))
@@ -204,15 +217,6 @@ def _locate_baseline(case: _Case) -> None:
             raise _stop(case, "several-partitions", ", ".join(names))
         case.reasons.append(reason("baseline-node-type", node_type.name, case.partition))
     case.model = model
-    availability = snapshot.availability
-    if (
-        availability is not None
-        and not request.exclusive
-        and all(
-            availability.gives_whole_nodes(p) for p in partitions_of(request, snapshot.inventory)
-        )
-    ):
-        request = case.request = replace(request, exclusive=True)
     try:
         case.asked = configuration_of(request, node_type, case.use)
     except UnclearError as error:
@@ -315,6 +319,7 @@ def _constraints(case: _Case) -> Constraints:
     assert case.reference is not None and case.model is not None
     assert case.recognised is not None
     request, policy, use = case.request, case.policy, case.use
+    obstacles = _obstacles(case) if case.whole else {}
     node_type = bound(request, "node_type", "nodes") or use.node_type
     if not request.exclusive:
         node_type = node_type or "the job fills its nodes by its own count of cores"
@@ -332,20 +337,23 @@ def _constraints(case: _Case) -> Constraints:
         freq_kept=bound(request, "frequency") or use.frequency,
         node_type_kept=node_type,
         cores_kept="" if case.whole else _cores_kept(case),
-        obstacles=node_type_obstacles(
-            request,
-            policy,
-            case.snapshot,
-            case.models,
-            case.node_types,
-            case.partition,
-            case.reference.nodes,
-        )
-        if case.whole
-        else {},
+        obstacles=obstacles,
         freq_cap_khz=request.freq_khz or 0,
         use=use,
     )
+
+
+def _obstacles(case: _Case) -> Mapping[str, tuple[str, str]]:
+    """Return what keeps the job off node types now, and keep it for another policy."""
+    assert case.reference is not None and case.reading is not None
+    where = case.models, case.node_types, case.partition, case.reference.nodes
+    several = len(case.models) > 1 or len(case.node_types) > 1
+    if several and not case.reading.obstacles:
+        case.reading = with_obstacles(case.reading, case.request, case.snapshot, *where)
+    if case.policy.axes.node_type == "keep":
+        return {}
+    change = case.policy.node_type_change
+    return node_type_obstacles(case.request, change, case.snapshot, *where)
 
 
 def _cores_kept(case: _Case) -> str:
@@ -421,6 +429,7 @@ def _finish(case: _Case) -> Decision:
         baseline_time_s=baseline.time_s if baseline else None,
         baseline_energy_j=baseline.energy_j if baseline else None,
         request=request,
+        reading=case.reading,
         program=request.program,
         look_at=to_look_at(request, case.recognised, case.model),
         cold_start=cold_start_of(case.model, case.choice),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from advisor.core.inventory import NodeType
-from advisor.core.policy import Policy
+from advisor.core.policy import NodeTypeChange
 from advisor.core.request import JobRequest
 from advisor.service.snapshot import Snapshot
 
 
 def node_type_obstacles(
     request: JobRequest,
-    policy: Policy,
+    change: NodeTypeChange,
     snapshot: Snapshot,
     names: Iterable[str],
     possible: Sequence[NodeType],
@@ -24,8 +24,6 @@ def node_type_obstacles(
     ``possible`` are the node types the job may land on as it is written, the likeliest first:
     where it is the only one, the job need not be bound to it. ``nodes`` is how many it takes.
     """
-    if policy.axes.node_type == "keep":
-        return {}
     found: dict[str, tuple[str, str]] = {}
     for name in names:
         other = snapshot.inventory.node_types.get(name)
@@ -36,9 +34,9 @@ def node_type_obstacles(
             obstacle = ("node-type-later", "the job is held and may be altered before it starts")
         elif snapshot.availability is not None:
             obstacle = snapshot.availability.node_type_obstacle(
-                request, possible[0], other, partition, nodes, policy.node_type_change
+                request, possible[0], other, partition, nodes, change
             )
-        elif policy.node_type_change == "no-later":
+        elif change == "no-later":
             obstacle = ("node-type-later", "which nodes are idle is not known")
         if obstacle[0]:
             found[name] = obstacle

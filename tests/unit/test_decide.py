@@ -22,6 +22,7 @@ from advisor.schedulers.slurm.translator import parse_request, read_arguments, r
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, StoreSource
 from advisor.store.writer import Writer
+from tests.again import same_again
 
 FREQS = tuple(range(1_200_000, 2_300_000, 100_000))
 BDW = NodeType(
@@ -102,7 +103,10 @@ def ask(
          "argv": ["/home/job.sh"], **payload},
         user=user, uid=1000, choices=choices or {},
     )  # fmt: skip
-    return decide(request, snapshot(writer), chance=chance)
+    site = snapshot(writer)
+    decision = decide(request, site, chance=chance)
+    same_again(decision, site, chance)
+    return decision
 
 
 def codes(decision: Decision) -> set[str]:
@@ -543,6 +547,7 @@ def test_a_site_may_say_what_its_own_options_bind(
         {"type": "sbatch", "options": options, "script": SCRIPT}, user="ada", uid=1, choices={}
     )
     decision = decide(request, snapshot(store), chance=lambda: 1.0)
+    same_again(decision, snapshot(store), lambda: 1.0)
     assert ("option-not-understood" in codes(decision)) is left
     assert bool(decision.environment) is threads
     assert ("cpu-freq" in decision.rewrite) is cap
@@ -569,7 +574,9 @@ def test_a_scheduler_that_cannot_be_read_keeps_the_node_type_and_nothing_else(
             {"type": "sbatch", "options": read_arguments(arguments.split()), "script": SCRIPT},
             user="ada", uid=1000, choices={},
         )  # fmt: skip
-        return decide(request, unread, chance=lambda: 1.0)
+        decision = decide(request, unread, chance=lambda: 1.0)
+        same_again(decision, unread, lambda: 1.0)
+        return decision
 
     mixed = decided("-N1 --exclusive -p mixed")
     assert not mixed.rewrite and not mixed.environment

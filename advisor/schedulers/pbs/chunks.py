@@ -160,6 +160,14 @@ def asked(options: Mapping[str, str], host_resources: Collection[str] = ()) -> A
     return Asked(1, resources, place if str(place) else Place("pack"), form="plain")
 
 
+def resource_names(
+    options: Mapping[str, str], host_resources: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the names of the options that :func:`asked` reads."""
+    known = ("select", "place", "nodes")
+    return tuple(n for n in options if n in known or n in CHUNK_RESOURCES or n in host_resources)
+
+
 def edited(select: str, changes: Mapping[str, str]) -> str:
     """Return a select with some resources of each chunk set: letter for letter, but for these."""
     parts = []

@@ -24,7 +24,7 @@ from advisor.core.requested_configuration import default_freq
 from advisor.core.script import main_command
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices
-from advisor.schedulers.pbs.chunks import Asked, asked, edited, shape_of
+from advisor.schedulers.pbs.chunks import Asked, asked, edited, resource_names, shape_of
 from advisor.schedulers.pbs.fold import fold
 from advisor.schedulers.pbs.qsub import (
     decode_arguments,
@@ -115,6 +115,7 @@ def parse_request(
         cwd=cwd,
         program=_program(client) or checked(payload.get("program"), cwd),
         options=options,
+        written_from=resource_names(options, hosts or ()),
         host_resources=tuple(hosts or ()),
         environment=environment,
         choices=choices,

@@ -217,7 +217,8 @@ def render(
         threads = str(chosen.threads_per_rank)
         if not whole:
             rewrite["cpus-per-task"] = threads
-        if whole or not counts_threads(request.script or "", variables):
+        counts = request.script_counts or counts_threads(request.script or "", variables)
+        if whole or not counts:
             environment.update(dict.fromkeys(variables, threads))
     if (
         whole

@@ -1,0 +1,122 @@
+"""What is read of a job before any policy or model is looked at, and kept with its decision.
+
+A job's script, environment and choices file are not stored. What a decision takes from them is
+little, and enough to make it again under another policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from advisor.core.reasons import Reason
+from advisor.core.recognise import ApplicationRule, Recognised
+from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
+from advisor.core.settings import Settings
+
+_SETTINGS = (
+    "advisor", "mode", "goal", "max_slowdown", "estimated_node_types", "cold_start",
+)  # fmt: skip
+"""Settings that are kept; application and workload are, recognised."""
+_LONGEST = 200
+"""Characters of a text that is kept; what is longer came from the user, and is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobReading:
+    """What a job runs, what its user wishes, and what its script does with its cores.
+
+    ``recognised`` is None where nothing was read, as of a job whose user opted out. ``use`` is
+    None until it is worked out.
+    """
+
+    recognised: Recognised | None
+    settings: Settings
+    use: ScriptUse | None = None
+    threads: int | None = None
+    """Threads of a rank that the script states."""
+    counts_threads: bool = False
+    """The script sets or reads the number of its threads."""
+    obstacles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """What kept the job off other node types, as reason codes: where it must not start later, and
+    where it may wait; "" where nothing did."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form, without what is as usual."""
+        data: dict[str, object] = {}
+        settings = {n: list(v) for n, v in self.settings.values.items() if n in _SETTINGS}
+        if settings:
+            data["settings"] = {n: [t[:_LONGEST] for t in pair] for n, pair in settings.items()}
+        if self.settings.pin is not None:
+            data["pin"] = {k[:40]: v for k, v in list(self.settings.pin.items())[:8] if _short(v)}
+        found = self.recognised
+        if found is not None:
+            data["application"], data["workload"] = found.application, found.workload
+            data["how"] = [r.code for r in found.how]
+            if found.threads_from != THREAD_VARIABLES:
+                data["threads_from"] = list(found.threads_from)
+        if self.use is not None:
+            data["use"] = _use_dict(self.use)
+        if self.threads:
+            data["threads"] = self.threads
+        if self.counts_threads:
+            data["counts_threads"] = True
+        if self.obstacles:
+            data["obstacles"] = {n: list(pair) for n, pair in self.obstacles.items()}
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> JobReading | None:
+        """Read the JSON form back; None where it makes no sense."""
+        try:
+            how = tuple(Reason(str(code)) for code in data.get("how", ()))
+            variables = tuple(map(str, data.get("threads_from", ())))
+            recognised = None
+            if "application" in data:
+                name = str(data["application"])
+                rule = ApplicationRule(name, threads_from=variables) if variables else None
+                recognised = Recognised(name, str(data["workload"]), None, how, rule)
+            values = {str(n): (str(v), str(w)) for n, (v, w) in data.get("settings", {}).items()}
+            pin = data.get("pin")
+            threads = data.get("threads")
+            return cls(
+                recognised,
+                Settings(values, dict(pin) if pin is not None else None),
+                _use_of(data["use"]) if "use" in data else None,
+                None if threads is None else int(threads),
+                bool(data.get("counts_threads")),
+                {str(n): (str(a), str(b)) for n, (a, b) in data.get("obstacles", {}).items()},
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
+
+
+def _short(value: object) -> bool:
+    return value is None or isinstance(value, int) or (isinstance(value, str) and len(value) <= 80)
+
+
+_PLAIN_USE = ScriptUse()
+
+
+def _use_dict(use: ScriptUse) -> dict[str, object]:
+    """Return what a script's use of its cores has that is not as usual, texts bounded."""
+    data: dict[str, object] = {}
+    for name in _USE:
+        value = getattr(use, name)
+        if value != getattr(_PLAIN_USE, name):
+            data[name] = value[:_LONGEST] if isinstance(value, str) else value
+    if use.obstacle[0]:
+        data["obstacle"] = [text[:_LONGEST] for text in use.obstacle]
+    return data
+
+
+_USE = tuple(f.name for f in fields(ScriptUse) if f.name != "obstacle")
+
+
+def _use_of(data: Mapping[str, Any]) -> ScriptUse:
+    code, detail = data.get("obstacle", ("", ""))
+    known: dict[str, Any] = {n: data[n] for n in _USE if n in data}
+    ends = float(known.get("ends_after_s", math.inf))
+    return replace(ScriptUse((str(code), str(detail)), **known), ends_after_s=ends)

@@ -1,0 +1,112 @@
+"""Read a job: what it runs, what its user wishes, what its script does with its cores.
+
+Nothing here looks at a model or at the policy, so that a decision can be made again from what was
+read (:class:`advisor.core.reading.JobReading`), under another policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from advisor.core.availability import Availability
+from advisor.core.inventory import NodeType
+from advisor.core.policy import NodeTypeChange
+from advisor.core.reading import JobReading
+from advisor.core.recognise import ApplicationRule, recognise
+from advisor.core.request import JobRequest
+from advisor.core.requested_configuration import threads_stated, use_of
+from advisor.core.script import advisor_lines
+from advisor.core.script_use import counts_threads
+from advisor.core.settings import stated, with_choices
+from advisor.service.place import node_type_obstacles
+from advisor.service.snapshot import Snapshot
+
+
+def read_job(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobReading:
+    """Return what a request and its script say, but for the use of its cores.
+
+    Nothing is recognised in a job that is left alone whatever it runs: its user opted out, it is a
+    step or heterogeneous.
+    """
+    own = stated(request.environment, advisor_lines(request.script) if request.script else {})
+    settings = with_choices(own, request.choices, "", "")
+    if settings.off or request.kind == "step" or request.het:
+        return JobReading(None, settings)
+    found = recognise(
+        request.script,
+        job_name=request.job_name,
+        script_arguments=request.command[1:] if request.script is not None else (),
+        command=request.command if request.kind == "run" else (),
+        submit_line=request.submit_line,
+        stated={k: v for k, v in settings.values.items() if k in ("application", "workload")},
+        rules=rules,
+    )
+    return JobReading(found, with_choices(own, request.choices, found.application, found.workload))
+
+
+def with_use(reading: JobReading, request: JobRequest) -> JobReading:
+    """Return the reading with what the script does with the job's cores."""
+    found = reading.recognised
+    if reading.use is not None or found is None:
+        return reading
+    vouched = "application" in reading.settings.values or bool(found.rule and found.rule.executable)
+    use = use_of(request, found.threads_from, named=vouched)
+    if use.obstacle[0]:
+        return replace(reading, use=use)
+    return replace(
+        reading,
+        use=use,
+        threads=threads_stated(request),
+        counts_threads=bool(counts_threads(request.script or "", found.threads_from)),
+    )
+
+
+def with_obstacles(
+    reading: JobReading,
+    request: JobRequest,
+    snapshot: Snapshot,
+    names: Iterable[str],
+    possible: Sequence[NodeType],
+    partition: str,
+    nodes: int,
+) -> JobReading:
+    """Return the reading with what keeps the job off the named node types now.
+
+    The arguments are those of :func:`~advisor.service.place.node_type_obstacles`.
+    """
+    both: tuple[NodeTypeChange, NodeTypeChange] = ("no-later", "allow")
+    now, waiting = (
+        node_type_obstacles(request, change, snapshot, names, possible, partition, nodes)
+        for change in both
+    )
+    free = ("", "")
+    found = {n: (now.get(n, free)[0], waiting.get(n, free)[0]) for n in names}
+    return replace(reading, obstacles=found)
+
+
+@dataclass(frozen=True, slots=True)
+class PastAvailability(Availability):
+    """What could be had when a job was submitted, as far as its decision kept it."""
+
+    reading: JobReading | None = None
+
+    def node_type_obstacle(
+        self,
+        request: JobRequest,
+        own: NodeType,
+        other: NodeType,
+        partition: str,
+        nodes: int,
+        change: NodeTypeChange,
+    ) -> tuple[str, str]:
+        """Return what kept the job off a node type then; where nothing is known, it stays."""
+        known = self.reading.obstacles if self.reading else {}
+        found = known.get(other.name, ("node-type-later",) * 2)
+        code = found[0 if change == "no-later" else 1]
+        return (code, "as it was when the job was submitted") if code else ("", "")
+
+
+def read_back(request: JobRequest, reading: JobReading) -> JobRequest:
+    """Return a request that was kept with a decision, with what its script said of threads."""
+    return replace(request, script_threads=reading.threads, script_counts=reading.counts_threads)

@@ -48,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind = "policy") -> Any
     ):
         action = add_action(actions, name, summary)
         action.add_argument("file", nargs="?", metavar="FILE", help=default)
+    if kind == "policy":
+        from advisor.cli.policy_simulate import add_simulate
+
+        add_simulate(actions)
     action = add_action(actions, "rollback", "put an earlier version into effect again")
     action.add_argument("--to", type=int, metavar="N", help="the version (default: the one before)")
     action = add_action(
@@ -66,6 +70,10 @@ def run(args: argparse.Namespace, kind: Kind = "policy", after: WhenApplied | No
         return _apply(args, kind, after)
     if args.action == "diff":
         return _diff(args, kind)
+    if args.action == "simulate":
+        from advisor.cli.policy_simulate import simulate_action
+
+        return simulate_action(args, read(args, kind))
     if args.action == "rollback":
         return _rollback(args, kind, after)
     return _show(args, kind)

@@ -251,7 +251,8 @@ class Decision:
             texts["job_id"] = job_id
         summary, request, cold = data.get("request"), None, data.get("cold_start")
         if isinstance(summary, Mapping) and summary:
-            request = JobRequest.from_summary(summary, *(texts[name] for name in _OF_REQUEST))
+            names, program = (texts[name] for name in _OF_REQUEST), checked(data.get("program"))
+            request = JobRequest.from_summary(summary, *names, program=program)
         reading = data.get("reading")
         return cls(
             **texts,

@@ -115,10 +115,16 @@ class JobRequest:
 
     @classmethod
     def from_summary(
-        cls, data: Mapping[str, Any], scheduler: str, hook: str, user: str, account: str
+        cls,
+        data: Mapping[str, Any],
+        scheduler: str,
+        hook: str,
+        user: str,
+        account: str,
+        **others: Any,
     ) -> JobRequest:
-        """Read :meth:`summary` back. The uid is not kept: -1."""
-        kept = {name: data[name] for name in (*_KEPT, *_KEPT_IF_SET) if name in data}
+        """Read :meth:`summary` back; ``others`` are further fields. The uid is not kept: -1."""
+        kept = others | {name: data[name] for name in (*_KEPT, *_KEPT_IF_SET) if name in data}
         kept |= {name: data[name] for name in _KEPT_OTHERWISE if name in data}
         for name in ("not_understood", "host_resources"):
             kept[name] = tuple(map(str, data.get(name) or ()))

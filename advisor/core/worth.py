@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import fmean
 
-_J_PER_KWH = 3.6e6
+J_PER_KWH = 3.6e6
+HOURS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """What the site says of a kilowatt-hour: its price and the grams of CO2; None: not stated."""
+    """What the site says of a kilowatt-hour: its price and the grams of CO2; None: not stated.
+
+    Where the site states them by the hour of the day, ``price`` and ``co2_g`` are the day's means.
+    """
 
     price: float | None = None
     currency: str = ""
     co2_g: float | None = None
+    price_by_hour: tuple[float, ...] = ()
+    co2_g_by_hour: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, site: Mapping[str, object]) -> Tariff:
@@ -22,12 +30,22 @@ class Tariff:
         stated = site.get("electricity")
         if not isinstance(stated, Mapping):
             return cls()
-        price, co2_g = stated.get("price_per_kwh"), stated.get("co2_g_per_kwh")
-        return cls(
-            None if price is None else float(price),
-            str(stated.get("currency") or ""),
-            None if co2_g is None else float(co2_g),
+        price, by_hour = _mean_and_hours(stated.get("price_per_kwh"))
+        co2_g, co2_by_hour = _mean_and_hours(stated.get("co2_g_per_kwh"))
+        return cls(price, str(stated.get("currency") or ""), co2_g, by_hour, co2_by_hour)
+
+    def during(self, start: datetime, duration_s: float) -> tuple[float | None, float | None]:
+        """Return price and grams of CO2 of a kWh used evenly from ``start``, in local time."""
+        hours = _hour_shares(start, duration_s) if self.hourly else ()
+        return (
+            _weighed(self.price_by_hour, hours, self.price),
+            _weighed(self.co2_g_by_hour, hours, self.co2_g),
         )
+
+    @property
+    def hourly(self) -> bool:
+        """Whether anything is stated by the hour of the day."""
+        return bool(self.price_by_hour or self.co2_g_by_hour)
 
     @property
     def stated(self) -> bool:
@@ -36,20 +54,21 @@ class Tariff:
 
     def words(self, energy_j: float) -> str:
         """Return an energy (J) with its worth: ``0.37 kWh, 0.09 EUR, 140 g CO2``."""
-        parts = [format_kwh(energy_j / _J_PER_KWH)]
-        kwh = energy_j / _J_PER_KWH
+        parts = [format_kwh(energy_j / J_PER_KWH)]
+        kwh = energy_j / J_PER_KWH
         if self.price is not None:
-            parts.append(f"{_amount(kwh * self.price)} {self.currency}".rstrip())
+            parts.append(self.money(kwh * self.price))
         if self.co2_g is not None:
-            grams = kwh * self.co2_g
-            parts.append(
-                f"{grams / 1000:.3g} kg CO2" if abs(grams) >= 1000 else f"{grams:.3g} g CO2"
-            )
+            parts.append(format_co2(kwh * self.co2_g))
         return ", ".join(parts)
+
+    def money(self, amount: float) -> str:
+        """Return an amount of money with its currency."""
+        return f"{_amount(amount)} {self.currency}".rstrip()
 
     def to_dict(self, energy_j: float) -> dict[str, object]:
         """Return the JSON form of an energy's (J) worth; None where the site states nothing."""
-        kwh = energy_j / _J_PER_KWH
+        kwh = energy_j / J_PER_KWH
         return {
             "kwh": kwh,
             "money": None if self.price is None else kwh * self.price,
@@ -63,6 +82,41 @@ def format_kwh(kwh: float) -> str:
     if abs(kwh) < 0.1:
         return f"{kwh * 1000:.3g} Wh"
     return f"{kwh / 1000:.4g} MWh" if abs(kwh) >= 1e4 else f"{kwh:.4g} kWh"
+
+
+def format_co2(grams: float) -> str:
+    """Return grams of CO2 in a unit that keeps the number short."""
+    if abs(grams) >= 1e7:
+        return f"{grams / 1e6:.3g} t CO2"
+    return f"{grams / 1000:.3g} kg CO2" if abs(grams) >= 1000 else f"{grams:.3g} g CO2"
+
+
+def _mean_and_hours(stated: object) -> tuple[float | None, tuple[float, ...]]:
+    """Return what is stated of a kWh as the day's mean, and by the hour where it is so stated."""
+    if isinstance(stated, Sequence) and not isinstance(stated, str):
+        hours = tuple(float(value) for value in stated)
+        return fmean(hours), hours
+    return (None if stated is None else float(str(stated))), ()
+
+
+def _hour_shares(start: datetime, duration_s: float) -> tuple[float, ...]:
+    """Return which share of a duration lies in each hour of the day."""
+    end = start + timedelta(seconds=max(1.0, min(duration_s, 366 * 86400.0)))
+    days, rest = divmod((end - start).total_seconds(), 86400)
+    shares = [days * 3600.0] * HOURS
+    at, end = start, start + timedelta(seconds=rest)
+    while at < end:
+        following = at.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+        shares[at.hour] += (min(following, end) - at).total_seconds()
+        at = following
+    total = sum(shares)
+    return tuple(share / total for share in shares)
+
+
+def _weighed(by_hour: Sequence[float], hours: Sequence[float], mean: float | None) -> float | None:
+    if not by_hour:
+        return mean
+    return sum(value * share for value, share in zip(by_hour, hours, strict=True))
 
 
 def _amount(money: float) -> str:

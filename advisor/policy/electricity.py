@@ -6,16 +6,35 @@ from typing import Annotated
 
 from pydantic import Field
 
-from advisor.policy.fields import Strict, Word, number
+from advisor.core.worth import HOURS
+from advisor.policy.fields import Reads, Strict, Word, number, refuse
+
+
+def _by_hour(low: float, high: float) -> Reads:
+    """Return the reading of a number, or of one for each hour of the day from midnight on."""
+    one = number(low, high)
+
+    def check(value: object) -> object:
+        if not isinstance(value, list):
+            return one.check(value)
+        if len(value) != HOURS:
+            refuse(f"{len(value)} values", allowed=(f"one number, or {HOURS}: one for each hour",))
+        return [one.check(entry) for entry in value]
+
+    hours = {"type": "array", "items": one.schema, "minItems": HOURS, "maxItems": HOURS}
+    return Reads(check, {"anyOf": [one.schema, hours]})
 
 
 class ElectricitySection(Strict):
-    """What a kilowatt-hour costs; without it savings are shown in kWh only."""
+    """What a kilowatt-hour costs; without it savings are shown in kWh only.
 
-    price_per_kwh: Annotated[float, number(0, 1000)] | None = Field(
-        default=None, description="the price of a kWh"
+    One number, or a list of 24: of each hour of the day, local time, the first from midnight on.
+    """
+
+    price_per_kwh: Annotated[float | list[float], _by_hour(0, 1000)] | None = Field(
+        default=None, description="the price of a kWh, or 24 of them by the hour"
     )
     currency: Word = Field(default="", description="of the price, like EUR")
-    co2_g_per_kwh: Annotated[float, number(0, 5000)] | None = Field(
-        default=None, description="grams of CO2 per kWh"
+    co2_g_per_kwh: Annotated[float | list[float], _by_hour(0, 5000)] | None = Field(
+        default=None, description="grams of CO2 per kWh, or 24 of them by the hour"
     )

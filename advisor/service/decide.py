@@ -15,8 +15,8 @@ from advisor.core.feasible import Constraints
 from advisor.core.inventory import NodeType
 from advisor.core.option import Row
 from advisor.core.policy import JobFacts, Policy
-from advisor.core.reasons import Reason, reason
 from advisor.core.reading import JobReading
+from advisor.core.reasons import Reason, reason
 from advisor.core.recognise import Recognised
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import (
@@ -37,7 +37,13 @@ from advisor.schedulers.translators import translator
 from advisor.service.choice import Choice, choose, class_obstacle, cold_start_of, trial_of
 from advisor.service.message import effect_line
 from advisor.service.place import node_type_obstacles
-from advisor.service.read_job import PastAvailability, read_back, read_job, with_obstacles, with_use
+from advisor.service.read_job import (
+    PastAvailability,
+    read_job,
+    with_obstacles,
+    with_use,
+    with_whole_nodes,
+)
 from advisor.service.same_program import reason_against, to_look_at
 from advisor.service.snapshot import Snapshot
 from advisor.store.records import StoredModel
@@ -110,7 +116,10 @@ def decide_again(
     request, and nodes are as free as they were then.
     """
     snapshot = replace(snapshot, availability=PastAvailability(reading=reading))
-    return _decide(_Case(read_back(request, reading), snapshot, reading=reading), chance)
+    threads, counts = reading.threads, reading.counts_threads
+    if threads or counts:
+        request = replace(request, script_threads=threads, script_counts=counts)
+    return _decide(_Case(request, snapshot, reading=reading), chance)
 
 
 def _decide(case: _Case, chance: Callable[[], float]) -> Decision:
@@ -143,15 +152,7 @@ def _understand(case: _Case) -> None:
     case.workload = case.recognised.workload
     case.reasons += case.settings.notes
     case.partition = partition_of(request, snapshot.inventory)
-    availability = snapshot.availability
-    if (
-        availability is not None
-        and not request.exclusive
-        and all(
-            availability.gives_whole_nodes(p) for p in partitions_of(request, snapshot.inventory)
-        )
-    ):
-        request = case.request = replace(request, exclusive=True)
+    request = case.request = with_whole_nodes(request, snapshot)
     node_types = case.node_types = possible_node_types(
         request, snapshot.inventory, snapshot.default_node_types
     )

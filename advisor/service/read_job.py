@@ -15,7 +15,7 @@ from advisor.core.policy import NodeTypeChange
 from advisor.core.reading import JobReading
 from advisor.core.recognise import ApplicationRule, recognise
 from advisor.core.request import JobRequest
-from advisor.core.requested_configuration import threads_stated, use_of
+from advisor.core.requested_configuration import partitions_of, threads_stated, use_of
 from advisor.core.script import advisor_lines
 from advisor.core.script_use import counts_threads
 from advisor.core.settings import stated, with_choices
@@ -62,6 +62,17 @@ def with_use(reading: JobReading, request: JobRequest) -> JobReading:
     )
 
 
+def with_whole_nodes(request: JobRequest, snapshot: Snapshot) -> JobRequest:
+    """Return the request as one for whole nodes where each of its partitions gives only these."""
+    availability = snapshot.availability
+    if availability is None or request.exclusive:
+        return request
+    names = partitions_of(request, snapshot.inventory)
+    if not all(availability.gives_whole_nodes(name) for name in names):
+        return request
+    return replace(request, exclusive=True)
+
+
 def with_obstacles(
     reading: JobReading,
     request: JobRequest,
@@ -105,8 +116,3 @@ class PastAvailability(Availability):
         found = known.get(other.name, ("node-type-later",) * 2)
         code = found[0 if change == "no-later" else 1]
         return (code, "as it was when the job was submitted") if code else ("", "")
-
-
-def read_back(request: JobRequest, reading: JobReading) -> JobRequest:
-    """Return a request that was kept with a decision, with what its script said of threads."""
-    return replace(request, script_threads=reading.threads, script_counts=reading.counts_threads)

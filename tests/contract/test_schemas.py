@@ -69,6 +69,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "site": (("show",), ("check", "site.yaml"), ("diff", "site.yaml"), ("apply", "site.yaml")),
     "policy": (("show",), ("check", "policy.yaml"), ("diff", "policy.yaml"),
                ("apply", "policy.yaml"), ("check", "bad.yaml")),
+    "policy-simulate": (("simulate", "policy.yaml"), ("simulate", "policy.yaml", "--since", "1s")),
     "promote": (("shared", "--scope", "all"),),
     "forget": (("cg-solver", "--yes"),),
     "publish": (("copy.db",),),
@@ -82,6 +83,8 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "completion": (("bash",),),
     "doctor": ((),),
 }  # fmt: skip
+OWN_SCHEMA = {"models": "fit", "policy-simulate": "policy"}
+"""Answers of their own form, with the verb that gives them."""
 SILENT = {"serve": "runs until it is stopped", "tui": "an application of the terminal"}
 """Verbs that take --json, as all do, and print no answer."""
 OPERATIONS = (
@@ -146,7 +149,7 @@ def json_verbs() -> list[str]:
 
 def test_every_verb_with_json_has_a_schema_and_an_answer_here() -> None:
     verbs = [v for v in json_verbs() if v not in SILENT]
-    assert {*verbs, "models"} == set(CALLS) and set(SILENT) < set(VERBS)
+    assert {*verbs, *OWN_SCHEMA} == set(CALLS) and set(SILENT) < set(VERBS)
     files = {path.stem for path in FOLDER.glob("*.json")} - {"decision", "error", "protocol"}
     assert files == {"choose" if v in ("on", "off") else v for v in CALLS}
 
@@ -176,7 +179,7 @@ def test_what_a_verb_prints_is_what_its_schema_says(
             for word in arguments
         ]
         at = words.index("--") if "--" in words else len(words)
-        done = advisor("fit" if verb == "models" else verb, *words[:at], "--json", *words[at:])
+        done = advisor(OWN_SCHEMA.get(verb, verb), *words[:at], "--json", *words[at:])
         answer = done.json()  # holds it against the schema
         expected = "choose" if verb in ("on", "off") else verb
         assert answer["schema"] == f"advisor/{expected}/1", done.err

@@ -1,0 +1,79 @@
+"""``advisor policy simulate``: what another policy would have done with the jobs of the past."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.cli.arguments import add_action
+from advisor.cli.output import print_json, print_table
+from advisor.cli.pictures import add_plot_argument, check_plot, save_plot
+from advisor.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from advisor.cli.policy import Checked
+
+
+def add_simulate(actions: Any) -> None:
+    """Declare the action."""
+    action = add_action(actions, "simulate", "try a policy on the jobs of the past")
+    action.description = (
+        "Decide the requests that are stored again, under a policy file and under the policy in "
+        "effect, with the daemon's own code and today's models, and say what would differ: jobs, "
+        "time, energy, node-hours, money and CO2, by account and application. Nothing is changed. "
+        "Users see their own jobs, administrators all."
+    )
+    action.add_argument(
+        "file", nargs="?", metavar="FILE",
+        help="the policy to try (default: policy.yaml in the configuration folder; - is standard "
+        "input)",
+    )  # fmt: skip
+    action.add_argument(
+        "--since", metavar="TIME", default="30d",
+        help="try it on jobs submitted since then, like 30d or 2026-01-31 (default: 30d)",
+    )  # fmt: skip
+    add_plot_argument(action)
+
+
+def simulate_action(args: argparse.Namespace, checked: Checked) -> int:
+    """Print what the checked policy would have done. Raises InputError for a broken one."""
+    from advisor.loop import clock
+    from advisor.store.opening import caller, is_owner
+    from advisor.store.reader import Reader
+    from advisor.store.seen import store_seen
+    from advisor.views import simulated_words as words
+    from advisor.views.simulation import simulate
+
+    for problem in checked.problems:
+        print(problem, file=sys.stderr)
+    if checked.compiled is None:
+        raise InputError(
+            f"{checked.name} cannot be tried: it has mistakes",
+            hint=f"advisor policy check {checked.name}",
+        )
+    since = clock.since(args.since)
+    if since > clock.now():
+        raise UsageError(f"--since {args.since}: this is in the future", hint="write 30d")
+    check_plot(args.plot)
+    path = store_seen(args.db, "options", "history")
+    with Reader(path) as reader:
+        user = None if is_owner(path) else caller()
+        found = simulate(reader, checked.compiled, since, user=user)
+    name = checked.name if checked.name.startswith("<") else Path(checked.name).name
+    save_plot(words.picture(found, name), args.plot)
+    if args.json:
+        print_json("policy-simulate", {"file": checked.name, **words.to_dict(found)})
+        return 0
+    for line in words.sentences(found, name):
+        print(line)
+    headers, rows, more = words.table(found)
+    if rows:
+        print()
+        print_table(headers, rows)
+    if more:
+        print(f"and {more} more; --json has all")
+    if args.plot is not None:
+        print(f"picture: {args.plot}")
+    return 0

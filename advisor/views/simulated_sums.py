@@ -1,0 +1,179 @@
+"""Sums over the jobs that another policy would treat otherwise, with their 90 % intervals."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from advisor.core.worth import J_PER_KWH
+
+QUANTITIES = ("energy_kwh", "node_hours", "job_hours", "money", "co2_kg")
+
+
+class Interval(NamedTuple):
+    """A value with its 90 % interval."""
+
+    value: float = 0.0
+    lo: float = 0.0
+    hi: float = 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the JSON form."""
+        return self._asdict()
+
+    def times(self, factor: float) -> Interval:
+        """Return it in another unit."""
+        return Interval(*(part * factor for part in self))
+
+    def minus(self, other: Interval) -> Interval:
+        """Return the difference; the errors of both are independent."""
+        value = self.value - other.value
+        below = math.hypot(self.value - self.lo, other.hi - other.value)
+        above = math.hypot(self.hi - self.value, other.value - other.lo)
+        return Interval(value, value - below, value + above)
+
+
+NO_CHANGE = Interval()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEffect:
+    """What a job gets under a policy: nothing where it is left as it is.
+
+    ``time`` and ``energy`` are changes against the job as written, fractions with their 90 %
+    intervals; ``holdout`` is the share of such jobs that is left alone at random.
+    """
+
+    given: tuple[tuple[str, str], ...] = ()
+    nodes: int = 0
+    time: Interval = NO_CHANGE
+    energy: Interval = NO_CHANGE
+    holdout: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BothWays:
+    """One request under both policies; ``time_s`` and ``energy_j`` are those of the job as written.
+
+    NaN where no model knows the job.
+    """
+
+    application: str
+    model: int | None
+    nodes: int
+    time_s: float
+    energy_j: float
+    now: PolicyEffect
+    then: PolicyEffect
+
+
+@dataclass(slots=True)
+class Pace:
+    """How many jobs change their time one way, and by how much: sum and largest, fractions."""
+
+    jobs: int = 0
+    total: float = 0.0
+    most: float = 0.0
+
+    def add(self, share: float) -> None:
+        """Count a job."""
+        self.jobs += 1
+        self.total += share
+        self.most = max(self.most, share)
+
+    @property
+    def mean(self) -> float:
+        """The mean of them, 0 without any."""
+        return self.total / self.jobs if self.jobs else 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the JSON form."""
+        return {"jobs": self.jobs, "mean_pct": 100 * self.mean, "most_pct": 100 * self.most}
+
+
+@dataclass(slots=True)
+class Sums:
+    """What would differ for a group of jobs. Changes are of the other policy against today's.
+
+    The errors of one model's jobs are the same error, so their half widths add up; those of
+    different models are independent, so their squares do.
+    """
+
+    decisions: int = 0
+    different: int = 0
+    gained: int = 0
+    """Left alone today, changed then."""
+    lost: int = 0
+    """Changed today, left alone then."""
+    unknown: int = 0
+    """Different, but no model says by how much."""
+    slower: Pace = field(default_factory=Pace)
+    faster: Pace = field(default_factory=Pace)
+    energy_now_j: float = 0.0
+    """What all jobs take today, where a model says so."""
+    _by_model: defaultdict[int | None, dict[str, list[float]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+
+    def add(
+        self,
+        job: BothWays,
+        now: PolicyEffect,
+        then: PolicyEffect,
+        rate: tuple[float | None, float | None],
+    ) -> None:
+        """Count a job; ``rate`` is the price and the grams of CO2 of a kWh while it ran."""
+        self.decisions += 1
+        if math.isfinite(job.energy_j):
+            self.energy_now_j += job.energy_j * (1 + now.energy.value)
+        if now.given == then.given:
+            return
+        self.different += 1
+        self.gained += not now.given
+        self.lost += not then.given
+        if not (math.isfinite(job.energy_j) and math.isfinite(job.time_s)):
+            self.unknown += 1
+            return
+        pace = (1 + then.time.value) / (1 + now.time.value) - 1
+        if abs(pace) > 1e-9:
+            (self.slower if pace > 0 else self.faster).add(abs(pace))
+        sums = self._by_model[job.model]
+        energy = then.energy.minus(now.energy).times(job.energy_j / J_PER_KWH)
+        _add(sums, "energy_kwh", energy)
+        hours = job.time_s / 3600
+        _add(sums, "job_hours", then.time.minus(now.time).times(hours))
+        _add(sums, "node_hours", _node_hours(job, now, then))
+        price, co2_g = rate
+        if price is not None:
+            _add(sums, "money", energy.times(price))
+        if co2_g is not None:
+            _add(sums, "co2_kg", energy.times(co2_g / 1000))
+
+    def change(self, quantity: str) -> Interval:
+        """Return the sum of one of :data:`QUANTITIES` with its interval."""
+        value = below = above = 0.0
+        for sums in self._by_model.values():
+            part, lower, upper = sums.get(quantity, (0.0, 0.0, 0.0))
+            value += part
+            below += lower**2
+            above += upper**2
+        return Interval(value, value - math.sqrt(below), value + math.sqrt(above))
+
+
+def _node_hours(job: BothWays, now: PolicyEffect, then: PolicyEffect) -> Interval:
+    hours = job.time_s / 3600
+    parts = [
+        Interval(*((1 + share) * (e.nodes or job.nodes) * hours for share in e.time))
+        for e in (then, now)
+    ]
+    return parts[0].minus(parts[1])
+
+
+def _add(sums: dict[str, list[float]], quantity: str, change: Interval) -> None:
+    kept = sums.setdefault(quantity, [0.0, 0.0, 0.0])
+    kept[0] += change.value
+    kept[1] += change.value - change.lo
+    kept[2] += change.hi - change.value

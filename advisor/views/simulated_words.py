@@ -1,0 +1,197 @@
+"""A simulated policy in sentences, as a table, as JSON and as a picture: one form of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from advisor.core.units import format_change, format_percent
+from advisor.core.words import interval_words
+from advisor.core.worth import J_PER_KWH, Tariff, format_co2, format_kwh
+from advisor.plotting.panels import Panels
+from advisor.plotting.statistics import IntervalPanel
+from advisor.views.simulated_sums import QUANTITIES, Interval, Pace, Sums
+from advisor.views.simulation import AccountSums, Simulation, energy_share
+
+HEADERS = (
+    "account", "application", "decisions", "different", "slower", "energy", "90 %", "node-hours",
+)  # fmt: skip
+_MOST_ROWS = 20
+
+
+def sentences(s: Simulation, name: str) -> list[str]:
+    """Return what another policy would have done; ``name`` is what the policy is called."""
+    if not s.decisions:
+        return [
+            f"no decision was stored since {s.since}: there is nothing to try {name} on",
+        ]
+    decided = s.total.decisions
+    today = f"policy version {s.version}" if s.version else "the built-in policy"
+    lines = [f"{_count(decided, 'decision')} since {s.since}, made again under {name} and {today}"]
+    lines += [f"  not decided again  {count}: {why}" for why, count in s.undecided.items()]
+    if not decided:
+        return lines
+    lines.append(f"  different          {_different(s.total)}")
+    if s.different:
+        lines += [f"  {label:<19}{text}" for label, text in _changes(s)]
+    return lines
+
+
+def _different(t: Sums) -> str:
+    others = t.different - t.gained - t.lost
+    parts = [
+        f"{count} {what}"
+        for count, what in (
+            (t.gained, "changed that are left alone today"),
+            (t.lost, "left alone that are changed today"),
+            (others, "changed otherwise"),
+        )
+        if count
+    ]
+    share = f" of {t.decisions}"
+    return f"{_count(t.different, 'job')}{share}{': ' if parts else ''}{', '.join(parts)}"
+
+
+def _changes(s: Simulation) -> list[tuple[str, str]]:
+    t = s.total
+    energy, share = t.change("energy_kwh"), energy_share(s)
+    percent = ""
+    if share is not None:
+        percent = f", {format_change(share.value)} of what all take today"
+    rows = [
+        ("slower", _pace(t.slower)),
+        ("faster", _pace(t.faster)),
+        ("energy", f"{_with_interval(energy, _kwh)}{percent}"),
+        ("node-hours", _with_interval(t.change("node_hours"), _signed)),
+    ]
+    rows += [
+        (label, _with_interval(t.change(key), form))
+        for key, label, form in _worth(s.tariff)
+    ]  # fmt: skip
+    if t.unknown:
+        rows.append(("not in the sums", f"{_count(t.unknown, 'job')} that no model knows"))
+    return rows
+
+
+def _worth(tariff: Tariff) -> list[tuple[str, str, Callable[[float], str]]]:
+    found: list[tuple[str, str, Callable[[float], str]]] = []
+    if tariff.price is not None:
+        found.append(("money", "money", lambda v: _plus(v, tariff.money)))
+    if tariff.co2_g is not None:
+        found.append(("co2_kg", "CO2", lambda v: _plus(v, lambda kg: format_co2(1000 * kg))))
+    return found
+
+
+def _pace(p: Pace) -> str:
+    if not p.jobs:
+        return "none"
+    mean, most = format_percent(round(p.mean, 4)), format_percent(round(p.most, 4))
+    return f"{_count(p.jobs, 'job')}, by {mean} on average and {most} at most"
+
+
+def rows(s: Simulation, most: int | None = None) -> list[tuple[str, ...]]:
+    """Return the table's rows, under :data:`HEADERS`: accounts and applications that differ."""
+    found = [g for g in s.groups if g.sums.different]
+    return [_row(g) for g in found[:most]]
+
+
+def _row(g: AccountSums) -> tuple[str, ...]:
+    energy = g.sums.change("energy_kwh")
+    return (
+        g.account or "-",
+        g.application or "-",
+        str(g.sums.decisions),
+        str(g.sums.different),
+        str(g.sums.slower.jobs),
+        _kwh(energy.value),
+        interval_words(energy.lo, energy.hi, _kwh),
+        _signed(g.sums.change("node_hours").value),
+    )
+
+
+def to_dict(s: Simulation) -> dict[str, object]:
+    """Return the JSON form."""
+    share = energy_share(s)
+    return {
+        "since": s.since,
+        "policy_version": s.version,
+        "decisions": s.decisions,
+        "decided": s.total.decisions,
+        "undecided": dict(s.undecided),
+        "different": s.different,
+        "gained": s.total.gained,
+        "lost": s.total.lost,
+        "unknown": s.total.unknown,
+        "slower": s.total.slower.to_dict(),
+        "faster": s.total.faster.to_dict(),
+        **_quantities(s.total, s.tariff),
+        "energy_now_kwh": s.total.energy_now_j / J_PER_KWH,
+        "energy_pct": None if share is None else share.times(100).to_dict(),
+        "currency": s.tariff.currency,
+        "groups": [
+            {
+                "account": g.account,
+                "application": g.application,
+                "decisions": g.sums.decisions,
+                "different": g.sums.different,
+                "gained": g.sums.gained,
+                "lost": g.sums.lost,
+                "slower": g.sums.slower.to_dict(),
+                "faster": g.sums.faster.to_dict(),
+                **_quantities(g.sums, s.tariff),
+            }
+            for g in s.groups
+        ],
+        "reasons": [
+            {"now": now, "then": then, "jobs": count}
+            for (now, then), count in s.reasons.items()
+        ],
+    }  # fmt: skip
+
+
+def _quantities(sums: Sums, tariff: Tariff) -> dict[str, object]:
+    stated = {"money": tariff.price is not None, "co2_kg": tariff.co2_g is not None}
+    return {
+        name: sums.change(name).to_dict() if stated.get(name, True) else None
+        for name in QUANTITIES
+    }  # fmt: skip
+
+
+def picture(s: Simulation, name: str) -> Panels:
+    """Return what would differ in energy and node-hours, by account and application."""
+    shown = [g for g in s.groups if g.sums.different][:_MOST_ROWS]
+    names = [_label(g) for g in shown] or ["nothing differs"]
+    panels = []
+    for quantity, label in (("energy_kwh", "energy (kWh)"), ("node_hours", "node-hours")):
+        found = [tuple(g.sums.change(quantity)) for g in shown] or [None]
+        panels.append(IntervalPanel(f"change of {label}", names, {"90 % interval": found}))
+    return Panels(f"{name} instead of today's policy, since {s.since[:10]}", tuple(panels))
+
+
+def _label(g: AccountSums) -> str:
+    return f"{g.account or '-'} {g.application or '-'}"[:28]
+
+
+def _with_interval(value: Interval, form: Callable[[float], str]) -> str:
+    return f"{form(value.value)} ({interval_words(value.lo, value.hi, form)})"
+
+
+def _plus(value: float, form: Callable[[float], str]) -> str:
+    return f"{'−' if value < 0 else '+'}{form(abs(value))}"
+
+
+def _kwh(value: float) -> str:
+    return _plus(value, format_kwh)
+
+
+def _signed(value: float) -> str:
+    return _plus(value, lambda v: f"{v:.3g}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def table(s: Simulation, most: int = 12) -> tuple[Sequence[str], list[tuple[str, ...]], int]:
+    """Return headers, rows and how many more there are."""
+    found = rows(s)
+    return HEADERS, found[:most], max(0, len(found) - most)

@@ -118,6 +118,30 @@ def test_a_part_is_made_when_it_is_first_shown(session: Session, play: Play) -> 
     play(session, story)
 
 
+def test_a_policy_file_is_tried_on_the_past(
+    session: Session, play: Play, advisor: Any, tmp_path: Any
+) -> None:
+    """The page says what the command does, and what is wrong with a file or a time."""
+    file = tmp_path / "new.yaml"
+    file.write_text("version: 1\nmode: advise\n")
+    shown = advisor("policy", "simulate", file, "--db", session.store).out.splitlines()
+
+    async def story(at: Any) -> None:
+        await at.press("4", "p")
+        at.one("#past-file", Input).value = str(file)
+        await at.press("enter")
+        await at.until(lambda: "made again under new.yaml" in at.text)
+        assert shown[1].split(":")[0].strip() in at.text  # how many are different
+        at.one("#past-since", Input).value = "soon"
+        await at.press("enter")
+        await at.until(lambda: "--since soon: not a time" in at.text)
+        file.write_text("mod: x\n")
+        await at.press("enter")
+        await at.until(lambda: "mod: unknown key" in at.text)
+
+    play(session, story)
+
+
 def test_the_example_policy_is_what_its_text_says() -> None:
     compiled, problems = check_text(demo_site.POLICY, "policy.yaml", "policy")
     assert problems == []

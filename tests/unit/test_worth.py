@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from advisor.core.worth import Tariff, format_kwh
@@ -41,3 +43,24 @@ def test_the_json_form_has_the_same_numbers() -> None:
 )
 def test_kilowatt_hours_have_a_unit_people_read(kwh: float, text: str) -> None:
     assert format_kwh(kwh) == text
+
+
+@pytest.mark.parametrize(
+    ("start", "duration_s", "price"),
+    [
+        ("2026-01-31T06:00", 3600, 6),  # the price of hour h is h
+        ("2026-01-31T06:30", 3600, 6.5),
+        ("2026-01-31T23:00", 7200, 11.5),  # midnight: half 23, half 0
+        ("2026-01-31T06:00", 86400, 11.5),
+        ("2026-01-31T06:00", 90000, (276 + 6) / 25),  # a day and one hour
+        ("2026-01-31T06:30", 0, 6),
+    ],
+)
+def test_a_kilowatt_hour_costs_what_its_hours_do(
+    start: str, duration_s: float, price: float
+) -> None:
+    stated = {"price_per_kwh": list(range(24)), "co2_g_per_kwh": 100}
+    tariff = Tariff.of({"electricity": stated})
+    assert tariff.hourly and tariff.price == 11.5
+    found = tariff.during(datetime.fromisoformat(start), duration_s)
+    assert found == (pytest.approx(price), 100)

@@ -19,6 +19,7 @@ from advisor.views.policy import AppliedPolicy
 from advisor.views.whatif import DecisionChange, WhatIf, in_order, sum_words, summed
 from advisor_tui.background import begin
 from advisor_tui.dialogue import Field
+from advisor_tui.past import PastJobs
 from advisor_tui.picks import Picks
 from advisor_tui.shell import Page
 from advisor_tui.stepper import Stepper
@@ -50,7 +51,7 @@ _KINDS: dict[str, Cell] = {
 
 
 class PolicyPage(Page):
-    """Three parts: what is applied, which rule holds, what another goal and bound would do."""
+    """What is applied, which rule holds, what another policy would do, or would have done."""
 
     TITLE = "Policy"
     PLACE = "policy"
@@ -61,6 +62,8 @@ which rule   type what a job is: the first rule that matches it, and
 what if      for admins: move goal and largest slowdown, and see what
              every known workload would get. Looking changes nothing;
              advisor policy apply changes the policy.
+past         try a policy file on the jobs of the past: what it would have
+             changed; users see their own jobs, admins all
 
 Percentages are the predicted energy and time against the job as written.
 """
@@ -68,6 +71,7 @@ Percentages are the predicted energy and time against the job as written.
         Binding("a", "part('applied')", "applied"),
         Binding("w", "part('rule')", "which rule"),
         Binding("i", "part('whatif')", "what if"),
+        Binding("p", "part('past')", "past jobs"),
         Binding("r", "reload", "read again", show=False),
         Binding("escape", "leave", "leave field"),
     ]
@@ -85,7 +89,8 @@ Percentages are the predicted energy and time against the job as written.
     def body(self) -> Iterable[Widget]:
         """Yield the parts, one of which is shown."""
         yield Picks(
-            [("applied", "applied"), ("rule", "which rule"), ("whatif", "what if")],
+            [("applied", "applied"), ("rule", "which rule"), ("past", "past"),
+             ("whatif", "what if")],
             row=True, id="part",
         )  # fmt: skip
         with ContentSwitcher(initial="applied", id="parts"), VerticalScroll(id="applied"):
@@ -117,6 +122,10 @@ Percentages are the predicted energy and time against the job as written.
             Static("", id="change"),
             id="whatif",
         )
+
+    def _past(self) -> Widget:
+        """Return the part that tries a policy file on the past."""
+        return PastJobs(self)
 
     def on_mount(self) -> None:
         """Read the policy."""
@@ -155,7 +164,7 @@ Percentages are the predicted energy and time against the job as written.
 
     async def _mounted(self, part: str) -> None:
         """Mount a part when it is shown for the first time."""
-        builds = {"rule": self._rule, "whatif": self._what_if}
+        builds = {"rule": self._rule, "whatif": self._what_if, "past": self._past}
         if part in builds and part not in self._parts:
             widget = builds[part]()
             widget.display = False
@@ -179,7 +188,8 @@ Percentages are the predicted energy and time against the job as written.
         """Show a part."""
         await self._mounted(part)
         self.query_one("#part", Picks).choose(part)
-        first = {"applied": "#applied", "rule": "#fact-application", "whatif": "#slowdown"}
+        first = {"applied": "#applied", "rule": "#fact-application", "whatif": "#slowdown",
+                 "past": "#past-file"}  # fmt: skip
         self.set_focus(self.query_one(first[part]))
 
     def action_leave(self) -> None:
@@ -197,7 +207,7 @@ Percentages are the predicted energy and time against the job as written.
                 await self.first_read()  # the workloads
                 await self.first_read()  # what each would get
 
-    @on(Input.Changed)
+    @on(Input.Changed, "#facts Input")
     def _typed(self) -> None:
         self._show_rule()
 

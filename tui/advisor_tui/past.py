@@ -1,0 +1,93 @@
+"""A policy file tried on the jobs of the past, as ``advisor policy simulate`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from textual import on
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from advisor.errors import AdvisorError, InputError
+from advisor.paths import config_dir
+from advisor_tui.background import begin
+from advisor_tui.dialogue import Field
+from advisor_tui.session import Session
+from advisor_tui.shell import Page
+
+
+class PastJobs(Vertical):
+    """A file, since when, and what that policy would have done; Enter tries it."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__(id="past")
+        self._page = page
+        self._turn = 0
+
+    def compose(self) -> Iterable[Widget]:
+        """Yield the two fields and the result."""
+        file = Field(
+            str(config_dir() / "policy.yaml"), id="past-file", compact=True,
+            placeholder="a policy file",
+        )  # fmt: skip
+        since = Field("30d", id="past-since", compact=True, placeholder="30d or 2026-01-31")
+        yield Horizontal(
+            Static("policy file\nsince", classes="wide-label"), Vertical(file, since), id="past-ask"
+        )
+        yield VerticalScroll(
+            Static("Enter tries the file on the jobs of the past; nothing is changed.",
+                   id="past-text"),
+            id="past-result",
+        )  # fmt: skip
+
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        self._turn += 1
+        self._say("deciding again ...")
+        begin(self, self._try, self._turn, group="past", exclusive=True)
+
+    async def _try(self, turn: int) -> None:
+        file = self.query_one("#past-file", Input).value.strip()
+        since = self.query_one("#past-since", Input).value.strip()
+        session = self._page.session
+
+        def going_on() -> bool:
+            return self.app.is_running and self._turn == turn
+
+        try:
+            text = await self._page.advisor.ask(lambda: _tried(session, file, since, going_on))
+        except AdvisorError as error:
+            text = str(error)
+        if turn == self._turn:
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        self.query_one("#past-text", Static).update(Content(text))
+
+
+def _tried(session: Session, file: str, since: str, going_on: Callable[[], bool]) -> str:
+    """Return what a policy file would have done. Raises AdvisorError."""
+    from advisor.loop import clock
+    from advisor.policy.load import check_text, read_file
+    from advisor.views import simulated_words as words
+    from advisor.views.simulation import simulate
+    from advisor.views.tables import table
+
+    path = Path(file).expanduser()
+    text, problems = read_file(path, "policy")
+    compiled = None
+    if not problems:
+        compiled, problems = check_text(text, str(path), "policy")
+    if compiled is None:
+        raise InputError("\n".join(map(str, problems)))
+    with session.reader() as reader:
+        user = None if session.admin else session.user
+        found = simulate(reader, compiled, clock.since(since), user=user, going_on=going_on)
+    headers, rows, more = words.table(found, 200)
+    lines = words.sentences(found, path.name)
+    if rows:
+        lines += ["", *table(headers, rows)]
+    return "\n".join([*lines, *([f"and {more} more"] if more else [])])

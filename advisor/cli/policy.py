@@ -73,7 +73,9 @@ def run(args: argparse.Namespace, kind: Kind = "policy", after: WhenApplied | No
     if args.action == "simulate":
         from advisor.cli.policy_simulate import simulate_action
 
-        return simulate_action(args, read(args, kind))
+        checked = read(args, kind)
+        _print_problems(checked.problems, sys.stderr)
+        return simulate_action(args, checked.name, checked.compiled)
     if args.action == "rollback":
         return _rollback(args, kind, after)
     return _show(args, kind)

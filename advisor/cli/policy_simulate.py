@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.cli.arguments import add_action
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, save_plot
 from advisor.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from advisor.cli.policy import Checked
 
 
 def add_simulate(actions: Any) -> None:
@@ -37,8 +34,13 @@ def add_simulate(actions: Any) -> None:
     add_plot_argument(action)
 
 
-def simulate_action(args: argparse.Namespace, checked: Checked) -> int:
-    """Print what the checked policy would have done. Raises InputError for a broken one."""
+def simulate_action(
+    args: argparse.Namespace, file: str, compiled: Mapping[str, object] | None
+) -> int:
+    """Print what the policy compiled from a file would have done.
+
+    Raises InputError where it was not compiled, for its mistakes.
+    """
     from advisor.loop import clock
     from advisor.store.opening import caller, is_owner
     from advisor.store.reader import Reader
@@ -46,12 +48,9 @@ def simulate_action(args: argparse.Namespace, checked: Checked) -> int:
     from advisor.views import simulated_words as words
     from advisor.views.simulation import simulate
 
-    for problem in checked.problems:
-        print(problem, file=sys.stderr)
-    if checked.compiled is None:
+    if compiled is None:
         raise InputError(
-            f"{checked.name} cannot be tried: it has mistakes",
-            hint=f"advisor policy check {checked.name}",
+            f"{file} cannot be tried: it has mistakes", hint=f"advisor policy check {file}"
         )
     since = clock.since(args.since)
     if since > clock.now():
@@ -60,11 +59,11 @@ def simulate_action(args: argparse.Namespace, checked: Checked) -> int:
     path = store_seen(args.db, "options", "history")
     with Reader(path) as reader:
         user = None if is_owner(path) else caller()
-        found = simulate(reader, checked.compiled, since, user=user)
-    name = checked.name if checked.name.startswith("<") else Path(checked.name).name
+        found = simulate(reader, compiled, since, user=user)
+    name = file if file.startswith("<") else Path(file).name
     save_plot(words.picture(found, name), args.plot)
     if args.json:
-        print_json("policy-simulate", {"file": checked.name, **words.to_dict(found)})
+        print_json("policy-simulate", {"file": file, **words.to_dict(found)})
         return 0
     for line in words.sentences(found, name):
         print(line)

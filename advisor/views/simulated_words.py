@@ -9,7 +9,7 @@ from advisor.core.words import interval_words
 from advisor.core.worth import J_PER_KWH, Tariff, format_co2, format_kwh
 from advisor.plotting.panels import Panels
 from advisor.plotting.statistics import IntervalPanel
-from advisor.views.simulated_sums import QUANTITIES, Interval, Pace, Sums
+from advisor.views.simulated_sums import NO_CHANGE, QUANTITIES, Interval, Pace, Sums
 from advisor.views.simulation import AccountSums, Simulation, energy_share
 
 HEADERS = (
@@ -162,7 +162,7 @@ def picture(s: Simulation, name: str) -> Panels:
     names = [_label(g) for g in shown] or ["nothing differs"]
     panels = []
     for quantity, label in (("energy_kwh", "energy (kWh)"), ("node_hours", "node-hours")):
-        found = [tuple(g.sums.change(quantity)) for g in shown] or [None]
+        found = [g.sums.change(quantity) for g in shown] or [NO_CHANGE]
         panels.append(IntervalPanel(f"change of {label}", names, {"90 % interval": found}))
     return Panels(f"{name} instead of today's policy, since {s.since[:10]}", tuple(panels))
 

@@ -62,5 +62,5 @@ def test_a_kilowatt_hour_costs_what_its_hours_do(
     stated = {"price_per_kwh": list(range(24)), "co2_g_per_kwh": 100}
     tariff = Tariff.of({"electricity": stated})
     assert tariff.hourly and tariff.price == 11.5
-    found = tariff.during(datetime.fromisoformat(start), duration_s)
-    assert found == (pytest.approx(price), 100)
+    money, co2_g = tariff.during(datetime.fromisoformat(start), duration_s)
+    assert money == pytest.approx(price) and co2_g == 100

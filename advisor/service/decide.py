@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-import secrets
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
@@ -35,6 +33,7 @@ from advisor.core.settings import Pin, Settings, apply_settings
 from advisor.core.words import describe
 from advisor.schedulers.translators import translator
 from advisor.service.choice import Choice, choose, class_obstacle, cold_start_of, trial_of
+from advisor.service.issue import new_id, timestamp
 from advisor.service.message import effect_line
 from advisor.service.place import node_type_obstacles
 from advisor.service.read_job import (
@@ -112,8 +111,8 @@ def decide_again(
 ) -> Decision:
     """Return the decision for a request that was kept with what was read of its job.
 
-    The same as :func:`decide` but for that, and never a trial: what the scheduler completes and binds is in the
-    request, and nodes are as free as they were then.
+    The same as :func:`decide`, and never a trial: what the scheduler completes and binds is in
+    the request, and nodes are as free as they were then.
     """
     snapshot = replace(snapshot, availability=PastAvailability(reading=reading))
     threads, counts = reading.threads, reading.counts_threads
@@ -436,21 +435,6 @@ def _finish(case: _Case) -> Decision:
         cold_start=cold_start_of(case.model, case.choice),
         binds_node_type=case.binds_node_type,
     )
-
-
-def new_id() -> str:
-    """Return the id of a new decision: 16 hex digits nobody can guess."""
-    return secrets.token_hex(8)
-
-
-def timestamp() -> str:
-    """Return the time of a decision made now."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def issue(decision: Decision, identity: str, created_at: str) -> Decision:
-    """Return the same decision for another job."""
-    return replace(decision, id=identity, created_at=created_at)
 
 
 def unchanged(request: JobRequest, snapshot: Snapshot, why: Reason) -> Decision:

@@ -30,7 +30,8 @@ from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.plugins import names
 from advisor.schedulers.translators import translator
 from advisor.service.answered import Answered
-from advisor.service.decide import decide, issue, new_id, timestamp, unchanged
+from advisor.service.decide import decide, unchanged
+from advisor.service.issue import issue, new_id, timestamp
 from advisor.service.limits import Limits
 from advisor.service.peer import Peer, Users
 from advisor.service.snapshot import StoreSource

@@ -19,8 +19,8 @@ from advisor.core.inventory import NodeType
 from advisor.core.option import Option
 from advisor.core.stamp import make_stamp, read_stamp
 from advisor.service.answered import Answered
-from advisor.service.decide import issue
 from advisor.service.handlers import Handlers
+from advisor.service.issue import issue
 from advisor.service.peer import Peer
 from advisor.service.snapshot import StoreSource
 from advisor.store.journal import Journal

@@ -1,0 +1,24 @@
+"""A decision for one job: its id and its time."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from advisor.core.decision import Decision
+
+
+def new_id() -> str:
+    """Return the id of a new decision: 16 hex digits nobody can guess."""
+    return secrets.token_hex(8)
+
+
+def timestamp() -> str:
+    """Return the time of a decision made now."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def issue(decision: Decision, identity: str, created_at: str) -> Decision:
+    """Return the same decision for another job."""
+    return replace(decision, id=identity, created_at=created_at)

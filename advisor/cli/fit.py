@@ -47,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the trade-off zone's error, in %% (default: 5)",
     )
     parser.add_argument(
-        "--verbose", action="store_true", help="name every run that is left out or counts less"
+        "--verbose",
+        action="store_true",
+        help="name every run that is left out or counts less, "
+        "and print what each term of a regression is worth",
     )
     parser.add_argument(
         "--measurement-error",
@@ -102,7 +105,8 @@ def list_models(args: argparse.Namespace) -> int:
                         "description": model.DESCRIPTION,
                         "options": [
                             {"name": o.name, "default": o.default, "help": o.help,
-                             "minimum": o.minimum, "maximum": o.maximum}
+                             **({"choices": list(o.choices)} if o.type is str else
+                                {"minimum": o.minimum, "maximum": o.maximum})}
                             for o in model.OPTIONS
                         ],
                     }
@@ -114,7 +118,8 @@ def list_models(args: argparse.Namespace) -> int:
     for name, model in models:
         print(f"{name}: {model.DESCRIPTION}")
         for o in model.OPTIONS:
-            print(f"    {o.name}={o.default}  {o.help} ({o.minimum:g} to {o.maximum:g})")
+            allowed = f" ({o.range})" if o.range else ""
+            print(f"    {o.name}={o.default}  {o.help}{allowed}")
     return 0
 
 
@@ -306,8 +311,32 @@ def _print(fitted: list[_Fitted], *, verbose: bool) -> None:
         )  # fmt: skip
     for note in notes:
         print(note)
+    if verbose:
+        for f in fitted:
+            _print_terms(f)
     if hidden:
         print("advisor fit --verbose names them")
+
+
+def _print_terms(fitted: _Fitted) -> None:
+    """Print what a regression infers of its terms, where the model is one."""
+    stats = fitted.model.stats if fitted.model else {}
+    for name in ("time", "energy"):
+        found = (stats.get(name) or {}).get("inference")
+        if not found:
+            continue
+        adjusted = found["r2_adjusted"]
+        about = "" if adjusted is None else f", adjusted R2 {adjusted:.3f}"
+        print(f"\n{fitted.workload} on {fitted.node_type}, terms of {name}{about}")
+        keys = ("standard_error", "p_value", "vif")
+        print_table(
+            ["term", "coefficient", "standard error", "p value", "variance inflation"],
+            [
+                [t["term"], f"{t['coefficient']:.4g}",
+                 *("-" if t[k] is None else f"{t[k]:.3g}" for k in keys)]
+                for t in found["terms"]
+            ],
+        )  # fmt: skip
 
 
 def _errors(stats: dict[str, Any]) -> list[str]:

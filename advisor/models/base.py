@@ -35,24 +35,35 @@ class ModelOption:
     """One setting of a model; a tuple of these drives the command line and its checks."""
 
     name: str
-    type: type[int] | type[float]
-    default: int | float
+    type: type[int] | type[float] | type[str]
+    default: int | float | str
     help: str
-    minimum: float
-    maximum: float
+    minimum: float = 0.0
+    maximum: float = 0.0
+    choices: tuple[str, ...] = ()
 
-    def parse(self, value: object) -> int | float:
+    @property
+    def range(self) -> str:
+        """What values it may have, in words; "" for any text."""
+        if self.type is str:
+            return ", ".join(self.choices)
+        return f"{self.minimum:g} to {self.maximum:g}"
+
+    def parse(self, value: object) -> int | float | str:
         """Return a value of the option's type within its range, else raise InputError."""
+        if self.type is str:
+            if self.choices and value not in self.choices:
+                raise InputError(
+                    f"{self.name}: {value!r} is not known", hint=f"choose from: {self.range}"
+                )
+            return str(value)
         try:
-            number = self.type(str(value))
+            number: int | float = int(str(value)) if self.type is int else float(str(value))
         except ValueError:
             kind = "a whole number" if self.type is int else "a number"
             raise InputError(f"{self.name}: {value!r} is not {kind}") from None
         if not self.minimum <= number <= self.maximum:
-            raise InputError(
-                f"{self.name}: {number} is out of range",
-                hint=f"from {self.minimum:g} to {self.maximum:g}",
-            )
+            raise InputError(f"{self.name}: {number} is out of range", hint=f"from {self.range}")
         return number
 
 
@@ -148,7 +159,7 @@ def folds(n: int) -> list[NDArray[np.intp]]:
 
 def parse_options(
     name: str, known: Sequence[ModelOption], given: Mapping[str, object]
-) -> dict[str, int | float]:
+) -> dict[str, int | float | str]:
     """Return every option of a model with its value; InputError names an unknown or bad one."""
     by_name = {o.name: o for o in known}
     for key in given:

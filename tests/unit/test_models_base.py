@@ -126,13 +126,13 @@ def test_a_polynomial_never_predicts_a_run_of_no_time() -> None:
 
 
 def test_models_are_named_and_described() -> None:
-    assert names() == ("auto", "bspline", "neural", "physical", "polynomial")
+    assert names() == ("auto", "bspline", "formula", "neural", "physical", "polynomial")
     assert registry.DEFAULT in names()
     for name in names():
         model = registry.find(name)
         assert name == model.NAME
         assert model.DESCRIPTION
-        assert all(o.minimum <= o.default <= o.maximum for o in model.OPTIONS)
+        assert all(o.parse(o.default) == o.default for o in model.OPTIONS)
 
 
 def test_an_option_changes_the_model() -> None:
@@ -151,7 +151,7 @@ def test_an_option_changes_the_model() -> None:
         (
             "splines",
             {},
-            "no model is called 'splines' .choose from: auto, bspline, neural, physical",
+            "no model is called 'splines' .choose from: auto, bspline, formula, neural, physical",
         ),
         ("bspline", {"dgree": 2}, "model bspline has no option 'dgree' .it has: df, degree"),
         ("bspline", {"df": "two"}, "df: 'two' is not a whole number"),
@@ -176,7 +176,7 @@ def test_a_site_adds_a_model_by_an_entry_point(
     monkeypatch.setattr(plugins, "entry_points", lambda group: entries)
     plugins.found.cache_clear()
     request.addfinalizer(plugins.found.cache_clear)
-    assert names()[5:] == ("broken", "cubic")
+    assert names()[6:] == ("broken", "cubic")
     assert registry.find("auto").__module__ == "advisor.models.auto"
     assert isinstance(create("cubic"), Polynomial)
     with pytest.raises(InputError, match=r"model 'broken' .*cannot be loaded"):

@@ -1,0 +1,98 @@
+"""The model of one's own formula: equal to the built-in ones where it must be, and its mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.errors import InputError
+from advisor.models.registry import create
+
+X = np.array([[1, t, f] for t in (2, 4, 8, 12, 16) for f in (1.2e6, 1.6e6, 2.0e6, 2.4e6)], float)
+Y = 5 + 60 / X[:, 1] * (0.4 + 0.6 * 2.4e6 / X[:, 2])
+
+
+def fitted(**options: Any) -> Any:
+    model = create("formula", **options)
+    model.fit(X, Y)
+    return model
+
+
+def test_without_a_formula_it_is_the_thesiss_splines() -> None:
+    splines = create("bspline")
+    splines.fit(X, Y)
+    assert fitted().predict(X) == pytest.approx(splines.predict(X), rel=1e-6)
+
+
+@pytest.mark.parametrize("transform", ["ln", "log2", "log10", "sqrt", "exp", "none"])
+@pytest.mark.parametrize("scaler", ["minmax", "standard", "none"])
+def test_a_transform_is_undone_and_a_scaler_changes_no_polynomial(
+    transform: str, scaler: str
+) -> None:
+    """A straight line goes through two values of one axis, whatever both are turned into."""
+    two = np.array([[1, 4, 2e6], [1, 16, 2e6]])
+    model = create("formula", formula="threads", transform=transform, scaler=scaler)
+    model.fit(two, np.array([10.0, 4.0]))
+    assert model.predict(two) == pytest.approx([10.0, 4.0])
+
+
+def test_terms_are_added_and_removed() -> None:
+    def terms(**options: Any) -> set[str]:
+        found = fitted(**options).facts["inference"]["terms"]
+        return {t["term"].split("[")[0] for t in found}
+
+    spline = "bs(threads, df=3, degree=2)"
+    assert terms(interactions="none") == {"1", spline, "bs(frequency, df=3, degree=2)"}
+    both = "threads + frequency + threads:frequency"
+    assert terms(formula=both) == {"1", "threads", "frequency", "threads:frequency"}
+    assert terms(formula=both, remove="threads:frequency") == {"1", "threads", "frequency"}
+    assert terms(remove="threads:frequency") == terms(interactions="none")
+
+
+def test_an_exact_law_is_found_and_a_useless_term_is_named() -> None:
+    """ln y = 2 - ln threads exactly; frequency has nothing to do with it."""
+    law = np.exp(2 - np.log(X[:, 1])) * (1 + 1e-4 * np.sin(np.arange(len(X))))
+    model = create("formula", formula="log(threads) + frequency", scaler="none")
+    model.fit(X, law)
+    inference = model.facts["inference"]
+    worth = {t["term"]: t for t in inference["terms"]}
+    assert worth["log(threads)"]["coefficient"] == pytest.approx(-1, abs=1e-4)
+    assert worth["log(threads)"]["p_value"] < 1e-9 and worth["frequency"]["p_value"] > 0.05
+    assert worth["frequency"]["vif"] == pytest.approx(1, abs=1e-6)  # the grid is balanced
+    assert inference["r2_adjusted"] == pytest.approx(1)
+    assert model.notes == ["1 of 3 terms are not significant at 5 %: frequency"]
+
+
+def test_bounds_hold_what_is_predicted() -> None:
+    far = np.array([[1.0, 16, 2.4e6], [1, 2, 1.2e6]])
+    model = fitted(formula="threads", transform="none", lower=1.0, upper=0.5)
+    assert model.predict(far) == pytest.approx([Y.min(), 0.5 * Y.max()])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"formula": "log(thread)"}, "'thread' is not known"),
+        ({"formula": "threads +"}, "expected a noun"),
+        ({"formula": "time ~ threads"}, "has a left side"),
+        ({"formula": "__import__('os').system('id')"}, "more than terms of axes"),
+        ({"formula": "threads.real"}, "more than terms of axes"),
+        ({"formula": "open('x')"}, "'open' is not known"),
+        ({"formula": "bs(threads)"}, "must specify either df or knots"),
+        ({"formula": "bs(threads, deg=3)"}, "unexpected keyword argument 'deg'"),
+        ({"formula": "0"}, "has no terms"),
+        ({"formula": "log(threads)"}, "log.threads. is no number at nodes 1, threads 2"),
+        ({"formula": "log(threads - 9)", "scaler": "none"}, "is no number at nodes 1, threads 2"),
+        ({"remove": "nodes"}, "'nodes' is no term"),
+        ({"interactions": "threads:cores"}, "'threads:cores' is no pair of axes"),
+        ({"transform": "cube"}, "'cube' is not known"),
+        ({"df": "0"}, "0 is out of range"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_is_known(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        fitted(**options)

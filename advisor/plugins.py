@@ -1,4 +1,5 @@
-"""What a site can add, found by name: schedulers, translators, models, meters and strategies.
+"""What a site can add, found by name: schedulers, translators, models, scaling models,
+meters and strategies.
 
 Each is an entry point of the group ``advisor.KIND``. The advisor's own are registered in the same
 way, so that a package of a site's own can do all that they do.
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 from advisor.errors import InputError
 
-PluginKind = Literal["schedulers", "translators", "models", "meters", "strategies"]
+PluginKind = Literal["schedulers", "translators", "models", "meters", "strategies", "scaling"]
 
 _OWN = "advisor."
 """What the targets of the advisor's own entry points begin with."""
@@ -57,4 +58,5 @@ def load(kind: PluginKind, name: str) -> Any:
 
 
 def _one(kind: PluginKind) -> str:
-    return "strategy" if kind == "strategies" else kind.removesuffix("s")
+    irregular = {"strategies": "strategy", "scaling": "scaling model"}
+    return irregular.get(kind, kind.removesuffix("s"))

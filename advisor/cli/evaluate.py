@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,9 +60,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples",
         type=_count,
-        default=12,
         metavar="N",
-        help="how many runs to train on (default: 12)",
+        help="how many runs to train on (default: 12; with --parameter 36, or 18)",
+    )
+    parser.add_argument(
+        "--parameter",
+        metavar="NAME",
+        help="judge extrapolation along a column of sizes, or along nodes (docs/extrapolation.md)",
+    )
+    parser.add_argument(
+        "--train-to",
+        type=_positive,
+        metavar="V",
+        help="with --parameter: train on values up to V, predict all larger ones",
+    )
+    parser.add_argument(
+        "--min-time",
+        type=_positive,
+        default=0.0,
+        metavar="S",
+        help="with --parameter: cells shorter than S seconds do not count in errors (default: 0)",
     )
     for flag, default, what in (
         ("--error", 0.05, "error limit of the observed points' trade-off zone"),
@@ -115,12 +133,26 @@ def _count(text: str) -> int:
     return value
 
 
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
+    return value
+
+
 def run(args: argparse.Namespace) -> int:
     """Evaluate and print."""
     if args.list_models:
         return list_models(args)
     if args.grid is None:
         raise UsageError("no grid is named", hint="advisor evaluate GRID.csv")
+    if args.parameter is not None:
+        return _extrapolate(args)
+    if args.train_to is not None or args.min_time:
+        raise UsageError("--train-to and --min-time need --parameter", hint="--parameter NAME")
     if args.compare and args.model_option:
         raise UsageError("--model-option is for one model", hint="leave --compare out")
     if args.seeds and args.design == "uniform":
@@ -153,6 +185,51 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _extrapolate(args: argparse.Namespace) -> int:
+    """Judge scaling models on one grid and print."""
+    if args.train_to is None:
+        raise UsageError("--parameter needs the largest value to train on", hint="--train-to V")
+    if args.grid.is_dir():
+        raise UsageError(f"{args.grid} is a folder", hint="--parameter judges one grid")
+    from advisor.lab.extrapolation import extrapolate
+
+    (runs,) = _grids(args.grid).values()
+    options = {} if args.samples is None else {"samples": args.samples}
+    try:
+        study = extrapolate(
+            runs,
+            args.parameter,
+            args.train_to,
+            model=args.model,
+            min_time=args.min_time,
+            max_slowdown=args.max_slowdown,
+            min_saving=args.min_saving,
+            **options,
+        )
+    except InputError as error:
+        raise InputError(f"{args.grid}: {error.message}", hint=error.hint) from None
+    if args.json:
+        print_json(
+            "evaluate",
+            {
+                "file": str(args.grid),
+                "model": study.model,
+                "parameter": args.parameter,
+                "train_to": args.train_to,
+                "trained_runs": study.trained,
+                "answer": study.answer,
+                "extrapolation": [score.to_dict() for score in study.scores],
+                "terms": list(study.terms),
+                "notes": list(study.notes),
+            },
+        )
+        return 0
+    from advisor.cli.evaluate_tables import print_extrapolation
+
+    print_extrapolation(TableWriter(args.format), study, args.parameter)
+    return 0
+
+
 def _grids(path: Path) -> dict[str, tuple[Observation, ...]]:
     """Return each grid's runs by the file's name without its ending."""
     from advisor.store.csvfile import Terms, read_csv
@@ -173,7 +250,7 @@ def _judge(args: argparse.Namespace) -> Any:
             runs,
             model=model,
             design=args.design,
-            samples=args.samples,
+            samples=12 if args.samples is None else args.samples,
             error=args.error,
             forecast_error=args.forecast_error,
             max_slowdown=args.max_slowdown,

@@ -13,6 +13,7 @@ from advisor.core.units import format_change
 from advisor.core.words import describe
 from advisor.lab.compare_models import WITHIN_PCT, Fold, Grid, Mean, ModelComparison
 from advisor.lab.evaluate import RESPONSES
+from advisor.lab.extrapolation import Extrapolation
 
 _UNIT = {"energy": "energy, J", "time": "time, s"}
 
@@ -37,6 +38,33 @@ def print_study(
         _print_means(out, means, grids=len(cells), seeds=len(seeds))
     if folds:
         _print_folds(out, folds)
+
+
+def print_extrapolation(out: TableWriter, study: Extrapolation, parameter: str) -> None:
+    """Print how well each larger size is predicted, and what the advice there is worth."""
+    out.say(f"{study.model} trained on {study.trained} runs; answer: {study.answer}\n")
+    out.table(
+        [parameter, "beyond", "cells", "time off", "energy off", "in 90 % interval", "half width",
+         "saving", "best", "slower"],
+        [
+            [f"{s.at:g}", f"{s.factor:.2f}", s.cells,
+             _percent(s.median_error_pct["time"]), _percent(s.median_error_pct["energy"]),
+             _share(s.interval_coverage["time"]), _percent(s.half_width_pct["time"]),
+             _share(s.decision.true_saving), _share(s.decision.best_saving),
+             _share(s.decision.true_slowdown)]
+            for s in study.scores
+        ],
+    )  # fmt: skip
+    for note in study.notes:
+        out.say(note)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} %"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
 
 
 def _print_grid(out: TableWriter, cases: Sequence[Grid], cells: int, *, several: bool) -> None:

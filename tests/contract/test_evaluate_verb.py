@@ -208,3 +208,51 @@ def test_pictures_of_an_evaluation(advisor: Advisor, grid: Path, tmp_path: Path,
     assert "time (s)" in done.out or "forecast time" in done.out
     several = advisor(*argv[:2], "--compare", "--plot", path)
     assert several.code == 2
+
+
+@pytest.fixture(scope="module")
+def sized_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Work n on cores and clock, five sizes; the smallest cells take less than a second."""
+    found = [f"{HEADER},n"]
+    for n in (1, 2, 4, 8, 16):
+        for t in (2, 4, 8, 16):
+            for mhz in (1200, 1800, 2400):
+                time = 0.2 + 6 * n * (0.02 + 0.98 / t) * 2400 / mhz
+                energy = time * (90 + t * (1 + 4 * (mhz / 2400) ** 3))
+                found.append(f"1,1,{t},{mhz}000,{time:.4f},{energy:.2f},{n}")
+    path = tmp_path_factory.mktemp("sized") / "sized.csv"
+    path.write_text("\n".join(found) + "\n")
+    return path
+
+
+def test_extrapolation_to_larger_sizes(advisor: Advisor, sized_grid: Path) -> None:
+    argv = ("evaluate", sized_grid, "--parameter", "n", "--train-to", 4, "--samples", 18)
+    data = advisor(*argv, "--min-time", 6, "--json").json()
+    assert data["answer"] == "ok"
+    assert [s["at"] for s in data["extrapolation"]] == [8, 16]
+    assert [s["factor"] for s in data["extrapolation"]] == [2.0, 4.0]
+    assert data["trained_runs"] == 18
+    for score in data["extrapolation"]:
+        assert score["median_error_pct"]["time"] < 15
+        assert 0 <= score["interval_coverage"]["energy"] <= 1
+        assert score["half_width_pct"]["time"] > 0
+        decision = score["decision"]
+        assert decision["true_slowdown"] <= 0.07
+        assert decision["true_saving"] <= decision["best_saving"]
+    short = [s["cells"] for s in data["extrapolation"]]
+    assert short[0] < 12, "cells below --min-time do not count"
+
+
+def test_extrapolation_of_bad_input(advisor: Advisor, sized_grid: Path) -> None:
+    def err(*argv: object) -> str:
+        result = advisor("evaluate", sized_grid, *argv)
+        assert result.code in (1, 2)
+        assert result.err.count("\n") == 1
+        return str(result.err)
+
+    assert "no column 'm'" in err("--parameter", "m", "--train-to", 4)
+    assert "a law needs 3" in err("--parameter", "n", "--train-to", 2)
+    assert "no run has more than 16 n" in err("--parameter", "n", "--train-to", 16)
+    assert "--train-to" in err("--parameter", "n")
+    assert "--parameter" in err("--train-to", 4)
+    assert "give 18 or 36" in err("--parameter", "n", "--train-to", 4, "--samples", 20)

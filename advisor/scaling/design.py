@@ -1,0 +1,85 @@
+"""Which runs to make over several sizes: most at the largest, which advice rests on.
+
+A dozen runs at the largest size show how cores and frequency act. Three of the same configurations
+at each other size show how they change with size: the baseline, the fewest cores, one between.
+Where every size gets a dozen, the further ones go to cores and caps that no other size has shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.models.design import uniform, within
+
+AT_LARGEST, AT_OTHERS = 12, 3
+"""Runs at the largest size and at each other one."""
+_LOWEST = 2 / 11
+"""Lowest thread count run, as a share of the highest (see :mod:`advisor.models.design`)."""
+
+
+def baseline_of(cells: Collection[Configuration]) -> Configuration:
+    """Return what jobs are compared with: most nodes, cores and ranks, highest frequency."""
+    return max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz))
+
+
+def sized_design(
+    cells: Mapping[float, Sequence[Configuration]], each: int = AT_OTHERS
+) -> dict[float, list[Configuration]]:
+    """Return the configurations to run by size, out of those there are at each.
+
+    The largest size has twelve, every other one ``each``.
+    """
+    largest = max(cells)
+    base = baseline_of(cells[largest])
+    space = SearchSpace.of(base.node_type, cells[largest])
+    chosen = {largest: within(uniform(space, AT_LARGEST, base), space, sorted(set(cells[largest])))}
+    seen = set(chosen[largest])
+    for size in sorted(cells, reverse=True):
+        if size != largest:
+            chosen[size] = _smaller(chosen[largest], sorted(set(cells[size])), seen, base, each)
+            seen |= set(chosen[size])
+    return chosen
+
+
+def _smaller(
+    largest: Sequence[Configuration],
+    cells: Sequence[Configuration],
+    seen: Collection[Configuration],
+    base: Configuration,
+    each: int,
+) -> list[Configuration]:
+    rest = sorted((c for c in largest if c != base), key=lambda c: (c.threads_per_node, c.freq_khz))
+    paired = [base, *(rest[i] for i in {0, len(rest) // 2} if i < len(rest))]
+    chosen = [c for c in paired if c in set(cells)][:each]
+    low = _LOWEST * max(c.threads_per_node for c in cells)
+    free = [c for c in cells if c not in chosen]
+    away = _Away(cells)
+    known = [*seen, *chosen]
+    while len(chosen) < each and free:
+        fresh = [c for c in free if c not in seen and c.threads_per_node >= low]
+        best = max(fresh or free, key=lambda c: (min(away(c, k) for k in known), c))
+        free.remove(best)
+        chosen.append(best)
+        known.append(best)
+    return chosen
+
+
+class _Away:
+    """Distance of two configurations in steps of each axis, as a share of all its steps."""
+
+    def __init__(self, cells: Sequence[Configuration]) -> None:
+        threads = sorted({c.threads_per_node for c in cells})
+        freqs = sorted({c.freq_khz for c in cells})
+        self._threads = {v: i / max(1, len(threads) - 1) for i, v in enumerate(threads)}
+        self._freqs = {v: i / max(1, len(freqs) - 1) for i, v in enumerate(freqs)}
+
+    def __call__(self, a: Configuration, b: Configuration) -> float:
+        threads, freqs = self._threads, self._freqs
+        if b.threads_per_node not in threads or b.freq_khz not in freqs:
+            return math.inf
+        return math.hypot(
+            threads[a.threads_per_node] - threads[b.threads_per_node],
+            freqs[a.freq_khz] - freqs[b.freq_khz],
+        )

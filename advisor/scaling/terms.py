@@ -1,0 +1,250 @@
+"""Responses as sums of terms of the parameters: the manual's forward selection, Extra-P's form.
+
+A term is a product of powers and logarithms of the axes that vary; its coefficients are those of
+weighted least squares on relative errors. Terms are selected forward from a constant: the one that
+lowers the error of runs left out most, while it does so by enough and its coefficient could hardly
+be chance among so many candidates (Bonferroni); a plain 5 % accepts a term that fits noise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.stats import t as student
+
+from advisor.errors import InputError
+from advisor.models.base import Matrix, Vector
+from advisor.scaling.base import NODES, ScaledResponse, ScalingForecast, SizedPlaces, SizedRuns
+
+Factor = tuple[float, int]
+"""A power and a power of the base-two logarithm."""
+Term = tuple[tuple[str, Factor], ...]
+"""A product of factors by the axis they are of."""
+
+_EXPONENTS = (
+    0.25, 1 / 3, 0.5, 2 / 3, 0.75, 1.0, 1.25, 4 / 3, 1.5, 5 / 3, 1.75,
+    2.0, 2.25, 7 / 3, 2.5, 2.75, 3.0,
+)  # fmt: skip
+"""Extra-P's powers (Calotoiu et al. 2013); its logarithms are to the powers 0, 1 and 2."""
+_MAIN = (0.5, 1.0, 1.5, 2.0, 3.0)
+_CHANCE, _BETTER = 0.05, 0.9
+"""Probability of a term by chance, over all candidates; the error it must leave, as a share."""
+_MOST_TERMS, _MOST_SIGMA = 6, 3.0
+"""Terms beside the constant; the most an error (log) is worth stating."""
+_DRIFT = 0.15
+"""Least shared error per unit of log distance: least squares knows no other law than its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class TermFit:
+    """Terms with coefficients, their covariance, and one run's relative standard deviation."""
+
+    terms: tuple[Term, ...]
+    coefficients: Vector
+    covariance: Matrix
+    sigma: float
+    largest: Vector
+    """The largest trained value of every parameter, and of nodes."""
+
+    def predict(self, at: SizedPlaces) -> ScaledResponse:
+        """Return the response, in log space, with shared and own errors."""
+        basis = np.column_stack([_values(term, at) for term in self.terms])
+        value = basis @ self.coefficients
+        floor = 1e-3 * float(np.median(np.abs(value)))
+        value = np.maximum(value, max(floor, 1e-12))
+        scaled = basis / value[:, None]
+        shared, own = np.empty(len(at)), np.empty(len(at))
+        jobs = at.jobs()
+        beyond = np.maximum(0.0, np.log(at.growing() / self.largest)).sum(axis=1)
+        for job in np.unique(jobs):
+            rows = np.flatnonzero(jobs == job)
+            base = scaled[rows[at.some(rows).reference()]]
+            beside = scaled[rows] - base
+            variance = float(base @ self.covariance @ base)
+            shared[rows] = math.hypot(math.sqrt(variance), _DRIFT * float(beyond[rows][0]))
+            own[rows] = np.sqrt(np.einsum("ij,jk,ik->i", beside, self.covariance, beside))
+        noise = np.full(len(at), min(self.sigma, _MOST_SIGMA))
+        return ScaledResponse(
+            np.log(value), np.minimum(shared, _MOST_SIGMA), np.minimum(own, _MOST_SIGMA), noise
+        )
+
+
+def select_terms(
+    places: SizedPlaces, log_y: Vector, candidates: Sequence[Term], *, most: int = _MOST_TERMS
+) -> TermFit:
+    """Select terms forward from a constant and fit them."""
+    chosen: list[Term] = [()]
+    y = np.exp(log_y)
+    columns = {term: _values(term, places) / y for term in [(), *candidates]}
+    best = _left_out_error(_stack(columns, chosen))
+    room = max(1, min(most, len(y) // 2 - 1))
+    while len(chosen) <= room:
+        scored = []
+        for term in candidates:
+            if term in chosen:
+                continue
+            basis = _stack(columns, [*chosen, term])
+            if np.linalg.matrix_rank(basis) == basis.shape[1]:
+                scored.append((_left_out_error(basis), term))
+        if not scored:
+            break
+        error, term = min(scored, key=lambda s: s[0])
+        trial = [*chosen, term]
+        chance = _chance(_stack(columns, trial)) * len(scored)
+        if error > _BETTER * best or chance > _CHANCE:
+            break
+        best, chosen = error, trial
+    basis = _stack(columns, chosen)
+    coefficients = np.asarray(np.linalg.lstsq(basis, np.ones(len(y)), rcond=None)[0], np.float64)
+    freedom = max(1, len(y) - len(chosen))
+    left = 1.0 - basis @ coefficients
+    sigma = math.sqrt(float(left @ left) / freedom)
+    covariance = np.asarray(sigma**2 * np.linalg.pinv(basis.T @ basis), np.float64)
+    return TermFit(tuple(chosen), coefficients, covariance, sigma, places.growing().max(axis=0))
+
+
+def _stack(columns: Mapping[Term, Vector], terms: Sequence[Term]) -> Matrix:
+    return np.column_stack([columns[t] for t in terms])
+
+
+def _left_out_error(basis: Matrix) -> float:
+    """Return the root mean square relative error of runs left out, one by one."""
+    hat = basis @ np.linalg.pinv(basis)
+    left = 1.0 - hat.sum(axis=1)
+    return float(np.sqrt(np.mean((left / np.maximum(1e-6, 1.0 - np.diag(hat))) ** 2)))
+
+
+def _chance(basis: Matrix) -> float:
+    """Return how probable so large a last coefficient is if its term has no effect."""
+    n, k = basis.shape
+    if n <= k:
+        return 1.0
+    coefficients = np.linalg.lstsq(basis, np.ones(n), rcond=None)[0]
+    left = 1.0 - basis @ coefficients
+    variance = float(left @ left) / (n - k) * np.linalg.pinv(basis.T @ basis)[-1, -1]
+    if variance <= 0:
+        return 0.0
+    return float(2 * student.sf(abs(coefficients[-1]) / math.sqrt(variance), n - k))
+
+
+def _axes(places: SizedPlaces) -> dict[str, Vector]:
+    named = {p: column for p, column in zip(places.parameters, places.sizes.T, strict=True)}
+    named |= {NODES: places.nodes, "ranks": places.ranks, "cores": places.cores}
+    return {**named, "GHz": places.freq_khz / 1e6}
+
+
+def _values(term: Term, places: SizedPlaces) -> Vector:
+    value, axes = np.ones(len(places)), _axes(places)
+    for axis, (power, logs) in term:
+        x = np.maximum(axes[axis], 1e-9)
+        value = value * x**power * np.log2(np.maximum(x, 1.0)) ** logs
+    return value
+
+
+def varying(places: SizedPlaces) -> list[str]:
+    """Return the axes that have more than one value; ranks only where cores do not follow them."""
+    axes = _axes(places)
+    names = [name for name, x in axes.items() if len(set(x.tolist())) > 1]
+    if "ranks" in names and "cores" in names:
+        names.remove("ranks")
+    return names
+
+
+def term_text(term: Term) -> str:
+    """Return a term as people write it: ``n^2*log2(n)/cores``."""
+    above: list[str] = []
+    below: list[str] = []
+    for axis, (power, logs) in term:
+        if power:
+            exponent = "" if abs(power) == 1 else f"^{abs(power):.4g}"
+            (above if power > 0 else below).append(axis + exponent)
+        if logs:
+            above.append(f"log2({axis})" + (f"^{logs}" if logs > 1 else ""))
+    text = "*".join(above) or "1"
+    return text + "".join(f"/{b}" for b in below)
+
+
+class _Selected:
+    """What both models share: candidates, then time and energy fitted each alone."""
+
+    NAME: ClassVar[str]
+    DESCRIPTION: ClassVar[str]
+
+    def candidates(self, places: SizedPlaces) -> list[Term]:
+        """Return the terms to select from."""
+        raise NotImplementedError
+
+    def forecast(self, runs: SizedRuns, wanted: SizedPlaces) -> ScalingForecast:
+        """Predict time and energy at places of any size."""
+        candidates = self.candidates(runs.places)
+        if not candidates:
+            raise InputError("nothing varies in these runs", hint="measure several sizes")
+        time = select_terms(runs.places, runs.log_time, candidates)
+        terms = tuple(term_text(t) for t in time.terms)
+        if runs.log_energy is None:
+            return ScalingForecast(time.predict(wanted), None, terms)
+        energy = select_terms(runs.places, runs.log_energy, candidates)
+        return ScalingForecast(time.predict(wanted), energy.predict(wanted), terms)
+
+
+class Terms(_Selected):
+    """Main effects and their quotients by cores, nodes and frequency, selected forward."""
+
+    NAME: ClassVar[str] = "terms"
+    DESCRIPTION: ClassVar[str] = "a sum of terms, selected forward (the manual's method)"
+
+    def candidates(self, places: SizedPlaces) -> list[Term]:
+        """Return products of parameters' powers, each also divided by what computes them."""
+        names = varying(places)
+        parameters = [n for n in names if n in places.parameters]
+        mains: list[Term] = [()]
+        mains += [((n, (p, 0)),) for n in parameters for p in _MAIN]
+        mains += [((n, (1.0, 1)),) for n in parameters]
+        mains += [
+            ((a, (p, 0)), (b, (q, 0)))
+            for a, b in itertools.combinations(parameters, 2)
+            for p in (1.0, 2.0)
+            for q in (1.0, 2.0)
+        ]
+        below = [n for n in names if n not in places.parameters]
+        divisors: list[Term] = [()]
+        for count in range(1, len(below) + 1):
+            divisors += [tuple((n, (-1.0, 0)) for n in some)
+                         for some in itertools.combinations(below, count)]  # fmt: skip
+        grow: list[Term] = [((n, (p, k)),) for n in below if n == NODES
+                            for p, k in ((0.0, 1), (0.5, 0), (1.0, 0))]  # fmt: skip
+        return [m + d for m in mains for d in [*divisors, *grow] if m + d]
+
+
+class NormalForm(_Selected):
+    """Extra-P's performance model normal form, one factor per axis."""
+
+    NAME: ClassVar[str] = "pmnf"
+    DESCRIPTION: ClassVar[str] = "Extra-P's performance model normal form"
+
+    def candidates(self, places: SizedPlaces) -> list[Term]:
+        """Return powers times logarithms of each axis, and products over the axes."""
+        names = varying(places)
+        factors: dict[str, list[Factor]] = {}
+        for n in names:
+            if n in ("cores", "GHz"):
+                factors[n] = [(-1.0, 0), (-0.5, 0)]
+            else:
+                factors[n] = [(p, k) for p in (0.0, *_EXPONENTS) for k in (0, 1, 2) if p or k]
+                if n == NODES:
+                    factors[n] += [(-p, 0) for p in (0.5, 2 / 3, 1.0)]
+        single: list[Term] = [((n, f),) for n in names for f in factors[n]]
+        few = {n: f if n in ("cores", "GHz") else f[2::4] for n, f in factors.items()}
+        joint: list[Term] = []
+        for count in range(2, len(names) + 1):
+            for some in itertools.combinations(names, count):
+                joint += [
+                    tuple(zip(some, pick, strict=True))
+                    for pick in itertools.product(*(few[n] for n in some))
+                ]
+        return single + joint

@@ -30,7 +30,7 @@ _CONFIRMATIONS = 2
 
 SizedRun = tuple[float, Observation]
 """A run with its value of the parameter."""
-Cell = tuple[float, float]
+TimeEnergy = tuple[float, float]
 """A configuration's measured time (s) and energy (J)."""
 
 
@@ -191,7 +191,7 @@ def _sized(runs: Sequence[SizedRun], parameter: str) -> SizedRuns:
 
 def _truth(
     runs: Sequence[SizedRun],
-) -> dict[float, dict[Configuration, Cell]]:
+) -> dict[float, dict[Configuration, TimeEnergy]]:
     """Return by size and configuration the geometric mean time (s) and energy (J)."""
     logs: dict[float, dict[Configuration, list[tuple[float, float]]]] = {}
     for value, o in runs:
@@ -236,7 +236,7 @@ class _Advice:
         sized = _sized([*others, *((top, o) for o in runs)], parameter)
         return cls(parameter, sized, confirmed, tried.model, policy)
 
-    def at(self, value: float, truth: Mapping[Configuration, Cell]) -> SizedDecision:
+    def at(self, value: float, truth: Mapping[Configuration, TimeEnergy]) -> SizedDecision:
         """Decide at a size whose measured cells are ``truth``."""
         base = baseline_of(truth)
         cells = [base, *sorted(self.confirmed - {base} & set(truth))]
@@ -299,7 +299,7 @@ def _interval(response: ScaledResponse) -> list[tuple[float, float, float]]:
 def _score(
     at: float,
     factor: float,
-    truth: Mapping[Configuration, Cell],
+    truth: Mapping[Configuration, TimeEnergy],
     tried: TriedForecast,
     rows: NDArray[np.intp],
     min_time: float,

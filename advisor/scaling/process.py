@@ -37,7 +37,7 @@ _TRUST, _MOST_SURPRISE = 12.0, 9.0
 """As in the model of one size (:mod:`advisor.models.process`): how far off disturbed runs are, how
 many, which way, at most one in six; what held-out errors count beside the process' own."""
 
-Evaluate = Callable[[SizedPlaces, NDArray[np.intp]], Matrix]
+EvaluateLaws = Callable[[SizedPlaces, NDArray[np.intp]], Matrix]
 """Log responses (m, number of rows) of laws by their numbers, up to a constant each."""
 
 
@@ -62,7 +62,7 @@ class ScalingProcess:
         log_time: Vector,
         counts: Vector,
         sigma: float,
-        evaluate: Evaluate,
+        evaluate: EvaluateLaws,
         log_prior: Vector,
     ) -> None:
         self._what, self._places, self._log_y, self._sigma = what, places, log_y, sigma

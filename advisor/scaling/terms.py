@@ -192,7 +192,7 @@ class _Selected:
         return ScalingForecast(time.predict(wanted), energy.predict(wanted), terms)
 
 
-class Terms(_Selected):
+class TermSelection(_Selected):
     """Main effects and their quotients by cores, nodes and frequency, selected forward."""
 
     NAME: ClassVar[str] = "terms"

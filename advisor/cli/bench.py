@@ -59,6 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--microbenchmark", metavar="NAME", help="show: which one (default: mbw1c)")
     parser.add_argument(
+        "--across", action="store_true",
+        help="show: node types in one picture, a panel for each stride",
+    )  # fmt: skip
+    parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="show: write the picture as .svg, .png or .pdf"
     )
     # for a node of the cluster: print results, store nothing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from advisor import paths
@@ -15,7 +15,7 @@ from advisor.store.profiles import Bench, StoredProfile, latest_bench, profiled_
 from advisor.store.reader import Reader
 
 if TYPE_CHECKING:
-    from advisor.plotting.panels import Panels
+    from advisor.plotting.panels import Line, Panels
 
 
 def show(args: argparse.Namespace) -> int:
@@ -42,7 +42,7 @@ def show(args: argparse.Namespace) -> int:
             f"no profile is called {name}", hint=f"there are: {', '.join(sorted(names))}"
         )
     if args.plot is not None:
-        save_plot(_picture(name, benches, chosen), args.plot)
+        save_plot(_picture(name, benches, chosen, across=args.across), args.plot)
     if args.json:
         print_json("bench", {"node_types": [_json(*b) for b in benches]})
         return 0
@@ -51,7 +51,7 @@ def show(args: argparse.Namespace) -> int:
         [_row(*b) for b in benches],
     )
     print()
-    picture = _picture(name, benches, chosen)
+    picture = _picture(name, benches, chosen, across=args.across)
     if picture.panels:
         print_picture(picture)
     else:
@@ -120,28 +120,42 @@ def _picture(
     name: str,
     benches: Sequence[tuple[Bench, Sequence[StoredProfile]]],
     chosen: Sequence[Sequence[StoredProfile]],
+    *,
+    across: bool,
 ) -> Panels:
-    """Return time per iteration over size, a panel for each node type, a line for each stride."""
-    from advisor.plotting.panels import Line, Lines, Panels
+    """Return time per iteration over size: a panel for each node type, a line for each stride.
 
-    panels = []
+    With ``across`` a panel for each stride, a line for each node type (Corredor, fig. 3.12).
+    """
+    from advisor.plotting.panels import Lines, Panels
+
+    by_panel: defaultdict[str, list[Line]] = defaultdict(list)
     for (bench, _), own in zip(benches, chosen, strict=True):
         strides: defaultdict[int, dict[float, StoredProfile]] = defaultdict(dict)
         for p in sorted(own, key=lambda p: p.threads):
             if p.streams:
                 strides[p.streams[0]["stride_b"]][p.streams[0]["size_kb"]] = p
-        lines = []
         for stride, points in sorted(strides.items()):
-            sizes = sorted(points)
-            at = [points[s] for s in sizes]
-            y = [p.time_per_iter_us * 1e3 for p in at]
-            lines.append(
-                Line(
-                    f"stride {stride} B" if stride else "at random", sizes, y,
-                    [v * (1 - min(1.0, p.spread)) for v, p in zip(y, at, strict=True)],
-                    [v * (1 + p.spread) for v, p in zip(y, at, strict=True)], sizes,
-                )
-            )  # fmt: skip
-        if any(len(line.x) > 1 for line in lines):
-            panels.append(Lines(f"KB ({bench.node_type})", "ns per iteration", tuple(lines), True))
+            at = f"stride {stride} B" if stride else "at random"
+            panel, label = (at, bench.node_type) if across else (bench.node_type, at)
+            by_panel[panel].append(_line(label, points))
+    panels = [
+        Lines(f"KB ({panel})", "ns per iteration", tuple(lines), True)
+        for panel, lines in by_panel.items()
+        if any(len(line.x) > 1 for line in lines)
+    ]
     return Panels(f"{name}: time per iteration over size", tuple(panels))
+
+
+def _line(label: str, points: Mapping[float, StoredProfile]) -> Line:
+    """Return time per iteration over size, ns, with what the repeats leave open."""
+    from advisor.plotting.panels import Line
+
+    sizes = sorted(points)
+    at = [points[s] for s in sizes]
+    y = [p.time_per_iter_us * 1e3 for p in at]
+    return Line(
+        label, sizes, y,
+        [v * (1 - min(1.0, p.spread)) for v, p in zip(y, at, strict=True)],
+        [v * (1 + p.spread) for v, p in zip(y, at, strict=True)], sizes,
+    )  # fmt: skip

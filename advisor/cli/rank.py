@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from advisor import paths
 from advisor.cli.output import print_json, print_table
+from advisor.cli.pictures import add_plot_argument, check_plot, print_picture, save_plot
 from advisor.cli.streams import complain
 from advisor.core.units import format_duration
 from advisor.errors import RefusedError, UsageError
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-store", action="store_true",
         help="only print the ranking (the next advisor bench stores one)",
     )  # fmt: skip
+    add_plot_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,9 +69,11 @@ def run(args: argparse.Namespace) -> int:
     from advisor.ranking.files import read_phases, read_profiles, read_thresholds
     from advisor.ranking.rank import rank
     from advisor.ranking.streams import Characterisation
+    from advisor.views.ranking_picture import measured_times, ranking_picture
 
     if (args.phase is None) == (args.application is None):
         raise UsageError("no application is named", hint="advisor rank A, or --phase FILE")
+    check_plot(args.plot)
     with _open(args) as store:
         source = None if args.phase or store is None else _stored(store, args)
         app = Characterisation.from_dict(source.record) if source else read_phases(args.phase)
@@ -83,16 +87,23 @@ def run(args: argparse.Namespace) -> int:
         profiles = read_profiles(args.profiles) if args.profiles else stored_profiles(store)
         ranking = rank(app, profiles, base, limits, args.method)
         stored, queued = None, ""
+        known = {} if store is None else measured_times(store, app.application, app.workload)
+        picture = ranking_picture(app.application, ranking.estimates, known)
         if store is not None and source is not None and ranking.estimates and not args.no_store:
             by_hand = bool(args.profiles or args.thresholds or base != source.node_type)
             stored = _keep_ranking(store, source, ranking, limits, by_hand=by_hand)
         if store is not None and not args.profiles and not args.no_store:
             queued = _queue_missing(store, app, ranking)
+    if ranking.estimates:
+        save_plot(picture, args.plot)
     if args.json:
         data = _json(app, ranking) | (stored.to_dict() if stored else {})
         print_json("rank", data | ({"queued": queued} if queued else {}))
     else:
         _print(app, ranking)
+        if len(ranking.estimates) > 1:
+            print()
+            print_picture(picture)
         for line in (*(stored.lines if stored else ()), queued):
             if line:
                 print(line)

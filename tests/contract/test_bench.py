@@ -142,6 +142,8 @@ def test_profiles_are_shown(advisor: Advisor, store_path: Path, tmp_path: Path) 
     assert "0.1" in advisor("bench", "show", "--microbenchmark", "fma").out
     assert advisor("bench", "show", "--plot", tmp_path / "p.svg").code == 0
     assert "stride 64 B" in (tmp_path / "p.svg").read_text()
+    across = advisor("bench", "show", "--across").out
+    assert "KB (stride 64 B)" in across and "a mine" in across
     bad = advisor("bench", "show", "--microbenchmark", "none")
     assert bad.code == 2 and "there are: fma, mbw1c, triad" in bad.err
 

@@ -12,10 +12,12 @@ import yaml
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.store.rankings import rankings, save_characterisation
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from advisor.views.ranking_picture import measured_times
 
 Advisor = Callable[..., Any]
 STREAM = {"size_kb": 1000, "stride_b": 8, "dtype_b": 8, "access": "P"}
@@ -61,6 +63,28 @@ def site(store_path: Path, tmp_path: Path) -> Path:
         )
     )
     return file
+
+
+def test_estimated_and_measured_times_are_drawn(
+    advisor: Advisor, store_path: Path, site: Path, tmp_path: Path
+) -> None:
+    """Runs on the full node at the highest frequency count; others are not what is estimated."""
+    with Writer(store_path) as store:
+        runs = [
+            Observation(Configuration("fast", 1, 1, threads, khz), time_s, contributor="ann")
+            for threads, khz, time_s in ((60, 2_000_000, 5.6), (60, 1_200_000, 9.0), (30, 0, 7.0))
+        ]
+        store.add_observations("app", "w", runs)
+    argv = ("rank", "app", "--profiles", site, "--no-store")
+    told = advisor(*argv, "--plot", tmp_path / "p.svg")
+    assert told.code == 0, told.err
+    assert "● estimated   ○ measured" in told.out
+    svg = (tmp_path / "p.svg").read_text()
+    assert all(text in svg for text in ("time (s)", "fast", "metered", "measured"))
+    with Reader(store_path) as reader:
+        times = measured_times(reader, "app", "w")
+    assert list(times) == ["fast"] and times["fast"][0] == pytest.approx(5.6)
+    assert 5.4 < times["fast"][1] < 5.6 < times["fast"][2] < 5.8
 
 
 def test_a_ranking_is_stored_with_time_energy_and_similarity(

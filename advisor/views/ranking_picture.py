@@ -1,0 +1,63 @@
+"""Estimated and measured time of an application on node types (Corredor 2011, fig. 3.29, 4.12)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from advisor.core.option import Z90
+from advisor.models.response import ASSUMED, Z95, response
+from advisor.plotting.panels import Panels
+from advisor.plotting.statistics import IntervalPanel
+from advisor.ranking.rank import TimeEstimate
+from advisor.store.reader import Reader
+
+Interval = tuple[float, float, float]
+
+
+def measured_times(reader: Reader, application: str, workload: str) -> dict[str, Interval]:
+    """Return (time, low, high), s at 90 %, of every node type whose full node was run.
+
+    A ranking is for full nodes at nominal frequency: counted are runs on one node with all of its
+    cores at the highest frequency that was run.
+    """
+    cores = {name: n.cores for name, n in reader.inventory().node_types.items()}
+    runs = [
+        r.observation
+        for r in reader.observations(application, workload)
+        if r.observation.configuration.nodes == 1
+        and r.observation.configuration.cores == cores.get(r.observation.configuration.node_type)
+    ]
+    found = {}
+    for name in {o.configuration.node_type for o in runs}:
+        own = [o for o in runs if o.configuration.node_type == name]
+        highest = max(o.configuration.freq_khz for o in own)
+        own = [o for o in own if o.configuration.freq_khz == highest]
+        one = own[0].configuration
+        times = response([(one, o.time_s) for o in own], ASSUMED / Z95)
+        mean, half = times.log_mean[one], times.half_width(one)
+        found[name] = (math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return found
+
+
+def ranking_picture(
+    application: str, estimates: Sequence[TimeEstimate], measured: dict[str, Interval]
+) -> Panels:
+    """Return a line for each node type: the estimate's 90 % interval, and the measured time's.
+
+    Node types that were measured but not estimated follow at the end.
+    """
+    known = {e.node_type: e for e in estimates}
+    names = [*known, *sorted(set(measured) - set(known))]
+    estimated: list[Interval | None] = []
+    for name in names:
+        e = known.get(name)
+        half = 0.0 if e is None else Z90 * math.log1p(e.error_pct / 100)
+        estimated.append(
+            None if e is None else (e.time_s, e.time_s * math.exp(-half), e.time_s * math.exp(half))
+        )
+    kinds: dict[str, Sequence[Interval | None]] = {"estimated": estimated}
+    if measured:
+        kinds["measured"] = [measured.get(name) for name in names]
+    title = f"{application}: time on one full node, 90 % intervals"
+    return Panels(title, (IntervalPanel("time (s)", names, kinds),))

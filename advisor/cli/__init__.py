@@ -37,6 +37,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "characterise": ("characterise", "find an application's phases and memory streams"),
     "cc": ("cc", "compile, and make a traced twin for advisor characterise"),
     "bench": ("bench", "profile node types with microbenchmarks"),
+    "profile": ("profile", "extrapolate the profiles of an application's threads"),
     "classify": ("classify", "find the class of applications: cpu-bound, memory-bound and more"),
     "classes": ("classes", "train, check and show the files that classes are found by"),
     "promote": ("promote", "share an application's measurements with more users"),

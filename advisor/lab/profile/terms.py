@@ -1,0 +1,132 @@
+"""Terms: expressions of scaling parameters and thread counts, and the candidates of a search."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.core.expression import PLACEHOLDERS, Expression, parse_expression, product, quotient
+from advisor.errors import InputError
+
+ARRAYS: dict[str, Callable[..., Any]] = {
+    "log": np.log, "log2": np.log2, "log10": np.log10, "sqrt": np.sqrt, "cbrt": np.cbrt,
+    "exp": np.exp, "abs": np.abs, "min": np.minimum, "max": np.maximum,
+}  # fmt: skip
+Values = Mapping[str, NDArray[np.float64]]
+"""Arrays by name: parameters, thread counts, and reuse distances."""
+_ONE = parse_expression("1")
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTerm:
+    """A term that a search may add: a product of main effects, perhaps over a thread count."""
+
+    numerator: Expression
+    parameters: frozenset[str]
+    threads: Expression | None = None
+
+    @property
+    def expression(self) -> Expression:
+        """Return the whole term."""
+        return self.numerator if self.threads is None else quotient(self.numerator, self.threads)
+
+    @property
+    def parts(self) -> int:
+        """Return how involved it is: parameters, and one more where threads divide it."""
+        return len(self.parameters) + (self.threads is not None)
+
+    def times(self, main: CandidateTerm) -> CandidateTerm:
+        """Return the interaction with a main effect; what was divided stays so."""
+        return CandidateTerm(
+            product(self.expression, main.numerator), self.parameters | main.parameters
+        )
+
+
+def evaluate(expression: Expression, values: Values, file: str = "") -> NDArray[np.float64]:
+    """Return a term's column. Raises InputError where it is not finite: log or division of 0."""
+    length = len(next(iter(values.values())))
+    floats = {name: np.asarray(column, dtype=np.float64) for name, column in values.items()}
+    with np.errstate(all="ignore"):
+        column = np.broadcast_to(
+            np.asarray(expression.value(floats, ARRAYS), dtype=np.float64), (length,)
+        )
+    bad = np.flatnonzero(~np.isfinite(column))
+    if len(bad):
+        at = ", ".join(f"{n} = {floats[n][bad[0]]:.6g}" for n in sorted(expression.names))
+        where = f"{file}: " if file else ""
+        raise InputError(
+            f"{where}term {expression.text} has no finite value at {at}",
+            hint="leave out that run or the term",
+        )
+    return column
+
+
+def columns(terms: Iterable[Expression], values: Values, file: str = "") -> NDArray[np.float64]:
+    """Return the columns of terms, (n, k)."""
+    length = len(next(iter(values.values())))
+    found = [evaluate(term, values, file) for term in terms]
+    return np.column_stack(found) if found else np.zeros((length, 0))
+
+
+def main_effects(
+    patterns: Mapping[str, Sequence[Expression]], parameters: Sequence[str]
+) -> list[CandidateTerm]:
+    """Return the main effects of complexity definitions: patterns applied to their parameters.
+
+    ``patterns`` maps a parameter, or "" for all, to patterns of ``x``; one that names parameters
+    itself stands for those. Raises InputError for a parameter that there is not.
+    """
+    known = frozenset(parameters)
+    found: dict[str, CandidateTerm] = {}
+    for owner, listed in patterns.items():
+        if owner and owner not in known:
+            names = ", ".join(parameters)
+            raise InputError(f"there is no parameter {owner!r}", hint=f"there are: {names}")
+        for pattern in listed:
+            stands = pattern.names & PLACEHOLDERS
+            for parameter in ([owner] if owner else parameters) if stands else [""]:
+                term = pattern.replaced(stands, parameter) if stands else pattern
+                unknown = sorted(term.names - known)
+                if unknown:
+                    raise InputError(
+                        f"there is no parameter {unknown[0]!r}, used in {pattern.text!r}",
+                        hint=f"there are: {', '.join(parameters)}",
+                    )
+                if term.names:
+                    found.setdefault(term.text, CandidateTerm(term, term.names))
+    return list(found.values())
+
+
+def divided(terms: Iterable[CandidateTerm], threads: Sequence[Expression]) -> list[CandidateTerm]:
+    """Return terms and each of them over each thread count."""
+    found = []
+    for term in terms:
+        found.append(term)
+        if term.threads is None:
+            found += [CandidateTerm(term.numerator, term.parameters, count) for count in threads]
+    return found
+
+
+def shares(threads: Sequence[Expression]) -> list[CandidateTerm]:
+    """Return constants over thread counts: work of one size, shared by all."""
+    return [CandidateTerm(_ONE, frozenset(), count) for count in threads]
+
+
+def products(mains: Sequence[CandidateTerm], most: int = 3) -> list[CandidateTerm]:
+    """Return the products of main effects of different parameters, of up to ``most``."""
+    found = []
+    for count in range(2, most + 1):
+        for chosen in itertools.combinations(mains, count):
+            if sum(len(m.parameters) for m in chosen) == len(
+                frozenset().union(*(m.parameters for m in chosen))
+            ):
+                term = chosen[0]
+                for main in chosen[1:]:
+                    term = term.times(main)
+                found.append(term)
+    return found

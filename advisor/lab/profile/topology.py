@@ -1,0 +1,79 @@
+"""Regular communication patterns: all-to-all, chain, ring, meshes and tori, recognised whole."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Sources = Mapping[int, frozenset[int]]
+"""By process the relative sources: what is added to the process, modulo all, for a source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A pattern: its name, its lengths (the last one varies fastest), and which of them wrap."""
+
+    name: str
+    dimensions: tuple[int, ...]
+    wraps: tuple[bool, ...] = ()
+
+
+def recognise(sources: Sources) -> Topology | None:
+    """Return the pattern that explains all relative sources, None where none does."""
+    total = len(sources)
+    if total < 2 or set(sources) != set(range(total)):
+        return None
+    if all(len(own) == total - 1 and 0 not in own for own in sources.values()):
+        return Topology("alltoall" if total > 2 else "chain", (total,))
+    for count in (1, 2, 3):
+        for lengths in _factors(total, count):
+            for wraps in itertools.product((False, True), repeat=count):
+                wanted = grid_sources(lengths, wraps)
+                if all(sources[p] == wanted[p] for p in range(total)):
+                    return Topology(_name(count, wraps), lengths, wraps)
+    return None
+
+
+def _name(count: int, wraps: Sequence[bool]) -> str:
+    if count == 1:
+        return "ring" if wraps[0] else "chain"
+    kind = "torus" if all(wraps) else "mesh" if not any(wraps) else "cylinder"
+    return f"{kind}{count}d"
+
+
+def _factors(total: int, count: int) -> list[tuple[int, ...]]:
+    """Return lengths of at least 2 with that product, the squarest first."""
+    if count == 1:
+        return [(total,)]
+    found = [
+        (first, *rest)
+        for first in range(2, total // 2 + 1)
+        if total % first == 0
+        for rest in _factors(total // first, count - 1)
+        if min(rest) >= 2
+    ]
+    return sorted(found, key=lambda lengths: max(lengths) / min(lengths))
+
+
+def grid_sources(lengths: Sequence[int], wraps: Sequence[bool]) -> dict[int, frozenset[int]]:
+    """Return the relative sources of every process of a grid whose neighbours send to each other."""
+    total = 1
+    for length in lengths:
+        total *= length
+    strides = [1] * len(lengths)
+    for i in range(len(lengths) - 2, -1, -1):
+        strides[i] = strides[i + 1] * lengths[i + 1]
+    found = {}
+    for process in range(total):
+        own = set()
+        for length, stride, wrap in zip(lengths, strides, wraps, strict=True):
+            at = process // stride % length
+            for step in (-1, 1):
+                to = at + step
+                if wrap and length > 2:
+                    to %= length
+                if 0 <= to < length:
+                    own.add((process + (to - at) * stride - process) % total)
+        found[process] = frozenset(own)
+    return found

@@ -342,3 +342,40 @@ ALTER TABLE forgotten_now RENAME TO forgotten;
 def m0011_trials(db: Database) -> None:
     """Add the trials of applications never swept."""
     db.executescript(_TRIALS)
+
+
+_APPLICATION_PROFILES = """
+-- What a profiler said of the threads of one run, as it wrote it (text, compressed); scale: the
+-- scaling parameters.
+CREATE TABLE profiled_runs (
+    id           INTEGER PRIMARY KEY,
+    application  TEXT NOT NULL,
+    role         TEXT NOT NULL CHECK (role IN ('train', 'test')),
+    scale        TEXT NOT NULL CHECK (json_valid(scale)),
+    file         TEXT NOT NULL,
+    digest       TEXT NOT NULL,
+    content      BLOB NOT NULL,
+    contributor  TEXT NOT NULL,
+    created_at   TEXT NOT NULL,
+    UNIQUE (application, digest)
+);
+
+-- What was done with an application's profiles, step by step: with what, and what came out.
+CREATE TABLE profile_steps (
+    id           INTEGER PRIMARY KEY,
+    application  TEXT NOT NULL,
+    number       INTEGER NOT NULL CHECK (number >= 1),
+    action       TEXT NOT NULL,
+    arguments    TEXT NOT NULL CHECK (json_valid(arguments)),
+    result       TEXT NOT NULL CHECK (json_valid(result)),
+    made_by      TEXT NOT NULL,
+    created_at   TEXT NOT NULL,
+    UNIQUE (application, number)
+);
+"""
+
+
+@migrations()
+def m0012_application_profiles(db: Database) -> None:
+    """Add profiles of applications' threads and the steps of their extrapolation."""
+    db.executescript(_APPLICATION_PROFILES)

@@ -44,16 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--classes", type=_classes, default=0, metavar="N",
         help="how many classes, or auto (default: auto)",
     )  # fmt: skip
-    _plot(one, "radar plots of the classes")
-    one.add_argument(
-        "--picture", choices=("radar", "graph", "components"), default="radar",
-        help="what --plot draws: radar plots, the communication graph, principal components",
-    )  # fmt: skip
-    one.add_argument(
-        "--metrics", metavar="NAME,...", help="the metrics radar plots show (default: those that vary)"
-    )
     one = add_action(actions, "fit", "fit a model of every metric of every class")
-    one.add_argument("application", metavar="APPLICATION", nargs="?", help="its profiles are stored")
+    one.add_argument(
+        "application", metavar="APPLICATION", nargs="?", help="its profiles are stored"
+    )
     one.add_argument("--table", metavar="CSV", type=Path, help="fit columns of this file instead")
     one.add_argument("--setup", metavar="FILE", type=Path, help="complexities and metrics, as YAML")
     one.add_argument(
@@ -61,18 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how terms are searched for: strict, or as the Extrapolator's manual says",
     )  # fmt: skip
     _at(one, "with --table: predict there")
-    one = add_action(actions, "show", "show how good the models are, and draw them")
+    one = add_action(actions, "show", "show how good the models are, and what to look at")
     _application(one)
     _place(one)
-    one.add_argument(
-        "--along", metavar="NAME[,NAME]", help="draw the trend along this parameter, or two"
-    )
-    _at(one, "the other parameters (default: those of the largest run)")
-    one.add_argument("--log", action="store_true", help="draw logarithmic axes")
-    one.add_argument(
-        "--counts", action="store_true", help="draw the metric times LSys, as it was fitted"
-    )
-    _plot(one, "the pictures")
     one = add_action(actions, "adjust", "change a model, leave out a run, and fit again")
     _application(one)
     _place(one)
@@ -119,12 +104,6 @@ def _application(parser: argparse.ArgumentParser) -> None:
 def _place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--class", metavar="CLASS", dest="cluster", help="like A (default: all)")
     parser.add_argument("--metric", metavar="METRIC", help="one metric (default: all)")
-
-
-def _plot(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help=f"also write {what} (.svg, .png or .pdf)"
-    )
 
 
 def _at(parser: argparse.ArgumentParser, what: str, *, required: bool = False) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from advisor.cli.output import print_json, print_table
 from advisor.cli.profile import combinations, values_of
-from advisor.cli.streams import complain
+from advisor.cli.profile_steps import keep_step, open_study, say_notes
 from advisor.core.nearest import suggestion
 from advisor.errors import UsageError
+
+if TYPE_CHECKING:
+    from advisor.lab.profile.models import ClassModels
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,6 +42,7 @@ def _table(args: argparse.Namespace) -> int:
     models = fit_table(table, setup, args.method)
     found = predictions(models, places)
     if args.json:
+        say_notes([note for m in models for note in m.model.notes])
         data: dict[str, Any] = {
             "table": str(args.table), "method": args.method,
             "models": [m.to_dict() for m in models], "predictions": found,
@@ -58,11 +62,54 @@ def _table(args: argparse.Namespace) -> int:
         reach = one["interval"]
         within = f" (90 %: {reach[0]:.6g} to {reach[1]:.6g})" if reach else ""
         print(f"{one['metricName']} at {at}: {one['value']:.6g}{within}")
-    for m in models:
-        for note in m.model.notes:
-            complain(note)
+    say_notes([note for m in models for note in m.model.notes])
     return 0
 
 
 def _application(args: argparse.Namespace) -> int:
-    raise UsageError("not yet")
+    from advisor.lab.profile.study import fit_all
+
+    if args.at:
+        raise UsageError(
+            "--at goes with --table", hint="advisor profile extrapolate writes profiles"
+        )
+    study = open_study(args)
+    text, file = getattr(args, "setup_text", None), str(args.setup or "")
+    if args.setup is not None and text is None:
+        from advisor.lab.profile.setup import read_setup
+
+        read_setup(args.setup, study.runs.parameters)
+        text = args.setup.read_text(encoding="utf-8-sig")
+    result, models, notes = fit_all(study, text, file, args.method)
+    keep_step(args, result, setup_text=text)
+    notes += [n for own in models.values() for m in own.values() for n in m.to_dict()["notes"]]
+    if args.json:
+        data: dict[str, Any] = {
+            "application": args.application, "method": args.method,
+            "models": [
+                {"class": name, **m.to_dict()} for name, own in models.items() for m in own.values()
+            ],
+            "predictions": [], "notes": notes,
+        }  # fmt: skip
+        print_json("profile-fit", data)
+        return 0
+    print_models(models)
+    say_notes(notes)
+    return 0
+
+
+def print_models(models: ClassModels) -> None:
+    """Print one line per class and metric."""
+    print_table(
+        ("class", "metric", "terms", "R2", "MRE train", "MRE test", "look at"),
+        [
+            (name, m.name, ", ".join(t.text for t in m.first.terms) or "constant",
+             *(_number(m.accuracy.get(k)) for k in ("R2", "MRE_train", "MRE_test")),
+             ", ".join(m.flags))
+            for name, own in models.items() for m in own.values()
+        ],
+    )  # fmt: skip
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

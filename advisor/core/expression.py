@@ -1,4 +1,4 @@
-"""Expressions of parameters, like ``n^2*log2(p)`` or ``1 < x1 < x0``: parsed, never evaluated as code.
+"""Expressions of parameters, like ``n^2*log2(p)`` or ``1 < x1 < x0``: parsed, never run as code.
 
 They stand in setup files and come from users, so a parser of a few operators and functions reads
 them. Powers are ``^`` or ``**``; brackets of functions may be square and names capital, as in
@@ -270,9 +270,7 @@ def _value(
         return functions[tree[1]](*(_value(part, values, functions) for part in tree[2:]))
     if kind == "neg":
         return -_value(tree[1], values, functions)
-    return _ARITHMETIC[kind](
-        _value(tree[1], values, functions), _value(tree[2], values, functions)
-    )
+    return _ARITHMETIC[kind](_value(tree[1], values, functions), _value(tree[2], values, functions))
 
 
 def _text(tree: _Tree, outer: int = 0) -> str:

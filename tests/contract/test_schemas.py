@@ -29,6 +29,7 @@ from advisor.store.profiles import Bench, StoredProfile, save_profiles
 from advisor.store.rankings import save_characterisation
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.profiled import grid_profile, write_runs
 from tests.schemas import FOLDER, check, validator
 
 SCRIPT = "#!/bin/bash\n#SBATCH -N 1 -n 1 -C broadwell --exclusive\nsrun ./cg-solver n=4e6\n"
@@ -82,6 +83,11 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hook": (("status", *SLURM), ("install", *SLURM, "--dry-run"), ("remove", *SLURM)),
     "completion": (("bash",),),
     "doctor": ((),),
+    "profile": (("import", "profiled"), ("classify", "grid", "--method", "communication"),
+                ("fit", "grid", "--setup", "setup.yaml"), ("show", "grid"),
+                ("adjust", "grid", "--retrain", "all"),
+                ("extrapolate", "grid", "--at", "NPC=9,SIZE=90", "--output", "far"),
+                ("history", "grid")),
 }  # fmt: skip
 OWN_SCHEMA = {"models": "fit", "policy-simulate": "policy"}
 """Answers of their own form, with the verb that gives them."""
@@ -135,6 +141,9 @@ def place(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     (tmp_path / "ear.csv").write_text(EAR)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "roofline.x.data").write_text("100 1000\n")
+    runs = [grid_profile((n,), size) for n in (4, 5, 6) for size in (40, 80)]
+    write_runs(tmp_path / "profiled", runs)
+    (tmp_path / "setup.yaml").write_text("complexity: {default: {SIZE: [x^2], NPC: [x]}}\n")
     (tmp_path / "site.yaml").write_text("version: 1\ndefault_partition: batch\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -151,7 +160,9 @@ def test_every_verb_with_json_has_a_schema_and_an_answer_here() -> None:
     verbs = [v for v in json_verbs() if v not in SILENT]
     assert {*verbs, *OWN_SCHEMA} == set(CALLS) and set(SILENT) < set(VERBS)
     files = {path.stem for path in FOLDER.glob("*.json")} - {"decision", "error", "protocol"}
-    assert files == {"choose" if v in ("on", "off") else v for v in CALLS}
+    profile = {f"profile-{arguments[0]}" for arguments in CALLS["profile"]}
+    others = {"choose" if v in ("on", "off") else v for v in CALLS if v != "profile"}
+    assert files == others | profile
 
 
 def test_every_schema_is_one() -> None:
@@ -182,6 +193,7 @@ def test_what_a_verb_prints_is_what_its_schema_says(
         done = advisor(OWN_SCHEMA.get(verb, verb), *words[:at], "--json", *words[at:])
         answer = done.json()  # holds it against the schema
         expected = "choose" if verb in ("on", "off") else verb
+        expected += f"-{arguments[0]}" if verb == "profile" else ""
         assert answer["schema"] == f"advisor/{expected}/1", done.err
 
 

@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -79,9 +80,15 @@ def read_profile(path: Path, scale: Mapping[str, float]) -> tuple[ProfiledRun, l
     """Return one run, and the missing fields, once for each thread. Raises InputError."""
     try:
         raw = path.read_bytes()
-        data = json.loads(raw)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    return profile_of(raw, path, scale)
+
+
+def profile_of(raw: bytes, path: Path, scale: Mapping[str, float]) -> tuple[ProfiledRun, list[str]]:
+    """Return the run a file's bytes describe. Raises InputError."""
+    try:
+        data = json.loads(raw)
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text") from None
     except json.JSONDecodeError as error:
@@ -265,7 +272,7 @@ class _Reader:
             pairs = tuple((float(d), float(c)) for d, c in row["statistics"][field])
         except (KeyError, TypeError, ValueError):
             self._refuse(f"{key}.statistics.{field}", "must be a list of [distance, share]")
-        for (d, c), (e, b) in zip(pairs, pairs[1:], strict=False):
+        for (d, c), (e, b) in pairwise(pairs):
             if e <= d or b < c:
                 self._refuse(f"{key}.statistics.{field}", f"falls or repeats at distance {e:g}")
         if pairs and pairs[-1][1] > 1 + 1e-6:

@@ -131,7 +131,7 @@ def kmeans(points: Matrix2, count: int) -> NDArray[np.intp]:
 
 
 def _spread_out(points: Matrix2, count: int, draw: np.random.Generator, *, far: bool) -> Matrix2:
-    """Return points to begin with: each far from those before (k-means++; ``far``: the farthest)."""
+    """Return points to begin with, each far from the others (k-means++; ``far``: farthest)."""
     chosen = [0 if far else int(draw.integers(len(points)))]
     while len(chosen) < count:
         away = ((points[:, None, :] - points[chosen][None]) ** 2).sum(axis=2).min(axis=1)
@@ -196,10 +196,12 @@ def cluster_runs(
 
 
 def apply_classes(
-    runs: Sequence[ProfiledRun], trained: Sequence[ProfiledRun], clusters: ThreadClusters,
+    runs: Sequence[ProfiledRun],
+    trained: Sequence[ProfiledRun],
+    clusters: ThreadClusters,
     components: ThreadComponents,
 ) -> tuple[tuple[tuple[ThreadId, ...], ...], ...]:
-    """Return the classes of other runs, as learnt: clusters by the least distance to the classes'."""
+    """Return the classes of other runs, as learnt: clusters by least distance to the classes."""
     count = len(clusters.members[0])
     _enough(runs, count)
     known = []
@@ -237,8 +239,7 @@ def _best_count(points: Sequence[Matrix2]) -> tuple[int, dict[int, float]]:
     least = min(len(np.unique(p.round(9), axis=0)) for p in points)
     most = min(_MOST_CLASSES, least, min(len(p) for p in points) - 1)
     found = {
-        k: float(np.mean([silhouette(p, kmeans(p, k)) for p in points]))
-        for k in range(2, most + 1)
+        k: float(np.mean([silhouette(p, kmeans(p, k)) for p in points])) for k in range(2, most + 1)
     }
     best = max(found, key=lambda k: found[k], default=1)
     if not found or found[best] < _STRUCTURE:

@@ -112,6 +112,9 @@ class ModelConstraints:
         return float(predicted.min()) if not np.isnan(predicted).any() else float("nan")
 
 
+NO_CONSTRAINTS = ModelConstraints()
+
+
 def _spaced(low: float, high: float, count: int) -> NDArray[np.float64]:
     """Return values from low to high, even in the logarithm where there is one."""
     if low > 0:
@@ -162,16 +165,21 @@ def _from_keys(written: Mapping[str, Any], parameters: Sequence[str]) -> ModelCo
     growing, ranges = written.get("growing", []), written.get("ranges", [])
     return ModelConstraints(
         _truth(written.get("lower_bound", "false")),
-        tuple(_parameter(n, parameters) for n in ([growing] if isinstance(growing, str) else growing)),
-        tuple(_range(t, parameters) for t in ([ranges] if isinstance(ranges, str) else ranges)),
+        tuple(_parameter(n, parameters) for n in _listed(growing)),
+        tuple(_range(t, parameters) for t in _listed(ranges)),
         str(dict(written)),
     )  # fmt: skip
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _parameter(name: str, parameters: Sequence[str]) -> str:
     if name not in parameters:
         raise InputError(
-            f"constraints: there is no parameter {name!r}", hint=f"there are: {', '.join(parameters)}"
+            f"constraints: there is no parameter {name!r}",
+            hint=f"there are: {', '.join(parameters)}",
         )  # fmt: skip
     return name
 

@@ -6,6 +6,7 @@ votes of runs at neighbouring scales, each of which compares what the classes re
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -94,7 +95,7 @@ def group_members(run: ProfiledRun) -> ClassMembers:
 
 
 def spanned(ranks: Sequence[int]) -> tuple[int, tuple[tuple[int, int], ...]] | None:
-    """Return first rank and (iterations, stride) of each dimension; None where there is no order."""
+    """Return first rank and (iterations, stride) of each dimension; None without an order."""
     dimensions: list[tuple[int, int]] = []
     left = list(ranks)
     while len(left) > 1:
@@ -154,7 +155,9 @@ class AlignedGroups:
     votes: tuple[tuple[int, int, tuple[int, ...]], ...]
 
 
-def align(runs: Sequence[ProfiledRun], known: int = 0, settled: Sequence[ClassMembers] = ()) -> AlignedGroups:
+def align(
+    runs: Sequence[ProfiledRun], known: int = 0, settled: Sequence[ClassMembers] = ()
+) -> AlignedGroups:
     """Return the classes of all runs in one order, by majority of the runs next to them.
 
     The first ``known`` runs keep the classes in ``settled``. Raises InputError where runs differ in
@@ -232,10 +235,8 @@ def _neighbours(runs: Sequence[ProfiledRun]) -> list[list[int]]:
 
 def _closest(runs: Sequence[ProfiledRun], at: int, among: Sequence[int]) -> int:
     def away(i: int) -> float:
-        return sum(
-            abs(np.log(max(runs[at].scale[n], 1e-9) / max(runs[i].scale[n], 1e-9)))
-            for n in runs[at].scale
-        )
+        pairs = [(runs[at].scale[n], runs[i].scale[n]) for n in runs[at].scale]
+        return sum(abs(math.log(max(a, 1e-9) / max(b, 1e-9))) for a, b in pairs)
 
     return min(among, key=away)
 

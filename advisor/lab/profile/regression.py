@@ -1,4 +1,4 @@
-"""Weighted linear regression of a metric on terms, and how well a prediction is (sections 6 and 8)."""
+"""Weighted linear regression of a metric on terms, and how good a prediction is (section 6, 8)."""
 
 from __future__ import annotations
 

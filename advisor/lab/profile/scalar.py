@@ -57,15 +57,15 @@ def fit_scalar(
         constraints=options.constraints,
     )
     notes = []
-    if data.weighted and data.y.min() <= 0:
+    if data.weighted and data.y.min() <= 0 < np.ptp(data.y):
         i = int(np.argmin(data.y))
         at = ", ".join(f"{n}={data.values[n][i]:g}" for n in data.parameters or data.values)
         notes.append(
-            f"{data.file}: the value is {data.y[i]:g} at {at}: weights of it do not exist, 1 is used"
+            f"{data.file}: the value is {data.y[i]:g} at {at}: it has no weights, 1 is used"
         )
     if options.terms is not None:
         terms = [CandidateTerm(t, t.names) for t in options.terms]
-        choice = given(data, terms, None)
+        choice = given(data, terms, options.weighting or None)
     else:
         choice = (search_manual if method == "manual" else search_strict).search(data)
     fit = fit_linear(data.design(choice.terms), data.y, choice.weighting)

@@ -8,6 +8,7 @@ improves or the new term fails a test at 5 %. Over hundreds of candidates that t
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.lab.profile.regression import (
     EXACT,
@@ -82,13 +83,13 @@ def _score(data: SearchData, terms: list[CandidateTerm]) -> tuple[str, float]:
     return weighting, n * np.log(max(float(weights @ residuals**2), floor) / n) + k * np.log(n)
 
 
-def _adjusted(data: SearchData, fit: LinearFit, design: np.ndarray) -> float:  # type: ignore[type-arg]
+def _adjusted(data: SearchData, fit: LinearFit, design: NDArray[np.float64]) -> float:
     n, k = design.shape
     r2 = determination(data.y, fit.predict(design))
     return 1 - (1 - r2) * (n - 1) / (n - k - 1) if n > k + 1 else -np.inf
 
 
-def _folded(data: SearchData, design: np.ndarray, weighting: str) -> float:  # type: ignore[type-arg]
+def _folded(data: SearchData, design: NDArray[np.float64], weighting: str) -> float:
     """Return the mean relative error over ten folds, run i in fold i mod 10."""
     n = len(data.y)
     predicted = np.empty(n)

@@ -1,9 +1,10 @@
 """The default search for terms: stricter than the manual's, for nobody looks at every model.
 
 Differences from the manual's: products of main effects are candidates from the start; the weighting
-is the likeliest; a term must pass its test at 1 % divided by all candidates and weightings that were
-tried (Bonferroni); it must not make the largest runs harder to predict from the smaller ones; it must
-not turn a growing metric into one that falls below 0; and terms that others made superfluous leave.
+is the likeliest; a term must pass its test at 1 % divided by all candidates and weightings tried
+(Bonferroni), with weights of observed and of predicted values; it must help to predict the largest
+runs from the smaller ones; it must not turn a growing metric into one that falls below 0; and terms
+that others made superfluous leave.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from advisor.lab.profile.selection import (
     distinct,
     likelihood,
 )
-from advisor.lab.profile.terms import CandidateTerm, divided, products, shares
+from advisor.lab.profile.terms import ARRAYS, CandidateTerm, divided, products, shares
 
 LEVEL = 0.01
 """Chance that a metric which depends on nothing gets a term."""
@@ -52,7 +53,9 @@ def search(data: SearchData) -> TermChoice:
     table = data.design(candidates)
     level = LEVEL / (len(candidates) * len(weightings))
     found = [_Search(data, candidates, table, w, level).run() for w in weightings]
-    fits = [fit_linear(table[:, list(f)], data.y, w) for f, w in zip(found, weightings, strict=True)]
+    fits = [
+        fit_linear(table[:, list(f)], data.y, w) for f, w in zip(found, weightings, strict=True)
+    ]
     best = min(range(len(found)), key=lambda i: likelihood(data.y, fits[i]))
     terms = tuple(candidates[i] for i in found[best])
     return TermChoice(terms, weightings[best], len(candidates))
@@ -193,8 +196,6 @@ class _Search:
 
     def _far(self) -> NDArray[np.float64]:
         """Return the candidates' columns where each parameter, and all, are far beyond the runs."""
-        from advisor.lab.profile.terms import ARRAYS
-
         data = self.data
         names = list(data.values)
         top = {n: float(np.max(data.values[n])) for n in names}

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from advisor.core.expression import Expression
 from advisor.errors import InputError
-from advisor.lab.profile.constraints import ModelConstraints
+from advisor.lab.profile.constraints import NO_CONSTRAINTS, ModelConstraints
 from advisor.lab.profile.regression import WEIGHTINGS, Column, LinearFit, fit_linear
-from advisor.lab.profile.terms import CandidateTerm, Values, columns, evaluate
+from advisor.lab.profile.terms import ARRAYS, CandidateTerm, Values, columns, evaluate
 
 MOST_TERMS = 8
 
@@ -28,7 +28,7 @@ class SearchData:
     y: Column
     mains: Sequence[CandidateTerm]
     threads: Sequence[Expression] = ()
-    constraints: ModelConstraints = ModelConstraints()
+    constraints: ModelConstraints = NO_CONSTRAINTS
     weighted: bool = True
     accurate: bool = True
     file: str = ""
@@ -61,8 +61,6 @@ class SearchData:
 
         def predict(values: Values) -> NDArray[np.float64]:
             floats = {n: np.asarray(v, dtype=np.float64) for n, v in values.items()}
-            from advisor.lab.profile.terms import ARRAYS
-
             length = len(next(iter(floats.values())))
             found = [np.broadcast_to(np.asarray(e.value(floats, ARRAYS)), (length,))
                      for e in expressions]  # fmt: skip
@@ -118,7 +116,7 @@ def given(data: SearchData, terms: Sequence[CandidateTerm], weighting: str | Non
             hint="measure more, or give fewer terms",
         )
     design = data.design(terms)
-    if weighting is None:
+    if weighting is None or weighting not in data.weightings():
         weighting = min(
             data.weightings(), key=lambda w: likelihood(data.y, fit_linear(design, data.y, w))
         )

@@ -11,8 +11,9 @@ from typing import Any
 from advisor.core.expression import Expression, parse_expression
 from advisor.core.nearest import suggestion
 from advisor.errors import InputError
-from advisor.lab.profile.constraints import ModelConstraints, parse_constraints
+from advisor.lab.profile.constraints import NO_CONSTRAINTS, ModelConstraints, parse_constraints
 from advisor.lab.profile.metrics import ILP, KNOWN, MetricShape
+from advisor.lab.profile.regression import WEIGHTINGS
 from advisor.policy.document import decode, parse
 
 TYPES: dict[str, MetricShape] = {
@@ -46,9 +47,11 @@ class MetricOptions:
     model: str = "WeightedLinearRegression"
     terms: tuple[Expression, ...] | None = None
     mode: str = "accurate"
-    constraints: ModelConstraints = ModelConstraints()
+    constraints: ModelConstraints = NO_CONSTRAINTS
     boundaries: tuple[float, float] = (-math.inf, math.inf)
     knots: int = 0
+    weighting: str = ""
+    """That of terms which were searched for before; "" lets the likeliest be taken."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is stored of a step, and read again by ``options_from``."""
@@ -56,6 +59,7 @@ class MetricOptions:
         return {
             "type": self.type, "model": self.model, "mode": self.mode, "knots": self.knots,
             "terms": None if self.terms is None else [t.text for t in self.terms],
+            "weighting": self.weighting,
             "constraints": {"lower_bound": c.lower_bound, "growing": list(c.growing),
                             "ranges": [r.text for r in c.ranges]} if c else {},
             "boundaries": [bound_text(b) for b in self.boundaries],
@@ -242,7 +246,9 @@ class _SetupReader:
     ) -> list[Expression]:
         listed = written if isinstance(written, list) else [written]
         known = [*parameters, "x", "#"] if parameters else []
-        return [self._expression(t, (*path, i), known) for i, t in enumerate(listed) if t is not None]
+        return [
+            self._expression(t, (*path, i), known) for i, t in enumerate(listed) if t is not None
+        ]
 
     def _metric(self, name: str, written: Any, parameters: Sequence[str]) -> MetricOptions:
         path = ("metrics", name)
@@ -289,6 +295,8 @@ def options_from(
         options = replace(options, constraints=own)
     if "boundaries" in written:
         options = replace(options, boundaries=_boundaries(written["boundaries"]))
+    if written.get("weighting"):
+        options = replace(options, weighting=_choice(written, "weighting", tuple(WEIGHTINGS)))
     if "knots" in written:
         text = str(written["knots"])
         if not text.isdigit() or int(text) > 20:

@@ -14,7 +14,12 @@ import numpy as np
 
 from advisor.core.nearest import suggestion
 from advisor.errors import InputError
-from advisor.lab.profile.regression import Column, determination, relative_error
+from advisor.lab.profile.regression import (
+    Column,
+    LinearFit,
+    determination,
+    relative_error,
+)
 from advisor.lab.profile.scalar import ScalarModel, SearchMethod, fit_scalar
 from advisor.lab.profile.selection import SearchData
 from advisor.lab.profile.setup import MetricOptions, ProfileSetup, bound_text
@@ -55,10 +60,7 @@ class TableModel:
 
 def model_json(name: str, options: MetricOptions, model: ScalarModel) -> dict[str, Any]:
     """Return a model with the keys of appendix B.4."""
-    from advisor.lab.profile.regression import LinearFit
-
-    fit = model.fit
-    linear = isinstance(fit, LinearFit)
+    coefficients = coefficients_of(model)
     return {
         "metricName": name,
         "metricType": options.type,
@@ -66,7 +68,7 @@ def model_json(name: str, options: MetricOptions, model: ScalarModel) -> dict[st
         "predictorNames": sorted({n for t in model.terms for n in t.names}),
         "predictorTerms": [t.text for t in model.terms],
         "heteroscedasticityCompensation": model.weighting,
-        "model": {"coefficients": [float(c) for c in fit.coefficients]} if linear else {},
+        "model": {"coefficients": coefficients} if coefficients else {},
         "posNmonotonConstraints": options.to_dict()["constraints"],
         "maxMemModel": None,
         "knotMemModels": [],
@@ -74,6 +76,12 @@ def model_json(name: str, options: MetricOptions, model: ScalarModel) -> dict[st
         "candidates": model.candidates,
         "notes": model.notes,
     }
+
+
+def coefficients_of(model: ScalarModel) -> list[float]:
+    """Return a regression's coefficients, the constant's first; none of another model."""
+    fit = model.fit
+    return [float(c) for c in fit.coefficients] if isinstance(fit, LinearFit) else []
 
 
 def read_metric_table(path: Path, parameters: tuple[str, ...]) -> MetricTable:
@@ -102,7 +110,9 @@ def read_metric_table(path: Path, parameters: tuple[str, ...]) -> MetricTable:
             raise InputError(f"{path}:1: a column has no name")
     for name in parameters:
         if name not in header:
-            raise InputError(f"{path}:1: there is no column {name!r}", hint=suggestion(name, header))
+            raise InputError(
+                f"{path}:1: there is no column {name!r}", hint=suggestion(name, header)
+            )
     own = parameters or tuple(header[:-1])
     metrics = [name for name in header if name not in own]
     if not own or not metrics:
@@ -213,9 +223,7 @@ def usable_mains(
     return kept
 
 
-def predictions(
-    models: list[TableModel], places: list[dict[str, float]]
-) -> list[dict[str, Any]]:
+def predictions(models: list[TableModel], places: list[dict[str, float]]) -> list[dict[str, Any]]:
     """Return every metric at every place, with its 90 % interval where one is known."""
     found = []
     for place in places:

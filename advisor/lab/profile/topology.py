@@ -57,7 +57,7 @@ def _factors(total: int, count: int) -> list[tuple[int, ...]]:
 
 
 def grid_sources(lengths: Sequence[int], wraps: Sequence[bool]) -> dict[int, frozenset[int]]:
-    """Return the relative sources of every process of a grid whose neighbours send to each other."""
+    """Return the relative sources of the processes of a grid whose neighbours exchange."""
     total = 1
     for length in lengths:
         total *= length

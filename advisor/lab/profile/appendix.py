@@ -99,10 +99,10 @@ def profile_of(raw: bytes, path: Path, scale: Mapping[str, float]) -> tuple[Prof
         raise InputError(f"{path}: broken JSON: nested too deeply") from None
     if not isinstance(data, dict):
         raise InputError(f"{path}: a profile is a JSON object with application and threads")
-    return _Reader(path).run(data, hashlib.sha256(raw).hexdigest(), scale)
+    return _ProfileReader(path).run(data, hashlib.sha256(raw).hexdigest(), scale)
 
 
-class _Reader:
+class _ProfileReader:
     """Reads one file; knows its name for what it has to refuse."""
 
     def __init__(self, path: Path) -> None:

@@ -23,7 +23,7 @@ class Learner(Protocol):
         """Return the predictions (m,)."""
 
 
-class _Scaled:
+class _StandardAxes:
     """Axes with mean 0 and spread 1 over the runs; an axis that does not vary counts nothing."""
 
     def __init__(self, x: Table) -> None:
@@ -40,7 +40,7 @@ class NearestRuns:
     """The mean of the nearest runs, by the inverse of their squared distance."""
 
     def __init__(self, x: Table, y: Table, count: int = 3) -> None:
-        self._scaled = _Scaled(x)
+        self._scaled = _StandardAxes(x)
         self._x, self._y, self._count = self._scaled(x), y, min(count, len(y))
 
     def predict(self, x: Table) -> Table:
@@ -110,7 +110,7 @@ class SmallNetwork:
     def __init__(
         self, x: Table, y: Table, units: int = 6, decay: float = 1e-3, steps: int = 200
     ) -> None:
-        self._scaled = _Scaled(x)
+        self._scaled = _StandardAxes(x)
         self._mean = float(y.mean())
         self._spread = float(y.std()) or 1.0
         self._shape = (x.shape[1], units)

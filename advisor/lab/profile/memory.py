@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from advisor.core.expression import parse_expression
 from advisor.lab.profile.metrics import ReuseCurve, share_at
-from advisor.lab.profile.regression import Column
+from advisor.lab.profile.regression import FloatColumn
 from advisor.lab.profile.scalar import ScalarModel, SearchMethod, fit_scalar
 from advisor.lab.profile.selection import SearchData
 from advisor.lab.profile.setup import LINEAR, PER_BIN, MetricOptions
@@ -31,7 +31,7 @@ def powers(top: float) -> list[float]:
     return found
 
 
-def norm_distances(distance: Column, top: Column) -> tuple[Column, Column]:
+def norm_distances(distance: FloatColumn, top: FloatColumn) -> tuple[FloatColumn, FloatColumn]:
     """Return normMemX and lognormMemX (equations 4 and 5; the second is printed as normMemX).
 
     ``distance`` is above 0; where the largest distance is 1 the logarithm's share is 0.
@@ -90,7 +90,7 @@ class CurveModel:
         shares = np.maximum.accumulate(np.clip(shares, *self.options.boundaries))
         return tuple(zip(at.tolist(), shares.tolist(), strict=True))
 
-    def _inside(self, place: Values, distance: Column, top: float) -> dict[str, Column]:
+    def _inside(self, place: Values, distance: FloatColumn, top: float) -> dict[str, FloatColumn]:
         """Return the values of terms at distances above 0."""
         repeated = {n: np.repeat(c, len(distance)) for n, c in place.items()}
         knots = [float(k.predict(place)[0]) for k in self.knots]
@@ -98,7 +98,7 @@ class CurveModel:
 
 
 def _distances(
-    distance: Column, top: Column, knots: Sequence[float] = ()
+    distance: FloatColumn, top: FloatColumn, knots: Sequence[float] = ()
 ) -> dict[str, NDArray[np.float64]]:
     """Return memX and its surrogates; with knots, normMemX bends at these distances."""
     norm, logarithm = norm_distances(distance, top)
@@ -132,7 +132,7 @@ def fit_curve(
         found.bins = _per_bin(data, curves, options)
         return found
     tops = np.maximum(top.predict(data.values), 1.0)
-    rows: list[dict[str, Column]] = []
+    rows: list[dict[str, FloatColumn]] = []
     shares: list[float] = []
     for i, curve in enumerate(curves):
         at = np.array(powers(max(largest[i], 1.0)))

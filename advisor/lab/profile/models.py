@@ -14,7 +14,7 @@ from advisor.core.nearest import suggestion
 from advisor.errors import InputError
 from advisor.lab.profile.memory import CurveModel, curve_error, fit_curve
 from advisor.lab.profile.metrics import REQUIRED, MetricValue, share_at, total
-from advisor.lab.profile.regression import Column, determination, relative_error
+from advisor.lab.profile.regression import FloatColumn, determination, relative_error
 from advisor.lab.profile.runs import (
     ProfiledRun,
     ThreadId,
@@ -67,7 +67,7 @@ class MetricModel:
             return self.curve.body or self.curve.largest
         return self.scalar or next(iter(self.cells.values()))
 
-    def predict(self, values: Mapping[str, Column]) -> list[MetricValue]:
+    def predict(self, values: Mapping[str, FloatColumn]) -> list[MetricValue]:
         """Return the metric at every place, within its boundaries."""
         if self.curve is not None:
             return list(self.curve.predict(values))
@@ -116,10 +116,10 @@ class ThreadCounts:
     """
 
     expressions: tuple[Expression, ...] = ()
-    columns: dict[str, Column] = field(default_factory=dict)
+    columns: dict[str, FloatColumn] = field(default_factory=dict)
     models: dict[str, MetricModel] = field(default_factory=dict)
 
-    def values(self, scale: Mapping[str, Column]) -> dict[str, Column]:
+    def values(self, scale: Mapping[str, FloatColumn]) -> dict[str, FloatColumn]:
         """Return parameters and predicted thread counts at places."""
         found = {name: np.asarray(c, dtype=np.float64) for name, c in scale.items()}
         for name, model in self.models.items():
@@ -127,7 +127,7 @@ class ThreadCounts:
         return found
 
 
-def scale_columns(runs: Sequence[ProfiledRun]) -> dict[str, Column]:
+def scale_columns(runs: Sequence[ProfiledRun]) -> dict[str, FloatColumn]:
     """Return the parameters of runs as arrays."""
     return {
         n: np.array([r.scale[n] for r in runs], dtype=np.float64) for n in sorted(runs[0].scale)
@@ -141,7 +141,7 @@ def thread_counts(
     runs = [run for run, _ in classes[0].train]
     scale = scale_columns(runs)
     found = ThreadCounts()
-    seen: list[Column] = []
+    seen: list[FloatColumn] = []
     expressions: list[Expression] = []
     per_class = {c.name: _threads_of(c) for c in classes}
     whole = np.sum(list(per_class.values()), axis=0)
@@ -165,13 +165,13 @@ def thread_counts(
     return found
 
 
-def _threads_of(one: ClassRuns) -> Column:
+def _threads_of(one: ClassRuns) -> FloatColumn:
     counts = [sum(run.threads[t].count for t in members) for run, members in one.train]
     return np.array(counts, dtype=np.float64)
 
 
 def _data(
-    values: Mapping[str, Column], y: Column, setup: ProfileSetup, metric: str, file: str,
+    values: Mapping[str, FloatColumn], y: FloatColumn, setup: ProfileSetup, metric: str, file: str,
     threads: ThreadCounts | None = None,
 ) -> SearchData:  # fmt: skip
     mains = usable_mains(values, setup, metric, file)
@@ -315,9 +315,9 @@ def _flags(model: MetricModel) -> list[str]:
     r2, train, test = (model.accuracy.get(n) for n in ("R2", "MRE_train", "MRE_test"))
     varies = train is not None and train > _EXACT_ENOUGH
     if varies and (r2 is None or r2 < _POOR):
-        flags.append("low-R2")
+        flags.append("low_r2")
     if train is not None and test is not None and test > max(_SMALL, _APART * train):
-        flags.append("test-gap")
+        flags.append("test_gap")
     return flags
 
 

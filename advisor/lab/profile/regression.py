@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-Column = NDArray[np.float64]
+FloatColumn = NDArray[np.float64]
 
 WEIGHTINGS = {"1": 0.0, "m^-1/2": 0.5, "m^-1": 1.0, "m^-2": 2.0}
 """Weights of squared residuals by the observed metric m, and their power (section 6.2.5)."""
@@ -17,21 +17,21 @@ EXACT = 1e-9
 _LEVEL = 0.9
 
 
-def weights_of(y: Column, weighting: str) -> Column:
+def weights_of(y: FloatColumn, weighting: str) -> FloatColumn:
     """Return the weight of each squared residual; 1 for all where some y is not above 0."""
     if not WEIGHTINGS[weighting] or y.min(initial=1.0) <= 0:
         return np.ones_like(y)
-    weights: Column = y ** -WEIGHTINGS[weighting]
+    weights: FloatColumn = y ** -WEIGHTINGS[weighting]
     return weights
 
 
-def relative_error(observed: Column, predicted: Column) -> float:
+def relative_error(observed: FloatColumn, predicted: FloatColumn) -> float:
     """Return the mean relative error (MRE); relative to 1 where 0 was observed."""
     scale = np.where(observed == 0, 1.0, np.abs(observed))
     return float(np.mean(np.abs(predicted - observed) / scale))
 
 
-def determination(observed: Column, predicted: Column) -> float:
+def determination(observed: FloatColumn, predicted: FloatColumn) -> float:
     """Return R2 of the metric itself: 1 where nothing varies and all is exact; may be negative."""
     errors = float(np.sum((observed - predicted) ** 2))
     spread = float(np.sum((observed - observed.mean()) ** 2))
@@ -45,7 +45,7 @@ def determination(observed: Column, predicted: Column) -> float:
 class LinearFit:
     """Coefficients, the constant's first, and what their errors follow from."""
 
-    coefficients: Column
+    coefficients: FloatColumn
     covariance: NDArray[np.float64]
     """Of the coefficients, without the residual variance."""
     variance: float
@@ -53,13 +53,13 @@ class LinearFit:
     freedom: int
     weighting: str
 
-    def predict(self, design: NDArray[np.float64]) -> Column:
+    def predict(self, design: NDArray[np.float64]) -> FloatColumn:
         """Return the predictions at rows of terms (m, k), without the constant."""
         with np.errstate(all="ignore"):
-            predicted: Column = self.coefficients[0] + design @ self.coefficients[1:]
+            predicted: FloatColumn = self.coefficients[0] + design @ self.coefficients[1:]
         return predicted
 
-    def half_widths(self, design: NDArray[np.float64], predicted: Column) -> Column:
+    def half_widths(self, design: NDArray[np.float64], predicted: FloatColumn) -> FloatColumn:
         """Return half of the 90 % prediction interval at each row; NaN where none can be known."""
         if self.freedom < 1:
             return np.full(len(design), np.nan)
@@ -68,7 +68,7 @@ class LinearFit:
         with np.errstate(all="ignore"):
             own = np.abs(predicted) ** power if power else np.ones(len(design))
             spread = np.einsum("ij,jk,ik->i", rows, self.covariance, rows) + own
-            reach: Column = stats.t.ppf(0.5 + _LEVEL / 2, self.freedom) * np.sqrt(
+            reach: FloatColumn = stats.t.ppf(0.5 + _LEVEL / 2, self.freedom) * np.sqrt(
                 self.variance * spread
             )
         return reach
@@ -85,7 +85,10 @@ class LinearFit:
 
 
 def fit_linear(
-    design: NDArray[np.float64], y: Column, weighting: str = "1", level: Column | None = None
+    design: NDArray[np.float64],
+    y: FloatColumn,
+    weighting: str = "1",
+    level: FloatColumn | None = None,
 ) -> LinearFit:
     """Fit y (n,) on terms (n, k) and a constant by least weighted squares.
 

@@ -13,7 +13,7 @@ from advisor.core.expression import Expression
 from advisor.errors import InputError
 from advisor.lab.profile import search_manual, search_strict
 from advisor.lab.profile.learners import LEARNER_KINDS, Learner
-from advisor.lab.profile.regression import Column, LinearFit, fit_linear, relative_error
+from advisor.lab.profile.regression import FloatColumn, LinearFit, fit_linear, relative_error
 from advisor.lab.profile.selection import SearchData, given
 from advisor.lab.profile.setup import LINEAR, MetricOptions
 from advisor.lab.profile.terms import CandidateTerm, Values, columns, divided, shares
@@ -33,11 +33,11 @@ class ScalarModel:
     candidates: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def predict(self, values: Values) -> Column:
+    def predict(self, values: Values) -> FloatColumn:
         """Return the predictions, before boundaries."""
         return self.fit.predict(columns(self.terms, values))
 
-    def half_widths(self, values: Values, predicted: Column) -> Column:
+    def half_widths(self, values: Values, predicted: FloatColumn) -> FloatColumn:
         """Return half of the 90 % interval at each place; NaN where none is known."""
         if not isinstance(self.fit, LinearFit):
             return np.full(len(predicted), np.nan)

@@ -17,7 +17,7 @@ from scipy import stats
 
 from advisor.lab.profile.regression import (
     EXACT,
-    Column,
+    FloatColumn,
     LinearFit,
     fit_linear,
     relative_error,
@@ -95,7 +95,7 @@ class _Search:
         residual = self.y - basis @ (basis.T @ self.y)
         return float(residual @ residual)
 
-    def _rests(self, chosen: Sequence[int]) -> tuple[Column, float]:
+    def _rests(self, chosen: Sequence[int]) -> tuple[FloatColumn, float]:
         """Return the residual sum with each candidate added, infinite for dependent ones."""
         basis = self._basis(chosen)
         residual = self.y - basis @ (basis.T @ self.y)
@@ -108,7 +108,7 @@ class _Search:
         rests[(norms < 1e-12 * own) | ~np.isfinite(rests)] = np.inf
         return np.maximum(rests, self.floor), rest
 
-    def _order(self, rests: Column) -> list[int]:
+    def _order(self, rests: FloatColumn) -> list[int]:
         """Return candidates, the best first; simpler ones where the data do not tell them apart."""
         score = len(self.y) * np.log(rests) + _TIE * self.parts
         return [int(i) for i in np.argsort(score, kind="stable")[:_TRIED] if np.isfinite(score[i])]

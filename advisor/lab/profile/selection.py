@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from advisor.core.expression import Expression
 from advisor.errors import InputError
 from advisor.lab.profile.constraints import NO_CONSTRAINTS, ModelConstraints
-from advisor.lab.profile.regression import WEIGHTINGS, Column, LinearFit, fit_linear
+from advisor.lab.profile.regression import WEIGHTINGS, FloatColumn, LinearFit, fit_linear
 from advisor.lab.profile.terms import ARRAYS, CandidateTerm, Values, columns, evaluate
 
 MOST_TERMS = 8
@@ -25,7 +25,7 @@ class SearchData:
     """
 
     values: Values
-    y: Column
+    y: FloatColumn
     mains: Sequence[CandidateTerm]
     threads: Sequence[Expression] = ()
     constraints: ModelConstraints = NO_CONSTRAINTS
@@ -40,7 +40,7 @@ class SearchData:
             return ("1",)
         return tuple(WEIGHTINGS) if self.accurate else ("m^-1/2",)
 
-    def column(self, term: CandidateTerm) -> Column:
+    def column(self, term: CandidateTerm) -> FloatColumn:
         """Return a candidate's column."""
         return evaluate(term.expression, self.values, self.file)
 
@@ -123,7 +123,7 @@ def given(data: SearchData, terms: Sequence[CandidateTerm], weighting: str | Non
     return TermChoice(tuple(terms), weighting)
 
 
-def likelihood(y: Column, fit: LinearFit) -> float:
+def likelihood(y: FloatColumn, fit: LinearFit) -> float:
     """Return BIC of a fit, comparable between weightings: a residual's spread is m^(power / 2)."""
     power = WEIGHTINGS[fit.weighting]
     n, k = len(y), len(fit.coefficients)

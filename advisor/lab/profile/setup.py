@@ -35,7 +35,7 @@ _THREAD_PATTERNS = ("x", "sqrt(x)", "cbrt(x)", "x^2")
 _KEYS = ("parameters", "threads", "complexity", "metrics")
 _METRIC_KEYS = ("type", "model", "terms", "mode", "constraints", "boundaries", "knots")
 
-Patterns = Mapping[str, Sequence[Expression]]
+TermPatterns = Mapping[str, Sequence[Expression]]
 """Complexities of a metric by parameter, those of "" for every parameter."""
 
 
@@ -70,7 +70,7 @@ class MetricOptions:
 class ProfileSetup:
     """Complexities and metrics; ``metrics`` empty: table 2's required ones that are stored."""
 
-    complexity: Mapping[str, Patterns] = field(default_factory=dict)
+    complexity: Mapping[str, TermPatterns] = field(default_factory=dict)
     metrics: Mapping[str, MetricOptions] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
     threads: tuple[Expression, ...] = ()
@@ -78,7 +78,7 @@ class ProfileSetup:
     built_in: bool = False
     """Whether the complexities are ours: patterns without a value at some run are left out."""
 
-    def patterns(self, metric: str) -> Patterns:
+    def patterns(self, metric: str) -> TermPatterns:
         """Return a metric's complexities."""
         return self.complexity.get(metric, self.complexity.get("default", {}))
 
@@ -214,12 +214,12 @@ class _SetupReader:
 
     def _complexity(
         self, data: Any, parameters: Sequence[str], metrics: Mapping[str, Any]
-    ) -> dict[str, Patterns]:
+    ) -> dict[str, TermPatterns]:
         if isinstance(data, list):
             data = {"default": data}
         if not isinstance(data, dict):
             self.refuse(("complexity",), "must be default and metrics with their terms")
-        found: dict[str, Patterns] = {}
+        found: dict[str, TermPatterns] = {}
         for key, written in data.items():
             path = ("complexity", key)
             if key in parameters and key not in metrics:

@@ -15,7 +15,7 @@ import numpy as np
 from advisor.core.nearest import suggestion
 from advisor.errors import InputError
 from advisor.lab.profile.regression import (
-    Column,
+    FloatColumn,
     LinearFit,
     determination,
     relative_error,
@@ -31,8 +31,8 @@ class MetricTable:
     """The columns of a file: parameters and metrics, as arrays of one length."""
 
     file: str
-    values: dict[str, Column]
-    metrics: dict[str, Column]
+    values: dict[str, FloatColumn]
+    metrics: dict[str, FloatColumn]
 
 
 @dataclass(slots=True)
@@ -45,9 +45,9 @@ class TableModel:
     divisor: ScalarModel | None = None
     accuracy: dict[str, float] = field(default_factory=dict)
 
-    def predict(self, values: Values) -> Column:
+    def predict(self, values: Values) -> FloatColumn:
         """Return the predictions; boundaries hold after the query, of shares on the count."""
-        predicted: Column = np.clip(self.model.predict(values), *self.options.boundaries)
+        predicted: FloatColumn = np.clip(self.model.predict(values), *self.options.boundaries)
         if self.divisor is not None:
             with np.errstate(all="ignore"):
                 predicted = predicted / self.divisor.predict(values)
@@ -193,7 +193,7 @@ def _fit(
 
 
 def search_data(
-    values: Mapping[str, Column], y: Column, setup: ProfileSetup, metric: str, file: str
+    values: Mapping[str, FloatColumn], y: FloatColumn, setup: ProfileSetup, metric: str, file: str
 ) -> SearchData:
     """Return what a search takes. Complexities that are ours are left out where they have no value.
 
@@ -205,7 +205,7 @@ def search_data(
 
 
 def usable_mains(
-    values: Mapping[str, Column], setup: ProfileSetup, metric: str, file: str
+    values: Mapping[str, FloatColumn], setup: ProfileSetup, metric: str, file: str
 ) -> list[CandidateTerm]:
     """Return the main effects of a metric's complexities."""
     mains = main_effects(setup.patterns(metric), tuple(values))

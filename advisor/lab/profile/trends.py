@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.core.expression import Expression, parse_expression
 from advisor.lab.profile.groups import CommunicationGroup
-from advisor.lab.profile.regression import EXACT, Column, fit_linear
+from advisor.lab.profile.regression import EXACT, FloatColumn, fit_linear
 from advisor.lab.profile.terms import columns
 
 _PATTERNS = ("x", "sqrt(x)", "cbrt(x)", "cbrt(x)^2", "x^2", "x^3", "1/x", "log2(x)")
@@ -37,7 +37,7 @@ class ExactTrend:
         return near if abs(value - near) <= _WHOLE * max(1.0, abs(value)) else None
 
 
-def exact_trend(values: Mapping[str, Column], y: Column) -> ExactTrend | None:
+def exact_trend(values: Mapping[str, FloatColumn], y: FloatColumn) -> ExactTrend | None:
     """Return the simplest trend of at most two terms that leaves no error and a run to spare.
 
     Two terms need none where all coefficients are small whole numbers, as in P - sqrt(P) + 1: three
@@ -114,7 +114,9 @@ def _signed(group: CommunicationGroup, total: int) -> list[tuple[float, float, f
 
 
 def group_trend(
-    values: Mapping[str, Column], groups: Sequence[CommunicationGroup], processes: Sequence[int]
+    values: Mapping[str, FloatColumn],
+    groups: Sequence[CommunicationGroup],
+    processes: Sequence[int],
 ) -> GroupTrend | None:
     """Return how a class's group grows over runs, None where something follows no exact trend.
 

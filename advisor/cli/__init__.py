@@ -131,17 +131,23 @@ def _run(arguments: list[str], tail: list[str] | None) -> int:
         args.tail = tail or []
         code: int = import_module(f"advisor.cli.{args.module}").run(args)
     except AdvisorError as error:
-        if "--json" in arguments:
-            _print_error(error)
+        _print_error(arguments, error.message, error.hint, error.exit_code)
         complain(str(error))
         return error.exit_code
     except KeyboardInterrupt:
+        _print_error(arguments, "stopped", "", 130)
         complain("stopped")
         return 130
+    except OSError as error:
+        if error.filename:  # else it is the output itself that cannot be written
+            _print_error(arguments, f"{error.filename}: {error.strerror or error}", "", 1)
+        raise
     return code
 
 
-def _print_error(error: AdvisorError) -> None:
-    from advisor.cli.output import print_json
+def _print_error(arguments: Sequence[str], message: str, hint: str, exit_code: int) -> None:
+    """Print an error where programs read; people read standard error, as everywhere."""
+    if "--json" in arguments:
+        from advisor.cli.output import print_json
 
-    print_json("error", {"error": error.message, "hint": error.hint, "exit_code": error.exit_code})
+        print_json("error", {"error": message, "hint": hint, "exit_code": exit_code})

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import paths
+from advisor.cli.import_progress import shown
 from advisor.cli.import_signatures import FORMATS
 from advisor.cli.output import print_json
 from advisor.core.observation import Observation, Scope
@@ -124,17 +125,21 @@ def run(args: argparse.Namespace) -> int:
     if args.source:
         return _signatures(path, args, user, owner, contributor, scope)
     terms = Terms(args.node_type, contributor, args.account, scope, args.energy, args.meter)
-    table = _read(args, terms)
-    with Writer(path) as store:
-        imported = store.import_observations(
-            args.application,
-            args.workload,
-            table.observations,
-            file=args.file.name,
-            sha256=table.sha256,
-            by=user,
-            again=args.again,
-        )
+    with shown(args.file) as step:
+        step(f"reading {args.file.name}", 0, 0)
+        table = _read(args, terms)
+        runs = len(table.observations)
+        with Writer(path) as store:
+            imported = store.import_observations(
+                args.application,
+                args.workload,
+                table.observations,
+                file=args.file.name,
+                sha256=table.sha256,
+                by=user,
+                again=args.again,
+                step=lambda done: step("storing the runs", done, runs),
+            )
     energy = _qualities(table.observations)
     rest = len(table.observations) - imported
     after = f"advisor fit {shlex.quote(args.application)}"

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Sequence
 
+from advisor.cli.bars import bar, room_for
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import Drawing, add_plot_argument, check_plot, print_picture, save_plot
 from advisor.core.objectives import MEASURES, clusters, ed2p, edp, node_hours, resource_front
@@ -15,8 +16,11 @@ from advisor.core.units import format_change, format_duration, format_energy, fo
 from advisor.errors import RefusedError, UsageError
 from advisor.store.seen import old_copy
 from advisor.views.options import View, best_in_words, known_by, scene
+from advisor.views.tables import table
 from advisor.views.worth import Worth
 
+_BAR = 10
+"""Cells of a bar of energy beside an option."""
 _OF_MODEL = (
     "id", "workload", "node_type", "scope", "owner", "version", "state", "state_reason",
     "energy_quality", "n_train", "stats", "created_at",
@@ -119,11 +123,15 @@ def _print(view: View, worth: Worth | None, everything: bool, order: str) -> Non
     shown.sort(key=lambda o: (o is not view.baseline, measure(o)))
     more = [] if order in ("time", "energy", "cores") else [order]
     named = {id(view.options[i]): goal for i, goal in clusters(view.options).items()}
-    print_table(
-        ["nodes", "ranks", "threads", "frequency", "time", "change", "energy", "change", *more,
-         "known by", "place"],
-        [_row(view, o, more, named.get(id(o), "")) for o in shown],
-    )  # fmt: skip
+    headers = ["nodes", "ranks", "threads", "frequency", "time", "change", "energy", "change",
+               *more, "known by", "place"]  # fmt: skip
+    rows = [_row(view, o, more, named.get(id(o), "")) for o in shown]
+    if view.energy_known and room_for(table(headers, rows), _BAR):
+        most = max(o.energy_j for o in shown)
+        headers.insert(8, "")
+        for row, o in zip(rows, shown, strict=True):
+            row.insert(8, bar(o.energy_j / most, _BAR))
+    print_table(headers, rows)
     print(f"energy is {model.energy_quality}; {best_in_words(view)}")
     for line in worth.lines() if worth else ():
         print(line)

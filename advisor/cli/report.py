@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from advisor.cli.bars import beside
 from advisor.cli.output import print_json, print_table
 from advisor.core.reasons import Reason
 from advisor.core.units import format_change
@@ -15,14 +16,12 @@ if TYPE_CHECKING:
     from advisor.loop.compare import MeasuredChange
     from advisor.loop.report import Calibration, OnOffComparison, Report
 
-_BAR = 24
 _LABELS = {
     "as-promised": "as promised",
     "better": "better",
     "worse": "worse",
     "unknown": "not known",
 }
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +86,7 @@ def _print(r: Report, remarks: list[str]) -> None:
 
 
 def _print_share(label: str, count: int, total: int) -> None:
-    print(f"  {label:<12}{bar(count / total):<{_BAR}} {count:>6}  {count / total:.0%}")
+    print(f"  {label:<12}{beside(count / total)}{count:>5}  {count / total:.0%}")
 
 
 def _reason(code: str) -> str:
@@ -126,9 +125,9 @@ def _print_savings(r: Report) -> None:
         ("energy", r.promised_energy, r.energy), ("time", r.promised_time, r.time),
     ):  # fmt: skip
         if promise is not None:
-            print(f"  {name:<7} promised  {_signed_bar(promise, scale)}  {format_change(promise)}")
+            print(f"  {name:<7} promised  {_bar(promise, scale)}{format_change(promise)}")
         if change is not None:
-            print(f"  {name:<7} measured  {_signed_bar(change.change, scale)}  {_change(change)}")
+            print(f"  {name:<7} measured  {_bar(change.change, scale)}{_change(change)}")
         elif promise is not None:
             print(f"  {name:<7} measured  nothing to compare")
     if r.saved_kwh is not None:
@@ -185,20 +184,8 @@ def _short(c: MeasuredChange | None) -> str:
     return with_interval(c.change, c.lo, c.hi, format_change)
 
 
-def bar(share: float, width: int = _BAR) -> str:
-    """Return a bar of a share between 0 and 1, in eighths of a character."""
-    eighths = round(max(0.0, min(1.0, share)) * width * 8)
-    if share > 0:
-        eighths = max(1, eighths)
-    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
-
-
-def _signed_bar(value: float, scale: float) -> str:
-    """Return a bar for a change; what is worse than before is drawn with another stroke."""
-    drawn = bar(abs(value) / scale if scale else 0.0)
-    if value > 0:
-        drawn = "░" * max(1, len(drawn)) if drawn else ""
-    return f"{drawn:<{_BAR}}"
+def _bar(change: float, scale: float) -> str:
+    return beside(abs(change) / scale if scale else 0.0, worse=change > 0)
 
 
 def _print_notes(remarks: list[str]) -> None:

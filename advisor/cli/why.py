@@ -8,11 +8,13 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from advisor.cli.bars import beside
 from advisor.cli.colour import say
 from advisor.cli.output import print_json
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
+    from advisor.loop.why import Answer
     from advisor.store.reader import Reader
 
 
@@ -51,8 +53,20 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json("why", answer.to_dict())
     else:
-        say(*why_lines(answer))
+        say(*why_lines(answer), *_bars(answer))
     return 0
+
+
+def _bars(answer: Answer) -> list[str]:
+    """Return energy and time as written, promised and measured as bars, on a terminal."""
+    from advisor.views.why import drawn
+
+    lines = []
+    for title, figures in drawn(answer):
+        most = max(value for _, value, _ in figures)
+        rows = [f"  {n:<11} {b}{text}" for n, v, text in figures if (b := beside(v / most))]
+        lines += ["", title, *rows] if rows else []
+    return lines
 
 
 def _reader(args: argparse.Namespace) -> Reader | None:

@@ -55,9 +55,13 @@ def clean(value: Any) -> Any:
 def to_json(value: object) -> str:
     """Return JSON in ASCII; NaN and infinities become null, what JSON lacks becomes text."""
     try:
-        return json.dumps(value, allow_nan=False, default=str)
+        return _encode(value)
     except ValueError:
-        return json.dumps(_finite(value), allow_nan=False, default=str)
+        return _encode(_finite(value))
+
+
+_encode = json.JSONEncoder(allow_nan=False, default=str).encode
+"""One encoder for all: json.dumps would make one for every value."""
 
 
 def _finite(value: object) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from advisor.core.decision import Decision
@@ -21,6 +21,8 @@ _SAME_RUN = (
     "node_type", "nodes", "ranks_per_node", "threads_per_node", "freq_khz", "time_s", "energy_j",
     "fom", "contributor", "extra",
 )  # fmt: skip
+_STEP = 2000
+"""Runs between two looks at how far an import is."""
 
 
 class Writer(StoreTransaction):
@@ -65,20 +67,24 @@ class Writer(StoreTransaction):
         sha256: str,
         by: str,
         again: bool = False,
+        step: Callable[[int], None] = lambda done: None,
     ) -> int:
         """Add the runs of one file and return how many were new.
 
         Unless ``again``, a run equal to one from a file of this name or content counts as
-        the same run; repeats inside the file are kept.
+        the same run; repeats inside the file are kept. ``step`` is called now and then with how
+        many are looked at.
         """
         file = _rows.clean(file)
         with self.transaction() as db:
             workload_id = self.workload_id(db, application, workload)
             known = Counter() if again else self._imported(db, workload_id, file, sha256)
             fresh, at = [], _rows.now()
-            for run in observations:
+            for number, run in enumerate(observations):
+                if number % _STEP == 0:
+                    step(number)
                 row = _rows.observation_row(workload_id, run, at)
-                same = tuple(row[name] for name in _SAME_RUN)
+                same = tuple(row[name] for name in _SAME_RUN) if known else ()
                 if known[same]:
                     known[same] -= 1
                 else:

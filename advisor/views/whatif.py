@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
 from advisor.core.option import packed_points, pick_packed
 from advisor.core.policy import Goal, PolicySet
 from advisor.core.words import change_words, difference_words
+from advisor.core.worth import Tariff
 from advisor.service.snapshot import Snapshot
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.views.options import size
 from advisor.views.preview import Person, preview, site_for_preview
+from advisor.views.worth import Month, Worth, of_decision, runs_of_month
 
 ChangeKind = Literal["same", "gained", "lost", "moved"]
 
@@ -27,11 +30,17 @@ class PolicyOutcome:
     configuration: Configuration
     energy: float
     time: float
+    saved_j: float = 0.0
+    saved_node_hours: float = 0.0
+    """What a run takes less than as written."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobCase:
-    """One model's workload, whose jobs it advises, and the job as written."""
+    """One model's workload, whose jobs it advises, and the job as written.
+
+    ``runs`` is how many of its jobs there were in the last 30 days, None where that is not known.
+    """
 
     application: str
     workload: str
@@ -39,6 +48,7 @@ class JobCase:
     baseline: Configuration
     model_id: int
     now: PolicyOutcome | None = None
+    runs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,25 @@ def sum_words(total: Sum) -> str:
     return f"{total.advised} of {total.workloads} models advise; all together {words}"
 
 
+def worth_words(whatif: WhatIf, changes: Sequence[DecisionChange]) -> str:
+    """Say what another policy saves more, or less, in the runs of 30 days; "" without runs."""
+    energy_j = hours = 0.0
+    runs = 0
+    for change in changes:
+        number = change.case.runs or 0
+        runs += number
+        for outcome, sign in ((change.then, 1), (change.case.now, -1)):
+            if outcome is not None:
+                energy_j += sign * number * outcome.saved_j
+                hours += sign * number * outcome.saved_node_hours
+    if not runs:
+        return ""
+    less = energy_j < 0
+    worth = Worth(abs(energy_j), -hours if less else hours, Month(whatif.tariff))
+    words = worth.sentences()[0].removesuffix(" a run").removesuffix(", as many node-hours")
+    return f"{runs} runs {'take' if less else 'save'} {words} more"
+
+
 def summed(choices: Sequence[PolicyOutcome | None]) -> Sum:
     """Return the sum of choices: geometric means over all workloads, unchanged ones included."""
     made = [c for c in choices if c is not None]
@@ -128,6 +157,7 @@ class WhatIf:
     policy: PolicySet
     snapshot: Snapshot
     cases: list[JobCase] = field(default_factory=list)
+    tariff: Tariff = field(default_factory=Tariff)
 
     @classmethod
     def load(cls, reader: Reader, going_on: Callable[[], bool] = lambda: True) -> WhatIf:
@@ -136,7 +166,8 @@ class WhatIf:
         Stops early, with what it has, when ``going_on`` says no.
         """
         snapshot = site_for_preview(reader)
-        loaded = cls(snapshot.policy, snapshot)
+        loaded = cls(snapshot.policy, snapshot, tariff=Tariff.of(reader.site()))
+        runs = runs_of_month(reader)
         swept = reader.swept_baselines()
         for model in reader.models():
             if not going_on():
@@ -146,7 +177,7 @@ class WhatIf:
             if pruned is not None and baseline is not None:
                 loaded.snapshot.models[model.id] = pruned
                 if not model.transferred:  # no job is advised from there
-                    loaded.cases.append(_case(pruned, baseline))
+                    loaded.cases.append(_case(pruned, baseline, runs))
         loaded.snapshot.take(list(loaded.snapshot.models.values()))
         choices = loaded._decide(loaded.policy, going_on)
         loaded.cases = [replace(c, now=now) for c, now in zip(loaded.cases, choices, strict=False)]
@@ -174,21 +205,29 @@ class WhatIf:
             made = preview(
                 self.snapshot, case.application, case.workload, case.baseline, case.person
             )
-            chosen = made.chosen if made is not None else None
-            outcomes.append(
-                None
-                if chosen is None
-                else PolicyOutcome(chosen.configuration, chosen.energy.change, chosen.time.change)
-            )
+            outcomes.append(None if made is None else _outcome(made))
         return outcomes
 
 
-def _case(model: StoredModel, baseline: Configuration) -> JobCase:
+def _outcome(decision: Decision) -> PolicyOutcome | None:
+    chosen = decision.chosen
+    if chosen is None:
+        return None
+    worth = of_decision(decision, None, "")
+    saved = (worth.energy_j, worth.node_hours) if worth is not None else (0.0, 0.0)
+    return PolicyOutcome(chosen.configuration, chosen.energy.change, chosen.time.change, *saved)
+
+
+def _case(
+    model: StoredModel, baseline: Configuration, runs: Mapping[tuple[str, str, str], int]
+) -> JobCase:
     person = Person(
         model.owner if model.scope == "own" else "",
         account=model.owner if model.scope == "account" else "",
     )
-    return JobCase(model.application, model.workload, person, baseline, model.id)
+    key = model.application, model.workload, model.node_type
+    counted = runs.get(key) if model.scope == "all" else None  # each job once
+    return JobCase(*key[:2], person, baseline, model.id, runs=counted)
 
 
 def prune(

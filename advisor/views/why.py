@@ -122,6 +122,33 @@ def _comparison(answer: Answer) -> list[str]:
     return lines
 
 
+def drawn(answer: Answer) -> list[tuple[str, list[tuple[str, float, str]]]]:
+    """Return what of energy and time can be compared: as written, promised, measured.
+
+    For each of the two a title and (name, value, text) of what is known, J and s.
+    """
+    d, o = answer.decision, answer.outcome
+    if d is None or d.chosen is None or not d.changed:
+        return []
+    pairs: list[tuple[str, list[tuple[str, float | None]]]] = [
+        (
+            quantity,
+            [("as written", written), ("promised", promise), ("measured", seen)],
+        )
+        for quantity, written, promise, seen in (
+            ("energy", d.baseline_energy_j, d.chosen.energy_j, o.energy_j if o else None),
+            ("time", d.baseline_time_s, d.chosen.time_s, o.time_s if o else None),
+        )
+    ]
+    found = []
+    for quantity, figures in pairs:
+        known = [(n, v) for n, v in figures if v is not None and v == v and v > 0]
+        if len(known) > 1:
+            form = format_energy if quantity == "energy" else duration_like(known[0][1])
+            found.append((quantity, [(n, v, form(v)) for n, v in known]))
+    return found
+
+
 def _saved(answer: Answer, o: Outcome) -> str:
     """Say what the job saved against the prediction for it as it was written."""
     d = answer.decision

@@ -15,6 +15,8 @@ from advisor.views.options import View, thriftiest
 
 MONTH_D = 30
 """Days of runs that are summed up."""
+_NO_HOURS = 1e-4
+"""Node-hours, a third of a second of a node, below which a run takes as many as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,17 @@ class Month:
         return cls(tariff, int(row[1]), int(row[0])) if row[0] else cls(tariff)
 
 
+def runs_of_month(reader: Reader) -> dict[tuple[str, str, str], int]:
+    """Return how many jobs of the last 30 days asked for an application, workload, node type."""
+    since = dt.datetime.now(dt.UTC) - dt.timedelta(days=MONTH_D)
+    rows = reader.rows(
+        "SELECT application, workload, node_type, count(*) FROM decisions"
+        " WHERE created_at >= ? AND job_id <> '' GROUP BY 1, 2, 3",
+        (since.strftime("%Y-%m-%dT%H:%M:%SZ"),),
+    )
+    return {(row[0], row[1], row[2]): int(row[3]) for row in rows}
+
+
 @dataclass(frozen=True, slots=True)
 class Worth:
     """What one run saves (J and node-hours; negative: costs more), and how many there were."""
@@ -53,6 +66,8 @@ class Worth:
         """Return what it is for a run and, where there were any, for the runs of a month."""
         m, sign = self.month, "−" if self.node_hours < 0 else ""
         hours = f"{sign}{format_node_hours(abs(self.node_hours))}"
+        if abs(self.node_hours) < _NO_HOURS:
+            hours = "as many node-hours"
         said = [f"{m.tariff.words(self.energy_j)}, {hours} a run"]
         if m.all_runs:
             parts = [f"all {m.all_runs} runs {m.tariff.words(m.all_runs * self.energy_j)}"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from advisor.cli import bars
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.option import Option
@@ -86,7 +87,9 @@ def many(store: Writer, count: int, left: int) -> None:
     )
 
 
-def test_promised_and_measured_saving_with_their_interval(advisor: Run, store: Writer) -> None:
+def test_promised_and_measured_saving_with_their_interval(
+    advisor: Run, store: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     many(store, 60, 12)
     data = advisor("report", "--json").json()
     assert data["schema"] == "advisor/report/1"
@@ -100,8 +103,11 @@ def test_promised_and_measured_saving_with_their_interval(advisor: Run, store: W
     assert saved["lo"] < saved["value"] < saved["hi"]
     assert saved["value"] == pytest.approx(60 * 800 / 3.6e6, rel=0.3)
     out = advisor("report").out
-    for part in ("72 jobs seen", "60 jobs against 12 left alone at random", "█", "−10.0 %"):
+    for part in ("72 jobs seen", "60 jobs against 12 left alone at random", "−10.0 %"):
         assert part in out, part
+    assert "█" not in out  # nor in any other pipe
+    monkeypatch.setattr(bars, "coloured", lambda: True)
+    assert "█" in advisor("report").out
 
 
 def test_few_jobs_give_no_interval(advisor: Run, store: Writer) -> None:

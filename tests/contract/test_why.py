@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from advisor.cli import bars
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative, Decision, Effect
 from advisor.core.inventory import NodeType
@@ -110,10 +111,17 @@ def no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_scheduler")
-def test_promised_and_came_out(advisor: Run, collected: Run) -> None:
+def test_promised_and_came_out(
+    advisor: Run, collected: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     collected(job())
     result = advisor("why", "11")
-    assert result.code == 0 and result.err == ""
+    assert result.code == 0 and result.err == "" and "█" not in result.out
+    with monkeypatch.context() as patch:
+        patch.setattr(bars, "coloured", lambda: True)
+        rows = [line.split() for line in advisor("why", "11").out.splitlines() if "█" in line]
+    assert [row[0] for row in rows] == ["as", "promised", "measured"] * 2
+    assert {row[-2] for row in rows[3:]} == {"100", "102", "105"}
     for part in (
         "11  COMPLETED", "application  stencil", "2.9 % slower than promised", "as promised",
         "at most 1.8 GHz requested, 1.79 GHz observed", "chosen: energy −10 %",

@@ -244,3 +244,12 @@ def test_settings_are_kept_and_hold(session: Session, play: Play) -> None:
             assert problem in at.notices
 
     play(session, warned)
+
+    path.write_text('{"keys": {"exprt": "o", "undo": "z"}}')
+
+    async def unknown(at: Any) -> None:
+        await at.until(lambda: "no action" in at.notices)
+        assert f"{path}: keys: 'exprt' (for 'o') is no action; did you mean export?" in at.notices
+        assert "undo" not in at.notices
+
+    play(session, unknown)

@@ -100,6 +100,18 @@ class AdvisorApp(AppShell):
             with suppress(AdvisorError):  # whoever goes there learns of it
                 await in_thread(partial(resolve_name, f"advisor_tui.{page}"))
         gc.freeze()
+        problems = settings.unknown_actions(self.session.settings, self.keys, self._actions())
+        if problems:
+            self.tell("\n".join(problems), "warning")
+
+    def _actions(self) -> set[str]:
+        """Return what settings can give a key: the actions of the program and of its pages."""
+        pages, at = [Page], 0
+        while at < len(pages):
+            pages += pages[at].__subclasses__()
+            at += 1
+        every = [*self.BINDINGS, *(b for page in pages for b in page.BINDINGS)]
+        return {b.action for b in every if isinstance(b, Binding) and b.description}
 
     def _look(self) -> None:
         """Look at daemon and sweeps, unless the last look is still under way."""

@@ -9,6 +9,7 @@ from textual.content import Content
 from advisor.views import tradeoff as view
 from advisor.views.tradeoff import Boards, TradeOffView
 from advisor_tui import chart as signs
+from advisor_tui.points import sign
 from advisor_tui.ranking import SIGNS, figures
 
 
@@ -53,17 +54,17 @@ def verdict(board: TradeOffView, daemon: str) -> Content:
 
 
 def legend(board: TradeOffView, shown: str) -> str:
-    """Return what the signs mean, after how many options are ``shown``."""
-    estimated = board.estimated
-    parts = []
-    if board.node_type not in board.foreign:
-        parts = [
-            f"{signs.MEASURED_ESTIMATE if estimated else signs.MEASURED} measured",
-            f"{signs.PREDICTED_ESTIMATE if estimated else signs.PREDICTED} predicted",
-        ]
-    if board.foreign:
-        parts.append(f"{signs.ESTIMATED} estimated")
-    parts += [f"{signs.BASELINE} as written", f"{signs.POLICY} policy"]
+    """Return what the signs of the picture mean, after how many options are ``shown``."""
+    words = {
+        signs.MEASURED: "measured", signs.MEASURED_ESTIMATE: "measured",
+        signs.PREDICTED: "predicted", signs.PREDICTED_ESTIMATE: "predicted",
+        signs.ESTIMATED: "estimated",
+    }  # fmt: skip
+    drawn = {sign(board, option) for option in board.options}
+    parts = [f"{char} {word}" for char, word in words.items() if char in drawn]
+    parts.append(f"{signs.BASELINE} as written")
+    if board.policy_at is not None:
+        parts.append(f"{signs.POLICY} policy")
     if board.yours_at is not None:
         parts.append(f"{signs.YOURS} yours")
     return f"{shown}: {'  '.join([*parts, f'{signs.ZONE} zone'])}"

@@ -231,7 +231,8 @@ undo   (u) takes the last change back
             parts += ["\n", painted_diff(outlook.diff(script.name))]
         elif outlook.lines:
             parts += ["\n", *(Content.styled(f"{line}\n", "$success") for line in outlook.lines)]
-        parts += ["\nwhy\n", *(f"  - {text}\n" for text in outlook.why)]
+        if outlook.why:
+            parts += ["\nwhy\n", *(f"  - {text}\n" for text in outlook.why)]
         if self.advisor.daemon.startswith("no daemon"):
             parts += ["\nNo daemon answers now: until it does, jobs go through unchanged."]
         self.query_one("#outlook", Static).update(Content.assemble(*parts))

@@ -16,7 +16,7 @@ from advisor.core.policy import GOALS, MATCH_FIELDS, Goal
 from advisor.errors import AdvisorError
 from advisor.views import policy as view
 from advisor.views.policy import AppliedPolicy
-from advisor.views.whatif import DecisionChange, WhatIf, in_order, sum_words, summed
+from advisor.views.whatif import DecisionChange, WhatIf, in_order, sum_words, summed, worth_words
 from advisor_tui.background import begin
 from advisor_tui.dialogue import Field
 from advisor_tui.past import PastJobs
@@ -65,7 +65,9 @@ what if      for admins: move goal and largest slowdown, and see what
 past         try a policy file on the jobs of the past: what it would have
              changed; users see their own jobs, admins all
 
-Percentages are the predicted energy and time against the job as written.
+Percentages are the predicted energy and time against the job as written;
+month is what the jobs of the last 30 days would save more than today, or
+take, with money and CO2 where the site states them.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "part('applied')", "applied"),
@@ -283,7 +285,10 @@ Percentages are the predicted energy and time against the job as written.
             f"{kinds.count(kind)} {word}"  # type: ignore[arg-type]
             for kind, word in (("gained", "new"), ("moved", "elsewhere"), ("lost", "no more"))
         )
-        self._say(f"today: {sum_words(now)}\nthen:  {sum_words(then)}\n       {counts}")
+        lines = [f"today: {sum_words(now)}", f"then:  {sum_words(then)}", f"       {counts}"]
+        if worth := worth_words(whatif, changes):
+            lines.append(f"month: {worth}")
+        self._say("\n".join(lines))
         table = self.query_one("#changes", LazyTable)
         table.empty = "no workload has a model yet"
         table.reset(len(self._changes))

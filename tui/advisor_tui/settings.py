@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from advisor.core.nearest import suggestion
 from advisor.edits import replace
 from advisor.errors import AdvisorError
 from advisor_tui.places import PLACES
@@ -53,6 +54,17 @@ def read(path: Path | None, themes: Collection[str]) -> TuiSettings:
         else:
             problems.append(f"keys: {action}: {key!r} is no key")
     return TuiSettings(theme, page, keys, signs, tuple(f"{path}: {p}" for p in problems))
+
+
+def unknown_actions(
+    path: Path | None, keys: Mapping[str, str], known: Collection[str]
+) -> list[str]:
+    """Return a line for each action that the file gives a key and no page has."""
+    return [
+        f"{path}: keys: {action!r} (for {key!r}) is no action; {suggestion(action, known)}"
+        for action, key in keys.items()
+        if action not in known
+    ]
 
 
 _KNOWN = ("theme", "page", "keys", "signs")

@@ -8,7 +8,7 @@ from textual.content import Content
 
 from advisor.views import tradeoff as view
 from advisor.views.tradeoff import Boards, TradeOffView
-from advisor_tui import chart as signs
+from advisor_tui import signs
 from advisor_tui.points import sign
 from advisor_tui.ranking import SIGNS, figures
 

@@ -1,14 +1,12 @@
 """The scatter of a trade-off: zone, front, options, and what is special among them.
 
-Every sign differs by its character; colour only helps. Fixed marks are put into cells once, what
-follows the cursor when a line is painted.
+Fixed marks are put into cells once, what follows the cursor when a line is painted.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -23,55 +21,12 @@ from textual.widget import Widget
 from advisor.plotting import PlotPoint
 from advisor.plotting.raster import CharacterCell, Frame
 from advisor_tui import axes
+from advisor_tui.signs import BOUND, ZONE, ChartMarks, Mark, weight
 
-MEASURED, PREDICTED, MEASURED_ESTIMATE, PREDICTED_ESTIMATE = "●", "○", "◍", "◌"
-ESTIMATED = "△"
-BASELINE, POLICY, YOURS, ZONE = "◆", "★", "⚑", "░"
-BOUND = "┊"
 _PERCENT = 9
 """Columns of the second scale."""
 _TALL = 10
 """Rows from which on there is a second scale below, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """How an option is drawn: its character, and the component class without ``chart--``."""
-
-    char: str
-    role: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChartMarks:
-    """What a chart shows: a mark for every point, the ones in ``special`` over all others.
-
-    ``window`` is shown first, ``limits`` are the farthest that zooming out goes; ``usual`` is a
-    point whose units the axes take (the window's far corner by default).
-    """
-
-    points: Sequence[PlotPoint]
-    marks: Sequence[Mark]
-    special: Mapping[int, Mark]
-    front: Sequence[int]
-    polygon: Sequence[PlotPoint]
-    window: tuple[PlotPoint, PlotPoint]
-    limits: tuple[PlotPoint, PlotPoint]
-    x_axis: str
-    y_axis: str
-    steps: Sequence[int] = field(default=())
-    """The points the cursor goes to first, for a click."""
-    usual: PlotPoint | None = None
-    whole: PlotPoint | None = None
-    """What the second scales show as 0 %; None: there are none."""
-    bound: float | None = None
-    """Where the policy's slowdown bound lies across."""
-    labels: Mapping[int, str] = field(default_factory=dict)
-    """What is written beside some points."""
-    spreads: Sequence[tuple[PlotPoint, PlotPoint] | None] = ()
-    """Per point (low, high) across and upwards, where known: the cross at the cursor."""
-    hidden: Collection[int] = ()
-    """Points that are not drawn."""
 
 
 class Chart(Widget, can_focus=True):
@@ -173,7 +128,7 @@ class Chart(Widget, can_focus=True):
             return (cell[0] - column) ** 2 + 4 * (cell[1] - row) ** 2
 
         def rank(number: int) -> tuple[float, bool, int]:
-            seen = 9 if number in picture.special else _weight(picture.marks[number])
+            seen = 9 if number in picture.special else weight(picture.marks[number])
             return distance(number), number not in picture.steps, -seen
 
         drawn = (n for n in range(len(picture.points)) if n not in picture.hidden)
@@ -227,7 +182,7 @@ class Chart(Widget, can_focus=True):
             cell = frame.cell(point)
             if cell is not None and number not in picture.special and number not in picture.hidden:
                 old = self._cells.get(cell)
-                if old is None or _weight(mark) >= _weight(old):
+                if old is None or weight(mark) >= weight(old):
                     self._cells[cell] = mark
         for number, mark in picture.special.items():
             cell = frame.cell(picture.points[number])
@@ -416,15 +371,3 @@ class Chart(Widget, can_focus=True):
         line[room:] = title
         text = " " * (self._gutter - 1) + corner + "".join(line)
         return Strip([Segment(text, style)]).adjust_cell_length(self.size.width, style)
-
-
-def _weight(mark: Mark) -> int:
-    """Return what covers what where several options share a cell."""
-    return {
-        "outside": 1,
-        "bound": 0,
-        "front": 1,
-        "estimated": 2,
-        "predicted": 3,
-        "measured": 4,
-    }.get(mark.role, 5)

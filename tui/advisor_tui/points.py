@@ -10,8 +10,8 @@ from advisor.core.units import format_duration, format_energy
 from advisor.plotting import PlotPoint
 from advisor.views import tradeoff as view
 from advisor.views.tradeoff import Across, TradeOffView, Up
-from advisor_tui import chart as signs
-from advisor_tui.chart import ChartMarks, Mark
+from advisor_tui import signs
+from advisor_tui.signs import ChartMarks, Mark
 from advisor_tui.table import Cell, Column
 
 _WORDS = 78

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from advisor.core.units import duration_like, format_energy
 from advisor.views.ranking import RankedRow
 from advisor.views.tradeoff import Boards
-from advisor_tui import chart as signs
+from advisor_tui import signs
 from advisor_tui.dialogue import Dialogue
 from advisor_tui.table import Cell, Column, LazyTable
 

@@ -12,7 +12,7 @@ from advisor.views import tradeoff as view
 from advisor.views.narrow import ORDERS, Narrowing, ordered
 from advisor.views.tradeoff import Across, TradeOffView, Up
 from advisor_tui import points
-from advisor_tui.chart import ChartMarks
+from advisor_tui.signs import ChartMarks
 
 Which = Literal["front", "zone", "all"]
 _WHICH: tuple[Which, ...] = ("front", "zone", "all")

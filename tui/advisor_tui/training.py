@@ -20,13 +20,14 @@ from advisor.training import progress
 from advisor.training.progress import Made, Progress
 from advisor.views import sweeps as view
 from advisor.views.sweeps import SweepRow
-from advisor_tui import chart as signs
+from advisor_tui import signs
 from advisor_tui.background import begin
-from advisor_tui.chart import Chart, ChartMarks, Mark
+from advisor_tui.chart import Chart
 from advisor_tui.dialogue import Confirm
 from advisor_tui.jobs import ago
 from advisor_tui.points import padded
 from advisor_tui.shell import Page
+from advisor_tui.signs import ChartMarks, Mark
 from advisor_tui.table import Cell, Column, LazyTable
 
 EVERY_S = 1.0

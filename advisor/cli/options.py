@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -103,7 +104,7 @@ def _views(args: argparse.Namespace) -> list[tuple[View, Worth | None]]:
             where = f" on {args.node_type}" if args.node_type else ""
             raise RefusedError(
                 f"there is no model of {args.application} for {user}{where}",
-                hint=f"advisor fit {args.application}",
+                hint=f"advisor fit {shlex.quote(args.application)}",
             )
         worth = [of_view(store, view, user) for view in seen]
     return list(zip(seen, worth, strict=True))

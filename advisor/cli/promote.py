@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         raise RefusedError(
             f"nothing to do: all {_runs(len(chosen))} are shared that widely already"
         )
-    after = f"advisor fit {args.application}"
+    after = f"advisor fit {shlex.quote(args.application)}"
     if args.workload is not None:
         after += f" --workload {args.workload}"
     if args.json:

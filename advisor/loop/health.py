@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections import Counter
@@ -127,7 +128,7 @@ def check_models(reader: Reader) -> Iterator[Check]:
                 "models", "warn",
                 f"model {row['id']} of {row['application']} ({row['name']}) on "
                 f"{row['node_type']} is suspended: {row['state_reason']}",
-                f"measure again, or advisor fit {row['application']}"
+                f"measure again, or advisor fit {shlex.quote(row['application'])}"
                 if row["model"] not in (TRANSFER, CLASS)
                 else f"it was only estimated: advisor train it on {row['node_type']}",
             )  # fmt: skip

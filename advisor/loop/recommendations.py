@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from advisor.loop.backlog import backlog
@@ -61,7 +62,7 @@ def notes(report: Report, reader: Reader) -> list[str]:
         )
     for model in report.suspended:
         workload = "" if model.workload == "default" else f" --workload {model.workload}"
-        mend = f"train it again, or advisor fit {model.application}{workload}"
+        mend = f"train it again, or advisor fit {shlex.quote(model.application)}{workload}"
         if model.transferred:
             mend = f"it was estimated from microbenchmarks; train it on {model.node_type}"
         if model.by_class:

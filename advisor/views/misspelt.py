@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from advisor.core.nearest import suggestion
+from advisor.core.recognise import clean_name
 from advisor.errors import UsageError
 from advisor.store.reader import Reader
 
@@ -15,6 +16,8 @@ def check_measured(
     applications = {w.application for w in workloads}
     if application not in applications:
         near = suggestion(application, applications)
+        if (stored := clean_name(application)) in applications:
+            near = f"did you mean {stored}?"
         if not applications:
             near = "advisor train or advisor import measures one"
         raise UsageError(f"nothing is stored of application {application!r}", hint=near)

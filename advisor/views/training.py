@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 
 from advisor.core.option import Option
 from advisor.core.policy import Policy
@@ -110,7 +111,7 @@ def outcome_lines(state: SweepState, outcome: SweepOutcome, policy: Policy) -> l
     elif not outcome.confirmation.chosen:
         lines.append("The recommended configuration is confirmed by an earlier run.")
     lines.append(f"the sweep cost {outcome.spent.words}{_payback(outcome, policy)}")
-    lines.append(f"all options: advisor options {state.subject.application}")
+    lines.append(f"all options: advisor options {shlex.quote(state.subject.application)}")
     return lines
 
 

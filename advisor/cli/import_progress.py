@@ -9,12 +9,12 @@ from pathlib import Path
 
 LONG_BYTES = 1_000_000
 """From this size of a file on, some 20,000 runs, people wait for its import."""
-Step = Callable[[str, int, int], None]
+ImportStep = Callable[[str, int, int], None]
 """Called with what is being done, how many rows of it are done, and of how many (0: not known)."""
 
 
 @contextmanager
-def shown(path: Path) -> Iterator[Step]:
+def shown(path: Path) -> Iterator[ImportStep]:
     """Yield what shows a step of a file's import on standard error, and clears it at the end."""
     if not sys.stderr.isatty() or not path.exists() or path.stat().st_size < LONG_BYTES:
         yield lambda what, done, of: None

@@ -2,7 +2,9 @@
 
 Starts the real daemon with 400 descriptors. As one user it asks for a known job every 5 ms, a new
 connection each, as sbatch does; as another it attacks meanwhile, in each of the ways below. Prints
-the times, how many of the asked jobs were answered, the daemon's memory and its lines of log.
+the times, how many of the asked jobs were answered, the daemon's memory and its lines of log, and
+how much of a second the daemon works: what is left of it nobody waits for, however busy the machine
+is otherwise.
 Needs root, to be two users.
 
     python benchmarks/limits.py [--seconds 3] [--json] [ATTACK ...]
@@ -215,6 +217,12 @@ def as_its_unit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
 
 
+def processor_s(pid: int) -> float:
+    """Return the processor's time that a process has taken, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def measure(folder: Path, name: str | None, seconds: float) -> dict[str, Any]:
     """Return one row: a fresh daemon, an attack (None: nobody) and somebody who asks."""
     path, results = str(folder / "s"), folder / "open" / "times"
@@ -234,8 +242,10 @@ def measure(folder: Path, name: str | None, seconds: float) -> dict[str, Any]:
         if name is not None:
             attackers = [as_user(ATTACKER, lambda: ATTACKS[name](path))]
             time.sleep(0.3)
+        worked, began = processor_s(daemon.pid), time.monotonic()
         steady = as_user(VICTIM, lambda: ask_steadily(path, seconds, results))
         os.waitpid(steady, 0)
+        works = (processor_s(daemon.pid) - worked) / (time.monotonic() - began)
         status = Path(f"/proc/{daemon.pid}/status").read_text()
         memory = int(status.partition("VmHWM:")[2].split()[0]) // 1024
     finally:
@@ -252,6 +262,7 @@ def measure(folder: Path, name: str | None, seconds: float) -> dict[str, Any]:
         "p50_ms": round(statistics.median(times), 3),
         "p99_ms": round(times[int(len(times) * 0.99)], 3),
         "max_ms": round(times[-1], 3),
+        "works_ms_a_s": round(1e3 * works),
         "memory_mb": memory,
         "log_lines": sum("event=decision" not in line for line in log.read_text().splitlines()),
     }
@@ -274,14 +285,16 @@ def main() -> None:
         (folder / "open").chmod(0o777)
         fill(folder / "a.db", 3)
         if not args.json:
-            print(f"{'attack':30} answered  p50 ms  p99 ms  max ms  memory MB  log lines")
+            print(
+                f"{'attack':30} answered  p50 ms  p99 ms  max ms  works ms/s  memory MB  log lines"
+            )
         for attack in [None, *(args.attacks or ATTACKS)]:
             row = measure(folder, attack, args.seconds)
             rows.append(row)
             if not args.json:
                 print(
                     "{attack:30} {answered:4}/{asked:4} {p50_ms:7.2f} {p99_ms:7.2f} {max_ms:7.2f} "
-                    "{memory_mb:10} {log_lines:10}".format(**row),
+                    "{works_ms_a_s:11} {memory_mb:10} {log_lines:10}".format(**row),
                     flush=True,
                 )
     if args.json:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import socket
-import time
+import struct
 from contextlib import suppress
 from pathlib import Path
 
@@ -117,15 +117,17 @@ def answer_line(answer: dict[str, object]) -> bytes:
 
 
 def _connect(connection: socket.socket, path: Path, timeout_s: float) -> None:
-    """Connect; where many others wait to be accepted, wait too. Raises OSError."""
-    until = time.monotonic() + timeout_s
-    while True:
-        try:
-            return connection.connect(str(path))
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise TimeoutError("too many wait there") from None
-            time.sleep(0.005)
+    """Connect; where many others wait to be accepted, the kernel lets it wait, too.
+
+    Raises OSError.
+    """
+    room = struct.pack("ll", int(timeout_s), int(timeout_s % 1 * 1e6) or 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, room)
+    try:
+        connection.connect(str(path))
+    except BlockingIOError:
+        raise TimeoutError("too many wait there") from None
+    connection.settimeout(timeout_s)
 
 
 def call(path: Path, request: dict[str, object], timeout_s: float = 5.0) -> dict[str, object]:
@@ -136,7 +138,6 @@ def call(path: Path, request: dict[str, object], timeout_s: float = 5.0) -> dict
     hint = "is `advisor serve` running?"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout_s)
             _connect(connection, path, timeout_s)
             with suppress(ConnectionError):  # the daemon says why it hangs up on what is too long
                 connection.sendall(answer_line(request))

@@ -48,6 +48,8 @@ class Use:
     left: float = BURST
     at: float = 0.0
     begun: int = 0
+    prompt: bool = True
+    """The user's last connection sent its line; else nobody waits for the next one's."""
     named: bool = False
     """The log has named the user since it asked for too much."""
     open: dict[object, Callable[[], None]] = field(default_factory=dict)

@@ -26,9 +26,10 @@ from advisor.service.peer import Peer, peer_of
 
 log = logging.getLogger("advisor.serve")
 
-BACKLOG = 256
-"""Connections that wait to be accepted; for more, a client waits in connect. One user may fill it,
-and whoever comes next stands behind that."""
+BACKLOG = 32
+"""Connections that wait to be accepted; for more, a client waits in connect, where the kernel lets
+one in after the other. One user may fill it, and whoever comes next stands behind that: so it is
+short."""
 _BEHIND_S = 0.005
 """What an answer leaves to be done waits so long: until its submission has gone on."""
 _FOLLOWS_MS = 1
@@ -285,10 +286,17 @@ class Server:
             # A client often loses the processor to us between its connection and its line.
             follows = select.poll()
             follows.register(connection, select.POLLIN)
-            if follows.poll(_FOLLOWS_MS):
-                begun = self._at_once(client, connection.recv(MAX_REQUEST))
+            if follows.poll(_FOLLOWS_MS if use.prompt else 0):
+                data = connection.recv(MAX_REQUEST)
+                if not data:  # it hung up again: nothing is kept for it, but it is counted
+                    use.charge(0.0)
+                    connection.close()
+                    return
+                use.prompt = True
+                begun = self._at_once(client, data)
                 answered = not begun
             else:
+                use.prompt = False
                 use.charge(_FOLLOWS_MS / 1000)
         except OSError:
             connection.close()
@@ -329,6 +337,7 @@ class Server:
             return
         except OSError:
             data = b""
+        client.use.prompt = client.use.prompt or bool(data)
         try:
             more = self._at_once(client, data) if data else b""
         except OSError:

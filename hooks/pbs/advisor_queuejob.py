@@ -46,12 +46,13 @@ class Hung(Unchanged):
 
 def load(_):
     """Import all that is needed: where a failure is caught, too."""
-    global json, os, re, socket, stat, time
+    global json, os, re, socket, stat, struct, time
     import json
     import os
     import re
     import socket
     import stat
+    import struct
     import time
 
 
@@ -192,7 +193,10 @@ def exchange(path, line, until):
     try:
         answer = b""
         try:
-            connection.settimeout(left(until))
+            # Blocking, so that the kernel lets it wait where others stand before it.
+            wait = left(until)
+            room = struct.pack("ll", int(wait), int(wait % 1 * 1e6) or 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, room)
             connection.connect(path)
             connection.settimeout(left(until))
             connection.sendall(line)

@@ -101,8 +101,8 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 def exchange(place: Path, data: bytes) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(place / "s"))  # as hooks do: it waits where others stand before it
         client.settimeout(10)
-        client.connect(str(place / "s"))
         client.sendall(data)
         with client.makefile("rb") as lines:
             answer: dict[str, Any] = json.loads(lines.readline())

@@ -467,7 +467,7 @@ def test_it_is_python_3_6_and_standard_library() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in node.names
     }
-    assert imported - {"pbs"} <= {"json", "os", "re", "socket", "stat", "time"}
+    assert imported - {"pbs"} <= {"json", "os", "re", "socket", "stat", "struct", "time"}
     assert not any(isinstance(node, ast.Assert | ast.NamedExpr) for node in ast.walk(tree))
 
 

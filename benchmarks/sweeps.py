@@ -76,7 +76,12 @@ class Watched(Sweep):
 
 
 def replay(
-    grid: Sequence[Observation], model: str, design: str, samples: int, policy: Policy
+    grid: Sequence[Observation],
+    model: str,
+    design: str,
+    samples: int,
+    policy: Policy,
+    scheduler: Replay | None = None,
 ) -> tuple[SweepOutcome, list[tuple[Role, Configuration, float]]]:
     """Run a whole sweep on a grid; return its outcome and the runs it chose."""
     cells = sorted({o.configuration for o in grid})
@@ -98,7 +103,9 @@ def replay(
         state = states.new(Path(folder), subject, space, settings, runs)
         states.begin(state)
         sink = LocalResults(Writer(Path(folder) / "db"), user="someone", trust="all")
-        sweep = Watched(state, Replay(grid), sink, policy, TrainingSite(), lambda event: None)
+        sweep = Watched(
+            state, scheduler or Replay(grid), sink, policy, TrainingSite(), lambda event: None
+        )
         outcome = sweep.run()
         sink.close()
         return outcome, sweep.chosen

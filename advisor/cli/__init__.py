@@ -35,6 +35,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "fit": ("fit", "fit a model to the measured runs and store it"),
     "rank": ("rank", "estimate an application's time on node types it never ran on"),
     "characterise": ("characterise", "find an application's phases and memory streams"),
+    "phases": ("phases", "find iterations and phases, and when a run could end early"),
     "cc": ("cc", "compile, and make a traced twin for advisor characterise"),
     "bench": ("bench", "profile node types with microbenchmarks"),
     "profile": ("profile", "extrapolate the profiles of an application's threads"),

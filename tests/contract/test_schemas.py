@@ -56,6 +56,11 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "choose": ((), ("cg-solver", "--goal", "edp")),
     "characterise": (("--input", "phases.json"),),
     "bench": (("show",),),
+    "phases": (("cluster", "bursts.csv"), ("period", "events.csv"), ("period", "power.csv"),
+               ("fold", "joules.csv", "--marks", "events.csv"),
+               ("replay", "events.csv", "events.csv"),
+               ("replay", "events.csv", "events.csv", "--readings", "joules.csv",
+                "--base-readings", "joules.csv")),
     "rank": (("md-lattice",), ("md-lattice", "--no-store")),
     "classify": (("--signature", "one.json"), ("--signature", "list.json")),
     "classes": (("show",), ("peaks", "--node-type", "broadwell", "--processor", "EPYC 9654"),
@@ -131,6 +136,20 @@ def place(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     backup(tmp_path / "advisor.db", tmp_path / "whole.db")
     (tmp_path / "job.sh").write_text(SCRIPT)
     (tmp_path / "grid.csv").write_text(HEADER + rows)
+    seconds = [0.37 * i for i in range(60)]
+    (tmp_path / "events.csv").write_text(
+        "time_s,site\n" + "".join(f"{t:.2f},{'ab'[i % 2]}\n" for i, t in enumerate(seconds))
+    )
+    (tmp_path / "power.csv").write_text(
+        "time_s,power_w\n" + "".join(f"{i / 10},{100 + 50 * (i % 8 < 3)}\n" for i in range(400))
+    )
+    (tmp_path / "joules.csv").write_text(
+        "time_s,energy_j\n" + "".join(f"{i / 10},{9 * i}\n" for i in range(225))
+    )
+    (tmp_path / "bursts.csv").write_text(
+        "process,duration_s,instructions,cycles\n"
+        + "".join(f"{i % 3},0.1,{1e6 + i * (10 + 1e5 * (i % 2))},1e6\n" for i in range(60))
+    )
     (tmp_path / "phases.json").write_text(json.dumps(PHASES))
     (tmp_path / "policy.yaml").write_text("version: 1\nmode: observe\n")
     (tmp_path / "bad.yaml").write_text("mode: loud\n")

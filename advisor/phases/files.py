@@ -1,0 +1,191 @@
+"""CSV files of bursts, events, signals, readings and marks; a mistake names file, line, column."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from advisor.errors import InputError
+from advisor.phases.arrays import Floats
+from advisor.phases.bursts import BurstTable, axes_of
+from advisor.phases.pairing import RunEvents
+
+TIME, SITE, ENERGY = "time_s", "site", "energy_j"
+_NOT_SIGNALS = frozenset({TIME, "truth"})
+
+
+@dataclass(frozen=True, slots=True)
+class SampledSignal:
+    """A sampled signal: its column's name, times (s) and values."""
+
+    name: str
+    times: Floats
+    values: Floats
+
+
+class _Cells:
+    """The rows of a CSV file, cell by cell; what is wrong is raised with its place."""
+
+    def __init__(self, path: Path, required: Sequence[str]) -> None:
+        self.path = path
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}: not UTF-8 text at byte {error.start}") from None
+        self._rows = csv.reader(text.splitlines())
+        try:
+            self.names = [name.strip() for name in next(self._rows, [])]
+        except csv.Error as error:
+            raise InputError(f"{path}, line 1: {error}") from None
+        for name in required:
+            if name not in self.names:
+                raise InputError(
+                    f"{path}, line 1: there is no column {name}",
+                    hint=f"the columns are {', '.join(required)}",
+                )
+        twice = [n for n in self.names if self.names.count(n) > 1]
+        if twice:
+            raise InputError(f"{path}, line 1, column {twice[0]}: it is there twice")
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number of the line and its cells."""
+        try:
+            for row in self._rows:
+                if not row:
+                    continue
+                line = self._rows.line_num
+                if len(row) != len(self.names):
+                    name = self.names[min(len(row), len(self.names) - 1)]
+                    raise InputError(
+                        f"{self.path}, line {line}, column {name}: "
+                        f"{len(row)} cells, the header has {len(self.names)}"
+                    )
+                yield line, row
+        except csv.Error as error:
+            raise InputError(f"{self.path}, line {self._rows.line_num}: {error}") from None
+
+    def number(self, line: int, name: str, cell: str, *, above: float = -math.inf) -> float:
+        """Return a cell as a number above a limit."""
+        try:
+            value = float(cell)
+        except ValueError:
+            value = math.nan
+        where = f"{self.path}, line {line}, column {name}"
+        if not math.isfinite(value):
+            raise InputError(f"{where}: {cell.strip()!r} is not a number")
+        if value <= above:
+            raise InputError(f"{where}: {cell.strip()} is not above {above:g}")
+        return value
+
+    def ascending(self, line: int, name: str, cell: str, before: float) -> float:
+        """Return a cell as a time that is not before the one above it."""
+        value = self.number(line, name, cell)
+        if value < before:
+            raise InputError(
+                f"{self.path}, line {line}, column {name}: {value:g} is before the line above"
+            )
+        return value
+
+
+def columns_of(path: Path) -> list[str]:
+    """Return the names of a file's columns."""
+    return _Cells(path, ()).names
+
+
+def read_bursts(path: Path) -> BurstTable:
+    """Return bursts: process, duration_s, instructions, cycles of each."""
+    wanted = ("process", "duration_s", "instructions", "cycles")
+    cells = _Cells(path, wanted)
+    at = [cells.names.index(n) for n in wanted]
+    processes: dict[str, int] = {}
+    rows = []
+    for line, row in cells.rows():
+        process = processes.setdefault(row[at[0]].strip(), len(processes))
+        rows.append((process, *(cells.number(line, n, row[i], above=0)
+                                for n, i in zip(wanted[1:], at[1:], strict=True))))  # fmt: skip
+    if not rows:
+        raise InputError(f"{path}: there are no bursts below the header")
+    table = np.array(rows, float)
+    return BurstTable(table[:, 0].astype(np.int64), table[:, 1], axes_of(table[:, 2], table[:, 3]))
+
+
+def read_events(path: Path) -> RunEvents:
+    """Return a sequence of events: time_s and site of each, in the order of time."""
+    cells = _Cells(path, (TIME, SITE))
+    t, s = cells.names.index(TIME), cells.names.index(SITE)
+    times: list[float] = []
+    sites: list[str] = []
+    before = -math.inf
+    for line, row in cells.rows():
+        before = cells.ascending(line, TIME, row[t], before)
+        site = row[s].strip()
+        if not site:
+            raise InputError(f"{path}, line {line}, column {SITE}: it is blank")
+        times.append(before)
+        sites.append(site)
+    if len(times) < 2:
+        raise InputError(f"{path}: there are no two events below the header")
+    return RunEvents(tuple(times), tuple(sites))
+
+
+def read_signal(path: Path) -> SampledSignal:
+    """Return a sampled signal: time_s and the first other column."""
+    cells = _Cells(path, (TIME,))
+    others = [n for n in cells.names if n not in _NOT_SIGNALS]
+    if not others:
+        raise InputError(f"{path}, line 1: there is no column beside {TIME}")
+    times, values = _pairs(cells, others[0])
+    return SampledSignal(others[0], times, values)
+
+
+def read_readings(path: Path) -> SampledSignal:
+    """Return a counter's readings: time_s and energy_j, or the first other column."""
+    cells = _Cells(path, (TIME,))
+    others = [n for n in cells.names if n not in _NOT_SIGNALS]
+    name = ENERGY if ENERGY in others or not others else others[0]
+    if not others:
+        raise InputError(f"{path}, line 1: there is no column {ENERGY}")
+    times, values = _pairs(cells, name)
+    return SampledSignal(name, times, values)
+
+
+def read_marks(path: Path) -> Floats:
+    """Return the begins of iterations: time_s of each, ascending, the last one's end included."""
+    cells = _Cells(path, (TIME,))
+    at = cells.names.index(TIME)
+    times: list[float] = []
+    before = -math.inf
+    for line, row in cells.rows():
+        value = cells.ascending(line, TIME, row[at], before)
+        if value == before:
+            raise InputError(f"{path}, line {line}, column {TIME}: an iteration takes no time")
+        before = value
+        times.append(value)
+    if len(times) < 2:
+        raise InputError(f"{path}: there are no two marks below the header")
+    return np.array(times)
+
+
+def _pairs(cells: _Cells, name: str) -> tuple[Floats, Floats]:
+    t, v = cells.names.index(TIME), cells.names.index(name)
+    times: list[float] = []
+    values: list[float] = []
+    before = -math.inf
+    for line, row in cells.rows():
+        before = cells.ascending(line, TIME, row[t], before)
+        value = cells.number(line, name, row[v])
+        if times and before == times[-1]:
+            values[-1] = value
+            continue
+        times.append(before)
+        values.append(value)
+    if len(times) < 2:
+        raise InputError(f"{cells.path}: there are no two readings below the header")
+    return np.array(times), np.array(values)

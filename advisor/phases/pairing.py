@@ -1,0 +1,338 @@
+"""A run beside the complete run of its workload, event by event, until enough of it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.phases.arrays import Floats, Ints
+from advisor.phases.extrapolate import Extrapolated, Paired, extrapolate
+from advisor.phases.metered import Metered
+from advisor.phases.sequence import IteratedPhase, find_iterations
+
+LEAST_ITERATIONS, LEAST_READINGS = 8, 50
+
+WITHIN = 0.03
+"""The 90 % half width at which a run is ended, unless the policy says another."""
+
+_MARGIN = 0.72
+"""Of that half width, what scatter may take: a stop chosen for its narrow interval is too sure."""
+
+_STEP = 0.004
+"""Of the baseline's time, between two looks at the estimate."""
+
+_BLOCKS = 16
+"""Events that count as one iteration where there are none."""
+
+_SILENT = 10
+"""Times its period after which a meter without a reading does not speak for the run."""
+
+_NUMBER = 0.02
+"""Half width of the number of iterations where sequences differ and no other run is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvents:
+    """A recorded run: the times of its events, ascending, and their sites."""
+
+    times: tuple[float, ...]
+    sites: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStop:
+    """What is known of a run when it is ended, or at its own end (``stopped`` false)."""
+
+    stopped: bool
+    stop_s: float
+    iterations: int
+    time: Extrapolated
+    energy: Extrapolated | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairedStretches:
+    """A complete run cut into the stretches that another is paired with.
+
+    ``time`` (s) and ``energy`` (J, or None) of each; their ``classes`` and iterations (``units``);
+    ``looks`` after how many of them the estimate may be looked at; ``phases`` the bounds of the
+    iterations of each phase; ``number_share`` how far their number is unknown.
+    """
+
+    time: Floats
+    energy: Floats | None
+    classes: Ints
+    units: Ints
+    looks: Ints
+    phases: tuple[Ints, ...]
+    number_share: float
+
+    def iterations_before(self, stretch: int) -> int:
+        """Return how many iterations end at this stretch or before."""
+        if not self.phases:
+            return stretch // _BLOCKS
+        return int(sum((p[1:] <= stretch).sum() for p in self.phases))
+
+    def young(self, stretch: int) -> bool:
+        """Tell whether the phase under way has too few iterations by now to speak for its rest."""
+        under_way = [p for p in self.phases if p[0] < stretch < p[-1]]
+        return any((p[1:] <= stretch).sum() < LEAST_ITERATIONS for p in under_way)
+
+
+class Baseline:
+    """A complete run as others are paired with it: its events, its phases, its meter.
+
+    ``other_counts`` are the numbers of iterations of other complete runs of the workload.
+    """
+
+    def __init__(
+        self, events: RunEvents, meter: Metered | None = None, other_counts: Sequence[int] = ()
+    ) -> None:
+        self.events = events
+        self.phases = find_iterations(events.times, events.sites)
+        self._meter = None
+        if meter is not None and _covers(meter, events.times):
+            self._meter = meter
+        self._number = 0.0
+        if other_counts and self.phases:
+            counts = [sum(p.iterations for p in self.phases), *other_counts]
+            self._number = float(np.ptp(counts)) / 2 / counts[0] * (1 + 1 / len(counts))
+        bounds = tuple(p.bounds for p in self.phases)
+        self.exact = self._cut(np.arange(len(events.times)), bounds, self._number)
+
+    @property
+    def metered(self) -> bool:
+        """Whether its energy is known from its begin to its end."""
+        return self._meter is not None
+
+    def _cut(self, at: Ints, phases: tuple[Ints, ...], number_share: float) -> PairedStretches:
+        """Cut the run at these events; ``phases`` are bounds among them."""
+        times = np.array(self.events.times)[at]
+        names = {s: i for i, s in enumerate(dict.fromkeys(self.events.sites))}
+        count = len(times) - 1
+        units = np.arange(count) // _BLOCKS
+        looks = np.arange(_BLOCKS, count, _BLOCKS)
+        if phases:
+            looks = np.unique(np.concatenate(phases))
+            units = np.searchsorted(looks, np.arange(count), side="right")
+        return PairedStretches(
+            np.diff(times),
+            None if self._meter is None else np.diff(self._meter.at(times)),
+            np.array([names[self.events.sites[i]] for i in at[:-1]], np.int64),
+            units.astype(np.int64), looks, phases, number_share,
+        )  # fmt: skip
+
+    def aligned(self, phase: IteratedPhase) -> PairedStretches:
+        """Return the stretches where each iteration of a phase is one, as a whole."""
+        first, last = int(phase.bounds[0]), int(phase.bounds[-1])
+        at = np.concatenate(
+            [np.arange(first), phase.bounds, np.arange(last + 1, len(self.events.times))]
+        )
+        mine = np.arange(first, first + len(phase.bounds))
+        gone = last - first - phase.iterations
+        after = [p.bounds - gone for p in self.phases if p.bounds[0] >= last]
+        before = [p.bounds for p in self.phases if p.bounds[-1] <= first]
+        number = self._number or _NUMBER
+        return self._cut(at, (*before, mine, *after), number)
+
+
+class Pairing:
+    """Takes a run's events and readings in their order; ``feed`` says when it may be ended."""
+
+    def __init__(self, baseline: Baseline, *, within: float = WITHIN, metered: bool = True) -> None:
+        self._base = baseline
+        self._plan = baseline.exact
+        self._within = within
+        self._meter = Metered() if metered and baseline.metered else None
+        self._times: list[float] = []
+        self._sites: list[str] = []
+        self._marks = self._times
+        self._turns: Turns | None = None
+        self._looked = -np.inf
+        self._looks = set(self._plan.looks.tolist())
+        self.reason = ""
+        """Why the run goes to its end, once that is certain."""
+        if metered and not baseline.metered:
+            self.reason = (
+                f"the baseline was not metered from begin to end with {LEAST_READINGS} readings"
+            )
+
+    def read(self, time_s: float, energy_j: float) -> None:
+        """Take a reading of the counter of joules."""
+        if self._meter is not None:
+            self._meter.feed(time_s, energy_j)
+
+    def feed(self, time_s: float, site: str) -> EarlyStop | None:
+        """Take an event; an EarlyStop where the run may be ended now."""
+        at = len(self._times)
+        self._times.append(time_s)
+        self._sites.append(site)
+        if self.reason:
+            return None
+        sites = self._base.events.sites
+        if self._turns is None and (at >= len(sites) or site != sites[at]):
+            self._align(at)
+        elif self._turns is not None and not self._turns.feed(time_s, site):
+            self.reason = self._turns.reason
+        if self.reason:
+            return None
+        seen = len(self._marks) - 1
+        if seen not in self._looks or self._marks[-1] != time_s:
+            return None
+        passed = float(self._plan.time[:seen].sum())
+        if passed - self._looked < _STEP * float(self._plan.time.sum()):
+            return None
+        self._looked = passed
+        return self._look(seen)
+
+    def _align(self, at: int) -> None:
+        """Go on by iterations where the sequences part within a phase; else say where they do."""
+        sites = self._base.events.sites
+        theirs = f"the baseline's is {sites[at]!r}" if at < len(sites) else "the baseline ended"
+        parted = f"event {at + 1} is {self._sites[at]!r}, {theirs}"
+        phase = next((p for p in self._base.phases if p.bounds[0] < at <= p.bounds[-1]), None)
+        if phase is None:
+            self.reason = parted
+            return
+        first = int(phase.bounds[0])
+        turns = Turns(phase, sites[first], parted, self._times[:first])
+        for time_s, site in zip(self._times[first:], self._sites[first:], strict=True):
+            if not turns.feed(time_s, site):
+                self.reason = turns.reason
+                return
+        self._turns, self._plan, self._marks = turns, self._base.aligned(phase), turns.marks
+        self._looks = set(self._plan.looks.tolist())
+
+    def _look(self, seen: int) -> EarlyStop | None:
+        """Return a stop if time and energy are known well enough after so many stretches."""
+        iterations = self._plan.iterations_before(seen)
+        if iterations < LEAST_ITERATIONS or self._plan.young(seen):
+            return None
+        time = self._time(seen)
+        if time is None or not self._known(time):
+            return None
+        energy = None
+        if self._meter is not None:
+            if self._meter.between(self._times[0], self._times[-1]) < LEAST_READINGS:
+                return None
+            energy = self._energy()
+            if energy is None or not self._known(energy):
+                return None
+        begin = self._times[0]
+        reason = f"known within {100 * self._within:g} % after {iterations} iterations"
+        return EarlyStop(True, self._times[-1] - begin, iterations, time, energy, reason)
+
+    def _known(self, total: Extrapolated) -> bool:
+        limit = self._within * total.total
+        return total.half <= limit and total.scatter <= _MARGIN * limit
+
+    def _time(self, seen: int) -> Extrapolated | None:
+        plan = self._plan
+        run = np.diff(self._marks[: seen + 1])
+        paired = Paired(plan.time, run, plan.classes, plan.units)
+        return extrapolate(paired, self._marks[seen] - self._marks[0], plan.number_share)
+
+    def _energy(self) -> Extrapolated | None:
+        """Return the energy by the last boundary that the meter has passed."""
+        plan, meter, marks = self._plan, self._meter, self._marks
+        if meter is None or plan.energy is None or meter.stopped:
+            return None
+        if marks[-1] - meter.until > _SILENT * meter.period_s:
+            return None
+        passed = int(np.searchsorted(marks, meter.until, side="right")) - 1
+        known = plan.looks[plan.looks <= passed]
+        if not len(known):
+            return None
+        seen = int(known[-1])
+        spent = meter.at(marks[: seen + 1])
+        paired = Paired(plan.energy, np.diff(spent), plan.classes, plan.units)
+        joules, seconds = float(spent[-1] - spent[0]), marks[seen] - marks[0]
+        resolution = 0.5 * meter.period_s * joules / seconds if seconds > 0 else 0.0
+        return extrapolate(paired, joules, plan.number_share, energy=True, resolution=resolution)
+
+    def ended(self) -> EarlyStop:
+        """Return what the run took when it came to its own end."""
+        times = self._times
+        took = times[-1] - times[0]
+        time = Extrapolated(took, 0.0, 0.0, 0.0, 0.0)
+        energy = None
+        if self._meter is not None and _covers(self._meter, times, least=2):
+            spent = self._meter.at([times[0], times[-1]])
+            energy = replace(time, total=float(spent[1] - spent[0]))
+        seen = min(len(self._marks) - 1, len(self._plan.time))
+        if not self.reason and seen < len(self._plan.time) and self._turns is None:
+            self.reason = f"the run ended after event {len(times)}, where the baseline goes on"
+        if not self.reason and self._meter is not None and energy is None:
+            self.reason = f"its meter's last reading was at {self._meter.until:.4g} s"
+        reason = self.reason or f"it ended before it was known within {100 * self._within:g} %"
+        return EarlyStop(False, took, self._plan.iterations_before(seen), time, energy, reason)
+
+
+def _covers(meter: Metered, times: Sequence[float], least: int = LEAST_READINGS) -> bool:
+    """Tell whether a meter was read often enough from the first to the last of these times."""
+    late = 2 * meter.period_s
+    begun = meter.begin <= times[0] + late
+    return begun and meter.until >= times[-1] - late and meter.between(times[0], times[-1]) >= least
+
+
+class Turns:
+    """The iterations of a run whose sequence is not the baseline's, one after the other.
+
+    Each must have the sites of the baseline's phase, in the same order at their first time; how
+    often they come may differ. ``marks`` are the run's boundaries so far.
+    """
+
+    def __init__(
+        self, phase: IteratedPhase, anchor: str, parted: str, before: Sequence[float]
+    ) -> None:
+        at = phase.sites.index(anchor)
+        self._order = [*phase.sites[at:], *phase.sites[:at]]
+        self._rare, self._most, self._parted = set(phase.rare), phase.iterations, parted
+        self._anchor, self._this = anchor, [anchor]
+        self._count = -1
+        self.marks = list(before)
+        self.reason = ""
+
+    def feed(self, time_s: float, site: str) -> bool:
+        """Take an event of the phase; False where it cannot be aligned, and ``reason`` says why."""
+        if site == self._anchor:
+            if self._count >= 0 and self._this != self._order:
+                self.reason = self._parted
+                return False
+            self._count += 1
+            self._this = [site]
+            if self._count >= self._most:
+                self.reason = f"{self._parted}; the run has more iterations"
+                return False
+            self.marks.append(time_s)
+        elif site not in self._order and site not in self._rare:
+            self.reason = self._parted
+            return False
+        elif site in self._order and site not in self._this:
+            self._this.append(site)
+        return True
+
+
+def replay(
+    baseline: Baseline,
+    run: RunEvents,
+    readings: Sequence[tuple[float, float]] = (),
+    *,
+    within: float = WITHIN,
+) -> EarlyStop:
+    """Feed a recorded run in the order of its times, as it would have come."""
+    pairing = Pairing(baseline, within=within, metered=bool(readings))
+    ahead = 0
+    for time_s, site in zip(run.times, run.sites, strict=True):
+        while ahead < len(readings) and readings[ahead][0] <= time_s:
+            pairing.read(*readings[ahead])
+            ahead += 1
+        stop = pairing.feed(time_s, site)
+        if stop is not None:
+            return stop
+    for reading in readings[ahead:]:
+        pairing.read(*reading)
+    return pairing.ended()

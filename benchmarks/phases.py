@@ -232,13 +232,13 @@ def drawn_stops(seeds: int) -> None:
             for run in runs:
                 stops.add(base, run)
         stops.print(law, 0.65 if law == "two phases" else None)
-        if law != "irregular":
+        if law not in ("irregular", "two phases"):
             together.shares += stops.shares
         together.time += stops.time
         together.energy += stops.energy
         together.inside += stops.inside
         together.complete += stops.complete
-    together.print("all (shares without irregular)", 0.13)
+    together.print("all (shares of one phase)", 0.13)
     rough = Stops()
     for seed in range(seeds):
         base, *runs = program("steady", 2000 + seed, bouts=0.2)

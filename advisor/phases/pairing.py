@@ -17,7 +17,7 @@ LEAST_ITERATIONS, LEAST_READINGS = 8, 50
 WITHIN = 0.03
 """The 90 % half width at which a run is ended, unless the policy says another."""
 
-_MARGIN = 0.72
+_MARGIN = 0.66
 """Of that half width, what scatter may take: a stop chosen for its narrow interval is too sure."""
 
 _STEP = 0.004

@@ -19,4 +19,11 @@ def place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
         energies = [1.0] * len(options)
     found = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
     front, zone = set(found.front), set(found.zone)
-    return tuple(replace(o, in_zone=i in zone, on_front=i in front) for i, o in enumerate(options))
+
+    def marked(i: int, o: Option) -> Option:
+        marks = i in zone, i in front
+        if marks == (o.in_zone, o.on_front):  # most of many
+            return o
+        return replace(o, in_zone=marks[0], on_front=marks[1])
+
+    return tuple(marked(i, o) for i, o in enumerate(options))

@@ -274,6 +274,7 @@ class _Errors:
         self.ratios = self._ratio()
         self.score = sum(self.scores.values()) / len(self.scores)
 
+    @cached_property
     def _left_out_scale(self) -> Array:
         """Scale of every row's errors by those of the other applications (m, 2n)."""
         square = self._share[:, None] * self._standard**2
@@ -288,7 +289,7 @@ class _Errors:
 
     def _score(self) -> dict[str, float]:
         """Mean log density of each judged application left out, at points that could be chosen."""
-        scale, dof = self._left_out_scale()[:, self._near], self.dof - 1.0
+        scale, dof = self._left_out_scale[:, self._near], self.dof - 1.0
         t = self._off[:, self._near] / scale
         constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * math.log(dof * math.pi)
         density = constant - 0.5 * (dof + 1) * np.log1p(t**2 / dof) - np.log(scale)
@@ -300,7 +301,7 @@ class _Errors:
 
     def _ratio(self) -> dict[str, Array]:
         """Each judged application's errors in units of half a 90 % interval (rows, 2, n)."""
-        ratio = np.abs(self._off) / (self._left_out_scale() * stdtrit(self.dof - 1.0, 0.95))
+        ratio = np.abs(self._off) / (self._left_out_scale * stdtrit(self.dof - 1.0, 0.95))
         ratio = ratio.reshape(len(ratio), 2, -1)[:, :, self._else]
         return {a: ratio[self._owner == a] for a in self._judged_names()}
 

@@ -69,7 +69,8 @@ def options(
             at = places.index(trial.where)
             unlike |= not prior.expects(at, *trial.measured[:2])
             prior = _given(prior, at, trial.measured)
-    sigma = np.maximum(prior.half_width(0.90) / Z90, _doubted(prior))
+    spread = np.maximum(prior.half_width(0.90) / Z90, _doubted(prior)).T.tolist()
+    change = np.exp(prior.mean).T.tolist()
     made = {own: _option(own, time_s, energy_j, _RUN_ERROR, _RUN_ERROR)}
     for trial in tried:
         if trial.measured is not None:
@@ -78,9 +79,11 @@ def options(
             option = _option(trial.where, *measured, error, error)
             made[trial.where] = replace(option, confirmed=trial.confirmed)
     for i, where in enumerate(places):
-        t, e = (math.exp(v) for v in prior.mean[:, i].tolist())
-        option = _option(where, time_s * t, energy_j * e, *sigma[:, i].tolist())
-        made.setdefault(where, replace(option, measured=False, estimated=not tried))
+        t, e = change[i]
+        if where not in made:
+            made[where] = _option(
+                where, time_s * t, energy_j * e, *spread[i], measured=False, estimated=not tried
+            )
     placed = place([made[where] for where in sorted(made)], 0.05)
     return PredictedOptions(placed, _trial_points(prior, placed, places, own, tried), unlike)
 
@@ -93,7 +96,7 @@ def _places(points: Array, own: Configuration, node_type: NodeType) -> list[Conf
     for share, frequency in points.tolist():
         threads = round(math.exp(share) * node_type.cores)
         step = round(math.exp(frequency) * nominal) if own.freq_khz or frequency else 0
-        found.append(replace(own, threads_per_node=threads, freq_khz=step))
+        found.append(Configuration(own.node_type, own.nodes, own.ranks_per_node, threads, step))
     return found
 
 
@@ -122,9 +125,18 @@ def _trial_points(
     return TrialPoints(tuple(quantiles.tolist()), values)
 
 
-def _option(where: Configuration, time: float, energy: float, dt: float, de: float) -> Option:
+def _option(
+    where: Configuration,
+    time: float,
+    energy: float,
+    dt: float,
+    de: float,
+    measured: bool = True,
+    estimated: bool = False,
+) -> Option:
     t, e = math.exp(Z90 * dt), math.exp(Z90 * de)
-    return Option(where, time, time / t, time * t, energy, energy / e, energy * e, measured=True)
+    ends = time, time / t, time * t, energy, energy / e, energy * e
+    return Option(where, *ends, measured=measured, estimated=estimated)
 
 
 def _doubted(prior: Prior) -> Array:

@@ -37,8 +37,8 @@ class WorkloadSurface:
 
         Linear between cores at each frequency, then between frequencies.
         """
-        rows = []
         frequencies = np.unique(self.points[:, 1])
+        rows = []
         for frequency in frequencies:
             here = np.flatnonzero(self.points[:, 1] == frequency)
             here = here[np.argsort(self.points[here, 0])]
@@ -48,13 +48,30 @@ class WorkloadSurface:
             )
         table = np.array(rows)
         found = np.full((2, len(points)), np.nan)
-        for i, wanted in enumerate(points[:, 1]):
-            for axis in (0, 1):
-                known = np.isfinite(table[:, axis, i])
-                if known.any():
-                    at = _line(np.array([wanted]), frequencies[known], table[known, axis, i])
-                    found[axis, i] = at[0]
+        known = np.isfinite(table[:, 0]) & np.isfinite(table[:, 1])
+        if known.all():
+            return _between(points[:, 1], frequencies, table)
+        for some in np.unique(known, axis=1).T:  # points near which the same frequencies are known
+            if some.any():
+                here = np.flatnonzero((known == some[:, None]).all(axis=0))
+                found[:, here] = _between(
+                    points[here, 1], frequencies[some], table[np.ix_(some, [0, 1], here)]
+                )
         return found
+
+
+def _between(wanted: Array, known: Array, table: Array) -> Array:
+    """Interpolate columns of ``table`` (k, 2, n) linearly between ``known`` (k,), as _line does."""
+    upper = np.clip(np.searchsorted(known, wanted), 1, max(1, len(known) - 1))
+    if len(known) == 1:
+        found: Array = table[0].copy()
+    else:
+        low, high = known[upper - 1], known[upper]
+        share = np.clip((wanted - low) / (high - low), 0.0, 1.0)
+        each = np.arange(len(wanted))
+        found = table[upper - 1, :, each].T * (1 - share) + table[upper, :, each].T * share
+    found[:, (wanted < known[0] - NEAR) | (wanted > known[-1] + NEAR)] = np.nan
+    return found
 
 
 def _line(wanted: Array, known: Array, values: Array) -> Array:

@@ -27,6 +27,9 @@ _VAGUE = 1000.0
 _REPEAT = 0.05
 """Variance between two workloads of one application, against that between applications."""
 _CLUSTERS = 3
+_KRIGED: dict[object, tuple[Array, Array]] = {}
+_KEPT = 64
+"""Of how many sets of signatures and ways the weights are kept."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +98,7 @@ class Way:
         """Return what it says of each known workload (m, 2n) without its application; factors."""
         owner = rows.owner
         if self.method in ("global", "regression", "gp"):
-            inverse = np.linalg.inv(self._covariance(rows))
-            left = np.eye(len(owner))
-            factors = np.zeros(len(owner))
-            for application in dict.fromkeys(rows.applications):
-                i = np.flatnonzero(owner == application)
-                block = np.linalg.inv(inverse[np.ix_(i, i)])
-                left[i] -= block @ inverse[i]
-                factors[i] = np.diag(block)
+            left, factors = self._kriged(rows)
             return left @ rows.surfaces, factors
         estimates = [
             self._one(rows, New(z, raw, label), owner != own)
@@ -111,6 +107,27 @@ class Way:
             )
         ]
         return np.array([t.surface for t in estimates]), np.array([t.factor for t in estimates])
+
+    def _kriged(self, rows: Rows) -> tuple[Array, Array]:
+        """Return the weights (m, m) by which the others say each known workload, and factors.
+
+        They follow from the signatures alone, so they are the same for every own point.
+        """
+        z = rows.signatures
+        key = (self, z.shape, z.tobytes(), tuple(rows.applications))
+        if key not in _KRIGED:
+            owner = rows.owner
+            inverse = np.linalg.inv(self._covariance(rows))
+            left, factors = np.eye(len(owner)), np.zeros(len(owner))
+            for application in dict.fromkeys(rows.applications):
+                i = np.flatnonzero(owner == application)
+                block = np.linalg.inv(inverse[np.ix_(i, i)])
+                left[i] -= block @ inverse[i]
+                factors[i] = np.diag(block)
+            if len(_KRIGED) >= _KEPT:
+                _KRIGED.clear()
+            _KRIGED[key] = left, factors
+        return _KRIGED[key]
 
     def _one(self, rows: Rows, new: New, among: npt.NDArray[np.bool_]) -> SurfaceEstimate:
         w = np.zeros(len(among))

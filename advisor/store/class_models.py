@@ -94,6 +94,7 @@ class _NodeType:
     models: list[StoredModel] = field(default_factory=list)
     signatures: dict[_Named, list[StoredSignature]] = field(default_factory=dict)
     learned: dict[object, Learned] = field(default_factory=dict)
+    known: dict[_Group, list[StoredModel]] = field(default_factory=dict)
     classes: tuple[Classifier | None] | None = None
 
     def renew(self, only: Collection[_Named] | None) -> None:
@@ -227,8 +228,13 @@ class _NodeType:
         nominal = t.default_freq_khz or max(t.freq_khz, default=0) or freq_khz or 1
         return math.log(threads / t.cores), math.log((freq_khz or nominal) / nominal)
 
-    def _known(self, group: _Group) -> Iterable[StoredModel]:
+    def _known(self, group: _Group) -> Sequence[StoredModel]:
         """Return the models a group sees that were fitted here, its own ones first."""
+        if group not in self.known:
+            self.known[group] = list(self._find_known(group))
+        return self.known[group]
+
+    def _find_known(self, group: _Group) -> Iterable[StoredModel]:
         order = sorted(self.models, key=lambda m: m.scope == "all")
         seen: set[_Named] = set()
         for m in order:

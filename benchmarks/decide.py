@@ -3,8 +3,10 @@
 Prints, side by side for growing stores: time and memory to load all models; the decision itself;
 the daemon's whole time for an answer (parsing the request and making the stamp included) for a
 job seen before and for a new one; and the round trip over the socket with a new connection each.
+With --classes, in turns: a store of fitted models, the same with as many class models, and jobs of
+applications that have only those (a class model's trial is looked up with its options).
 
-    python benchmarks/decide.py [--models 10,1000,10000] [--requests 3000]
+    python benchmarks/decide.py [--models 10,1000,10000] [--requests 3000] [--classes]
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from statistics import NormalDist, median
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
+from advisor.core.trial_points import PERCENT, TrialPoints
 from advisor.store.writer import Writer
 
 FREQS = tuple(range(1_200_000, 2_300_000, 100_000))
@@ -50,12 +55,16 @@ def options() -> list[Option]:
     return found
 
 
-def fill(path: Path, models: int) -> None:
-    """Write ``models`` models of 121 options each, every one of another application."""
+def fill(path: Path, models: int, by_class: int = 0) -> None:
+    """Write ``models`` models of 121 options each, every one of another application.
+
+    Then so many class models more, of applications that have no other.
+    """
     table = options()
     with Writer(path) as store:
         store.save_node_types([NODE], source="benchmark")
-        base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0}
+        base: dict[str, object] = {"mode": "apply", "goal": "min_energy", "holdout": 0.0}
+        base["cold_start"] = {"mode": "apply", "classes": ["memory-bound"]}
         store.apply_config(
             "policy", path="-", text="-", compiled={"base": base, "rules": []}, by="benchmark"
         )
@@ -63,24 +72,50 @@ def fill(path: Path, models: int) -> None:
             "app0", "default", "bdw", scope="all", owner="", name="bspline",
             energy_quality="measured", n_train=12, stats={}, options=table,
         )  # fmt: skip
-    copy_models(path, models)
+    copy_models(path, "app0", range(1, models))
+    if by_class:
+        with Writer(path) as store:
+            own = max(table, key=lambda o: (o.configuration.threads_per_node, o.configuration))
+            estimates = [o if o is own else estimate(o) for o in table]
+            z = [NormalDist().inv_cdf(p / 100) for p in PERCENT]
+            points = TrialPoints(tuple(z), tuple((0.02, 0.01 + i / 1e4) for i in range(len(table))))
+            cold = {
+                "class": "memory-bound", "strategy": "default", "method": "gp", "applications": 12,
+                "like": ["a", "b"], "own": own.configuration.to_dict(), "signature": {"gbs": 90.0},
+                "trials": [], "unlike": False, "trial_points": points.to_dict(),
+            }  # fmt: skip
+            store.save_model(
+                f"app{models}", "default", "bdw", scope="all", owner="", name="class",
+                energy_quality="measured", n_train=0, stats={"cold_start": cold}, options=estimates,
+            )  # fmt: skip
+        copy_models(path, f"app{models}", range(models + 1, models + by_class))
 
 
-def copy_models(path: Path, models: int) -> None:
-    """Make copies of the first model under other names; one by one would take minutes."""
+def estimate(option: Option) -> Option:
+    """Return what a class model would know of an option."""
+    t, e = option.time_s, option.energy_j
+    return Option(
+        option.configuration, t, t / 1.05, t * 1.05, e, e / 1.05, e * 1.05, estimated=True
+    )  # fmt: skip
+
+
+def copy_models(path: Path, first: str, numbers: Iterable[int]) -> None:
+    """Make copies of a model under other names; one by one would take minutes."""
     import sqlite3
 
     with sqlite3.connect(path) as db:
         db.executemany(
             "INSERT INTO workloads (application, name, created_at) VALUES (?, 'default', 'now')",
-            [(f"app{i}",) for i in range(1, models)],
+            [(f"app{i}",) for i in numbers],
         )
         columns = [r[1] for r in db.execute("PRAGMA table_info(models)")]
         copied = [c for c in columns if c not in ("id", "workload_id")]
         kept, values = ", ".join(copied), ", ".join(f"m.{c}" for c in copied)
         db.execute(
             f"INSERT INTO models (workload_id, {kept}) SELECT w.id, {values} FROM workloads AS w, "
-            "models AS m WHERE w.application <> 'app0'"
+            "models AS m WHERE w.id NOT IN (SELECT workload_id FROM models) AND m.workload_id ="
+            " (SELECT id FROM workloads WHERE application = ?)",
+            (first,),
         )
 
 
@@ -105,23 +140,26 @@ def quantiles(values: list[float]) -> tuple[float, float]:
     return ordered[len(ordered) // 2] * 1e6, ordered[int(len(ordered) * 0.99)] * 1e6
 
 
-def in_process(path: Path, models: int, requests: int) -> dict[str, float]:
-    """Load and decide in a process of its own, so that memory can be told."""
+def in_process(path: Path, models: int, requests: int, start: int = 0) -> dict[str, float]:
+    """Load and decide in a process of its own, so that memory can be told.
+
+    Jobs are of applications ``start`` to ``start + models``.
+    """
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import decide, json, pathlib\n"
         "print(json.dumps(decide.measure(pathlib.Path(sys.argv[2]), int(sys.argv[3]), "
-        "int(sys.argv[4]))))"
+        "int(sys.argv[4]), int(sys.argv[5]))))"
     )
     here = str(Path(__file__).parent)
     done = subprocess.run(
-        [sys.executable, "-c", code, here, str(path), str(models), str(requests)],
+        [sys.executable, "-c", code, here, str(path), str(models), str(requests), str(start)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     result: dict[str, float] = json.loads(done.stdout)
     return result
 
 
-def measure(path: Path, models: int, requests: int) -> dict[str, float]:
+def measure(path: Path, models: int, requests: int, start: int = 0) -> dict[str, float]:
     """Time loading and deciding inside this process."""
     import gc
 
@@ -134,37 +172,37 @@ def measure(path: Path, models: int, requests: int) -> dict[str, float]:
 
     peer = Peer(os.getpid(), os.getuid(), os.getgid())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
+    began = time.perf_counter()
     handlers = Handlers(StoreSource(path))
     handlers.refresh()
-    load_s = time.perf_counter() - start
+    load_s = time.perf_counter() - began
     memory_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    assert len(handlers.source.snapshot.models) == models
+    assert len(handlers.source.snapshot.models) >= start + models
     gc.collect()
     gc.freeze()
     gc.disable()  # as the daemon does, which collects between answers
     draw = random.Random(7)
-    order = [draw.randrange(models) for _ in range(requests)]
+    order = [start + draw.randrange(models) for _ in range(requests)]
     lines = {i: request(i)[:-1] for i in set(order)}
     times: dict[str, list[float]] = {"first": [], "again": []}
     seen: set[int] = set()
     for i in order:
-        start = time.perf_counter()
+        began = time.perf_counter()
         answer = handlers.answer(lines[i], peer)
-        times["again" if i in seen else "first"].append(time.perf_counter() - start)
+        times["again" if i in seen else "first"].append(time.perf_counter() - began)
         seen.add(i)
         assert b'"rewrite":{"' in answer, answer
     for i in order[: requests // 3]:
-        start = time.perf_counter()
+        began = time.perf_counter()
         handlers.answer(lines[i], peer)
-        times["again"].append(time.perf_counter() - start)
+        times["again"].append(time.perf_counter() - began)
     own = []
     for i in order[: requests // 3]:
         payload = parse_request_line(lines[i])
         job = parse_request(payload, user="root", uid=0, choices={})
-        start = time.perf_counter()
+        began = time.perf_counter()
         decide(job, handlers.source.snapshot)
-        own.append(time.perf_counter() - start)
+        own.append(time.perf_counter() - began)
     first, again, alone = (
         quantiles(times["first"]),
         quantiles(times["again"]),
@@ -176,6 +214,28 @@ def measure(path: Path, models: int, requests: int) -> dict[str, float]:
         "load_s": load_s, "memory_mb": memory_mb, "first_p50": first[0], "first_p99": first[1],
         "again_p50": again[0], "again_p99": again[1],
     }  # fmt: skip
+
+
+def side_by_side(models: int, requests: int) -> None:
+    """Print the same jobs' times without and with class models, in turns, and jobs of those."""
+    print(f"{models} models: decision p50/p99 us, answer, first answer; the median of 5 turns")
+    with tempfile.TemporaryDirectory(prefix="advisor-bench-") as folder:
+        plain, both = Path(folder) / "plain.db", Path(folder) / "both.db"
+        fill(plain, models)
+        fill(both, models, models)
+        kinds = {
+            "without class models": (plain, 0), "with as many": (both, 0),
+            "jobs of those": (both, models),
+        }  # fmt: skip
+        turns: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
+        for _ in range(5):
+            for name, (path, start) in kinds.items():
+                turns[name].append(in_process(path, models, requests, start))
+    for name, found in turns.items():
+        middle = {k: median(r[k] for r in found) for k in found[0]}
+        parts = (f"{middle[f'{k}_p50']:6.0f} /{middle[f'{k}_p99']:6.0f}"
+                 for k in ("own", "again", "first"))  # fmt: skip
+        print(f"{name:22}" + "   ".join(parts))
 
 
 def round_trip(path: Path, requests: int) -> tuple[float, float]:
@@ -207,7 +267,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", default="10,1000,10000")
     parser.add_argument("--requests", type=int, default=3000)
+    parser.add_argument("--classes", action="store_true", help="compare with class models")
     args = parser.parse_args()
+    if args.classes:
+        for models in (int(n) for n in args.models.split(",")):
+            side_by_side(models, args.requests)
+        return
     print(
         "models  load s  memory MB   decision p50/p99 us    answer p50/p99 us"
         "   first time p50/p99 us   over the socket p50/p99 us"

@@ -155,15 +155,16 @@ def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[objec
     if o is view.baseline:
         place = f"as written, {place}" if place else "as written"
     unknown = math.isnan(o.energy_j)
+    wide = view.intervals(o)
     return [
         c.nodes,
         c.ranks_per_node,
         c.threads_per_node,
         format_freq(c.freq_khz),
         format_duration(o.time_s),
-        "" if o is view.baseline else format_change(time),
+        "" if o is view.baseline else format_change(time) + wide[0],
         "-" if unknown else format_energy(o.energy_j),
-        "" if unknown or o is view.baseline else format_change(energy),
+        "" if unknown or o is view.baseline else format_change(energy) + wide[1],
         *(
             ""
             if o is view.baseline

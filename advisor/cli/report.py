@@ -104,6 +104,12 @@ def _print_outcomes(r: Report) -> None:
         came = ", ".join(f"{n} {_LABELS[v]}" for v, n in r.estimated.most_common())
         count = sum(r.estimated.values())
         print(f"    {count:>6}  on node types estimated from microbenchmarks: {came}")
+    for name, verdicts in sorted(r.classes.items()):
+        came = ", ".join(f"{n} {_LABELS[v]}" for v, n in verdicts.most_common())
+        print(f"    {verdicts.total():>6}  never swept, {name}: {came}")
+    for name, states in sorted(r.trials.items()):
+        came = ", ".join(f"{n} {state}" for state, n in states.most_common())
+        print(f"    {states.total():>6}  trials, {name}, counted apart: {came}")
     for name, c in (("time", r.time_calibration), ("energy", r.energy_calibration)):
         if c.total:
             print(f"  {name:<7} {_inside(c)}")
@@ -212,6 +218,8 @@ def _json(r: Report, remarks: list[str]) -> dict[str, object]:
         "verdicts": dict(r.verdicts),
         "unknown": dict(r.unknown_why),
         "estimated_node_types": dict(r.estimated),
+        "classes": {name: dict(found) for name, found in sorted(r.classes.items())},
+        "trials": {name: dict(found) for name, found in sorted(r.trials.items())},
         "node_hours": r.node_hours,
         "energy_kwh": r.energy_kwh,
         "promised": {

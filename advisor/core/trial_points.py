@@ -81,15 +81,16 @@ class TrialPoints:
         ``rows`` are all options of the model, ``own`` the one that stands for the job as written.
         """
         slowdown, saving = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
-        values = {r[:4]: v for r, v in zip(rows, self.values, strict=False)}
-        weight = WEIGHTS[policy.goal]
+        weight, confidence = WEIGHTS[policy.goal], policy.cold_start.confidence - 1e-9
+        allowed = {r[:4] for r in feasible}
         best, most = None, WORTH
-        for row in feasible:
-            scale, gain = values.get(row[:4], (math.nan, math.nan))
+        for row, (scale, gain) in zip(rows, self.values, strict=False):
+            if not (gain > most and scale > 0 and row[:4] in allowed):
+                continue
             t, e = row.log_time - own.log_time, row.log_energy - own.log_energy
-            if not (gain > 0 and scale > 0 and e < saving and weight * e + (1 - weight) * t < 0):
+            if e >= saving or weight * e + (1 - weight) * t >= 0:
                 continue
             keeps = self.keeps((slowdown - t) / scale)
-            if keeps >= policy.cold_start.confidence - 1e-9 and gain * keeps > most:
+            if keeps >= confidence and gain * keeps > most:
                 best, most = row, gain * keeps
         return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from advisor.loop.clock import utc
 from advisor.schedulers.base import Scheduler
 from advisor.store.reader import Reader
 from advisor.store.records import ConfigKind
+from advisor.store.trials import trials, under_way
 
 _SHOWN = 60
 
@@ -23,6 +25,7 @@ def check_files(reader: Reader, folder: Path) -> Iterator[Check]:
     for kind in kinds:
         yield from _check_file(reader, folder / f"{kind}.yaml", kind)
     yield from _check_policy(reader)
+    yield from check_trials(reader)
 
 
 def _check_file(reader: Reader, path: Path, kind: ConfigKind) -> Iterator[Check]:
@@ -79,6 +82,27 @@ def _check_policy(reader: Reader) -> Iterator[Check]:
         f"mode {base.mode}, goal {base.goal}, {len(policy.rules)} rules, holdout "
         f"{base.holdout:.1%}, training {base.training.mode} (trust {base.training.trust})",
     )  # fmt: skip
+
+
+def check_trials(reader: Reader) -> Iterator[Check]:
+    """Check the trials of applications never swept; nothing where there are none."""
+    found = trials(reader)
+    if not found:
+        return
+    states = Counter(t.state for t in found)
+    text = ", ".join(f"{n} {state}" for state, n in states.most_common())
+    stopped = under_way(reader).stopped
+    for node_type, name in sorted(stopped):
+        bad = {t.application for t in found
+               if (t.node_type, t.class_name, t.state) == (node_type, name, "bad")}  # fmt: skip
+        yield Check(
+            "trials", "warn",
+            f"no more trials of {name} jobs on {node_type}: two came out badly, of "
+            f"{', '.join(sorted(bad))[:_SHOWN]}",
+            "measure them: advisor train SCRIPT; or take them out: advisor forget APPLICATION",
+        )  # fmt: skip
+    if not stopped:
+        yield Check("trials", "ok", f"of applications never swept: {text}")
 
 
 def check_cluster(inventory: Inventory, scheduler: Scheduler) -> Iterator[Check]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from advisor.core.decision import Decision
-from advisor.core.reasons import ESTIMATED, TEXTS
+from advisor.core.reasons import ESTIMATED, TEXTS, TRIAL
 from advisor.core.worth import Tariff
 from advisor.loop.compare import (
     MeasuredChange,
@@ -24,6 +24,7 @@ from advisor.loop.verdict import PromiseInterval, promised
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
 from advisor.store.rows import outcome
+from advisor.store.trials import trials
 
 J_PER_KWH = 3.6e6
 _PAGE = 2000
@@ -74,7 +75,9 @@ class Report:
     ``left_alone`` counts the deciding reason codes of jobs that stayed as they were;
     ``without_energy`` counts completed jobs by partition and cause; ``promised_kwh`` is what the
     rewritten and completed jobs should have saved; ``estimated`` are the verdicts of the rewritten
-    jobs that went to node types where nothing had been measured.
+    jobs that went to node types where nothing had been measured. ``classes``: by class, the
+    verdicts of those of applications never swept; ``trials``, apart from all other verdicts and
+    savings: by class, what came of them.
     """
 
     since: str
@@ -87,6 +90,8 @@ class Report:
     unverified: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     estimated: Counter[str] = field(default_factory=Counter)
+    classes: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    trials: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     left_alone: Counter[str] = field(default_factory=Counter)
     unknown_why: Counter[str] = field(default_factory=Counter)
     node_hours: float = 0.0
@@ -122,9 +127,14 @@ def report(reader: Reader, *, since: str, application: str = "", user: str = "")
             continue
         decision = o.decision
         _count(result, o, decision)
+        if TRIAL in decision.codes:
+            continue
         if o.record.get("trust") != "unverified" and comparable(o, decision):
             tally.add(o, decision)
     tally.close(result)
+    for t in trials(reader, "t.created_at >= ? AND t.state <> 'freed'", (since,)):
+        if application in ("", t.application) and user in ("", t.user):
+            result.trials[t.class_name][t.state] += 1
     result.suspended = [
         m
         for m in reader.models(_suspended(reader))
@@ -175,7 +185,11 @@ def _count(result: Report, o: Outcome, decision: Decision) -> None:
         result.without_energy[str(record.get("partition") or "?"), why] += 1
     if decision.changed:
         result.advised += 1
+        if TRIAL in decision.codes:
+            return
         result.verdicts[o.verdict] += 1
+        if decision.cold_start:
+            result.classes[str(decision.cold_start.get("class"))][o.verdict] += 1
         if ESTIMATED in decision.codes:
             result.estimated[o.verdict] += 1
         if o.verdict == "unknown":

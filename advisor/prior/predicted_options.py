@@ -81,8 +81,9 @@ def options(
     for i, where in enumerate(places):
         t, e = change[i]
         if where not in made:
+            dt, de = spread[i]
             made[where] = _option(
-                where, time_s * t, energy_j * e, *spread[i], measured=False, estimated=not tried
+                where, time_s * t, energy_j * e, dt, de, measured=False, estimated=not tried
             )
     placed = place([made[where] for where in sorted(made)], 0.05)
     return PredictedOptions(placed, _trial_points(prior, placed, places, own, tried), unlike)

@@ -55,7 +55,7 @@ class WorkloadSurface:
             if some.any():
                 here = np.flatnonzero((known == some[:, None]).all(axis=0))
                 found[:, here] = _between(
-                    points[here, 1], frequencies[some], table[np.ix_(some, [0, 1], here)]
+                    points[here, 1], frequencies[some], table[some][:, :, here]
                 )
         return found
 

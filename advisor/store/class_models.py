@@ -8,6 +8,7 @@ loaded only where there is one to make.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from advisor.prior.fit import Learned
     from advisor.prior.predicted_options import TriedPoint
     from advisor.prior.surface import WorkloadSurface
+
+log = logging.getLogger("advisor.store")
 
 RECENT = 10
 """So many of the newest runs make a signature."""
@@ -96,6 +99,8 @@ class _NodeType:
     learned: dict[object, Learned] = field(default_factory=dict)
     known: dict[_Group, list[StoredModel]] = field(default_factory=dict)
     classes: tuple[Classifier | None] | None = None
+    broken: str = ""
+    """What is wrong with the files of classes."""
 
     def renew(self, only: Collection[_Named] | None) -> None:
         """Bring the class models of some workloads in step, of all for None."""
@@ -161,7 +166,7 @@ class _NodeType:
             tried = trials_of(
                 self.writer, (application, workload, self.node_type.name, scope, owner)
             )
-            options, stats = self._options(learned, own, measures, mine[0], tried)
+            options, stats = self._options(learned, own, measures, mine[0], tried, old)
         except (ValueError, ArithmeticError, AdvisorError):  # nothing can be predicted of it
             return False
         if old is not None and (old.options_blob, old.cold_start) == (
@@ -191,6 +196,10 @@ class _NodeType:
     def _classify(self, newest: Signature, measures: Mapping[str, Any]) -> Classification | None:
         if self.classes is None:
             found = classifier(self.writer, self.node_type.name, self.inventory)
+            if found is not None and found.setup.files.problems:
+                self.broken = "; ".join(found.setup.files.problems)
+                log.warning("event=class-files-broken node_type=%s error=%r; classes stay as "
+                            "they were", self.node_type.name, self.broken)  # fmt: skip
             self.classes = (found,)
         known = self.classes[0]
         return known.classify(replace(newest, **measures)) if known else None
@@ -198,6 +207,8 @@ class _NodeType:
     def _label(self, stored: Sequence[Signature], measures: Mapping[str, float]) -> str:
         """Return the class of a signature for the prior, "" where it is not known."""
         known = self._classify(stored[0], measures) if stored else None
+        if self.broken:
+            return ""
         return known.name if known and known.name != "unknown" else ""
 
     def _quality(self, group: _Group) -> Quality:
@@ -290,12 +301,15 @@ class _NodeType:
         measures: Mapping[str, float],
         newest: Signature,
         trials: Sequence[StoredTrial],
+        old: StoredModel | None,
     ) -> tuple[tuple[Option, ...], dict[str, Any]]:
         """Return the options of a workload, and what its model says of itself."""
         from advisor.prior.predicted_options import options
 
         known = self._classify(newest, measures)
-        name = known.name if known else "unknown"
+        name, strategy = (known.name, known.strategy) if known else ("unknown", "")
+        if self.broken and old is not None:  # the last good state
+            name, strategy = (str(old.cold_start.get(k) or "") for k in ("class", "strategy"))
         intensive = {k: v for k, v in measures.items() if k not in _NOT_INTENSIVE}
         prior = learned.prior(intensive, "" if name == "unknown" else name)
         tried = [_tried(t, own) for t in trials if _same_place(t.own, own)]
@@ -305,7 +319,7 @@ class _NodeType:
         made = predicted.options
         cold = {
             "class": name,
-            "strategy": known.strategy if known else "",
+            "strategy": strategy,
             "method": prior.way.method,
             "applications": prior.applications,
             "like": list(prior.like),

@@ -50,13 +50,23 @@ def page_of_workloads(
     return [Workload(*row) for row in reader.rows(sql, [*values, limit, offset])]
 
 
+_OF_CLASS = """EXISTS (SELECT 1 FROM models AS m WHERE m.workload_id = w.id
+    AND m.state <> 'replaced' AND m.name = 'class'
+    AND json_extract(m.stats, '$.cold_start.class') LIKE ? ESCAPE '\\')"""
+
+
 def _matching(search: str) -> tuple[str, list[str]]:
+    """Return the condition of a search: words in the name, ``class:WORD`` in the class."""
     words = search.split()
+    named = [w for w in words if not w.startswith("class:")]
+    classes = [w.removeprefix("class:") for w in words if w.startswith("class:")]
     patterns = [
-        "%" + w.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_") + "%" for w in words
+        "%" + w.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_") + "%"
+        for w in (*named, *classes)
     ]
     condition = r"w.application || ' ' || w.name LIKE ? ESCAPE '\'"
-    return "WHERE " + " AND ".join(["w.hidden = 0", *[condition] * len(patterns)]), patterns
+    conditions = [condition] * len(named) + [_OF_CLASS] * len(classes)
+    return "WHERE " + " AND ".join(["w.hidden = 0", *conditions]), patterns
 
 
 def models_of(reader: Reader, workloads: Sequence[Workload]) -> list[StoredModel]:

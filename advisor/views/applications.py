@@ -24,7 +24,7 @@ from advisor.views.preview import Person, preview, site_for_preview
 if TYPE_CHECKING:
     from advisor.loop.report import OnOffComparison
 
-ModelStatus = Literal["none", "training", "fitted", "confirmed", "suspended"]
+ModelStatus = Literal["none", "training", "class", "fitted", "confirmed", "suspended"]
 Key = tuple[str, str]
 """Application and workload."""
 
@@ -37,7 +37,8 @@ class Listed:
 
     ``done`` and ``planned`` count the runs of a sweep under way; ``energy`` and ``time`` are the
     promised changes as fractions, None where nothing would be changed; ``estimated`` when no meter
-    measured the energy; ``words`` says in a sentence what a job of it would get, or why nothing.
+    measured the energy; ``class_name`` is that of an application never swept; ``words`` says in a
+    sentence what a job of it would get, or why nothing.
     """
 
     application: str
@@ -52,6 +53,7 @@ class Listed:
     estimated: bool = False
     words: str = ""
     chosen: Literal["", "off", "pin", "goal"] = ""
+    class_name: str = ""
 
     @property
     def key(self) -> Key:
@@ -130,6 +132,9 @@ def _listed(
     except AdvisorError as error:
         return _with(row, "suspended", str(error))
     state: ModelStatus = "confirmed" if any(o.confirmed for o in view.options) else "fitted"
+    if model.by_class:
+        row = replace(row, class_name=str(model.cold_start.get("class") or "unknown"))
+        state = "confirmed" if state == "confirmed" else "class"
     if model.state == "suspended":
         state = "suspended"
     whose = replace(person, account=model.owner) if model.scope == "account" else person

@@ -11,8 +11,11 @@ from advisor.core.disturbed import disturbed
 from advisor.core.node_type_estimate import similarity_text
 from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, trade_off
+from advisor.core.units import format_change
+from advisor.core.words import describe, interval_words
 from advisor.errors import RefusedError
 from advisor.plotting import PlotPoint, Scene
+from advisor.service.choice import like_text
 
 if TYPE_CHECKING:
     from advisor.store.reader import Reader
@@ -41,7 +44,9 @@ class View:
 
     @property
     def source(self) -> str:
-        """Say from what a model by transfer is estimated; "" for one that was fitted."""
+        """Say from what a model that nobody fitted is estimated; "" for one that was fitted."""
+        if self.model.by_class:
+            return _by_class(self.model)
         estimate = self.model.transfer
         if not estimate:
             return ""
@@ -51,12 +56,44 @@ class View:
             f"{estimate['base']}"
         )
 
+    def intervals(self, option: Option) -> tuple[str, str]:
+        """Return the 90 % intervals of the changes of time and energy where they are wide.
+
+        Those of a class model's estimates; "" for all others.
+        """
+        if not (self.model.by_class and option.estimated):
+            return "", ""
+        base, o = self.baseline, option
+        ends = (
+            (o.time_lo_s / base.time_s - 1, o.time_hi_s / base.time_s - 1),
+            (o.energy_lo_j / base.energy_j - 1, o.energy_hi_j / base.energy_j - 1),
+        )
+        time, energy = (f" ({interval_words(*pair, format_change)})" for pair in ends)
+        return time, energy
+
     def change(self, option: Option) -> tuple[float, float]:
         """Return changes of energy and time against the baseline, as fractions."""
         return (
             option.energy_j / self.baseline.energy_j - 1.0,
             option.time_s / self.baseline.time_s - 1.0,
         )
+
+
+def _by_class(model: StoredModel) -> str:
+    """Say of a class model's application what it is like, by what, and what was tried."""
+    cold = model.cold_start
+    others, by = like_text(cold)
+    name = cold.get("class") or "unknown"
+    line = f"never swept there; class {name}: estimated from {others}, by {by}"
+    for trial in model.trials:
+        where = describe(Configuration.from_dict(trial["point"]))
+        changes = [
+            f"{word} {format_change(trial[key] / 100)}"
+            for word, key in (("time", "time_pct"), ("energy", "energy_pct"))
+            if key in trial
+        ]
+        line += "\n" + ", ".join([f"trial {trial['state']}: {where}", *changes])
+    return line
 
 
 def view_of(model: StoredModel, asked: Configuration | None = None) -> View:
@@ -67,6 +104,9 @@ def view_of(model: StoredModel, asked: Configuration | None = None) -> View:
     options = model.options()
     if not options:
         raise RefusedError(f"model {model.id} of {model.application} has no options")
+    own = model.cold_start.get("own")
+    if own:
+        asked = Configuration.from_dict(own)
     named = [o for o in options if o.configuration == asked]
     return View(model, options, named[0] if named else max(options, key=_size))
 

@@ -275,3 +275,31 @@ def test_what_all_may_use_informs_a_users_own_model_too(store: Writer) -> None:
     save_signatures(store, "new", "default", [plain, signature(0.5)])
     found = {m.owner: set(m.cold_start["signature"]) for m in of(store, "new")}
     assert found == {"": {"gbs", "power_w", "time_s"}, "eve": {"gbs", "power_w", "time_s"}}
+
+
+def test_broken_class_files_leave_the_last_good_class(
+    store: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ridge 900 / 190 = 4.7: a job of 50 GFLOP/s and 150 GB/s is beyond 75 % of the peak."""
+    classes = tmp_path / "classes"
+    classes.mkdir()
+    file = classes / "roofline.cpu.data"
+    file.write_text("190 900\n")
+    monkeypatch.setenv("ADVISOR_CONFIG_DIR", str(tmp_path))
+    save_signatures(store, "new", "default", [signature(0.75, gflops=50.0, job_id="1")])
+    found = of(store, "new")[0].cold_start
+    assert (found["class"], found["strategy"]) == ("memory-bound", "roofline")
+    for text in ("", "190 nan\n", "190\n", "900 190\n"):
+        file.write_text(text)
+        save_signatures(store, "new", "default", [signature(0.75, gflops=60.0, job_id=text or "2")])
+        (model,) = of(store, "new")
+        assert model.cold_start["signature"]["gflops"] > found["signature"]["gflops"]
+        assert (model.cold_start["class"], model.cold_start["strategy"]) == (
+            "memory-bound", "roofline",
+        )  # fmt: skip
+        assert "event=class-files-broken" in caplog.text
+        assert str(file) in caplog.text
+        caplog.clear()
+    file.write_text("190 900\n")
+    save_signatures(store, "new", "default", [signature(0.1, gflops=500.0, job_id="9")])
+    assert of(store, "new")[0].cold_start["strategy"] == "roofline"

@@ -291,3 +291,13 @@ def test_surfaces_that_follow_ears_model_are_projected_exactly() -> None:
     truth = new.at(steps) - new.at(OWN[None])
     assert prior.way == Way("projection")
     assert prior.mean == pytest.approx(truth, abs=1e-9)
+
+
+def test_the_published_case_of_ears_projection() -> None:
+    """By hand: CPI' 0.9 x 1 + 1.5 x 0.03 + 0.02, T' 100 x 0.965 x 1.2, P' 0.8 x 350 + 3 + 20."""
+    law = Coefficients(0.8, 100, 20, 0.9, 1.5, 0.02, 2_400_000, 2_000_000)
+    found = law.project({"cpi": 1.0, "tpi": 0.03, "power_w": 350, "time_s": 100})
+    assert found["cpi"] == pytest.approx(0.965, rel=1e-12)
+    assert found["time_s"] == pytest.approx(115.8, rel=1e-12)
+    assert found["power_w"] == pytest.approx(303.0, rel=1e-12)
+    assert found["energy_j"] == pytest.approx(35087.4, rel=1e-12)

@@ -28,6 +28,7 @@ SINCE = "90d"
 
 _STATES: dict[str, tuple[str, str]] = {
     "none": ("· not measured", "dim"),
+    "class": ("◌ by class", ""),
     "fitted": ("○ fitted", ""),
     "confirmed": ("● confirmed", "good"),
     "suspended": ("✗ suspended", "bad"),
@@ -38,6 +39,7 @@ _COLUMNS = (
     Column("Application", 16, flex=3),
     Column("Workload", 14, flex=4),
     Column("Node types", 12, flex=2, from_width=120),
+    Column("Class", 12, from_width=140),
     Column("Runs", 4, right=True),
     Column("Model", 14),
     Column("Promised", 10, right=True),
@@ -71,6 +73,7 @@ workload (an input or problem class).
 Runs      measured runs of it that are stored
 Model     · not measured   nothing is known; t measures it once
           training 7/12    a sweep is under way
+          ◌ by class       never swept: estimated from those like it
           ○ fitted         options are predicted, none applied yet
           ● confirmed      a run confirmed one: it can be applied
           ✗ suspended      jobs came out worse than promised
@@ -81,6 +84,7 @@ Signs     ⚑ you pinned a point   ◇ you chose a goal
           ✗ you switched the advisor off for it
 
 Type / and some words; every word must be in the name.
+class:memory lists those never swept that are memory-bound.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search"),
@@ -231,6 +235,7 @@ Type / and some words; every word must be in the name.
             (f"{_CHOSEN[row.chosen]}{row.application}", "strong"),
             row.workload,
             (", ".join(row.node_types), "dim"),
+            row.class_name,
             str(row.runs),
             state,
             percent(row.energy, estimated=row.estimated),

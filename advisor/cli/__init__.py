@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "explain": ("explain", "show what the hook would do with a job script, and why"),
     "why": ("why", "show what was decided for a job and how it came out"),
     "options": ("options", "list an application's options and their trade-off"),
+    "predict": ("predict", "predict sizes and node counts that never ran"),
     "choose": ("choose", "pin a configuration or a goal for my jobs"),
     "on": ("choose", "let the advisor handle my jobs again"),
     "off": ("choose", "leave my jobs alone"),

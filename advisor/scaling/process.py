@@ -246,6 +246,7 @@ class ScalingProcess:
         whole += (means - mean[:, None]) ** 2 @ weighed.weight
         ratio = means - means[base]
         own += (ratio - (mean - mean[base])[:, None]) ** 2 @ weighed.weight
+        own[base] = 0.0
         shared = math.sqrt(max(0.0, float(np.mean(whole - own)), float(whole.min()) / 4))
         wider = self._own_factor
         single = np.sqrt(wider**2 * (own + noise) * self._run_factor**2 - wider**2 * own)

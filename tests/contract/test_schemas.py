@@ -49,6 +49,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "explain": (("job.sh",), ("job.sh", "--", "--nodes=2")),
     "why": (("CHANGED",), ("LEFT",)),
     "options": (("cg-solver",), ("cg-solver", "--all")),
+    "predict": (("sized", "--at", "n=800"),),
     "train": (("job.sh", "--dry-run"),),
     "run": (("--", "true"),),
     "on": ((),),
@@ -111,6 +112,11 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Writer(store) as writer:
         run = writer.observations("cg-solver")[0].observation
         writer.add_observations("shared", "default", [replace(run, scope="own")])
+        for n in (100, 200, 400):
+            runs = [replace(run, time_s=n / t, energy_j=n * (1 + 9 / t), scope="all",
+                            configuration=replace(run.configuration, threads_per_node=t))
+                    for t in (4, 8, 16)]  # fmt: skip
+            writer.add_observations("sized", f"-n {n}", runs)
         save_characterisation(
             writer, "md-lattice", "default", "broadwell", PHASES, contributor="ann", scope="all"
         )

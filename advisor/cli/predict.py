@@ -1,0 +1,204 @@
+"""``advisor predict``: time and energy of a size or node count that never ran."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING, Any
+
+from advisor import paths
+from advisor.cli.output import print_json, print_table
+from advisor.core.option import Z90
+from advisor.core.parameters import parse_sizes
+from advisor.core.units import format_duration, format_energy, format_freq
+from advisor.errors import InputError, RefusedError
+
+if TYPE_CHECKING:
+    from advisor.core.observation import Observation
+    from advisor.scaling.base import ScaledResponse
+    from advisor.scaling.family import Family, SizePrediction
+
+_FAR = 4.0
+"""Further than so many times the largest measured is no ground for advice."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor predict`` takes."""
+    parser.description = (
+        "Predict time and energy of an application at a size, or on nodes, that never ran, from "
+        "its measured sizes (docs/extrapolation.md). Parameters are the numbers of the launcher's "
+        "line, and columns of imported runs. Nothing is stored."
+    )
+    parser.add_argument("application", metavar="APPLICATION", help="the measured application")
+    parser.add_argument(
+        "--at",
+        type=_sizes,
+        required=True,
+        metavar="NAME=NUMBER,...",
+        help="the size: every parameter, and nodes if other than the most measured",
+    )
+    parser.add_argument(
+        "--parameters",
+        default="",
+        metavar="NAME,...",
+        help="columns of imported runs that are parameters (default: those --at names)",
+    )
+    parser.add_argument("--family", metavar="LINE", help="only this line, {} for each number")
+    parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
+    parser.add_argument(
+        "--model", default="auto", metavar="NAME",
+        help="the scaling model: auto, physics, terms or pmnf (default: auto)",
+    )  # fmt: skip
+
+
+def _sizes(text: str) -> dict[str, float]:
+    try:
+        return parse_sizes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Predict and print."""
+    from advisor.scaling.family import predict_size
+
+    family = _family(args, _runs(args))
+    try:
+        prediction = predict_size(family, args.at, args.model)
+    except InputError as error:
+        raise InputError(f"{args.application}: {error.message}", hint=error.hint) from None
+    if prediction.tried.unfit:
+        raise RefusedError(
+            f"{args.application}: family-unfit: {prediction.tried.notes[0]}",
+            hint="measure that size, or more sizes near it",
+        )
+    if args.json:
+        print_json("predict", {"application": args.application, **_json(prediction)})
+        return 0
+    _print(args.application, prediction)
+    return 0
+
+
+def _runs(args: argparse.Namespace) -> list[tuple[str, Observation]]:
+    """Return the runs that advise the caller, of one node type."""
+    from advisor.models.runs import runs_by_scope
+    from advisor.store.opening import caller
+    from advisor.store.reader import Reader
+    from advisor.views.misspelt import check_measured
+
+    path = paths.whole_store(args.db, hint="sites show users their models: advisor options")
+    with Reader(path) as store:
+        stored = store.observations(args.application, node_type=args.node_type)
+        if not stored:
+            check_measured(store, args.application, None, args.node_type)
+            raise RefusedError(
+                f"{args.application} has no runs", hint="advisor import or advisor train"
+            )
+    node_types = {s.observation.configuration.node_type for s in stored}
+    if len(node_types) > 1:
+        raise InputError(
+            f"{args.application} ran on {', '.join(sorted(node_types))}",
+            hint="choose with --node-type",
+        )
+    user = caller()
+    groups = runs_by_scope([s.observation for s in stored])
+    mine = [g for g in groups if g.scope == "own" and g.owner == user]
+    everybody = [g for g in groups if g.scope == "all"]
+    allowed = {id(o) for g in (mine or everybody or groups)[:1] for o in g.observations}
+    return [(s.workload, s.observation) for s in stored if id(s.observation) in allowed]
+
+
+def _family(args: argparse.Namespace, runs: list[tuple[str, Observation]]) -> Family:
+    from advisor.scaling.base import NODES
+    from advisor.scaling.family import families
+
+    named = [p.strip() for p in args.parameters.split(",") if p.strip()]
+    given = [name for name in args.at if name != NODES]
+    columns = {name for _, o in runs for name in o.extra}
+    lacking = [name for name in named if name not in columns]
+    if lacking:
+        raise InputError(
+            f"{args.application}: no run has a column {lacking[0]!r}",
+            hint=f"choose from: {', '.join(sorted(columns))}" if columns else "--at names sizes",
+        )
+    found = families(runs, [n for n in dict.fromkeys([*named, *given]) if n in columns])
+    if args.family is not None:
+        if args.family not in found:
+            names = ", ".join(repr(f) for f in found)
+            raise InputError(f"there is no family {args.family!r}", hint=f"choose from: {names}")
+        return found[args.family]
+    fitting = [f for f in found.values() if all(n in f.parameters for n in given)]
+    if not fitting:
+        known = sorted({p for f in found.values() for p in f.parameters} | columns)
+        raise InputError(
+            f"{args.application}: no family has the parameters {', '.join(given)}",
+            hint=f"it has {', '.join(known) or 'none'}, and nodes",
+        )
+    return max(fitting, key=lambda f: len(f.runs))
+
+
+def _json(prediction: SizePrediction) -> dict[str, Any]:
+    forecast = prediction.tried.forecast
+    time, energy = forecast.time, forecast.energy
+    options = []
+    for i, c in enumerate(prediction.configurations):
+        option: dict[str, Any] = {
+            **c.to_dict(),
+            "time_s": math.exp(time.mean[i]),
+            "time_interval": _interval(time, i),
+            "energy_j": None if energy is None else math.exp(energy.mean[i]),
+            "energy_interval": None if energy is None else _interval(energy, i),
+            "relative_pct": _percent(float(time.own[i])),
+            "relative_energy_pct": None if energy is None else _percent(float(energy.own[i])),
+        }
+        options.append(option)
+    return {
+        "family": prediction.family.name,
+        "model": prediction.tried.model,
+        "at": dict(prediction.at),
+        "beyond": dict(prediction.beyond),
+        "shared_error_pct": _percent(float(time.shared[0])),
+        "terms": list(forecast.terms),
+        "options": options,
+        "notes": _notes(prediction),
+    }
+
+
+def _notes(prediction: SizePrediction) -> list[str]:
+    far = [f"{axis} is {factor:.3g} times the largest measured: too far for advice"
+           for axis, factor in prediction.beyond.items() if factor > _FAR]  # fmt: skip
+    return [*far, *prediction.notes]
+
+
+def _interval(response: ScaledResponse, i: int) -> list[float]:
+    half = Z90 * float(response.sigma[i])
+    return [math.exp(response.mean[i] - half), math.exp(response.mean[i] + half)]
+
+
+def _percent(sigma: float) -> float:
+    return 100.0 * math.expm1(Z90 * sigma)
+
+
+def _print(application: str, prediction: SizePrediction) -> None:
+    forecast = prediction.tried.forecast
+    time, energy = forecast.time, forecast.energy
+    at = ", ".join(f"{k} {v:g}" for k, v in prediction.at.items())
+    beyond = ", ".join(f"{k} {v:.3g} times" for k, v in prediction.beyond.items())
+    print(f"{application}, {prediction.family.name}: {at}")
+    print(f"beyond the largest measured: {beyond}" if beyond else "within what was measured")
+    print(f"all options may be off together by {_percent(float(time.shared[0])):.0f} % (90 %)\n")
+    rows = []
+    for i, c in enumerate(prediction.configurations):
+        low, high = _interval(time, i)
+        row = [c.threads_per_node, format_freq(c.freq_khz), format_duration(math.exp(time.mean[i])),
+               f"{format_duration(low)} to {format_duration(high)}"]  # fmt: skip
+        if energy is not None:
+            row.append(format_energy(math.exp(energy.mean[i])))
+        rows.append([*row, f"{_percent(float(time.own[i])):.0f} %"])
+    print_table(
+        ["threads", "frequency", "time", "90 %", *(["energy"] * (energy is not None)),
+         "own error"],
+        rows,
+    )  # fmt: skip
+    for note in _notes(prediction):
+        print(note)

@@ -1,0 +1,157 @@
+"""Parameters of a launcher line: its numbers, and the family that is left without them.
+
+``lmp -in in.lj -n 4000000`` and ``-n 8e6`` are two sizes of one *family*; another word is another
+family. Numbers stand after an option (``-n 4e6``, ``--size=4e6``), a name (``n=4M``), joined by x
+(``64x64x64``), alone, and in the names of files (``in_625K.txt``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+_BINARY = {"ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30, "ti": 2.0**40}
+_DIGITS = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBER = re.compile(rf"({_DIGITS})([kKmMgGtT]i?)?[bB]?")
+_OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
+_NAMED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)[=:](.+)")
+_ATTACHED = re.compile(r"-([A-Za-z])(\d.*)")
+_EXTENSION = re.compile(r"\.[A-Za-z]\w*$")
+_CUT = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterLine:
+    """A line's family, ``{}`` where a number was cut out, and the numbers by name, in order."""
+
+    family: str
+    values: tuple[tuple[str, float], ...]
+
+    @property
+    def size(self) -> dict[str, float]:
+        """Return the numbers by name."""
+        return dict(self.values)
+
+
+def parse_number(text: str) -> float:
+    """Return ``4000000``, ``4e6``, ``4M``, ``64Ki`` as a number above 0, else raise ValueError."""
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a number; write 4000000, 4e6 or 4M")
+    unit = (match[2] or "").lower()
+    value = float(match[1]) * (_BINARY[unit] if unit in _BINARY else _UNITS[unit])
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{text} is out of range; a parameter is above 0")
+    return value
+
+
+def parse_sizes(text: str) -> dict[str, float]:
+    """Return ``n=4e6,nodes=64`` as numbers by name, else raise ValueError."""
+    sizes: dict[str, float] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, value = (p.strip() for p in part.partition("="))
+        if not equals or not name:
+            raise ValueError(f"{part!r} is not NAME=NUMBER")
+        if name in sizes:
+            raise ValueError(f"{name} is given twice")
+        try:
+            sizes[name] = parse_number(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    if not sizes:
+        raise ValueError("no size is given; write NAME=NUMBER")
+    return sizes
+
+
+def parameters_of(line: str, ignore: Iterable[str] = ()) -> ParameterLine:
+    """Cut the numbers out of a launcher line's arguments.
+
+    A number is named by the option or name before it, else by the word it stands in, else
+    ``arg1``, ``arg2`` by position; several under one name get ``.2``, ``.3``. Numbers named in
+    ``ignore`` are cut out and do not count. What is not above 0 stays a word.
+    """
+    ignored = set(ignore)
+    values: dict[str, float] = {}
+    words: list[str] = []
+    pending = ""
+    position = 0
+    for word in line.split():
+        named = _NAMED.fullmatch(word)
+        attached = _ATTACHED.fullmatch(word)
+        if named and (found := _numbers(named[2])):
+            template, numbers = found
+            name, shown = named[1].lstrip("-"), f"{word[: named.start(2)]}{template}"
+        elif attached and (found := _numbers(attached[2])):
+            template, numbers = found
+            name, shown = attached[1], f"-{attached[1]}{template}"
+        elif found := _numbers(word):
+            shown, numbers = found
+            position += not pending
+            name = pending or f"arg{position}"
+        else:
+            shown, numbers, name = _in_name(word)
+            position += not (pending or _OPTION.fullmatch(word))
+        pending = word.lstrip("-") if _OPTION.fullmatch(word) and not numbers else ""
+        words.append(shown)
+        for number in numbers:
+            if name not in ignored:
+                values[_free(name, values)] = number
+    return ParameterLine(" ".join(words), tuple(values.items()))
+
+
+def _numbers(text: str) -> tuple[str, list[float]] | None:
+    """Return a template and the numbers of a text that is numbers joined by x, else None."""
+    parts = re.split(r"(?<=\d)[xX](?=\d)", text)
+    try:
+        numbers = [parse_number(p) for p in parts]
+    except ValueError:
+        return None
+    return "x".join([_CUT] * len(numbers)), numbers
+
+
+def _in_name(word: str) -> tuple[str, list[float], str]:
+    """Return a file's name with its numbers cut out, the numbers, and a name for them.
+
+    Only the last part of a path is looked at, without its extension; digits inside of a word
+    (``mesh3d``) belong to it.
+    """
+    if word.startswith("-"):
+        return word, [], ""
+    folder, slash, last = word.rpartition("/")
+    extension = _EXTENSION.search(last)
+    stem = last[: extension.start()] if extension else last
+    stem_words = re.split(r"([_,:-])", stem)
+    numbers: list[float] = []
+    name = ""
+    for i, part in enumerate(stem_words):
+        found = _numbers(part) or _tail(part)
+        if found is None or not found[1]:
+            name = name or (part if re.fullmatch(r"[A-Za-z]\w*", part) else "")
+            continue
+        stem_words[i], new = found
+        name = name or re.sub(r"[^A-Za-z]", "", part.split(_CUT)[0]).rstrip("KMGT") or name
+        numbers += new
+    shown = f"{folder}{slash}{''.join(stem_words)}{extension[0] if extension else ''}"
+    return (shown, numbers, name or "file") if numbers else (word, [], "")
+
+
+def _tail(part: str) -> tuple[str, list[float]] | None:
+    """Return a word that ends in a number (``input10``) as template and number."""
+    match = re.fullmatch(r"([A-Za-z]+)(\d+(?:\.\d+)?(?:[kKmMgGtT]i?)?)", part)
+    if match is None:
+        return None
+    try:
+        return match[1] + _CUT, [parse_number(match[2])]
+    except ValueError:
+        return None
+
+
+def _free(name: str, taken: dict[str, float]) -> str:
+    count, free = 1, name
+    while free in taken:
+        count += 1
+        free = f"{name}.{count}"
+    return free

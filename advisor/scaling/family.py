@@ -1,0 +1,183 @@
+"""Runs of one family: the same line but for its numbers, at several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.observation import Observation
+from advisor.core.parameters import parameters_of
+from advisor.errors import InputError
+from advisor.scaling.base import FEWEST_SIZES, NODES, SizedPlaces, SizedRuns
+from advisor.scaling.registry import AUTO, TriedForecast, tried_forecast
+
+_CHANCE = 0.01
+"""A parameter that so large an effect would have by chance this often has none."""
+_MOST_OPTIONS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Runs with their sizes; every run has all of ``parameters``."""
+
+    name: str
+    parameters: tuple[str, ...]
+    runs: tuple[tuple[Mapping[str, float], Observation], ...]
+
+    def values(self, axis: str) -> list[float]:
+        """Return the measured values of a parameter, or of ``nodes``, ascending."""
+        if axis == NODES:
+            return sorted({float(o.configuration.nodes) for _, o in self.runs})
+        return sorted({size[axis] for size, _ in self.runs})
+
+    def only(self, parameters: Sequence[str]) -> Family:
+        """Return the family with some of its parameters."""
+        return Family(self.name, tuple(parameters), self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class SizePrediction:
+    """What a family takes at a size: ``tried``'s rows are ``configurations``, the baseline first.
+
+    ``beyond`` says how many times the largest measured value is exceeded, by parameter.
+    """
+
+    family: Family
+    at: Mapping[str, float]
+    beyond: Mapping[str, float]
+    configurations: tuple[Configuration, ...]
+    tried: TriedForecast
+    notes: tuple[str, ...]
+
+
+def families(
+    runs: Sequence[tuple[str, Observation]], columns: Sequence[str] = ()
+) -> dict[str, Family]:
+    """Return the families of (workload, run) pairs by name.
+
+    A run's parameters are the numbers of its workload's line, and its ``columns`` (extra columns
+    of an import). Runs that lack a column are left out. Raises InputError where one is no number
+    above 0.
+    """
+    found: dict[str, list[tuple[dict[str, float], Observation]]] = {}
+    for workload, run in runs:
+        line = parameters_of(workload)
+        size = line.size
+        for column in columns:
+            if column in run.extra:
+                size[column] = _number(column, run.extra[column])
+        if all(c in size for c in columns if c != NODES):
+            found.setdefault(line.family, []).append((size, run))
+    return {
+        name: Family(name, tuple(p for p in members[0][0] if all(p in s for s, _ in members)),
+                     tuple(members))
+        for name, members in found.items()
+    }  # fmt: skip
+
+
+def predict_size(family: Family, at: Mapping[str, float], model: str = AUTO) -> SizePrediction:
+    """Predict every configuration of a family at a size.
+
+    ``at`` names parameters, and ``nodes`` if other than the most measured. Raises InputError for an
+    unknown name, a parameter left out, and an axis asked beyond what fewer than three values show.
+    """
+    unknown = [name for name in at if name not in (*family.parameters, NODES)]
+    if unknown:
+        known = ", ".join([*family.parameters, NODES])
+        raise InputError(f"{unknown[0]} is no parameter of {family.name!r}", hint=f"it has {known}")
+    notes: list[str] = []
+    effective = family.only(_effective(family, at, notes))
+    missing = [p for p in effective.parameters if p not in at]
+    if missing:
+        hint = f"--at {','.join(f'{p}={effective.values(p)[-1]:g}' for p in missing)}"
+        raise InputError(f"{missing[0]} is not given, and time depends on it", hint=hint)
+    nodes = at.get(NODES, effective.values(NODES)[-1])
+    if nodes != int(nodes):
+        raise InputError(f"nodes is {nodes:g}", hint="a whole number of nodes")
+    asked = {**{p: at[p] for p in effective.parameters}, NODES: nodes}
+    beyond = _beyond(effective, asked, notes)
+    configurations = _configurations(effective, int(nodes))
+    parameters = effective.parameters
+    size = {p: asked[p] for p in parameters}
+    measured = [(s, o.configuration, o.time_s, o.energy_j) for s, o in effective.runs]
+    tried = tried_forecast(
+        SizedRuns.of(parameters, measured),
+        SizedPlaces.of(parameters, [(size, c) for c in configurations]),
+        model,
+    )
+    return SizePrediction(effective, asked, beyond, configurations, tried, (*notes, *tried.notes))
+
+
+def _number(column: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InputError(f"{column} is {value!r} in a run", hint="a parameter is a number above 0")
+    return float(value)
+
+
+def _beyond(family: Family, asked: Mapping[str, float], notes: list[str]) -> dict[str, float]:
+    beyond = {}
+    for axis, value in asked.items():
+        values = family.values(axis)
+        if values[0] <= value <= values[-1] and (axis != NODES or value in values):
+            continue
+        if len(values) < FEWEST_SIZES:
+            raise InputError(
+                f"{len(values)} values of {axis} were measured, a law needs {FEWEST_SIZES}",
+                hint=f"few-sizes: measure more than {', '.join(f'{v:g}' for v in values)}",
+            )
+        if value > values[-1]:
+            beyond[axis] = value / values[-1]
+        elif value < values[0]:
+            notes.append(f"{axis} {value:g} is smaller than any measured ({values[0]:g})")
+    return beyond
+
+
+def _configurations(family: Family, nodes: int) -> tuple[Configuration, ...]:
+    measured = {o.configuration for _, o in family.runs}
+    space = SearchSpace.of(next(iter(measured)).node_type, measured)
+    cells = {
+        Configuration(c.node_type, nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz)
+        for c in (space if len(space) <= _MOST_OPTIONS else measured)
+    }
+    order = sorted(cells, key=lambda c: (c.threads_per_node, c.ranks_per_node, c.freq_khz))
+    return tuple(reversed(order))
+
+
+def _effective(family: Family, at: Mapping[str, float], notes: list[str]) -> list[str]:
+    """Return the parameters that vary and have an effect; say which have none.
+
+    An effect is a slope of log time that would hardly be chance (Student's t) beside those of the
+    other parameters, cores, frequency and nodes.
+    """
+    varying = [p for p in family.parameters if len(family.values(p)) > 1]
+    fixed = [p for p in family.parameters if p not in varying and p in at]
+    for p in fixed:
+        if at[p] != family.values(p)[0]:
+            raise InputError(
+                f"1 value of {p} was measured, a law needs {FEWEST_SIZES}",
+                hint=f"few-sizes: measure other values than {family.values(p)[0]:g}",
+            )
+    if len(varying) < 2:
+        return varying
+    places = SizedPlaces.of(varying, [(s, o.configuration) for s, o in family.runs])
+    cores, freq = np.log(places.cores), np.log(np.maximum(places.freq_khz, 1.0))
+    x = np.column_stack([np.log(places.sizes), cores, cores**2, freq, np.log(places.nodes)])
+    x = np.column_stack([np.ones(len(x)), x[:, np.ptp(x, axis=0) > 0]])
+    freedom = len(x) - int(np.linalg.matrix_rank(x))
+    if freedom < 1:
+        return varying
+    y = np.log([o.time_s for _, o in family.runs])
+    inverse = np.linalg.pinv(x.T @ x)
+    slopes = inverse @ (x.T @ y)
+    variance = float(((y - x @ slopes) ** 2).sum()) / freedom
+    errors = np.sqrt(np.maximum(variance * np.diag(inverse), 1e-300))
+    chance = 2 * student.sf(np.abs(slopes / errors), freedom)[1 : 1 + len(varying)]
+    without = [p for p, c in zip(varying, chance, strict=True) if c > _CHANCE]
+    if len(without) == len(varying):
+        return [p for p in varying if p in at] or varying
+    notes += [f"{p} has no effect on time and does not count" for p in without]
+    return [p for p in varying if p not in without]

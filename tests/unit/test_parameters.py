@@ -1,0 +1,55 @@
+"""Numbers of launcher lines, and the families that are left without them."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.core.parameters import parameters_of, parse_number, parse_sizes
+
+
+@pytest.mark.parametrize(
+    ("line", "family", "size"),
+    [
+        ("-n 4000000", "-n {}", {"n": 4e6}),
+        ("--size=4e6", "--size={}", {"size": 4e6}),
+        ("n=4M", "n={}", {"n": 4e6}),
+        ("-n4000", "-n{}", {"n": 4000}),
+        ("64x64x32", "{}x{}x{}", {"arg1": 64, "arg1.2": 64, "arg1.3": 32}),
+        ("--grid 64x64", "--grid {}x{}", {"grid": 64, "grid.2": 64}),
+        ("run 100 7", "run {} {}", {"arg2": 100, "arg3": 7}),
+        ("in_625K.txt", "in_{}.txt", {"in": 625e3}),
+        ("-i data/in_10.h5 -v", "-i data/in_{}.h5 -v", {"in": 10}),
+        ("input10.dat", "input{}.dat", {"input": 10}),
+        ("/opt/app-2.3/mesh3d.msh", "/opt/app-2.3/mesh3d.msh", {}),
+        ("-x -1 0", "-x -1 0", {}),
+        ("--mem 64Ki", "--mem {}", {"mem": 65536}),
+        ("", "", {}),
+    ],
+)
+def test_lines(line: str, family: str, size: dict[str, float]) -> None:
+    found = parameters_of(line)
+    assert found.family == family
+    assert found.size == size
+
+
+def test_two_sizes_are_one_family_and_another_word_is_another() -> None:
+    assert parameters_of("-n 1e6 -s lj").family == parameters_of("-n 4M -s lj").family
+    assert parameters_of("-n 1e6 -s lj").family != parameters_of("-n 1e6 -s eam").family
+
+
+def test_ignored_numbers_are_cut_out_and_do_not_count() -> None:
+    found = parameters_of("-n 100 --seed 42", ignore=["seed"])
+    assert found.family == "-n {} --seed {}"
+    assert found.size == {"n": 100}
+
+
+def test_sizes_of_the_command_line() -> None:
+    assert parse_sizes("n=4e6, nodes=64") == {"n": 4e6, "nodes": 64}
+    for text, why in (
+        ("n", "is not NAME=NUMBER"), ("n=x", "n: 'x' is not a number"), ("", "no size is given"),
+        ("n=1,n=2", "n is given twice"), ("n=0", "a parameter is above 0"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=why):
+            parse_sizes(text)
+    with pytest.raises(ValueError, match="out of range"):
+        parse_number("1e999")

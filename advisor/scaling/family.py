@@ -13,7 +13,7 @@ from advisor.core.observation import Observation
 from advisor.core.parameters import parameters_of
 from advisor.errors import InputError
 from advisor.scaling.base import FEWEST_SIZES, NODES, SizedPlaces, SizedRuns
-from advisor.scaling.registry import AUTO, TriedForecast, tried_forecast
+from advisor.scaling.registry import AUTO, TriedForecast, too_few, tried_forecast
 
 _CHANCE = 0.01
 """A parameter that so large an effect would have by chance this often has none."""
@@ -126,7 +126,7 @@ def _beyond(family: Family, asked: Mapping[str, float], notes: list[str]) -> dic
             continue
         if len(values) < FEWEST_SIZES:
             raise InputError(
-                f"{len(values)} values of {axis} were measured, a law needs {FEWEST_SIZES}",
+                too_few(axis, len(values)),
                 hint=f"few-sizes: measure more than {', '.join(f'{v:g}' for v in values)}",
             )
         if value > values[-1]:
@@ -158,7 +158,7 @@ def _effective(family: Family, at: Mapping[str, float], notes: list[str]) -> lis
     for p in fixed:
         if at[p] != family.values(p)[0]:
             raise InputError(
-                f"1 value of {p} was measured, a law needs {FEWEST_SIZES}",
+                too_few(p, 1),
                 hint=f"few-sizes: measure other values than {family.values(p)[0]:g}",
             )
     if len(varying) < 2:

@@ -114,6 +114,12 @@ def tried_forecast(runs: SizedRuns, wanted: SizedPlaces, model: str = AUTO) -> T
     return TriedForecast(chosen.model, forecast, tuple(trials), chosen.unfit, notes)
 
 
+def too_few(axis: str, count: int) -> str:
+    """Return the sentence that says so many values of an axis are too few for a law."""
+    were = "value of {} was" if count == 1 else "values of {} were"
+    return f"{count} {were.format(axis)} measured, a law needs {FEWEST_SIZES}"
+
+
 def check_sizes(runs: SizedRuns) -> None:
     """Raise InputError where no parameter, nor the number of nodes, has three values."""
     table = runs.places.growing()
@@ -123,7 +129,7 @@ def check_sizes(runs: SizedRuns) -> None:
         return
     name = max(counts, key=lambda a: (counts[a], a != "nodes"))
     raise InputError(
-        f"{counts[name]} values of {name} were measured, a law needs {FEWEST_SIZES}",
+        too_few(name, counts[name]),
         hint="measure smaller or larger ones, best each twice the one before",
     )
 

@@ -66,9 +66,9 @@ def test_what_cannot_be_predicted_is_one_line(advisor: Advisor, store: Path) -> 
     few = err("few", "--at", "size=8e6")
     assert "2 values of size were measured, a law needs 3" in few
     assert "few-sizes: measure more than 1e+06, 2e+06" in few
-    assert "1 values of nodes" in err("lines", "--at", "n=4e6,nodes=8")
+    assert "1 value of nodes was measured" in err("lines", "--at", "n=4e6,nodes=8")
     assert "no family has the parameters m" in err("lines", "--at", "m=4")
     assert "'x' is not a number" in err("lines", "--at", "n=x")
-    assert "no column 'k'" in err("lines", "--at", "n=8e6", "--parameters", "k")
+    assert "has a column 'k'" in err("lines", "--at", "n=8e6", "--parameters", "k")
     assert "there is no family 'x'" in err("lines", "--at", "n=8e6", "--family", "x")
     assert "no scaling model is called 'magic'" in err("lines", "--at", "n=8e6", "--model", "magic")

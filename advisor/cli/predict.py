@@ -16,7 +16,7 @@ from advisor.errors import InputError, RefusedError
 if TYPE_CHECKING:
     from advisor.core.observation import Observation
     from advisor.scaling.base import ScaledResponse
-    from advisor.scaling.family import Family, SizePrediction
+    from advisor.scaling.family import SizedFamily, SizePrediction
 
 _FAR = 4.0
 """Further than so many times the largest measured is no ground for advice."""
@@ -108,7 +108,7 @@ def _runs(args: argparse.Namespace) -> list[tuple[str, Observation]]:
     return [(s.workload, s.observation) for s in stored if id(s.observation) in allowed]
 
 
-def _family(args: argparse.Namespace, runs: list[tuple[str, Observation]]) -> Family:
+def _family(args: argparse.Namespace, runs: list[tuple[str, Observation]]) -> SizedFamily:
     from advisor.scaling.base import NODES
     from advisor.scaling.family import families
 

@@ -21,7 +21,7 @@ _MOST_OPTIONS = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class SizedFamily:
     """Runs with their sizes; every run has all of ``parameters``."""
 
     name: str
@@ -34,9 +34,9 @@ class Family:
             return sorted({float(o.configuration.nodes) for _, o in self.runs})
         return sorted({size[axis] for size, _ in self.runs})
 
-    def only(self, parameters: Sequence[str]) -> Family:
+    def only(self, parameters: Sequence[str]) -> SizedFamily:
         """Return the family with some of its parameters."""
-        return Family(self.name, tuple(parameters), self.runs)
+        return SizedFamily(self.name, tuple(parameters), self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class SizePrediction:
     ``beyond`` says how many times the largest measured value is exceeded, by parameter.
     """
 
-    family: Family
+    family: SizedFamily
     at: Mapping[str, float]
     beyond: Mapping[str, float]
     configurations: tuple[Configuration, ...]
@@ -56,7 +56,7 @@ class SizePrediction:
 
 def families(
     runs: Sequence[tuple[str, Observation]], columns: Sequence[str] = ()
-) -> dict[str, Family]:
+) -> dict[str, SizedFamily]:
     """Return the families of (workload, run) pairs by name.
 
     A run's parameters are the numbers of its workload's line, and its ``columns`` (extra columns
@@ -73,13 +73,13 @@ def families(
         if all(c in size for c in columns if c != NODES):
             found.setdefault(line.family, []).append((size, run))
     return {
-        name: Family(name, tuple(p for p in members[0][0] if all(p in s for s, _ in members)),
+        name: SizedFamily(name, tuple(p for p in members[0][0] if all(p in s for s, _ in members)),
                      tuple(members))
         for name, members in found.items()
     }  # fmt: skip
 
 
-def predict_size(family: Family, at: Mapping[str, float], model: str = AUTO) -> SizePrediction:
+def predict_size(family: SizedFamily, at: Mapping[str, float], model: str = AUTO) -> SizePrediction:
     """Predict every configuration of a family at a size.
 
     ``at`` names parameters, and ``nodes`` if other than the most measured. Raises InputError for an
@@ -118,7 +118,7 @@ def _number(column: str, value: object) -> float:
     return float(value)
 
 
-def _beyond(family: Family, asked: Mapping[str, float], notes: list[str]) -> dict[str, float]:
+def _beyond(family: SizedFamily, asked: Mapping[str, float], notes: list[str]) -> dict[str, float]:
     beyond = {}
     for axis, value in asked.items():
         values = family.values(axis)
@@ -136,7 +136,7 @@ def _beyond(family: Family, asked: Mapping[str, float], notes: list[str]) -> dic
     return beyond
 
 
-def _configurations(family: Family, nodes: int) -> tuple[Configuration, ...]:
+def _configurations(family: SizedFamily, nodes: int) -> tuple[Configuration, ...]:
     measured = {o.configuration for _, o in family.runs}
     space = SearchSpace.of(next(iter(measured)).node_type, measured)
     cells = {
@@ -147,7 +147,7 @@ def _configurations(family: Family, nodes: int) -> tuple[Configuration, ...]:
     return tuple(reversed(order))
 
 
-def _effective(family: Family, at: Mapping[str, float], notes: list[str]) -> list[str]:
+def _effective(family: SizedFamily, at: Mapping[str, float], notes: list[str]) -> list[str]:
     """Return the parameters that vary and have an effect; say which have none.
 
     An effect is a slope of log time that would hardly be chance (Student's t) beside those of the

@@ -12,10 +12,10 @@ from advisor.plotting.statistics import IntervalPanel
 from advisor.ranking.rank import TimeEstimate
 from advisor.store.reader import Reader
 
-Interval = tuple[float, float, float]
+TimeInterval = tuple[float, float, float]
 
 
-def measured_times(reader: Reader, application: str, workload: str) -> dict[str, Interval]:
+def measured_times(reader: Reader, application: str, workload: str) -> dict[str, TimeInterval]:
     """Return (time, low, high), s at 90 %, of every node type whose full node was run.
 
     A ranking is for full nodes at nominal frequency: counted are runs on one node with all of its
@@ -41,7 +41,7 @@ def measured_times(reader: Reader, application: str, workload: str) -> dict[str,
 
 
 def ranking_picture(
-    application: str, estimates: Sequence[TimeEstimate], measured: dict[str, Interval]
+    application: str, estimates: Sequence[TimeEstimate], measured: dict[str, TimeInterval]
 ) -> Panels:
     """Return a line for each node type: the estimate's 90 % interval, and the measured time's.
 
@@ -49,14 +49,14 @@ def ranking_picture(
     """
     known = {e.node_type: e for e in estimates}
     names = [*known, *sorted(set(measured) - set(known))]
-    estimated: list[Interval | None] = []
+    estimated: list[TimeInterval | None] = []
     for name in names:
         e = known.get(name)
         half = 0.0 if e is None else Z90 * math.log1p(e.error_pct / 100)
         estimated.append(
             None if e is None else (e.time_s, e.time_s * math.exp(-half), e.time_s * math.exp(half))
         )
-    kinds: dict[str, Sequence[Interval | None]] = {"estimated": estimated}
+    kinds: dict[str, Sequence[TimeInterval | None]] = {"estimated": estimated}
     if measured:
         kinds["measured"] = [measured.get(name) for name in names]
     title = f"{application}: time on one full node, 90 % intervals"

@@ -14,6 +14,7 @@ import os
 import pwd
 import queue
 import shlex
+import stat
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,9 @@ log = logging.getLogger("advisor.serve")
 
 MAX_SWEEPS = 4
 """Sweeps the daemon has under way at once; further ones wait for a later job."""
+
+_PREFIX, _FORGOTTEN_S = "advisor-train-", 7 * 86400.0
+"""Folders of sweeps, and when one is nobody's any more."""
 
 _LOOK_S = 30.0
 """How often is looked whether a sweep has ended."""
@@ -140,6 +144,7 @@ class Spool:
             log.error("event=spool-busy kind=%s", kind)
 
     def _run(self) -> None:
+        remove_forgotten()
         while True:
             try:
                 kind, job = self._work.get(timeout=_LOOK_S)
@@ -169,7 +174,7 @@ class Spool:
         uid = int(str(job["uid"]))
         entry = pwd.getpwuid(uid)
         gid, groups = groups_of(uid)
-        folder = Path(tempfile.mkdtemp(prefix="advisor-train-"))
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         script = folder / "job.sh" if job["script"] is not None else Path(job["path"])
         if job["script"] is not None:
             script.write_text(job["script"], encoding="utf-8", errors="surrogateescape")
@@ -242,6 +247,21 @@ class _AutoSweep:
         )  # fmt: skip
         _remove(self.folder, self.as_user)
         return False
+
+
+def remove_forgotten() -> None:
+    """Remove folders of sweeps that outlived their daemon, a week after anything changed there."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError, KeyError):
+            status = folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or time.time() - status.st_mtime < _FORGOTTEN_S:
+                continue
+            as_user: dict[str, Any] = {}
+            if os.geteuid() == 0:
+                gid, groups = groups_of(status.st_uid)
+                as_user = {"user": status.st_uid, "group": gid, "extra_groups": groups}
+            if os.geteuid() in (0, status.st_uid):
+                _remove(folder, as_user)
 
 
 def _remove(folder: Path, as_user: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from advisor.service.spool import Spool
+from advisor.service.spool import Spool, remove_forgotten
 
 NOBODY = 65534
 
@@ -54,3 +55,25 @@ def test_links_in_the_users_folder_are_not_followed(
     spool._sweeps = []  # its thread looks at them, too
     assert not sweep.runs()
     assert not folder.exists() and (victim.read_text(), victim.stat().st_uid) == ("root's", 0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts sweeps as others")
+def test_folders_that_a_killed_daemon_left_go_after_a_week(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
+    request.addfinalizer(lambda: shutil.rmtree(place))
+    place.chmod(0o1777)
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    old, new, link = (place / f"advisor-train-{name}" for name in ("old", "new", "link"))
+    for folder in (old, new):
+        folder.mkdir(0o700)
+        (folder / "train.log").touch()
+        os.chown(folder / "train.log", NOBODY, NOBODY)
+        os.chown(folder, NOBODY, NOBODY)
+    link.symlink_to(new)
+    os.utime(old, (1, 1))
+    os.utime(link, (1, 1), follow_symlinks=False)
+    remove_forgotten()
+    assert sorted(path.name for path in place.iterdir()) == [link.name, new.name]
+    assert (new / "train.log").exists()

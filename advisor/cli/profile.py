@@ -44,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--classes", type=_classes, default=0, metavar="N",
         help="how many classes, or auto (default: auto)",
     )  # fmt: skip
+    _plot(one, "a picture")
+    one.add_argument(
+        "--picture", choices=("radar", "graph", "components"), default="radar",
+        help="which: radar plots of the classes, who receives from whom, principal components "
+        "(default: radar)",
+    )  # fmt: skip
     one = add_action(actions, "fit", "fit a model of every metric of every class")
     one.add_argument(
         "application", metavar="APPLICATION", nargs="?", help="its profiles are stored"
@@ -55,9 +61,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how terms are searched for: strict, or as the Extrapolator's manual says",
     )  # fmt: skip
     _at(one, "with --table: predict there")
-    one = add_action(actions, "show", "show how good the models are, and what to look at")
+    one = add_action(actions, "show", "show how good the models are, and draw them")
     _application(one)
     _place(one)
+    one.add_argument(
+        "--along", metavar="NAME[,NAME]",
+        help="draw what one metric of one class is along a parameter, or over two",
+    )  # fmt: skip
+    _at(one, "with --along: the other parameters (default: the largest run's)")
+    one.add_argument("--log", action="store_true", help="draw logarithms")
+    one.add_argument("--counts", action="store_true", help="draw the metric times LSys")
+    _plot(one, "the pictures of --metric")
     one = add_action(actions, "adjust", "change a model, leave out a run, and fit again")
     _application(one)
     _place(one)
@@ -104,6 +118,12 @@ def _application(parser: argparse.ArgumentParser) -> None:
 def _place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--class", metavar="CLASS", dest="cluster", help="like A (default: all)")
     parser.add_argument("--metric", metavar="METRIC", help="one metric (default: all)")
+
+
+def _plot(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help=f"also write {what} (.svg, .png or .pdf)"
+    )
 
 
 def _at(parser: argparse.ArgumentParser, what: str, *, required: bool = False) -> None:

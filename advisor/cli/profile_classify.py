@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from advisor.cli.output import print_json, print_table
+from advisor.cli.pictures import check_plot, save_plot
 from advisor.cli.profile_steps import keep_step, open_study, say_notes
 
 
@@ -13,8 +14,13 @@ def run(args: argparse.Namespace) -> int:
     """Classify, keep the classes, and print them."""
     from advisor.lab.profile.study import classify
 
+    check_plot(args.plot)
     study = open_study(args)
     result = classify(study, args.method, args.classes)
+    if args.plot is not None:
+        from advisor.lab.profile.pictures import class_picture
+
+        save_plot(class_picture(study, result, args.picture), args.plot)
     keep_step(args, result)
     runs = [*study.trained, *study.runs.test]
     roles = {run.digest: "train" for run in study.trained}

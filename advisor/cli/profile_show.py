@@ -6,21 +6,28 @@ import argparse
 from typing import TYPE_CHECKING
 
 from advisor.cli.output import print_json
+from advisor.cli.pictures import check_plot, print_picture, save_plot
+from advisor.cli.profile import values_of
 from advisor.cli.profile_fit import print_models
 from advisor.cli.profile_steps import open_study
 from advisor.core.nearest import suggestion
 from advisor.errors import UsageError
 
 if TYPE_CHECKING:
-    from advisor.lab.profile.models import ClassModels
+    from advisor.lab.profile.models import ClassModels, ThreadCounts
     from advisor.lab.profile.study import ProfileStudy
+    from advisor.plotting.panels import Panels
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the models."""
+    check_plot(args.plot)
     study = open_study(args)
-    models, _ = study.models()
+    models, threads = study.models()
     shown = chosen(models, args.cluster, args.metric)
+    drawn = _pictures(args, study, shown, threads)
+    for picture in drawn[:1]:
+        save_plot(picture, args.plot)
     if args.json:
         print_json(
             "profile-show",
@@ -37,7 +44,42 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(_summary(study))
     print_models(shown)
+    for picture in drawn:
+        print()
+        print_picture(picture)
     return 0
+
+
+def _pictures(
+    args: argparse.Namespace, study: ProfileStudy, shown: ClassModels, threads: ThreadCounts
+) -> list[Panels]:
+    """Return the pictures of one metric of one class. Raises UsageError where it is not named."""
+    from advisor.lab.profile.pictures import along, scatter
+
+    single = [(name, m) for name, own in shown.items() for m in own.values()]
+    if len(single) != 1:
+        if args.along or args.plot:
+            raise UsageError("pictures are of one metric of one class: --class and --metric")
+        return []
+    name, model = single[0]
+    one = next(c for c in study.class_runs() if c.name == name)
+    panels = [scatter(model, one, threads, logarithmic=args.log, counts=args.counts)]
+    if args.along:
+        known = study.runs.parameters
+        names = args.along.split(",")
+        given = {n: v[0] for n, v in values_of(args.at, "--at").items()}
+        for wanted in [*names, *given]:
+            if wanted not in known:
+                hint = suggestion(wanted, known)
+                raise UsageError(f"there is no parameter {wanted!r}", hint=hint)
+        if len(names) > 2 or len(set(names)) < len(names):
+            raise UsageError("--along takes one parameter, or two")
+        panels.append(
+            along(model, one, threads, names, given, logarithmic=args.log, counts=args.counts)
+        )
+    from advisor.plotting.panels import Panels
+
+    return [Panels(f"{study.runs.application}, class {name}: {model.name}", tuple(panels))]
 
 
 def _summary(study: ProfileStudy) -> str:

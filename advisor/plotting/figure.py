@@ -9,7 +9,9 @@ from typing import Any
 from advisor.errors import AdvisorError, InputError, MissingExtraError
 from advisor.plotting import Scene
 from advisor.plotting.figure_statistics import COLOURS, draw_statistics
+from advisor.plotting.figure_threads import draw_threads
 from advisor.plotting.panels import Lines, Observed, Panel, Panels, Surface
+from advisor.plotting.threads import GraphPanel, RadarPanel
 
 SUFFIXES = (".svg", ".png", ".pdf")
 _MARKERS, _DASHES = "osD^vP", ("-", "--", "-.", ":", "-", "--")
@@ -115,6 +117,8 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
         _surface(figure, axes, panel)
     elif isinstance(panel, Observed):
         _observed(axes, panel)
+    elif isinstance(panel, RadarPanel | GraphPanel):
+        draw_threads(axes, panel)
     else:
         draw_statistics(figure, axes, panel)
     axes.spines[["top", "right"]].set_visible(isinstance(panel, Surface))
@@ -160,7 +164,7 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
         contours = axes.contour(panel.x, panel.y, z, levels=6, colors="white", linewidths=0.7)
         axes.clabel(contours, fontsize=7, fmt="%.4g")
     for kind, cells, style in (
-        ("front", sorted(panel.marked), {"marker": "o", "s": 34, "facecolor": "none",
+        (panel.marks, [] if panel.region else sorted(panel.marked), {"marker": "o", "s": 34, "facecolor": "none",
                                          "edgecolor": "white", "linewidth": 1.6}),
         ("job as written", [panel.baseline] if panel.baseline else [],
          {"marker": "D", "s": 46, "color": _BASELINE, "edgecolor": "white"}),
@@ -170,6 +174,11 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
                 [panel.x[j] for _, j in cells], [panel.y[i] for i, _ in cells], label=kind,
                 zorder=4, **style,
             )  # fmt: skip
+    if panel.region is not None:
+        (left, right), (low, high) = panel.region
+        border = [left, right, right, left, left], [low, low, high, high, low]
+        axes.plot(*border, color="white", lw=3.2, zorder=3)
+        axes.plot(*border, color="black", lw=1.6, label="trained region", zorder=4)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     handles, _ = axes.get_legend_handles_labels()

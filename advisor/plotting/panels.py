@@ -9,6 +9,7 @@ from advisor.core.disturbed import disturbed
 from advisor.core.option import Option
 from advisor.core.units import format_freq
 from advisor.plotting.statistics import StatisticsPanel
+from advisor.plotting.threads import ThreadPanel
 
 MOST_LINES = 16
 """Frequencies beyond these are thinned out: there is a letter for each of so many in a terminal."""
@@ -43,7 +44,8 @@ class Lines:
 class Surface:
     """A response over two axes: ``z[i][j]`` at ``y[i]`` and ``x[j]``, NaN where there is none.
 
-    ``marked`` are (i, j) on the Pareto front, ``baseline`` the baseline's.
+    ``marked`` are (i, j) on the Pareto front, or what ``marks`` says; ``baseline`` the baseline's.
+    ``region`` is (low, high) of x and of y where runs are.
     """
 
     x_label: str
@@ -54,6 +56,8 @@ class Surface:
     z: Sequence[Sequence[float]]
     marked: frozenset[tuple[int, int]] = frozenset()
     baseline: tuple[int, int] | None = None
+    marks: str = "front"
+    region: tuple[tuple[float, float], tuple[float, float]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Observed:
     groups: Mapping[str, Sequence[tuple[float, float]]]
 
 
-Panel = Lines | Surface | Observed | StatisticsPanel
+Panel = Lines | Surface | Observed | StatisticsPanel | ThreadPanel
 
 
 @dataclass(frozen=True, slots=True)

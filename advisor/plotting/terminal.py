@@ -10,6 +10,7 @@ from advisor.plotting.chart import ASCII, Marks, chart, short
 from advisor.plotting.panels import Lines, Observed, Panel, Panels, Surface
 from advisor.plotting.statistics import StatisticsPanel
 from advisor.plotting.terminal_statistics import draw_statistics
+from advisor.plotting.threads import GraphPanel, RadarPanel, text_of
 
 _LETTERS = "abcdefghijklmnop"
 _Chart = tuple[
@@ -46,6 +47,8 @@ def draw_panels(picture: Panels, *, width: int = 80, marks: Marks | None = None)
 def _draw(panel: Panel, width: int, marks: Marks) -> str:
     if isinstance(panel, Surface):
         return _surface(panel, width, _ASCII_SHADES if marks is ASCII else _SHADES)
+    if isinstance(panel, RadarPanel | GraphPanel):
+        return text_of(panel, width)
     if isinstance(panel, StatisticsPanel):
         return draw_statistics(panel, width, marks)
     number = short
@@ -117,7 +120,10 @@ def _surface(panel: Surface, width: int, shades: str) -> str:
         if value != value:
             return " " * cell
         mark = "B" if (i, j) == panel.baseline else "*" if (i, j) in panel.marked else " "
-        share = math.log(value / low) / math.log(high / low) if high > low else 0.0
+        if low > 0:
+            share = math.log(value / low) / math.log(high / low) if high > low else 0.0
+        else:
+            share = (value - low) / (high - low) if high > low else 0.0
         shade = shades[min(len(shades) - 1, int(share * len(shades)))]
         return f"{f'{value:.4g}{mark}':>{cell - 1}}{shade}"
 
@@ -131,5 +137,6 @@ def _surface(panel: Surface, width: int, shades: str) -> str:
         lines.append(f"{panel.y[i]:>5g} " + "".join(text(i, j) for j in columns))
     left_out = len(panel.x) - len(columns)
     more = f", {left_out} columns not shown" if left_out else ""
-    lines.append(f"* front, B as written, darker is more{more}")
+    baseline = "" if panel.baseline is None and panel.marks != "front" else ", B as written"
+    lines.append(f"* {panel.marks}{baseline}, darker is more{more}")
     return "\n".join(line.rstrip() for line in lines)

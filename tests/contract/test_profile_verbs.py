@@ -15,6 +15,7 @@ from advisor.lab.profile.appendix import read_profile
 from advisor.lab.profile.memory import curve_error, norm_distances
 from advisor.lab.profile.metrics import total
 from advisor.lab.profile.regression import determination, relative_error, weights_of
+from advisor.plotting.threads import GraphPanel, RadarPanel, text_of
 from tests.profiled import grid_profile, write_runs
 
 SETUP = """
@@ -286,6 +287,13 @@ def test_models_are_shown_adjusted_and_steps_done_again(
     assert done["excluded"] == [{"NPC": 9, "SIZE": 24}]
     shown = advisor("profile", "show", "grid", "--json").json()
     assert len(shown["train"]) == 7
+    one = ("profile", "show", "grid", "--class", "A", "--metric", "LSys")
+    drawn = advisor(*one, "--along", "SIZE", "--at", "NPC=36", "--plot", study / "trend.svg")
+    assert "predicted LSys" in drawn.out and "a model   b train" in drawn.out
+    assert "predicted LSys" in (study / "trend.svg").read_text()
+    drawn = advisor(*one, "--along", "NPC,SIZE", "--log", "--plot", study / "map.svg")
+    assert "* within the trained region" in drawn.out
+    assert "trained region" in (study / "map.svg").read_text()
     steps = advisor("profile", "history", "grid", "--json").json()["steps"]
     assert [s["action"] for s in steps] == [
         "import", "import", "classify", "fit", "adjust", "adjust", "adjust",
@@ -301,11 +309,30 @@ def test_models_are_shown_adjusted_and_steps_done_again(
         (("show", "grid", "--metric", "LSYS"), "did you mean LSys?"),
         (("show", "gird"), "did you mean grid?"),
         (("redo", "grid", "99"), "there is no step 99"),
+        (("show", "grid", "--plot", "x.svg"), "pictures are of one metric of one class"),
+        (("show", "grid", "--class", "A", "--metric", "LSys", "--along", "n"), "no parameter 'n'"),
         (("extrapolate", "grid", "--at", "NPC=4", "--output", "o"), "a value of SIZE"),
         (("classify", "grid", "--classes", "12"), "fewer than the 12 classes"),
     ):
         done = advisor("profile", *words)
         assert done.code in (1, 2, 3) and message in done.err, done.err
+
+
+def test_classes_are_drawn(advisor: Callable[..., Any], tmp_path: Path) -> None:
+    write_runs(tmp_path / "train", [grid_profile((n,), 40) for n in (4, 5)])
+    advisor("profile", "import", tmp_path / "train")
+    for kind, text in (
+        ("radar", "class C"),
+        ("graph", "NPC=4, SIZE=40"),
+        ("components", "ponent 2"),
+    ):
+        path = tmp_path / f"{kind}.svg"
+        done = advisor("profile", "classify", "grid", "--method", "communication", "--picture", kind,
+                       "--plot", path)  # fmt: skip
+        assert done.code == 0 and text in path.read_text()
+    mesh = GraphPanel("mesh", [(0, 0), (1, 0), (0, -1), (1, -1)], "ABCD", [(0, 1)])
+    assert text_of(mesh, 80).splitlines()[1:] == ["A B", "C D"]
+    assert text_of(RadarPanel("A", ["x"], [], [0.5]), 28).endswith("x  0.50 ##########")
 
 
 def test_what_cannot_be_imported_leaves_nothing(

@@ -163,9 +163,10 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
     if min(z.shape) > 1 and not z.mask.any() and z.max() > z.min():
         contours = axes.contour(panel.x, panel.y, z, levels=6, colors="white", linewidths=0.7)
         axes.clabel(contours, fontsize=7, fmt="%.4g")
+    marked = [] if panel.region else sorted(panel.marked)
     for kind, cells, style in (
-        (panel.marks, [] if panel.region else sorted(panel.marked), {"marker": "o", "s": 34, "facecolor": "none",
-                                         "edgecolor": "white", "linewidth": 1.6}),
+        (panel.marks, marked, {"marker": "o", "s": 34, "facecolor": "none", "edgecolor": "white",
+                               "linewidth": 1.6}),
         ("job as written", [panel.baseline] if panel.baseline else [],
          {"marker": "D", "s": 46, "color": _BASELINE, "edgecolor": "white"}),
     ):  # fmt: skip

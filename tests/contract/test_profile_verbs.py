@@ -327,8 +327,8 @@ def test_classes_are_drawn(advisor: Callable[..., Any], tmp_path: Path) -> None:
         ("components", "ponent 2"),
     ):
         path = tmp_path / f"{kind}.svg"
-        done = advisor("profile", "classify", "grid", "--method", "communication", "--picture", kind,
-                       "--plot", path)  # fmt: skip
+        done = advisor("profile", "classify", "grid", "--method", "communication",
+                       "--picture", kind, "--plot", path)  # fmt: skip
         assert done.code == 0 and text in path.read_text()
     mesh = GraphPanel("mesh", [(0, 0), (1, 0), (0, -1), (1, -1)], "ABCD", [(0, 1)])
     assert text_of(mesh, 80).splitlines()[1:] == ["A B", "C D"]

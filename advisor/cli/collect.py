@@ -108,6 +108,8 @@ def _print(collected: Collected, name: str) -> None:
             print(f"  {verdict:<12} {count}")
     if collected.observations:
         print(f"  {collected.observations} jobs kept as measured runs")
+    for line in collected.fits:
+        print(f"  {line}, with jobs")
     if collected.signatures:
         print(f"  signatures   {collected.signatures}")
     for state, count in sorted(collected.trials.items()):
@@ -180,6 +182,7 @@ def _json(
         "verdicts": dict(collected.verdicts),
         "observations": collected.observations,
         "signatures": collected.signatures,
+        "fits": collected.fits,
         "decisions_from_stamps": collected.decisions,
         "programs": collected.programs,
         "trials": {state: n for state, n in sorted(collected.trials.items()) if n},

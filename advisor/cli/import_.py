@@ -18,6 +18,7 @@ from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from advisor.core.inventory import NodeType
+    from advisor.schedulers.base import Scheduler
     from advisor.store.csvfile import RunsFile, Terms
 
 _ADVISES = {"all": "everybody's jobs", "account": "jobs of account {1}", "own": "jobs of {0} only"}
@@ -34,9 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="the CSV or YAML file")
     parser.add_argument(
-        "--from", dest="source", choices=FORMATS, metavar="FORMAT",
+        "--from", dest="source", choices=(*FORMATS, *_accountings()), metavar="FORMAT",
         help="take signatures from ear (eacct -c, releases 4 to 6; its jobs become runs), perf "
-        "(perf stat -x, or -j), likwid (likwid-perfctr) or papi (the high-level interface's JSON)",
+        "(perf stat -x, or -j), likwid (likwid-perfctr) or papi (the high-level interface's JSON); "
+        "or jobs of the past from the accounting, as sacct -P or the server's log has it: "
+        + ", ".join(_accountings()),
     )  # fmt: skip
     parser.add_argument(
         "--application", metavar="APPLICATION",
@@ -49,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the name of its input or problem class (default: default)",
     )
     parser.add_argument(
-        "--node-type", required=True, metavar="NODE_TYPE", help="the node type it ran on"
+        "--node-type",
+        metavar="NODE_TYPE",
+        help="the node type it ran on (of the accounting: only jobs there)",
     )
     parser.add_argument(
         "--scope",
@@ -87,6 +92,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _accountings() -> dict[str, Scheduler]:
+    """Return the schedulers whose accounting can be imported, by what its files are called."""
+    from advisor.schedulers.choose import every
+
+    return {s.ACCOUNTING: s for s in every() if getattr(s, "ACCOUNTING", "")}
+
+
+def _check_given(args: argparse.Namespace) -> None:
+    missing = [
+        name for name, value in (
+            ("--application", args.application or args.source == "ear"),
+            ("--node-type", args.node_type),
+        ) if not value
+    ]  # fmt: skip
+    if missing:
+        raise UsageError(f"the following arguments are required: {', '.join(missing)}")
+
+
 def run(args: argparse.Namespace) -> int:
     """Import the file. Returns 0, also when all of it was imported before."""
     from advisor.store import rows
@@ -94,8 +117,9 @@ def run(args: argparse.Namespace) -> int:
     from advisor.store.opening import caller, is_owner
     from advisor.store.writer import Writer
 
-    if not args.application and args.source != "ear":
-        raise UsageError("the following arguments are required: --application")
+    past = args.source in _accountings()
+    if not past:
+        _check_given(args)
     path = paths.whole_store(args.db)
     user = caller()
     contributor = args.contributor or user
@@ -112,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
     for what, name in (
         ("application", args.application or "none"),
         ("workload", args.workload),
-        ("node type", args.node_type),
+        ("node type", args.node_type or "none"),
         ("contributor", contributor),
         ("account", args.account or "none"),
         ("meter", args.meter or "none"),
@@ -121,7 +145,13 @@ def run(args: argparse.Namespace) -> int:
     if args.application:
         args.application = _as_recognised("application", args.application)
     args.workload = _as_recognised("workload", args.workload)
-    args.node_type = _node_type(path, args.node_type)
+    if args.node_type:
+        args.node_type = _node_type(path, args.node_type)
+    if past:
+        from advisor.cli.import_accounting import import_jobs
+
+        scope = args.scope or "own"
+        return import_jobs(path, args, _accountings()[args.source], user, owner, scope)
     if args.source:
         return _signatures(path, args, user, owner, contributor, scope)
     terms = Terms(args.node_type, contributor, args.account, scope, args.energy, args.meter)

@@ -12,7 +12,7 @@ from typing import Any
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
-from advisor.core.observation import Observation, RunMethod
+from advisor.core.observation import Observation, RunMethod, Scope
 from advisor.core.policy import PolicySet, scope_of
 from advisor.errors import InputError
 from advisor.loop import clock
@@ -21,7 +21,9 @@ from advisor.loop.execution import Execution, differs, ran
 from advisor.loop.left_results import ended
 from advisor.loop.match import MatchedJob, find
 from advisor.loop.outcomes import make_outcome, policy_of
+from advisor.loop.past_jobs import MOST
 from advisor.loop.rebuilt import let_count, may_teach
+from advisor.loop.refit import MOST_REFITS, refit_with_jobs
 from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.trial_outcomes import free_places, settle_trial
 from advisor.loop.verdict import MEASUREMENT_ERROR
@@ -59,6 +61,7 @@ class Collected:
     suspended: list[Suspension] = field(default_factory=list)
     complaints: list[Complaint] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    fits: list[str] = field(default_factory=list)
     places: dict[tuple[str, str], str] = field(default_factory=dict)
     """By user and folder where sweeps' jobs say their owner leaves results, when one ended last."""
 
@@ -99,6 +102,9 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
             for job in jobs[start : start + BATCH]:
                 collection.take(job)
     result.trials["freed"] += free_places(writer, scheduler)
+    for fresh in sorted(collection.fresh)[:MOST_REFITS]:
+        line = refit_with_jobs(writer, *fresh)
+        result.fits += [line] if line else []
     result.suspended, result.complaints = review(writer, collection.to_review)
     for s in result.suspended:
         log.warning(
@@ -124,6 +130,11 @@ class _Collection:
         self._policies = writer.policy()
         self._runs = _Runs(writer, scheduler)
         self.to_review: set[int] = set()
+
+    @property
+    def fresh(self) -> set[tuple[str, str, str, Scope, str]]:
+        """The models that new runs may help."""
+        return self._runs.fresh
 
     def take(self, job: JobRecord) -> None:
         """Take one ended job."""
@@ -211,6 +222,9 @@ class _Runs:
         self._writer = writer
         self._meter = scheduler
         self._taken: set[tuple[str, str]] | None = None
+        self._kept: dict[tuple[object, ...], int] = {}
+        self.fresh: set[tuple[str, str, str, Scope, str]] = set()
+        """The models that new runs may help: application, workload, node type, scope, owner."""
         self._teaching: dict[tuple[str, str], bool] = {}
 
     def take(
@@ -226,9 +240,29 @@ class _Runs:
         if key in self._taken:
             return 0
         decision = match.decision
-        self._writer.add_observations(decision.application, decision.workload, [run])
+        name = decision.application, decision.workload
+        if not self._room(*name, run):
+            return 0
+        self._writer.add_observations(*name, [run])
         self._taken.add(key)
+        owner = {"own": run.contributor, "account": run.account, "all": ""}[run.scope]
+        self.fresh.add((*name, run.configuration.node_type, run.scope, owner))
         return 1
+
+    def _room(self, application: str, workload: str, run: Observation) -> bool:
+        """Tell whether a user's jobs at a configuration may become one more; count it."""
+        c = run.configuration
+        key = (application, workload, run.contributor, *(getattr(c, n) for n in c.__slots__))
+        if key not in self._kept:
+            rows = self._writer.rows(
+                "SELECT count(*) FROM observations AS o JOIN workloads AS w ON w.id = o.workload_id"
+                " WHERE w.application = ? AND w.name = ? AND o.source = 'job' AND o.contributor = ?"
+                f" AND {' AND '.join(f'o.{n} = ?' for n in c.__slots__)}",
+                key,
+            )
+            self._kept[key] = int(rows[0][0])
+        self._kept[key] += 1
+        return self._kept[key] <= MOST
 
     def _teaches(self, application: str, workload: str) -> bool:
         """Tell whether a workload's model can learn from a job.
@@ -285,6 +319,7 @@ class _Runs:
             job_id=job.job_id,
             extra={
                 "submitted_at": clock.utc(job.submitted_at),
+                "resolution_s": seen.resolution_s,
                 "decision": decision.id,
                 **({"program": program} if program else {}),
             },

@@ -9,6 +9,37 @@ from __future__ import annotations
 from advisor.core.observation import Scope
 from advisor.store.writer import Writer
 
+MOST_REFITS = 20
+"""Models that one collection fits again for the jobs it found; the others' turn comes later."""
+
+
+def refit_with_jobs(
+    writer: Writer, application: str, workload: str, node_type: str, scope: Scope, owner: str
+) -> str:
+    """Fit a model again with its owner's new jobs, if that helps; say so in one line, else "".
+
+    It helps where the jobs agree with the measured runs (:mod:`advisor.models.job_runs`) and all
+    that was confirmed stays so. A suspended model stays suspended, and none is made of jobs alone.
+    """
+    from advisor.models.fit import fit_options
+    from advisor.models.runs import JOBS_BESIDE, runs_by_scope
+
+    found = writer.find_models(application, workload, node_type)
+    model = next((m for m in found if (m.scope, m.owner) == (scope, owner)), None)
+    if model is None or not model.fitted or model.state != "fitted":
+        return ""
+    stored = writer.observations(application, workload, node_type)
+    groups = runs_by_scope([s.observation for s in stored])
+    group = next((g for g in groups if (g.scope, g.owner) == (scope, owner)), None)
+    if group is None:
+        return ""
+    fit = fit_options(group.observations)
+    confirmed = {o.configuration for o in model.options() if o.confirmed}
+    kept = confirmed <= {o.configuration for o in fit.options if o.confirmed}
+    if not kept or not any(JOBS_BESIDE in note for note in fit.notes):
+        return ""
+    return refit(writer, application, workload, node_type, scope, owner)
+
 
 def refit(
     writer: Writer, application: str, workload: str, node_type: str, scope: Scope, owner: str

@@ -15,9 +15,10 @@ from advisor.core.program import joined
 from advisor.core.units import format_change, format_freq
 from advisor.core.words import describe
 from advisor.models.base import LEFT_OUT, Forecast, Prediction
+from advisor.models.job_runs import is_job
 from advisor.models.registry import DEFAULT, forecast
 from advisor.models.response import Response
-from advisor.models.runs import Runs, broken, gather, of_one_method
+from advisor.models.runs import MIN_CONFIGURATIONS, Runs, broken, gather, of_one_method
 
 _MOST_OPTIONS = 20_000
 """A grid beyond this is the sum of unrelated runs: then only what was run becomes an option."""
@@ -135,7 +136,9 @@ def _capped(
 def _wanted(
     observations: Sequence[Observation], space: SearchSpace | None, notes: list[str]
 ) -> list[Configuration]:
-    measured = sorted({o.configuration for o in observations})
+    own = {o.configuration for o in observations if not is_job(o)}  # jobs make no new options
+    alone = len(own) < MIN_CONFIGURATIONS
+    measured = sorted({o.configuration for o in observations} if alone else own)
     if space is None:
         space = SearchSpace.of(measured[0].node_type, measured)
         if len(space) > _MOST_OPTIONS:
@@ -226,7 +229,7 @@ def _measured(
 ) -> Option:
     """Put what was measured in the place of what was predicted."""
     c = option.configuration
-    if c not in times.log_mean:
+    if c not in times.log_mean or times.confirming(c) is None:
         return option
     t, t_lo, t_hi = _interval(times.log_mean[c], times.half_width(c))
     option = replace(option, time_s=t, time_lo_s=t_lo, time_hi_s=t_hi)
@@ -256,10 +259,11 @@ def _trusted(
 
 def _confirms(response: Response, prediction: Prediction, c: Configuration) -> bool:
     """Tell whether the others predict a configuration's runs, or its own runs agree."""
-    if c in response.unsteady:
+    own = response.confirming(c)
+    if c in response.unsteady or own is None:
         return False
     mean, half = prediction.held_out[c]
-    return abs(response.log_mean[c] - mean) <= half or c in response.agreed
+    return abs(own - mean) <= half or c in response.agreed
 
 
 def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:

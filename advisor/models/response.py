@@ -44,17 +44,25 @@ class Response:
     freedom, or ``assumed`` where nothing was repeated. ``residuals`` are how far repeated
     runs are off, in log space at one run's scale. ``unsteady`` gives half the (log) range of
     configurations whose runs are more than 10 % apart; they do not count for ``sigma``.
-    ``agreed`` are those run more than once with runs as near as the assumed error makes them.
+    ``counts`` may be less than one where jobs of the past stand for a run. ``agreed`` are those run
+    more than once with runs as near as the assumed error makes them.
     """
 
     log_mean: dict[Configuration, float]
-    counts: dict[Configuration, int]
+    counts: dict[Configuration, float]
     sigma: float
     repeats: int
     assumed: float = ASSUMED / Z95
     residuals: tuple[float, ...] = ()
     unsteady: Mapping[Configuration, float] = field(default_factory=dict)
     agreed: frozenset[Configuration] = frozenset()
+    first_hand: Mapping[Configuration, float] | None = None
+    """The log means of runs that may confirm; None: all. Jobs of the past may not."""
+
+    def confirming(self, configuration: Configuration) -> float | None:
+        """Return the log mean that can confirm a configuration, None where no run can."""
+        found = self.log_mean if self.first_hand is None else self.first_hand
+        return found.get(configuration)
 
     @property
     def run_sigma(self) -> float:
@@ -127,7 +135,7 @@ def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> R
     for configuration, value in values:
         groups.setdefault(configuration, []).append(math.log(value))
     means = {c: float(np.mean(v)) for c, v in groups.items()}
-    counts = {c: len(v) for c, v in groups.items()}
+    counts = {c: float(len(v)) for c, v in groups.items()}
     repeated = {c: v for c, v in groups.items() if len(v) > 1}
     apart = {c: max(v) - min(v) for c, v in repeated.items()}
     unsteady = {c: a / 2 for c, a in apart.items() if a > math.log1p(_UNSTEADY)}

@@ -13,11 +13,13 @@ from advisor.core.observation import Observation, Quality, RunMethod, Scope
 from advisor.core.units import format_change
 from advisor.core.words import describe
 from advisor.errors import InputError
+from advisor.models.job_runs import JobValue, error_of, is_job, of_jobs_alone, with_jobs
 from advisor.models.response import ASSUMED, Z95, Response, response
 
 MIN_CONFIGURATIONS = 4
 """Fewer distinct configurations say nothing about a shape, nor about the error of one."""
 
+JOBS_BESIDE = "jobs of the past are beside the measured runs"
 _AXES = ("nodes", "threads_per_node", "freq_khz")
 _FEWEST_FOR_BROKEN, _FEWEST_REPEATS = 30, 3
 """Configurations that neighbours can be compared in; runs of one that show which of them is off."""
@@ -106,6 +108,11 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
             f"{len(cells)} configurations were measured, a model needs {MIN_CONFIGURATIONS}",
             hint="measure more, best with advisor train",
         )
+    jobs = [o for o in observations if is_job(o)]
+    measured = [o for o in observations if not is_job(o)]
+    alone = len({o.configuration for o in measured}) < MIN_CONFIGURATIONS
+    if jobs and not alone:
+        observations = measured
     observations = _without_stragglers(observations, notes)
     work = _work(observations)
     if work is None and any(o.fom for o in observations):
@@ -118,8 +125,43 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
         energy = response([(o.configuration, _energy(o, work)) for o in chosen], sigma)
         watts = [(o.configuration, o.energy_j / o.time_s) for o in chosen if o.energy_j is not None]
         power = response(watts, _POWER_SHARE * sigma)
+    if jobs and alone:
+        notes.append(
+            f"{len(jobs)} jobs of the past are most of what is known: nothing is confirmed"
+        )
+        time, energy = of_jobs_alone(time), None if energy is None else of_jobs_alone(energy)
+    elif jobs:
+        time, energy, power = _beside_jobs(jobs, work, quality, (time, energy, power), notes)
     notes += _steadiness({"time": time, "energy": energy})
     return Runs(time, energy, power, quality, tuple(notes))
+
+
+def _beside_jobs(
+    jobs: Sequence[Observation],
+    work: float | None,
+    quality: Quality,
+    measured: tuple[Response, Response | None, Response | None],
+    notes: list[str],
+) -> tuple[Response, Response | None, Response | None]:
+    """Return the responses of measured runs with jobs of the past in them, where these agree."""
+    time, energy, power = measured
+    if work is not None:
+        notes.append(f"{len(jobs)} jobs of the past are left out: they have no figure of merit")
+        jobs = ()
+    times = [JobValue(o.configuration, o.time_s, error_of(o)) for o in jobs]
+    time, why = with_jobs(time, times)
+    metered = [o for o in jobs if o.energy_quality == quality and o.energy_j is not None]
+    if energy is not None and power is not None:
+        values = [JobValue(o.configuration, o.energy_j or 0.0, error_of(o)) for o in metered]
+        energy, _ = with_jobs(energy, values if not why else ())
+        watts = [JobValue(v.configuration, v.value / o.time_s, v.error)
+                 for v, o in zip(values, metered, strict=True)]  # fmt: skip
+        power, _ = with_jobs(power, watts if not why else ())
+    if why:
+        notes.append(f"{len(jobs)} jobs of the past are left out: {why}")
+    elif jobs:
+        notes.append(f"{len(jobs)} {JOBS_BESIDE}")
+    return time, energy, power
 
 
 def of_one_method(

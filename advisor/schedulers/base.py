@@ -295,6 +295,14 @@ class Scheduler(Protocol):
     """What becomes of jobs that ask for a feature no node has."""
     POLL_S: ClassVar[float]
     """Seconds to wait between two polls."""
+    ACCOUNTING: ClassVar[str]
+    """What ``advisor import --from`` calls files of its accounting; "": there are none."""
+
+    def read_accounting(self, path: Path, text: str) -> tuple[list[JobRecord], int]:
+        """Return the ended jobs of a file of its accounting, and how many lines were no record.
+
+        Raises InputError for what is no such file.
+        """
 
     def available(self) -> str | None:
         """Return why this scheduler cannot be used here, or None."""

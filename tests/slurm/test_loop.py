@@ -191,6 +191,14 @@ def test_promised_and_measured_come_together(site: Site) -> None:
         assert part in text
     # a few of the accounting's whole seconds are no measurement to learn from
     assert collected["observations"] == 0
+    past = site.store.parent / "jobs.txt"
+    columns = "JobID,JobName,User,Account,State,Submit,End,ElapsedRaw,NNodes,NCPUS,NTasks,NodeList"
+    columns += ",ConsumedEnergyRaw,ReqCPUFreqMax,TotalCPU"
+    listed = site.testbed.run(["sacct", "-P", f"--jobs={number}", f"--format={columns}"])
+    past.write_text(listed.stdout)
+    imported = site.advisor("import", str(past), "--from", "sacct")
+    assert (imported["jobs"], imported["imported"]) == (1, 0)
+    assert list(imported["left_out"]) == ["it is too short for the accounting's clock"]
     # but they say what kind of job it was, unless it took hardly longer than a step of that clock
     if outcome["record"]["ran"]["resolution_s"] > COARSE * outcome["time_s"]:
         site.advisor("classify", site.model.application, code=3)

@@ -139,6 +139,7 @@ class Local:
     RANK: ClassVar[int] = 9
     WITHOUT_FEATURE: ClassVar[str] = "run anyway"
     POLL_S: ClassVar[float] = 0.0
+    ACCOUNTING: ClassVar[str] = ""
 
     def __init__(self, root: Path = Path("/sys")) -> None:
         self._root = root
@@ -282,6 +283,10 @@ class Local:
     def cancel(self, job: SweepJob, handle: str) -> None:
         """End whatever of the sweep still runs."""
         self._clean_up(job)
+
+    def read_accounting(self, path: Path, text: str) -> tuple[list[JobRecord], int]:
+        """Return nothing: there is no accounting."""
+        return [], 0
 
     def finished_jobs(self, since: str) -> list[JobRecord]:
         """There is no accounting here: always empty."""

@@ -28,6 +28,7 @@ from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.pbs import accounting as pbs_records
 from advisor.schedulers.pbs import availability
 from advisor.schedulers.pbs import control as pbs_control
+from advisor.schedulers.pbs.accounting_file import read_log
 from advisor.schedulers.pbs.driver import (
     Noted,
     Submitted,
@@ -61,6 +62,7 @@ class Pbs:
     RANK: ClassVar[int] = 2
     WITHOUT_FEATURE: ClassVar[str] = "wait for ever"
     POLL_S: ClassVar[float] = 2.0
+    ACCOUNTING: ClassVar[str] = "pbs"
 
     def __init__(self, root: Path = Path("/sys")) -> None:
         self._root = root
@@ -310,6 +312,10 @@ class Pbs:
         return not pbs_control.truthy(pbs_control.server().get("job_history_enable", "False"))
 
     # -- accounting ----------------------------------------------------------------------------
+
+    def read_accounting(self, path: Path, text: str) -> tuple[list[JobRecord], int]:
+        """Return the jobs of an accounting log."""
+        return read_log(path, text)
 
     def finished_jobs(self, since: str) -> list[JobRecord]:
         """Return the jobs that ended since a time."""

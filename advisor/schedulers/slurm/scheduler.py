@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 from advisor.core.inventory import NodeType
@@ -14,6 +15,7 @@ from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.command import run_command
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm import availability
+from advisor.schedulers.slurm.accounting_file import read_sacct
 from advisor.schedulers.slurm.control import config_value, gives_whole_nodes, queued_job
 from advisor.schedulers.slurm.interactive import on_a_node
 from advisor.schedulers.slurm.inventory import read_cluster
@@ -29,6 +31,11 @@ class Slurm(Sweeps):
     RANK: ClassVar[int] = 1
     WITHOUT_FEATURE: ClassVar[str] = "are refused"
     POLL_S: ClassVar[float] = 0.5
+    ACCOUNTING: ClassVar[str] = "sacct"
+
+    def read_accounting(self, path: Path, text: str) -> tuple[list[JobRecord], int]:
+        """Return the jobs of a file that ``sacct -P`` wrote."""
+        return read_sacct(path, text)
 
     def installed(self) -> bool:
         """Tell whether Slurm's commands are here."""

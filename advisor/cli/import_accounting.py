@@ -1,0 +1,120 @@
+"""``advisor import --from`` a scheduler's accounting: jobs of the past become runs."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections import Counter
+from pathlib import Path
+
+from advisor.cli.output import print_json
+from advisor.core.observation import Scope
+from advisor.core.recognise import ApplicationRule
+from advisor.errors import InputError
+from advisor.loop.past_jobs import JobNaming, PastJobs, past_jobs
+from advisor.schedulers.base import Scheduler
+from advisor.store.reader import Reader
+from advisor.store.rows import clean
+from advisor.store.writer import Writer
+
+
+def import_jobs(
+    path: Path, args: argparse.Namespace, scheduler: Scheduler, user: str, owner: bool, scope: Scope
+) -> int:
+    """Import the jobs of an accounting file and print what came of it. Raises InputError."""
+    try:
+        text = args.file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(f"cannot read {args.file}: {error.strerror}") from None
+    jobs, bad = scheduler.read_accounting(args.file, text)
+    with Reader(path) as reader:
+        inventory, rules = reader.inventory(), reader.site().get("applications")
+    if not inventory.node_types:
+        raise InputError(
+            "the inventory has no nodes: nobody knows what the jobs ran on",
+            hint="advisor site discover",
+        )
+    known = [ApplicationRule.from_dict(r) for r in rules] if isinstance(rules, list) else []
+    naming = JobNaming(known, args.application or "", args.workload)
+    found = past_jobs(
+        jobs, inventory, naming, meter=scheduler.NAME, scope=scope, user=None if owner else user
+    )
+    if args.node_type:
+        _keep_node_type(found, args.node_type)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    with Writer(path) as store, store.batch():
+        imported, skipped = _store(store, args, found, digest, user)
+    _print(args, found, len(jobs), bad, imported, skipped, user, scope)
+    return 0
+
+
+def _keep_node_type(found: PastJobs, name: str) -> None:
+    for key, runs in list(found.runs.items()):
+        found.runs[key] = [r for r in runs if r.configuration.node_type == name]
+        other = len(runs) - len(found.runs[key])
+        if other:
+            found.left_out["another node type"] += other
+        if not found.runs[key]:
+            del found.runs[key]
+
+
+def _store(
+    store: Writer, args: argparse.Namespace, found: PastJobs, sha256: str, by: str
+) -> tuple[int, int]:
+    imported = skipped = 0
+    for (application, workload), runs in found.runs.items():
+        stored = (o.observation for o in store.observations(application, workload))
+        there = {
+            (r.job_id, r.contributor, r.extra.get("submitted_at"))
+            for r in stored if r.source == "job"
+        }  # fmt: skip
+        fresh = [
+            r for r in runs
+            if (r.job_id, r.contributor, r.extra["submitted_at"]) not in there
+        ]  # fmt: skip
+        skipped += len(runs) - len(fresh)
+        if fresh:
+            imported += store.import_observations(
+                application, workload, fresh, file=args.file.name, sha256=sha256, by=by, again=True
+            )
+    return imported, skipped
+
+
+def _print(
+    args: argparse.Namespace, found: PastJobs, jobs: int, bad: int, imported: int, skipped: int,
+    user: str, scope: Scope,
+) -> None:  # fmt: skip
+    runs = [run for group in found.runs.values() for run in group]
+    notes = [f"{n} jobs left out: {why}" for why, n in found.left_out.most_common()]
+    if bad:
+        notes.append(f"{bad} lines are no record of the accounting")
+    names = sorted({application for application, _ in found.runs})
+    if args.json:
+        counts = Counter(run.energy_quality for run in runs)
+        print_json("import", {
+            "file": clean(str(args.file)),
+            "application": names[0] if len(names) == 1 else "",
+            "applications": names,
+            "workload": args.workload,
+            "node_type": args.node_type or "",
+            "imported": imported,
+            "skipped": skipped,
+            "scope": scope,
+            "contributor": user,
+            "account": args.account,
+            "energy": {q: counts[q] for q in ("measured", "estimated", "missing")},
+            "extra_columns": [],
+            "from": args.source,
+            "jobs": jobs,
+            "left_out": dict(found.left_out),
+            "notes": notes,
+            "next": "advisor fit APPLICATION",
+        })  # fmt: skip
+        return
+    print(f"{jobs} jobs: {imported} imported as runs of {len(names)} applications, "
+          f"{skipped} known already")  # fmt: skip
+    for note in notes:
+        print(f"  {note}")
+    if imported:
+        print("next: advisor fit APPLICATION (jobs help a model of measured runs; alone they "
+              "confirm nothing)")  # fmt: skip

@@ -7,6 +7,7 @@ its own runs may advise.
 from __future__ import annotations
 
 from advisor.core.observation import Scope
+from advisor.errors import InputError
 from advisor.store.writer import Writer
 
 MOST_REFITS = 20
@@ -33,7 +34,10 @@ def refit_with_jobs(
     group = next((g for g in groups if (g.scope, g.owner) == (scope, owner)), None)
     if group is None:
         return ""
-    fit = fit_options(group.observations)
+    try:
+        fit = fit_options(group.observations)
+    except InputError:  # its measured runs are no longer there
+        return ""
     confirmed = {o.configuration for o in model.options() if o.confirmed}
     kept = confirmed <= {o.configuration for o in fit.options if o.confirmed}
     if not kept or not any(JOBS_BESIDE in note for note in fit.notes):

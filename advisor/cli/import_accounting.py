@@ -11,7 +11,7 @@ from advisor.cli.output import print_json
 from advisor.core.observation import Scope
 from advisor.core.recognise import ApplicationRule
 from advisor.errors import InputError
-from advisor.loop.past_jobs import JobNaming, PastJobs, past_jobs
+from advisor.loop.past_jobs import JobNaming, PastRuns, past_jobs
 from advisor.schedulers.base import Scheduler
 from advisor.store.reader import Reader
 from advisor.store.rows import clean
@@ -48,7 +48,7 @@ def import_jobs(
     return 0
 
 
-def _keep_node_type(found: PastJobs, name: str) -> None:
+def _keep_node_type(found: PastRuns, name: str) -> None:
     for key, runs in list(found.runs.items()):
         found.runs[key] = [r for r in runs if r.configuration.node_type == name]
         other = len(runs) - len(found.runs[key])
@@ -59,7 +59,7 @@ def _keep_node_type(found: PastJobs, name: str) -> None:
 
 
 def _store(
-    store: Writer, args: argparse.Namespace, found: PastJobs, sha256: str, by: str
+    store: Writer, args: argparse.Namespace, found: PastRuns, sha256: str, by: str
 ) -> tuple[int, int]:
     imported = skipped = 0
     for (application, workload), runs in found.runs.items():
@@ -81,7 +81,7 @@ def _store(
 
 
 def _print(
-    args: argparse.Namespace, found: PastJobs, jobs: int, bad: int, imported: int, skipped: int,
+    args: argparse.Namespace, found: PastRuns, jobs: int, bad: int, imported: int, skipped: int,
     user: str, scope: Scope,
 ) -> None:  # fmt: skip
     runs = [run for group in found.runs.values() for run in group]

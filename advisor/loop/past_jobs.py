@@ -29,7 +29,7 @@ MOST = 20
 
 
 @dataclass(slots=True)
-class PastJobs:
+class PastRuns:
     """Runs by application and workload, and how many jobs were left out, by why."""
 
     runs: dict[tuple[str, str], list[Observation]] = field(default_factory=dict)
@@ -61,9 +61,9 @@ def past_jobs(
     meter: str,
     scope: Scope,
     user: str | None = None,
-) -> PastJobs:
+) -> PastRuns:
     """Return what jobs say as runs; ``user``: only that user's. ``meter`` names the accounting."""
-    found = PastJobs()
+    found = PastRuns()
     kept: Counter[object] = Counter()
     ordered = sorted(jobs, key=lambda job: clock.utc(job.ended_at), reverse=True)
     for job in ordered:

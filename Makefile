@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup setup-dev demo demo-slurm test soak differential explore lint bench schema docs man slurm-packages clean
+.PHONY: help setup setup-dev demo demo-slurm test soak differential explore lint bench schema docs man packages package-tools slurm-packages clean
 
 help:
 	@echo "make demo        measure a real kernel here, fit it, advise a job, run it (under 2 minutes)"
@@ -15,6 +15,7 @@ help:
 	@echo "make explore     the property tests with new examples for an hour (MINUTES=60)"
 	@echo "make bench       print the benchmarks' ratios"
 	@echo "make docs        write what is generated: docs/cli.md, docs/reference, the schemas"
+	@echo "make packages    wheel, deb and rpm for a site, with man pages and units, into dist/"
 	@echo "make man         write the man pages into build/man/man1"
 
 setup: $(READY)
@@ -41,7 +42,7 @@ demo: setup
 demo-slurm: setup slurm-packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo_slurm.py
 
-test: lint slurm-packages
+test: lint slurm-packages package-tools
 	@$(BIN)/python -m pytest -rs --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Requests on a real Slurm, each without and with the advisor: the counts, or new ones for an hour.
@@ -80,9 +81,17 @@ docs: schema
 man: setup
 	@$(BIN)/python -m docs.generator man build/man/man1
 
+# All that a site's hosts need in one file: the libraries of $(VENV) are inside. The hosts need the
+# same Python, 3.11 say; where it is elsewhere there: make packages SITE_PYTHON=/sw/bin/python3.11
+packages: setup package-tools
+	@$(BIN)/python -m release $(if $(SITE_PYTHON),--interpreter $(SITE_PYTHON))
+
+package-tools:
+	@sh release/tools.sh
+
 # Debian's Slurm, for the tests on a real cluster; elsewhere those tests say why they are skipped.
 slurm-packages:
 	@sh tests/slurm/packages.sh
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Packages of the advisor for a site: wheel, deb and rpm (``make packages``)."""

@@ -1,0 +1,68 @@
+"""``python -m release``: build the packages; says what it made, what it left out and why."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from advisor import __version__
+from release import package, tree
+
+TOOLS = {"deb": "dpkg-deb", "rpm": "rpmbuild"}
+_PYTHON = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
+
+
+def main(arguments: list[str]) -> int:
+    """Build; return 0 if the wheel and every format whose tool is here was made."""
+    parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
+    parser.add_argument("--out", type=Path, default=tree.ROOT / "dist", help="folder (dist)")
+    parser.add_argument(
+        "--interpreter", type=Path, default=_PYTHON,
+        help=f"the Python of the site's hosts, {_PYTHON.name} somewhere (default: {_PYTHON})",
+    )  # fmt: skip
+    parser.add_argument("--level", type=int, default=9, help="compression by zstd, 1 to 19")
+    args = parser.parse_args(arguments)
+    out: Path = args.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out, prefix=".packages-") as name:
+        work = Path(name)
+        try:
+            wheel = build_wheel(work, out)
+            print(wheel)
+            _build_others(wheel, work / "root", out, args)
+        except subprocess.CalledProcessError as error:
+            print(f"{error.cmd[0]} failed with exit code {error.returncode}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def _build_others(wheel: Path, root: Path, out: Path, args: argparse.Namespace) -> None:
+    formats = [name for name, tool in TOOLS.items() if shutil.which(tool)]
+    for name in TOOLS.keys() - set(formats):
+        print(f"no {name}: {TOOLS[name]} is not installed (run make packages as root on Debian)")
+    if formats:
+        root.mkdir(mode=0o755)
+        tree.fill(root, wheel, args.interpreter)
+        made = package.Package(root, out, __version__, args.interpreter, args.level)
+        for name in formats:
+            print({"deb": package.deb, "rpm": package.rpm}[name](made))
+
+
+def build_wheel(work: Path, out: Path) -> Path:
+    """Build the wheel, with man pages and completion; return its file."""
+    tree.write_shared(work / "share")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+    environment = {**os.environ, "ADVISOR_SHARED": str(work / "share")}
+    command = [*pip, "--no-deps", "--wheel-dir", str(work / "wheel"), str(tree.ROOT)]
+    subprocess.run(command, env=environment, check=True)
+    (made,) = (work / "wheel").glob("*.whl")
+    return Path(shutil.copy2(made, out))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,44 @@
+"""A machine to install on: this one, seen through an overlay in memory that ends with the script."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+_ENTER = """\
+set -e
+mount -t tmpfs tmpfs "$0"
+mkdir "$0/upper" "$0/work" "$0/root"
+mount -t overlay -o "lowerdir=/,upperdir=$0/upper,workdir=$0/work" overlay "$0/root"
+for folder in dev proc; do mount --bind "/$folder" "$0/root/$folder"; done
+exec chroot "$0/root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \\
+    bash -ec "cd /; $1"
+"""
+
+
+def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a bash script as root on a copy of this machine; ``folder`` is an empty one.
+
+    What it writes, anywhere but in /dev, is gone when it ends.
+    """
+    return subprocess.run(
+        ["unshare", "--mount", "sh", "-c", _ENTER, str(folder), script],
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+@functools.cache
+def why_not() -> str:
+    """Say why there can be no such machine here; "" if there can."""
+    if os.geteuid() != 0:
+        return "only root can mount an overlay"
+    if not shutil.which("unshare"):
+        return "there is no unshare here"
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="advisor-machine-") as name:
+        done = run("true", Path(name))
+    return f"no overlay can be mounted: {done.stderr.strip()}" if done.returncode else ""

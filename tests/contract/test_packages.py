@@ -1,0 +1,168 @@
+"""``make packages``: wheel, deb and rpm are built, installed from their files, used and removed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from advisor import __version__
+from tests.contract import machine
+
+ROOT = Path(__file__).resolve().parents[2]
+SYSTEM_PYTHON = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
+UNITS = {"advisor.service", "advisor.socket", "advisor-collect.service", "advisor-collect.timer"}
+SHIPPED = {
+    "etc/advisor/serve.env", "opt/advisor/bin/advisor", "usr/bin/advisor",
+    "usr/share/man/man1/advisor.1.gz", "usr/share/man/man1/advisor-train.1.gz",
+    "usr/share/bash-completion/completions/advisor",
+    "usr/share/fish/vendor_completions.d/advisor.fish",
+    "usr/share/doc/hpc-advisor/examples/policy.yaml", "usr/share/doc/hpc-advisor/docs/admin.md",
+    *(f"usr/lib/systemd/system/{unit}" for unit in UNITS),
+}  # fmt: skip
+
+USE = f"""
+test "$(advisor --version)" = "advisor {__version__}"
+mkdir /root/slurm && touch /root/slurm/slurm.conf /root/begin
+advisor hook install --scheduler slurm --dir /root/slurm > /root/hooks
+test -s /root/slurm/cli_filter.lua && test -s /root/slurm/job_submit.lua
+advisor serve --socket /root/socket 2> /root/log &
+until test -S /root/socket; do sleep 0.1; done
+setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/nonexistent advisor --help > /root/help
+kill $! && wait
+test -f /var/lib/advisor/advisor.db
+bash -c 'source /usr/share/bash-completion/completions/advisor; complete -p advisor' > /root/words
+find /opt/advisor -newer /root/begin -type f
+"""
+"""What a site's host does first; prints nothing but files that use has left in /opt/advisor."""
+
+MODEL = """
+{ echo nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j
+for t in 1 2 4 8; do for f in 1200000 2400000; do
+    echo 1,1,$t,$f,$((2400000000 / (t * f) + 100)).$t,$((90000 / t + f / 100 + 9 * t)).$t
+done; done; } > /root/runs.csv
+advisor import /root/runs.csv --application app --node-type n > /root/imported
+advisor fit app > /root/fitted
+advisor options app | grep -q 'app'
+"""
+"""Needs all of the libraries: times and energies as Amdahl's law and a power by frequency give."""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``make packages`` leaves in dist/, little compressed."""
+    out = tmp_path_factory.mktemp("dist")
+    python = SYSTEM_PYTHON if SYSTEM_PYTHON.exists() else Path(sys.executable).resolve()
+    done = subprocess.run(
+        [sys.executable, "-m", "release", "--out", out, "--level", "1", "--interpreter", python],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    made = [line for line in done.stdout.splitlines() if not line.startswith("no ")]
+    assert sorted(made) == sorted(str(path) for path in out.iterdir())
+    return out
+
+
+def the(built: Path, ending: str, tool: str) -> Path:
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    (package,) = built.glob(f"*.{ending}")
+    return package
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    if reason := machine.why_not():
+        pytest.skip(reason)
+    return tmp_path
+
+
+def test_the_wheel_has_every_file_that_the_code_opens(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    held = set(zipfile.ZipFile(wheel).namelist())
+    sources = {"advisor": "advisor", "tui/advisor_tui": "advisor_tui"}
+    shared = {f: f"advisor/share/{f}" for f in ("hooks", "db", "config", "examples")}
+    for folder, place in {**sources, **shared}.items():
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                assert f"{place}/{path.relative_to(ROOT / folder).as_posix()}" in held
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv/bin/python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
+    subprocess.run([*pip, "--disable-pip-version-check", "--no-index", wheel], check=True)
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "advisor").rglob("*.py"))
+    opened = set(re.findall(r'\bshare\(f?"(\w+/[^"{]+)', code))
+    assert {"config/systemd", "hooks/slurm/advisor", "db/migrations.py"} <= opened
+    ask = "import sys; from advisor.paths import share; [print(share(n)) for n in sys.argv[1:]]"
+    done = subprocess.run(
+        [python, "-c", ask, *sorted(opened)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(line.startswith(f"{tmp_path}/venv/") for line in done.stdout.splitlines())
+    assert (tmp_path / "venv/share/man/man1/advisor.1").is_file()
+    units = [tmp_path / "venv/bin/advisor", "service", "install", "--dir", tmp_path / "units"]
+    subprocess.run([*units, "--scheduler", "slurm"], check=True, capture_output=True)
+    text = (tmp_path / "units/advisor.service").read_text()
+    assert f"\nExecStart={tmp_path}/venv/bin/advisor serve " in text
+
+
+def test_a_deb_is_installed_used_upgraded_and_removed(built: Path, host: Path) -> None:
+    package = the(built, "deb", "dpkg-deb")
+    listed = subprocess.run(
+        ["dpkg-deb", "-c", package], capture_output=True, text=True, check=True
+    ).stdout
+    names = {line.split()[5].removeprefix("./") for line in listed.splitlines()}
+    assert names >= SHIPPED | {"usr/share/zsh/vendor-completions/_advisor"}
+    assert all(line.split()[1] == "root/root" for line in listed.splitlines())
+    done = machine.run(
+        f"""
+        force=$(dpkg -s {SYSTEM_PYTHON.name} > /dev/null 2>&1 || echo --force-depends)
+        dpkg $force -i {package} > /root/installed
+        {USE + MODEL}
+        systemd-analyze verify {' '.join(f"/usr/lib/systemd/system/{unit}" for unit in UNITS)}
+        test "$(man -w advisor)" = /usr/share/man/man1/advisor.1.gz
+        dpkg -V hpc-advisor
+        echo ADVISOR_DB=/elsewhere/advisor.db > /etc/advisor/serve.env
+        dpkg $force -i {package} > /root/again
+        grep -q elsewhere /etc/advisor/serve.env
+        dpkg -r hpc-advisor > /root/removed
+        dpkg -P hpc-advisor > /root/purged
+        test ! -e /opt/advisor && test ! -e /etc/advisor && test ! -e /usr/bin/advisor
+        test -f /var/lib/advisor/advisor.db
+        """,
+        host,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_rpm_is_installed_used_upgraded_and_removed(built: Path, host: Path) -> None:
+    package = the(built, "rpm", "rpmbuild")
+    ask = ["rpm", "-qp", "--nosignature", package]
+    listed = subprocess.run([*ask, "-l"], capture_output=True, text=True, check=True).stdout
+    names = {name.lstrip("/") for name in listed.split("\n")}
+    assert names >= SHIPPED | {"usr/share/zsh/site-functions/_advisor"}
+    assert not names & {"usr", "usr/bin", "etc", "opt", "usr/share/man/man1"}
+    needs = subprocess.run([*ask, "--requires"], capture_output=True, text=True, check=True).stdout
+    if SYSTEM_PYTHON.exists():
+        assert str(SYSTEM_PYTHON) in needs.split("\n")
+    # RPM's list of what is installed is empty on Debian, so it finds nothing that is needed.
+    done = machine.run(
+        f"""
+        rpm -i --nodeps --nosignature {package}
+        {USE}
+        rpm -V --nodeps hpc-advisor
+        echo ADVISOR_DB=/elsewhere/advisor.db > /etc/advisor/serve.env
+        rpm -U --replacepkgs --nodeps --nosignature {package}
+        grep -q elsewhere /etc/advisor/serve.env
+        rpm -e hpc-advisor 2> /root/erased
+        test ! -e /opt/advisor && test ! -e /usr/bin/advisor
+        test -f /var/lib/advisor/advisor.db && test -f /etc/advisor/serve.env.rpmsave
+        """,
+        host,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

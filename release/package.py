@@ -96,7 +96,8 @@ def _control(package: Package, machine: str) -> str:
     return (
         f"Package: {NAME}\nVersion: {package.version}\nArchitecture: {machine}\n"
         f"Maintainer: the site's administrators <root@localhost>\nInstalled-Size: {size}\n"
-        f"Depends: {python}libc6 (>= 2.28)\nRecommends: gcc | lua-posix\nSection: admin\nPriority: optional\n"
+        f"Depends: {python}libc6 (>= 2.28)\nRecommends: gcc | lua-posix\n"
+        "Section: admin\nPriority: optional\n"
         f"Description: {SUMMARY}\n{lines}\n"
     )
 

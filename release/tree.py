@@ -100,7 +100,9 @@ def _copy_library(name: str, packages: Path) -> None:
 
 def _write_environment(home: Path, interpreter: Path) -> None:
     """Make a virtual environment of the folder, as ``python -m venv`` does."""
-    _write(home / "pyvenv.cfg", f"home = {interpreter.parent}\ninclude-system-site-packages = false\n")
+    _write(
+        home / "pyvenv.cfg", f"home = {interpreter.parent}\ninclude-system-site-packages = false\n"
+    )
     (home / "lib64").symlink_to("lib")
     shutil.rmtree(home / "bin")
     _write(home / "bin/advisor", _SCRIPT.format(prefix=PREFIX))

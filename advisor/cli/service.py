@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.cli.output import print_json
 
 FOLDER = Path("/etc/systemd/system")
+LOOKED_INTO = (FOLDER, Path("/run/systemd/system"), Path("/usr/lib/systemd/system"))
+"""Where systemd looks for units, the first that has one wins; a package's are in the last."""
 UNITS = ("advisor.service", "advisor.socket", "advisor-collect.service", "advisor-collect.timer")
 
 
@@ -36,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     folder = args.dir or FOLDER
     if args.action == "install":
         return _install(args, folder)
-    return _status(args, folder)
+    return _status(args, [args.dir] if args.dir else LOOKED_INTO)
 
 
 def _install(args: argparse.Namespace, folder: Path) -> int:
@@ -67,24 +71,29 @@ def _install(args: argparse.Namespace, folder: Path) -> int:
     return 0
 
 
-def _status(args: argparse.Namespace, folder: Path) -> int:
+def _status(args: argparse.Namespace, folders: Sequence[Path]) -> int:
     from advisor.service.units import program, units
 
     wanted = units(program(), sets_uid=_needs_setuid(args.scheduler))
-    states, ask = {}, args.dir is None
+    states: dict[Path, str] = {}
     for name, text in wanted.items():
+        path = next((f / name for f in folders if (f / name).exists()), folders[0] / name)
         try:
-            same = (folder / name).read_text(encoding="utf-8") == text
+            same = path.read_text(encoding="utf-8") == text
         except OSError:
-            states[name] = "missing"
+            states[path] = "missing"
             continue
         state = "as this version writes it" if same else "of another version, or edited"
-        states[name] = f"{_systemctl('is-active', name)}, {state}" if ask else state
+        states[path] = f"{_systemctl('is-active', name)}, {state}" if args.dir is None else state
     if args.json:
-        print_json("service", {"dir": str(folder), "units": sorted(wanted), "active": states})
+        found = {path.name: state for path, state in states.items()}
+        print_json("service", {"dir": str(folders[0]), "units": sorted(wanted), "active": found})
     else:
-        for name, state in sorted(states.items()):
-            print(f"{folder / name}: {state}")
+        for path, state in sorted(states.items()):
+            print(f"{path}: {state}")
+    if any(not state.endswith("as this version writes it") for state in states.values()):
+        place = f" --dir {args.dir}" if args.dir else ""
+        print(f"advisor service install{place} writes them as this version does", file=sys.stderr)
     return 1 if "missing" in states.values() else 0
 
 

@@ -1,4 +1,4 @@
-"""A machine to install on: this one, seen through an overlay in memory that ends with the script."""
+"""A machine to install on: this one below an overlay in memory, which ends with the script."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from advisor.store.writer import Writer
 BDW = NODE_TYPES["bdw"]
 OWN = Configuration(BDW.feature, 1, 1, BDW.cores, BDW.max_khz)
 SCALE = 8.5
-"""A run of the stencil on a full node takes a little more than 14 s: in the accounting's whole seconds
-a step that starts a second late is still within what was promised."""
+"""A run of the stencil on a full node takes a little more than 14 s: in the accounting's whole
+seconds a step that starts a second late is still within what was promised."""
 SLOWDOWN = "max_slowdown: 15%"
 COLD = "cold_start:\n  mode: {mode}\n  trials: {trials}\n  classes: [memory-bound]\n"
 LIMITS = "    classes:\n      limits: {cpu: {cpi: 0.4, gbs: 20}, memory: {cpi: 0.4, gbs: 50}}\n"

@@ -44,6 +44,10 @@ class StoreError(AdvisorError):
     """The store is missing, locked, corrupt, full or of another version."""
 
 
+class OlderStoreError(StoreError):
+    """The store's schema is of an earlier version; whoever may write it brings it up to date."""
+
+
 class SchedulerError(AdvisorError):
     """A scheduler's command is missing or failed."""
 

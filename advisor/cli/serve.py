@@ -7,13 +7,25 @@ import asyncio
 import logging
 import logging.handlers
 import queue
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from advisor.errors import AdvisorError, UsageError
+from advisor.errors import AdvisorError, OlderStoreError, UsageError
 from advisor.paths import config_dir, socket_path, store_path
+
+_UPGRADE = """
+import sys
+from pathlib import Path
+from advisor.errors import AdvisorError
+from advisor.store.writer import Writer
+try:
+    Writer(Path(sys.argv[1])).close()
+except AdvisorError as error:
+    sys.exit(f"event=store-not-upgraded error={str(error)!r}")
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     config = config_dir(args.config_dir) if args.config_dir else None
     writable = not args.read_only
     if writable:
-        _create(store)
+        _prepare(store)
     source = StoreSource(store)
     handlers = Handlers(
         source,
@@ -118,16 +130,27 @@ def _logging(level: str) -> Iterator[None]:
         root.removeHandler(handler)
 
 
-def _create(store: Path) -> None:
-    """Make an empty store when there is none; a broken one is left for the log to name."""
-    if store.exists():
-        return
-    from advisor.store.writer import Writer
+def _prepare(store: Path) -> None:
+    """Make an empty store when there is none; have an older one brought up to date.
 
+    That may take long, so a process of its own does it: meanwhile the daemon answers, and jobs run
+    as they are written. A broken store is left for the log to name.
+    """
+    log = logging.getLogger("advisor.serve")
     try:
-        Writer(store).close()
+        if not store.exists():
+            from advisor.store.writer import Writer
+
+            Writer(store).close()
+        else:
+            from advisor.store.reader import Reader
+
+            Reader(store).close()
+    except OlderStoreError:
+        child = subprocess.Popen([sys.executable, "-c", _UPGRADE, store], stdin=subprocess.DEVNULL)
+        log.warning("event=store-older upgraded_by=%d", child.pid)
     except AdvisorError as error:
-        logging.getLogger("advisor.serve").error("event=no-store error=%r", str(error))
+        log.error("event=no-store error=%r", str(error))
 
 
 def _spool_folder(store: Path) -> Path:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from advisor.errors import StoreError
+from advisor.errors import OlderStoreError, StoreError
 from advisor.store import faults, leftover
 
 MIGRATIONS = (
@@ -249,9 +249,9 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     check_not_newer(applied, path)
     missing = [name for name in MIGRATIONS if name not in applied]
     if missing:
-        raise StoreError(
+        raise OlderStoreError(
             f"{path}: the store is of an older version (it lacks {', '.join(missing)})",
-            hint="any writing command of its owner upgrades it; then publish it again",
+            hint="its owner brings it up to date with advisor collect, a copy with advisor publish",
         )
 
 

@@ -1,0 +1,84 @@
+"""A store of the version before: the daemon answers at once, and has it brought up to date."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.core.protocol import call
+from advisor.store.connection import MIGRATIONS, applied_migrations
+from advisor.store.reader import Reader
+
+OLD = Path(__file__).resolve().parents[1] / "golden" / "store_0_2_0.sql"
+"""Written by version 0.2.0: 77 runs of one program, its model, inventory and policy."""
+DECIDE: dict[str, object] = {
+    "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
+    "options": {"nodes": "1", "exclusive": "", "partition": "broadwell"}, "argv": ["/home/job.sh"],
+    "script": "#!/bin/sh\nsrun stencil\n", "script_path": "/home/job.sh",
+}  # fmt: skip
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder with a path short enough for a socket, and the old store in it."""
+    folder = Path(tempfile.mkdtemp(prefix="adv-up-"))
+    with closing(sqlite3.connect(folder / "a.db")) as db:
+        db.executescript(OLD.read_text())
+        db.execute("PRAGMA journal_mode = WAL")
+    yield folder
+    shutil.rmtree(folder)
+
+
+def wait_for(condition: Any) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@contextmanager
+def serving(place: Path, *arguments: str) -> Iterator[None]:
+    """Run a daemon on the store until the block ends."""
+    command = [sys.executable, "-m", "advisor", "serve", "--socket", str(place / "s"), "--db",
+               str(place / "a.db"), "--refresh", "0.05", *arguments]  # fmt: skip
+    daemon = subprocess.Popen(command, stderr=(place / "log").open("w"))
+    try:
+        wait_for((place / "s").exists)
+        yield
+    finally:
+        daemon.terminate()
+        daemon.wait(20)
+
+
+def test_the_daemon_answers_while_the_store_is_brought_up_to_date(place: Path) -> None:
+    with serving(place):
+        assert call(place / "s", DECIDE)["decision"]  # whatever is known of the store by now
+        wait_for(lambda: call(place / "s", {"op": "status"})["models"] == 1)
+        decision = call(place / "s", {**DECIDE, "op": "explain"})
+    with closing(sqlite3.connect(place / "a.db")) as db:
+        assert applied_migrations(db) == set(MIGRATIONS)
+    with Reader(place / "a.db") as store:
+        assert len(store.observations("stencil")) == 77
+    assert decision["application"] == "stencil"
+    assert decision["rewrite"] or decision["environment"], decision["explanation"]
+    assert "store-older" in (place / "log").read_text()
+
+
+def test_a_daemon_that_only_reads_leaves_an_old_store_as_it_is(place: Path) -> None:
+    with serving(place, "--read-only"):
+        answer = call(place / "s", {**DECIDE, "op": "explain"})
+    assert answer["reasons"] == ["store-unreadable"]
+    text = (place / "log").read_text()
+    assert "older version" in text and "advisor publish" in text
+    with closing(sqlite3.connect(place / "a.db")) as db:
+        assert applied_migrations(db) == {m for m in MIGRATIONS if m <= "m0010"}

@@ -43,7 +43,7 @@ demo-slurm: setup slurm-packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo_slurm.py
 
 test: lint slurm-packages package-tools
-	@$(BIN)/python -m pytest -rs --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -rs --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Requests on a real Slurm, each without and with the advisor: the counts, or new ones for an hour.
 MINUTES ?= 60

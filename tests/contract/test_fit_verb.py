@@ -196,7 +196,7 @@ def test_too_little_to_fit_is_one_clear_line(advisor: Advisor, store_path: Path)
         (
             ("--model", "magic"),
             1,
-            "no model is called 'magic' (choose from: auto, bspline, neural",
+            "no model is called 'magic' (choose from: auto, bspline, formula, neural",
         ),
         (("--model-option", "degree"), 2, "write NAME=VALUE"),
         (("--model-option", "df=3"), 1, "model auto has no option 'df' (it has: none)"),
@@ -224,7 +224,7 @@ def test_models_are_listed(advisor: Advisor) -> None:
     assert text.code == 0
     assert "bspline: B-splines" in text.out
     names = [m["name"] for m in advisor("fit", "--list-models", "--json").json()["models"]]
-    assert names[:5] == ["auto", "bspline", "neural", "physical", "polynomial"]
+    assert names[:6] == ["auto", "bspline", "formula", "neural", "physical", "polynomial"]
     assert advisor("fit").code == 2
 
 

@@ -46,7 +46,7 @@ CALLS = (
     ("doctor",),
     ("train", "job.sh", "--dry-run"),
     ("fit", "cg-solver", "--dry-run"),
-    ("evaluate", "grid.csv"),
+    ("evaluate", "grid.csv", "--model", "polynomial"),
     ("pareto", "grid.csv", "--x", "time_s:min", "--y", "energy_j:min"),
     ("tui",),
 )

@@ -52,6 +52,10 @@ class NearestRuns:
         return predicted
 
 
+RegressionTree = float | tuple[int, float, "RegressionTree", "RegressionTree"]
+"""A mean, or axis and cut with the trees of rows up to the cut and beyond."""
+
+
 class Forest:
     """Regression trees on drawn runs, each split by the best of a drawn third of the axes."""
 
@@ -59,12 +63,12 @@ class Forest:
         draw = np.random.default_rng(_SEED)
         self._least = least
         self._axes = max(1, -(-x.shape[1] // 3)) if x.shape[1] else 0
-        self._trees = []
+        self._trees: list[RegressionTree] = []
         for _ in range(trees):
             rows = draw.integers(0, len(y), len(y))
             self._trees.append(self._grow(x[rows], y[rows], draw))
 
-    def _grow(self, x: Table, y: Table, draw: np.random.Generator) -> object:
+    def _grow(self, x: Table, y: Table, draw: np.random.Generator) -> RegressionTree:
         if len(y) < 2 * self._least or not self._axes or np.ptp(y) == 0:
             return float(y.mean())
         best: tuple[float, int, float] | None = None
@@ -94,11 +98,11 @@ class Forest:
         return predicted
 
 
-def _leaf(tree: object, row: Table) -> float:
+def _leaf(tree: RegressionTree, row: Table) -> float:
     while isinstance(tree, tuple):
         axis, cut, below, above = tree
         tree = below if row[axis] <= cut else above
-    return float(tree)  # type: ignore[arg-type]
+    return tree
 
 
 class SmallNetwork:

@@ -11,16 +11,16 @@ from pathlib import Path
 _ENTER = """\
 set -e
 mount -t tmpfs tmpfs "$0"
-mkdir "$0/upper" "$0/work" "$0/root"
-mount -t overlay -o "lowerdir=/,upperdir=$0/upper,workdir=$0/work" overlay "$0/root"
-for folder in dev proc; do mount --bind "/$folder" "$0/root/$folder"; done
-exec chroot "$0/root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \\
-    bash -ec "cd /; $1"
+mkdir "$0/upper" "$0/work" "$0/copy"
+mount -t overlay -o "lowerdir=/,upperdir=$0/upper,workdir=$0/work" overlay "$0/copy"
+for folder in dev proc; do mount --bind "/$folder" "$0/copy/$folder"; done
+exec chroot "$0/copy" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/home/admin \\
+    LANG=C.UTF-8 bash -ec "mkdir -p ~; cd; $1"
 """
 
 
 def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a bash script as root on a copy of this machine; ``folder`` is an empty one.
+    """Run a bash script as root on a copy of this machine, in its home; ``folder`` is an empty one.
 
     What it writes, anywhere but in /dev, is gone when it ends.
     """

@@ -28,18 +28,18 @@ SHIPPED = {
 
 USE = f"""
 test "$(advisor --version)" = "advisor {__version__}"
-mkdir /root/slurm && touch /root/slurm/slurm.conf /root/begin
-advisor hook install --scheduler slurm --dir /root/slurm > /root/hooks
-test -s /root/slurm/cli_filter.lua && test -s /root/slurm/job_submit.lua
-advisor service status --scheduler slurm > /root/units
-test "$(grep -c 'usr/lib.*, as this version writes it$' /root/units)" = 4
-advisor serve --socket /root/socket 2> /root/log &
-until test -S /root/socket; do sleep 0.1; done
-setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/nonexistent advisor --help > /root/help
+mkdir slurm && touch slurm/slurm.conf begin
+advisor hook install --scheduler slurm --dir ~/slurm > hooks
+test -s slurm/cli_filter.lua && test -s slurm/job_submit.lua
+advisor service status --scheduler slurm > units
+test "$(grep -c 'usr/lib.*, as this version writes it$' units)" = 4
+advisor serve --socket ~/socket 2> log &
+until test -S socket; do sleep 0.1; done
+setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/nonexistent advisor --help > help
 kill $! && wait
 test -f /var/lib/advisor/advisor.db
-bash -c 'source /usr/share/bash-completion/completions/advisor; complete -p advisor' > /root/words
-find /opt/advisor -newer /root/begin -type f
+bash -c 'source /usr/share/bash-completion/completions/advisor; complete -p advisor' > words
+find /opt/advisor -newer begin -type f
 """
 """What a site's host does first; prints nothing but files that use has left in /opt/advisor."""
 
@@ -47,9 +47,9 @@ MODEL = """
 { echo nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j
 for t in 1 2 4 8; do for f in 1200000 2400000; do
     echo 1,1,$t,$f,$((2400000000 / (t * f) + 100)).$t,$((90000 / t + f / 100 + 9 * t)).$t
-done; done; } > /root/runs.csv
-advisor import /root/runs.csv --application app --node-type n > /root/imported
-advisor fit app > /root/fitted
+done; done; } > runs.csv
+advisor import runs.csv --application app --node-type n > imported
+advisor fit app > fitted
 advisor options app | grep -q 'app'
 """
 """Needs all of the libraries: times and energies as Amdahl's law and a power by frequency give."""
@@ -126,16 +126,16 @@ def test_a_deb_is_installed_used_upgraded_and_removed(built: Path, host: Path) -
     done = machine.run(
         f"""
         force=$(dpkg -s {SYSTEM_PYTHON.name} > /dev/null 2>&1 || echo --force-depends)
-        dpkg $force --force-unsafe-io -i {package} > /root/installed
+        dpkg $force --force-unsafe-io -i {package} > installed
         {USE + MODEL}
         systemd-analyze verify {" ".join(f"/usr/lib/systemd/system/{unit}" for unit in UNITS)}
         test "$(man -w advisor)" = /usr/share/man/man1/advisor.1.gz
         dpkg -V hpc-advisor
         echo ADVISOR_DB=/elsewhere/advisor.db > /etc/advisor/serve.env
-        dpkg $force --force-unsafe-io -i {package} > /root/again
+        dpkg $force --force-unsafe-io -i {package} > again
         grep -q elsewhere /etc/advisor/serve.env
-        dpkg -r hpc-advisor > /root/removed 2>&1
-        dpkg -P hpc-advisor > /root/purged 2>&1
+        dpkg -r hpc-advisor > removed 2>&1
+        dpkg -P hpc-advisor > purged 2>&1
         test ! -e /opt/advisor && test ! -e /etc/advisor && test ! -e /usr/bin/advisor
         test -f /var/lib/advisor/advisor.db
         """,
@@ -157,11 +157,11 @@ def test_an_rpm_is_installed_used_and_removed(built: Path, host: Path) -> None:
     # RPM's list of what is installed is empty on Debian, so it finds nothing that is needed.
     done = machine.run(
         f"""
-        rpm -i --nodeps --nosignature {package} 2> /root/installed
+        rpm -i --nodeps --nosignature {package} 2> installed
         {USE}
-        rpm -V --nodeps hpc-advisor 2> /root/verified
+        rpm -V --nodeps hpc-advisor 2> verified
         echo ADVISOR_DB=/elsewhere/advisor.db > /etc/advisor/serve.env
-        rpm -e hpc-advisor 2> /root/erased
+        rpm -e hpc-advisor 2> erased
         test ! -e /opt/advisor && test ! -e /usr/bin/advisor
         test -f /var/lib/advisor/advisor.db && test -f /etc/advisor/serve.env.rpmsave
         """,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from advisor.core.rate import RateRule
 
 
 def add_common(parser: argparse.ArgumentParser, **default: Any) -> None:
@@ -34,3 +37,35 @@ def add_action(actions: Any, name: str, summary: str) -> argparse.ArgumentParser
     )
     add_common(parser, default=argparse.SUPPRESS)
     return parser
+
+
+def add_rate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--rate``, ``--rate-take`` and ``--rate-unit``."""
+    from advisor.core.rate import TAKES
+
+    parser.add_argument(
+        "--rate", metavar="REGEX",
+        help="read the program's own rate from its output: the number in the expression's group, "
+        "like 'GFLOP/s: (\\S+)'; a run without it has failed",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate-take", choices=TAKES, default="last", help="of several matches (default: last)"
+    )
+    parser.add_argument(
+        "--rate-unit", default="", metavar="UNIT", help="the rate's unit, like GFLOP/s"
+    )
+
+
+def rate_rule(args: argparse.Namespace) -> RateRule | None:
+    """Return how a rate is to be read, None where ``--rate`` does not say. Raises UsageError."""
+    from advisor.core.rate import RateRule
+    from advisor.errors import UsageError
+
+    if args.rate is None:
+        if args.rate_unit or args.rate_take != "last":
+            raise UsageError("--rate-take and --rate-unit need --rate", hint="--rate REGEX")
+        return None
+    try:
+        return RateRule(args.rate, args.rate_take, args.rate_unit)
+    except ValueError as error:
+        raise UsageError(f"--rate: {error}") from None

@@ -75,10 +75,10 @@ def _print_grid(out: TableWriter, cases: Sequence[Grid], cells: int, *, several:
     out.table(
         ["response", "model", "runs", "R2", "total RMSE", "pareto RMSE", "in 90 % interval"],
         [
-            [name, c.model, s.n_train, "-" if s.r2 is None else f"{s.r2:.3f}",
+            [name.replace("_", " "), c.model, s.n_train, "-" if s.r2 is None else f"{s.r2:.3f}",
              f"{s.total_rmse_pct:.1f} %", f"{s.pareto_rmse_pct:.1f} %",
              f"{s.interval_coverage:.0%}"]
-            for name in RESPONSES
+            for name in first.responses
             for c in cases
             for s in [c.evaluation.responses[name]]
         ],
@@ -101,7 +101,7 @@ def _print_grid(out: TableWriter, cases: Sequence[Grid], cells: int, *, several:
         ],
     )
     out.say()
-    for name in RESPONSES:
+    for name in front.responses:
         _print_ends(out, name, cases)
     _print_decisions(out, cases)
     for c in cases:
@@ -126,7 +126,9 @@ def _print_ends(out: TableWriter, name: str, cases: Sequence[Grid]) -> None:
             for key in ("baseline", "p_min", "p_max")
         ]
         rows.append(["  error %", *off, ""])
-    out.table([_UNIT[name], "baseline", "p_min", "p_max", "range %"], rows)
+    out.table(
+        [_UNIT.get(name, name.replace("_", " ")), "baseline", "p_min", "p_max", "range %"], rows
+    )
     out.say()
 
 

@@ -26,6 +26,8 @@ _OF_MODEL = (
     "id", "workload", "node_type", "scope", "owner", "version", "state", "state_reason",
     "energy_quality", "n_train", "stats", "created_at",
 )  # fmt: skip
+_RATES = {"rate": "time", "rate-per-joule": "energy"}
+"""Orders of a rate, the highest first, are those of what it is the reciprocal of."""
 _OF_OPTION = (
     "time_s", "time_lo_s", "time_hi_s", "energy_j", "energy_lo_j", "energy_hi_j",
     "measured", "confirmed", "estimated", "in_zone", "on_front",
@@ -47,8 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="also list options outside of the zone")
     parser.add_argument(
-        "--sort", choices=tuple(MEASURES), default="time",
-        help="order, least first (default: time); cores are those of all nodes",
+        "--sort", choices=(*MEASURES, *_RATES), default="time",
+        help="order, best first (default: time); cores are those of all nodes",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate", action="store_true",
+        help="draw the program's own rate and its rate per joule, where its runs have one",
     )  # fmt: skip
     add_plot_argument(parser, ("pareto", "lines", "surface"))
 
@@ -63,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             hint="choose with --workload and --node-type",
         )
     if args.plot is not None:
-        save_plot(_picture(views[0][0], args.view), args.plot)
+        save_plot(_picture(views[0][0], args), args.plot)
     if old := old_copy(args.db):
         print(f"advisor: {old}", file=sys.stderr)
     if args.json:
@@ -82,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         _print(view, worth, args.all, args.sort)
         if view.energy_known or args.view in ("lines", "surface"):
             print()
-            print_picture(_picture(view, args.view))
+            print_picture(_picture(view, args))
     return 0
 
 
@@ -120,12 +126,14 @@ def _print(view: View, worth: Worth | None, everything: bool, order: str) -> Non
     shown = [
         o for o in view.options if everything or o.in_zone or o is view.baseline
     ]  # fmt: skip
+    order = _RATES.get(order, order)
     measure = MEASURES[order]
     shown.sort(key=lambda o: (o is not view.baseline, measure(o)))
     more = [] if order in ("time", "energy", "cores") else [order]
+    work = view.work
     named = {id(view.options[i]): goal for i, goal in clusters(view.options).items()}
     headers = ["nodes", "ranks", "threads", "frequency", "time", "change", "energy", "change",
-               *more, "known by", "place"]  # fmt: skip
+               *(work.labels if work else ()), *more, "known by", "place"]  # fmt: skip
     rows = [_row(view, o, more, named.get(id(o), "")) for o in shown]
     if view.energy_known and room_for(table(headers, rows), _BAR):
         most = max(o.energy_j for o in shown)
@@ -138,13 +146,19 @@ def _print(view: View, worth: Worth | None, everything: bool, order: str) -> Non
         print(line)
 
 
-def _picture(view: View, kind: str | None) -> Drawing:
+def _picture(view: View, args: argparse.Namespace) -> Drawing:
     from advisor.plotting import panels
 
-    if kind in (None, "pareto"):
-        return scene(view)
-    draw = panels.lines if kind == "lines" else panels.surface
-    return draw(view.title, view.options, view.baseline)
+    work = view.work if args.rate else None
+    if args.rate and work is None:
+        raise RefusedError(
+            f"the program's own rate is not known: {view.title}",
+            hint="advisor train --rate REGEX reads it from what the program prints",
+        )
+    if args.view in (None, "pareto"):
+        return scene(view, work)
+    draw = panels.lines if args.view == "lines" else panels.surface
+    return draw(view.title, view.options, view.baseline, work)
 
 
 def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[object]:
@@ -165,6 +179,7 @@ def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[objec
         "" if o is view.baseline else format_change(time) + wide[0],
         "-" if unknown else format_energy(o.energy_j),
         "" if unknown or o is view.baseline else format_change(energy) + wide[1],
+        *_rates(view, o),
         *(
             ""
             if o is view.baseline
@@ -176,11 +191,23 @@ def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[objec
     ]
 
 
+def _rates(view: View, o: Option) -> list[str]:
+    """Return rate and rate per joule as cells; none where the model knows no rate."""
+    work = view.work
+    if work is None:
+        return []
+    return [
+        "-" if math.isnan(value) else f"{work.amount / value:.4g}"
+        for value in (o.time_s, o.energy_j)
+    ]
+
+
 def _model_json(view: View, worth: Worth | None) -> dict[str, object]:
     model = view.model
     return {
         **{name: getattr(model, name) for name in _OF_MODEL},
         "model": model.name,
+        "rate_unit": None if view.work is None else view.work.unit,
         "baseline": view.baseline.configuration.to_dict(),
         "worth": worth.to_dict() if worth else None,
     }
@@ -188,6 +215,7 @@ def _model_json(view: View, worth: Worth | None) -> dict[str, object]:
 
 def _options_json(view: View) -> Sequence[dict[str, object]]:
     rows: list[dict[str, object]] = []
+    work = view.work
     goals, thrifty = clusters(view.options), set(resource_front(view.options))
     for i, o in enumerate(view.options):
         energy, time = view.change(o)
@@ -201,6 +229,8 @@ def _options_json(view: View) -> Sequence[dict[str, object]]:
                 "energy_change": energy,
                 "edp_js": edp(o),
                 "ed2p_js2": ed2p(o),
+                "rate": work.amount / o.time_s if work else None,
+                "rate_per_joule": work.amount / o.energy_j if work else None,
                 "cores": o.configuration.cores,
                 "node_hours": node_hours(o),
                 "cluster": goals.get(i),

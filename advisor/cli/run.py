@@ -7,8 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from advisor.cli.arguments import add_rate_arguments, rate_rule
+
 if TYPE_CHECKING:
     from advisor.core.configuration import Configuration
+    from advisor.core.rate import RateRule
     from advisor.core.signature import Signature
     from advisor.meters.base import Meter
     from advisor.meters.process import MeasuredProcess
@@ -45,12 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--counters", action="store_true",
         help="also count cycles, instructions, arithmetic and memory traffic: the run's signature",
     )  # fmt: skip
+    add_rate_arguments(parser)
     parser.set_defaults(takes_tail=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure the command (a non-zero exit is exit code 1, nothing recorded) or run a script."""
     from contextlib import nullcontext
+    from dataclasses import replace
     from pathlib import Path
 
     from advisor.cli.output import print_json
@@ -93,22 +98,26 @@ def run(args: argparse.Namespace) -> int:
     freq_khz = cap or subject.baseline.freq_khz
     configuration = Configuration(subject.node_type.name, 1, 1, threads, freq_khz)
     choice = best_meter(subject.node_type, name=args.meter)
+    rule = rate_rule(args) or subject.rate
     runs: list[MeasuredProcess] = []
+    rates: list[float] = []
     counted: list[tuple[Signature, list[str]]] = []
     for number in range(1, args.repeat + 1):
         with Counters() if args.counters else nullcontext() as counters:
-            measured = _once(args.tail, configuration, cap, choice.meter, quiet=args.json)
+            measured, rate, why = _once(args, configuration, cap, choice.meter, rule)
             if counters is not None and measured.exit_code == 0:
                 counted.append(signature_of(measured, counters.read(), configuration))
-        if measured.exit_code != 0:
+        if measured.exit_code != 0 or why:
             which = f" (run {number} of {args.repeat})" if args.repeat > 1 else ""
-            problem = f"{args.tail[0]}: {exit_text(measured.exit_code)}{which}"
+            problem = f"{args.tail[0]}: {why or exit_text(measured.exit_code)}{which}"
             if args.json:
                 print_json("run", {"ok": False, "exit_code": measured.exit_code, "error": problem})
             print(f"advisor: {problem}; nothing is recorded", file=sys.stderr)
             return 1
         runs.append(measured)
-    recorded = _record(args, subject, known, configuration, runs) if args.record else []
+        rates += [rate] if rate is not None else []
+    subject = replace(subject, rate=rule)
+    recorded = _record(args, subject, known, configuration, runs, rates) if args.record else []
     kept = _keep(args, subject, known, [s for s, _ in counted]) if args.record and counted else ""
     if args.json:
         print_json(
@@ -122,12 +131,15 @@ def run(args: argparse.Namespace) -> int:
                 "meter": choice.sentence,
                 "runs": [_run_json(measured) for measured in runs],
                 "observations": recorded,
+                **({"rates": rates, "rate_unit": rule.unit} if rule else {}),
                 **({"signatures": [_counted_json(*one) for one in counted]} if counted else {}),
             },
         )
         return 0
-    for measured in runs:
-        print(_line(measured))
+    for number, measured in enumerate(runs):
+        print(
+            _line(measured) + (f"  rate {rates[number]:.6g} {rule.unit}".rstrip() if rule else "")
+        )
     for one in counted:
         print("\n".join(lines(*one)))
     print(choice.sentence)
@@ -163,17 +175,19 @@ def _cap(text: str | None) -> int:
 
 
 def _once(
-    command: Sequence[str],
+    args: argparse.Namespace,
     configuration: Configuration,
     cap: int,
     meter: Meter | None,
-    *,
-    quiet: bool,
-) -> MeasuredProcess:
+    rule: RateRule | None,
+) -> tuple[MeasuredProcess, float | None, str]:
+    """Run the command once; return also its rate, and why it has none although it should."""
     import os
     import tempfile
+    from contextlib import nullcontext
     from pathlib import Path
 
+    from advisor.cli.run_rate import RateTap
     from advisor.meters.process import measure
     from advisor.schedulers.local.cpufreq import Cpufreq
 
@@ -181,15 +195,20 @@ def _once(
     with (
         tempfile.TemporaryDirectory(prefix="advisor-run-") as folder,
         Cpufreq().capped(cap, Path(folder) / "cpufreq.json"),
+        RateTap(rule, quiet=args.json) if rule else nullcontext() as tap,
     ):
-        return measure(
-            tuple(command),
+        measured = measure(
+            tuple(args.tail),
             threads=threads,
             meter=meter,
             freq_khz=configuration.freq_khz,
             environment={**os.environ, "OMP_NUM_THREADS": str(threads)},
-            stdout_to_stderr=quiet,
+            stdout_to_stderr=args.json,
+            streams=tap.streams if tap else None,
         )
+    if tap is None or measured.exit_code != 0:
+        return measured, None, ""
+    return measured, *tap.result()
 
 
 def _record(
@@ -198,6 +217,7 @@ def _record(
     known: SiteContext,
     configuration: Configuration,
     runs: Sequence[MeasuredProcess],
+    rates: Sequence[float | None],
 ) -> list[int]:
     """Store the runs where results may go; return their ids (0: the daemon does not tell)."""
     from advisor.core.observation import Observation
@@ -207,6 +227,9 @@ def _record(
 
     user, trust = current_user(), known.policy_for(subject).training.trust
     results = results_here(args.db, user=user, trust=trust)
+    about: dict[str, object] = {"program": dict(subject.program)} if subject.program else {}
+    if subject.rate is not None and subject.rate.unit:
+        about["rate_unit"] = subject.rate.unit
     try:
         results.know(subject.node_type)
         if results.by_hand:
@@ -219,14 +242,15 @@ def _record(
                     configuration,
                     measured.time_s,
                     measured.energy_j,
+                    rate,
                     energy_quality=measured.energy_quality,
                     meter=measured.meter,
                     source="run",
                     contributor=user,
                     scope=scope_of(trust, ""),
-                    extra={"program": dict(subject.program)} if subject.program else {},
+                    extra=about,
                 )
-                for measured in runs
+                for measured, rate in zip(runs, rates or [None for _ in runs], strict=True)
             ],
             fit=False,
         )

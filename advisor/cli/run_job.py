@@ -8,12 +8,14 @@ import secrets
 import socket
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.cli.arguments import rate_rule
+from advisor.cli.run_rate import RateTap
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ def run_job(args: argparse.Namespace) -> int:
     from advisor.meters.choose import best_meter
     from advisor.meters.process import exit_text
 
+    rule = rate_rule(args)
     script = Path(args.script)
     snapshot = _snapshot(args.db)
     node_type = _this_machine(snapshot)
@@ -43,7 +46,9 @@ def run_job(args: argparse.Namespace) -> int:
     configuration = _configuration(decision, node_type)
     choice = best_meter(node_type, name=args.meter)
     began = datetime.now(UTC).isoformat(timespec="seconds")
-    measured = _measure(script, configuration, choice.meter, quiet=args.json)
+    with RateTap(rule, quiet=args.json) if rule else nullcontext() as tap:
+        measured = _measure(script, configuration, choice.meter, args.json, tap)
+    rate, missing = tap.result() if tap else (None, "")
     job_id = f"local-{secrets.token_hex(4)}"
     recorded = _keep(args.db, job_id, began, decision, configuration, measured, snapshot)
     record: dict[str, Any] = {
@@ -57,6 +62,7 @@ def run_job(args: argparse.Namespace) -> int:
         "energy_j": measured.energy_j,
         "energy_quality": measured.energy_quality,
         "meter": choice.sentence,
+        **({"rate": rate, "rate_unit": rule.unit} if rule else {}),
     }
     if args.json:
         print_json("run", {"ok": measured.exit_code == 0, **record})
@@ -67,13 +73,16 @@ def run_job(args: argparse.Namespace) -> int:
             else ""
         )
         n = configuration.threads_per_node
-        print(f"{n} thread{'s' if n > 1 else ''}: {format_duration(measured.time_s)}{energy}")
+        own = f", rate {rate:.6g} {rule.unit}".rstrip() if rule and rate is not None else ""
+        print(f"{n} thread{'s' if n > 1 else ''}: {format_duration(measured.time_s)}{energy}{own}")
         print(choice.sentence)
         if recorded:
             print(f"how it came out: advisor why {job_id}")
     if measured.exit_code:
         print(f"advisor: {script}: {exit_text(measured.exit_code)}", file=sys.stderr)
-    return 1 if measured.exit_code else 0
+    elif missing:
+        print(f"advisor: {script}: {missing}", file=sys.stderr)
+    return 1 if measured.exit_code or missing else 0
 
 
 def _snapshot(db: str | None) -> Snapshot:
@@ -122,7 +131,7 @@ def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
 
 
 def _measure(
-    script: Path, configuration: Configuration, meter: Any, *, quiet: bool
+    script: Path, configuration: Configuration, meter: Any, quiet: bool, tap: RateTap | None
 ) -> MeasuredProcess:
     from advisor.meters.process import measure
     from advisor.schedulers.command import interpreter
@@ -142,6 +151,7 @@ def _measure(
             freq_khz=configuration.freq_khz,
             environment=job_environment(configuration, folder),
             stdout_to_stderr=quiet,
+            streams=tap.streams if tap else None,
         )
 
 

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from advisor.cli.arguments import add_rate_arguments, rate_rule
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -80,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--work-dir", type=Path, metavar="DIR",
         help="folder for the sweep's files; the nodes must see it",
     )  # fmt: skip
+    add_rate_arguments(parser)
     add("--yes", "-y", action="store_true", help="do not ask")
     add("--dry-run", action="store_true", help="show plan and cost, run nothing")
     add(
@@ -228,6 +231,7 @@ def _wish(args: argparse.Namespace, experiment: Experiment | None) -> SweepWish:
         limit_s=_seconds("--limit", args.limit),
         options=_words(args.options),
         experiment=experiment,
+        rate=rate_rule(args),
     )
 
 

@@ -14,7 +14,7 @@ from advisor.training.planning import PlannedSweep
 from advisor.training.state import SweepState
 from advisor.views.training import outcome_lines, outcome_rows, run_line
 
-_OF_RUN = ("time_s", "energy_j", "energy_quality", "meter", "job_id")
+_OF_RUN = ("time_s", "energy_j", "energy_quality", "meter", "job_id", "rate")
 
 
 def plan_json(plan: PlannedSweep) -> dict[str, object]:

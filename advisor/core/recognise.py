@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from advisor.core.rate import RateRule
 from advisor.core.reasons import Reason, reason
 from advisor.core.script import Command, command_of, main_command
 from advisor.core.script_use import THREAD_VARIABLES
@@ -24,7 +25,8 @@ class ApplicationRule:
     """A site's rule: glob patterns on executable and job name, a regex on the arguments.
 
     ``workload`` may use the regex's named groups, like ``n{size}``; ``threads_from`` names the
-    variables that set the program's threads, where that is not OMP_NUM_THREADS.
+    variables that set the program's threads, where that is not OMP_NUM_THREADS; ``rate`` reads
+    the program's own rate from its output.
     """
 
     name: str
@@ -33,6 +35,7 @@ class ApplicationRule:
     arguments: tuple[re.Pattern[str], ...] = ()
     workload: str = ""
     threads_from: tuple[str, ...] = ()
+    rate: RateRule | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> ApplicationRule:
@@ -49,6 +52,7 @@ class ApplicationRule:
             tuple(re.compile(p) for p in strings("arguments")),
             str(data.get("workload") or ""),
             strings("threads_from"),
+            RateRule.from_dict(data.get("rate")),
         )
 
 

@@ -17,6 +17,7 @@ from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, Point, trade_off
 from advisor.core.policy import Policy
+from advisor.core.rate import Work
 from advisor.errors import InputError
 from advisor.lab.decision_score import DecisionScore, GridCell, decide
 from advisor.models.design import DESIGNS, within
@@ -29,6 +30,8 @@ from advisor.models.sequential import SEQUENTIAL, explore
 _DISTANCES, _RUNS_PER_CONFIRMATION = 5, 6
 """Distances in search steps that are counted apart; trained runs for each confirmation run."""
 RESPONSES = ("energy", "time")
+RATES = {"rate_per_joule": "energy", "rate": "time"}
+"""What is judged beside them where every run has a rate: a fixed work over the one or the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +161,10 @@ def evaluate(
         )
     fitted = fit(trained)
     predicted = place([o for o in fitted.predicted if o.configuration in truth], limit)
+    work = Work.of_stats(fitted.stats)
     responses = {
-        name: _score(name, fitted.stats[name], predicted, truth, trained) for name in RESPONSES
+        name: _score(name, fitted.stats, predicted, truth, trained)
+        for name in (*RESPONSES, *(RATES if work else ()))
     }
     if confirmations is None:
         confirmations = max(1, min(MOST_CONFIRMATIONS, samples // _RUNS_PER_CONFIRMATION))
@@ -168,7 +173,7 @@ def evaluate(
         design,
         tuple(sorted(trained)),
         responses,
-        _front(predicted, truth, space, baseline, error, limit),
+        _front(predicted, truth, space, baseline, (error, limit), work),
         decide(
             fit,
             trained,
@@ -218,20 +223,22 @@ def _score(
     trained: set[Configuration],
 ) -> ResponseScore:
     off, zone, covered = [], [], []
+    response = RATES.get(name, name)
     for o in predicted:
-        value = getattr(truth[o.configuration], name)
-        if name == "energy":
+        value = getattr(truth[o.configuration], response)
+        if response == "energy":
             guess, low, high = o.energy_j, o.energy_lo_j, o.energy_hi_j
         else:
             guess, low, high = o.time_s, o.time_lo_s, o.time_hi_s
-        off.append(guess / value - 1.0)
+        ratio = value / guess if name in RATES else guess / value
+        off.append(ratio - 1.0)
         if o.in_zone:
-            zone.append(guess / value - 1.0)
+            zone.append(ratio - 1.0)
         if o.configuration not in trained:
             covered.append(low <= value <= high)
     return ResponseScore(
-        stats["n_train"],
-        stats["r2"],
+        stats[response]["n_train"],
+        stats[response]["r2"],
         _rms_pct(off),
         _rms_pct(zone),
         sum(covered) / len(covered),
@@ -247,9 +254,10 @@ def _front(
     truth: Mapping[Configuration, GridCell],
     space: SearchSpace,
     baseline: Configuration,
-    error: float,
-    forecast_error: float,
+    errors: tuple[float, float],
+    work: Work | None,
 ) -> FrontScore:
+    error, forecast_error = errors
     order = [o.configuration for o in predicted]
     seen, forecast = [truth[c] for c in order], [GridCell.of(o) for o in predicted]
     zone, line = _zone(seen, error)
@@ -260,8 +268,18 @@ def _front(
         counts[min(_DISTANCES, min(step(order[i], order[j]) for j in zone))] += 1
     at = order.index(baseline)
     responses = {}
-    for axis, name in enumerate(RESPONSES):
+    for name in (*RESPONSES, *(RATES if work else ())):
+        response = RATES.get(name, name)
+        axis = RESPONSES.index(response)
         ends = [p[axis] for p in line], [p[axis] for p in forecast_line]
+        if work and name in RATES:
+            both = getattr(seen[at], response), getattr(forecast[at], response)
+            responses[name] = {
+                "baseline": _both(work.amount / both[0], work.amount / both[1]),
+                "p_min": _both(work.amount / max(ends[0]), work.amount / max(ends[1])),
+                "p_max": _both(work.amount / min(ends[0]), work.amount / min(ends[1])),
+            }
+            continue
         responses[name] = {
             "baseline": _both(getattr(seen[at], name), getattr(forecast[at], name)),
             "p_min": _both(min(ends[0]), min(ends[1])),

@@ -106,7 +106,7 @@ def _run(o: Observation) -> dict[str, Any]:
         "energy_j": o.energy_j,
         "power_w": o.energy_j / o.time_s if o.energy_j is not None else None,
         "rate": o.fom,
-        "rate_per_joule": o.fom / o.energy_j
+        "rate_per_joule": o.fom * o.time_s / o.energy_j
         if known and o.fom is not None and o.energy_j
         else None,
         "node_hours": o.configuration.nodes * o.time_s / 3600,

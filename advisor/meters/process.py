@@ -64,11 +64,13 @@ def measure(
     limit_s: float | None = None,
     stdout_to_stderr: bool = False,
     stdin: int | None = None,
+    streams: tuple[int, int] | None = None,
 ) -> MeasuredProcess:
     """Run a command on ``threads`` cores and measure its time (monotonic) and energy.
 
     The child inherits the affinity of this thread, which is narrowed around the start only.
-    ``output`` takes its stdout and stderr (default: this process's own, or all to stderr);
+    ``output`` takes its stdout and stderr (default: ``streams``, else this process's own, or all
+    to stderr);
     ``stdin`` is a file to read from (default: this process's own, none with ``output``);
     ``note`` names the process while it runs. Raises SchedulerError when it cannot be started or
     this machine has too few cores.
@@ -79,7 +81,8 @@ def measure(
     allowed = os.sched_getaffinity(0)
     load = Load(threads, freq_khz)
     with contextlib.ExitStack() as stack:
-        stream = stack.enter_context(output.open("ab")) if output else None
+        file = stack.enter_context(output.open("ab")) if output else None
+        out, err = streams or (2 if stdout_to_stderr else None, None)
         if meter is not None:
             meter.start(load)
         begin = time.perf_counter()
@@ -88,8 +91,8 @@ def measure(
             child = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL if output and stdin is None else stdin,
-                stdout=2 if stdout_to_stderr and stream is None else stream,
-                stderr=stream,
+                stdout=file or out,
+                stderr=file or err,
                 cwd=folder,
                 env=None if environment is None else dict(environment),
                 start_new_session=output is not None,

@@ -18,7 +18,7 @@ from advisor.models.base import LEFT_OUT, Forecast, Prediction
 from advisor.models.job_runs import is_job
 from advisor.models.registry import DEFAULT, forecast
 from advisor.models.response import Response
-from advisor.models.runs import MIN_CONFIGURATIONS, Runs, broken, gather, of_one_method
+from advisor.models.runs import MIN_CONFIGURATIONS, Runs, broken, gather, of_one_method, rate_stats
 
 _MOST_OPTIONS = 20_000
 """A grid beyond this is the sum of unrelated runs: then only what was run becomes an option."""
@@ -102,6 +102,7 @@ def fit_options(
         "front": sum(o.on_front for o in placed),
         "runs": len(observations),
         "method": method,
+        **rate_stats(runs.work, observations),
         "program": programs,
         "notes": notes,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class Runs:
     power: Response | None
     energy_quality: Quality
     notes: tuple[str, ...]
+    work: float | None = None
+    """What the median run did, in what their rates count, where every run has a rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +116,13 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
     if jobs and not alone:
         observations = measured
     observations = _without_stragglers(observations, notes)
-    work = _work(observations)
-    if work is None and any(o.fom for o in observations):
-        notes.append("figures of merit are ignored: not every run has one")
+    observations, work = of_equal_work(observations, notes)
     sigma = measurement_error / Z95
-    time = response([(o.configuration, _time(o, work)) for o in observations], sigma)
+    time = response([(o.configuration, o.time_s) for o in observations], sigma)
     quality, chosen = _energies(observations, notes)
     energy = power = None
     if quality != "missing":
-        energy = response([(o.configuration, _energy(o, work)) for o in chosen], sigma)
+        energy = response([(o.configuration, o.energy_j or 0.0) for o in chosen], sigma)
         watts = [(o.configuration, o.energy_j / o.time_s) for o in chosen if o.energy_j is not None]
         power = response(watts, _POWER_SHARE * sigma)
     if jobs and alone:
@@ -133,7 +133,7 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
     elif jobs:
         time, energy, power = _beside_jobs(jobs, work, quality, (time, energy, power), notes)
     notes += _steadiness({"time": time, "energy": energy})
-    return Runs(time, energy, power, quality, tuple(notes))
+    return Runs(time, energy, power, quality, tuple(notes), work)
 
 
 def _beside_jobs(
@@ -227,18 +227,35 @@ def _without_stragglers(
     return [o for i, o in enumerate(observations) if i not in odd]
 
 
-def _work(observations: Sequence[Observation]) -> float | None:
+def of_equal_work(
+    observations: Sequence[Observation], notes: list[str]
+) -> tuple[Sequence[Observation], float | None]:
+    """Return the runs as if each did the median run's work, and that work (rate x s).
+
+    Time and energy are scaled by what a run did; power stays. Without a rate of every run they are
+    as they were, and the work is None.
+    """
     amounts = [o.fom * o.time_s for o in observations if o.fom is not None]
-    return float(np.median(amounts)) if len(amounts) == len(observations) else None
+    if len(amounts) < len(observations) or not amounts:
+        if amounts:
+            notes.append("figures of merit are ignored: not every run has one")
+        return observations, None
+    work = float(np.median(amounts))
+    scales = [work / amount for amount in amounts]
+    return [
+        replace(
+            o, time_s=o.time_s * scale, energy_j=None if o.energy_j is None else o.energy_j * scale
+        )
+        for o, scale in zip(observations, scales, strict=True)
+    ], work
 
 
-def _time(o: Observation, work: float | None) -> float:
-    return o.time_s if work is None or o.fom is None else work / o.fom
-
-
-def _energy(o: Observation, work: float | None) -> float:
-    assert o.energy_j is not None
-    return o.energy_j if work is None or o.fom is None else work * o.energy_j / (o.fom * o.time_s)
+def rate_stats(work: float | None, observations: Sequence[Observation]) -> dict[str, object]:
+    """Return what a model keeps of its runs' rates: the work, and their unit if they have one."""
+    if work is None:
+        return {}
+    units = {str(o.extra.get("rate_unit", "")) for o in observations}
+    return {"rate": {"work": work, "unit": units.pop() if len(units) == 1 else ""}}
 
 
 def _energies(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.core.disturbed import disturbed
 from advisor.core.option import Option
+from advisor.core.rate import Work
 from advisor.core.units import format_freq
 from advisor.plotting.statistics import StatisticsPanel
 from advisor.plotting.threads import ThreadPanel
@@ -14,7 +15,7 @@ from advisor.plotting.threads import ThreadPanel
 MOST_LINES = 16
 """Frequencies beyond these are thinned out: there is a letter for each of so many in a terminal."""
 
-_RESPONSES = {"time": "time (s)", "energy": "energy (J)"}
+_LABELS = {"time": "time (s)", "energy": "energy (J)"}
 _ENERGY_UNITS = ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"))
 
 
@@ -79,17 +80,27 @@ class Panels:
     panels: tuple[Panel, ...]
 
 
-def lines(title: str, options: Sequence[Option], baseline: Option) -> Panels:
+@dataclass(frozen=True, slots=True)
+class _Drawable:
+    """What is drawn of options: its label, and its value with low and high."""
+
+    label: str
+    values: Callable[[Option], tuple[float, float, float]]
+
+
+def lines(
+    title: str, options: Sequence[Option], baseline: Option, work: Work | None = None
+) -> Panels:
     """Return each response over the cores of a node, one line per frequency cap.
 
-    Options with other nodes or ranks than the baseline's are left out.
+    Options with other nodes or ranks than the baseline's are left out. With ``work`` the responses
+    are rate and rate per joule.
     """
     like = _like(options, baseline)
     caps = sorted({o.configuration.freq_khz for o in like})
     shown = _thin(caps, MOST_LINES)
     panels = []
-    for name in _known(like):
-        scale, label = _unit(name, like)
+    for response in _responses(like, work):
         drawn = []
         for cap in shown:
             row = sorted(
@@ -97,15 +108,17 @@ def lines(title: str, options: Sequence[Option], baseline: Option) -> Panels:
                 key=lambda o: o.configuration.threads_per_node,
             )
             x = [float(o.configuration.threads_per_node) for o in row]
-            values = [[v / scale for v in _values(o, name)] for o in row]
+            values = [response.values(o) for o in row]
             runs = [v for v, o in zip(x, row, strict=True) if o.measured]
             y, low, high = ([v[k] for v in values] for k in range(3))
             drawn.append(Line(format_freq(cap), x, y, low, high, runs))
-        panels.append(Lines("cores per node", label, tuple(drawn)))
+        panels.append(Lines("cores per node", response.label, tuple(drawn)))
     return Panels(title, tuple(panels))
 
 
-def surface(title: str, options: Sequence[Option], baseline: Option) -> Panels:
+def surface(
+    title: str, options: Sequence[Option], baseline: Option, work: Work | None = None
+) -> Panels:
     """Return each response over cores per node and frequency, with the front's options marked."""
     like = _like(options, baseline)
     threads = sorted({o.configuration.threads_per_node for o in like})
@@ -115,16 +128,15 @@ def surface(title: str, options: Sequence[Option], baseline: Option) -> Panels:
         for o in like
     }
     panels = []
-    for name in _known(like):
-        scale, label = _unit(name, like)
+    for response in _responses(like, work):
         z = [
-            [_values(place[i, j], name)[0] / scale if (i, j) in place else float("nan")
+            [response.values(place[i, j])[0] if (i, j) in place else float("nan")
              for j in range(len(threads))]
             for i in range(len(caps))
         ]  # fmt: skip
         panels.append(
             Surface(
-                "cores per node", "frequency (GHz)", label,
+                "cores per node", "frequency (GHz)", response.label,
                 [float(t) for t in threads], [f / 1e6 for f in caps], z,
                 frozenset(at for at, o in place.items() if o.on_front),
                 next((at for at, o in place.items() if o is baseline), None),
@@ -146,8 +158,8 @@ def observed(
         for o in predicted:
             if o.configuration in truth:
                 kind = "trained on" if o.configuration in trained else "predicted"
-                groups[kind].append((truth[o.configuration], _values(o, name)[0]))
-        panels.append(Observed(_RESPONSES[name], groups))
+                groups[kind].append((truth[o.configuration], _VALUES[name](o)[0]))
+        panels.append(Observed(_LABELS[name], groups))
     return Panels(title, tuple(panels))
 
 
@@ -161,25 +173,37 @@ def _like(options: Sequence[Option], baseline: Option) -> list[Option]:
     ]  # fmt: skip
 
 
-def _known(options: Sequence[Option]) -> list[str]:
-    energy = any(o.energy_j == o.energy_j for o in options)
-    return [name for name in _RESPONSES if name == "time" or energy]
+def _responses(options: Sequence[Option], work: Work | None) -> list[_Drawable]:
+    """Return what is drawn: time and energy, or rate and rate per joule; energy if it is known."""
+    names = ["time", *(["energy"] if any(o.energy_j == o.energy_j for o in options) else [])]
+    if work is not None:
+        return [
+            _Drawable(label, lambda o, name=name: work.done(*_VALUES[name](o)))  # type: ignore[misc]
+            for label, name in zip(work.labels, names, strict=False)
+        ]
+    return [_in_units(name, options) for name in names]
 
 
-def _unit(name: str, options: Sequence[Option]) -> tuple[float, str]:
-    """Return scale and axis title that keep a response's numbers short."""
+def _in_units(name: str, options: Sequence[Option]) -> _Drawable:
+    """Return a response in a unit that keeps its numbers short."""
+    scale, label = 1.0, _LABELS[name]
     if name == "energy":
         most = max(o.energy_j for o in options if o.energy_j == o.energy_j)
-        for scale, unit in _ENERGY_UNITS:
-            if most >= 10 * scale:
-                return scale, f"energy ({unit})"
-    return 1.0, _RESPONSES[name]
+        found = next(((s, u) for s, u in _ENERGY_UNITS if most >= 10 * s), None)
+        if found is not None:
+            scale, label = found[0], f"energy ({found[1]})"
+
+    def values(o: Option) -> tuple[float, float, float]:
+        value, low, high = _VALUES[name](o)
+        return value / scale, low / scale, high / scale
+
+    return _Drawable(label, values)
 
 
-def _values(o: Option, name: str) -> tuple[float, float, float]:
-    if name == "time":
-        return o.time_s, o.time_lo_s, o.time_hi_s
-    return o.energy_j, o.energy_lo_j, o.energy_hi_j
+_VALUES: Mapping[str, Callable[[Option], tuple[float, float, float]]] = {
+    "time": lambda o: (o.time_s, o.time_lo_s, o.time_hi_s),
+    "energy": lambda o: (o.energy_j, o.energy_lo_j, o.energy_hi_j),
+}
 
 
 def _thin(values: Sequence[int], most: int) -> list[int]:

@@ -197,7 +197,7 @@ def one_or_many(item_schema: dict[str, Any]) -> Reads:
 
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 _NAME: dict[str, Any] = {"type": ["string", "integer"]}
-_REGEX: dict[str, Any] = {"type": "string", "format": "regex"}
+REGEX_SCHEMA: dict[str, Any] = {"type": "string", "format": "regex"}
 Patterns = Annotated[list[Annotated[str, Reads(_pattern, _SCALAR)]], one_or_many(_SCALAR)]
 """Shell patterns: one, or a list of which any may match."""
 
@@ -211,7 +211,7 @@ def _regex(value: object) -> str:
     return text
 
 
-Regexes = Annotated[list[Annotated[str, Reads(_regex, _REGEX)]], one_or_many(_REGEX)]
+Regexes = Annotated[list[Annotated[str, Reads(_regex, REGEX_SCHEMA)]], one_or_many(REGEX_SCHEMA)]
 """Regular expressions: one, or a list of which all must be found."""
 
 

@@ -7,10 +7,12 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from advisor.core.rate import TAKES, refused
 from advisor.core.units import parse_freq_khz
 from advisor.policy.electricity import ElectricitySection
 from advisor.policy.fields import (
     FREQUENCIES,
+    REGEX_SCHEMA,
     Feature,
     Freq,
     Memory,
@@ -33,8 +35,8 @@ from advisor.policy.problems import did_you_mean
 from advisor.policy.schema import VERSION, PolicyFile, format_version
 from advisor.policy.schema_classes import ClassesSection
 
-UNION_TAGS = ("<list>", "<range>")
-"""Marks pydantic puts into error paths for the two ways to write frequencies."""
+UNION_TAGS = ("<list>", "<range>", "<text>", "<keys>")
+"""Marks pydantic puts into error paths for the two ways to write frequencies, or a rate."""
 MAX_STEPS = 200
 
 
@@ -169,6 +171,46 @@ def _workload(value: object) -> str:
     return text
 
 
+def _rate(value: object) -> str:
+    text = text_of(value, "a regular expression")
+    if why := refused(text):
+        refuse(why, hint="put it into single quotes")
+    return text
+
+
+def _unit(value: object) -> str:
+    text = text_of(value, "a unit")
+    if not text.isprintable() or len(text) > 30:
+        refuse(f"{text!r} is not a unit", hint="write it like GFLOP/s or steps/s")
+    return text
+
+
+class RateSection(Strict):
+    """Where the program prints its own rate: what it does in a second."""
+
+    match: Annotated[str, Reads(_rate, REGEX_SCHEMA)] = Field(
+        description="a regular expression, searched in each line; its group `rate`, else its "
+        "first, is the number"
+    )
+    take: Annotated[str, choice(TAKES)] = Field(
+        default="last", description="which of several matches counts: last, first, mean or sum"
+    )
+    unit: Annotated[str, Reads(_unit, {"type": "string"})] = Field(
+        default="", description="the rate's unit, like GFLOP/s"
+    )
+
+
+def _rate_form(value: object) -> str:
+    return "<keys>" if isinstance(value, dict) else "<text>"
+
+
+OwnRate = Annotated[
+    Annotated[str, Reads(_rate, REGEX_SCHEMA), Tag("<text>")]
+    | Annotated[RateSection, Tag("<keys>")],
+    Discriminator(_rate_form),
+]
+
+
 class ApplicationSection(Strict):
     """An application the site knows by name; the first whose match holds wins."""
 
@@ -185,6 +227,16 @@ class ApplicationSection(Strict):
         default=[],
         description="the variables that set its threads, where that is not OMP_NUM_THREADS",
     )
+    rate: OwnRate = Field(
+        default="",
+        description="how its own rate is read from its output by `advisor run` and `train`: "
+        "{match, take, unit}, or the expression alone",
+    )
+
+    def rate_rule(self) -> dict[str, object]:
+        """Return how its rate is read, in the compiled form."""
+        own = self.rate
+        return {"match": own} if isinstance(own, str) else own.model_dump(exclude_unset=True)
 
     @model_validator(mode="after")
     def _template(self) -> ApplicationSection:

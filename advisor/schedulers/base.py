@@ -13,6 +13,7 @@ from advisor.core.check import Check
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Quality, RunMethod
+from advisor.core.rate import RateRule
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.node_state import NodeReading
@@ -126,6 +127,8 @@ class RunResult:
     detail: str = ""
     final: bool = False
     """A further attempt makes no sense (the run exceeds its limit)."""
+    rate: float | None = None
+    """What the program itself says that it did in a second, in its own unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +163,14 @@ class SweepJob:
     meter: str = "auto"
     method: RunMethod = "variables"
     threads_from: tuple[str, ...] = THREAD_VARIABLES
+    rate: RateRule | None = None
+    """How the program's own rate is read from a run's output; a run without one has failed."""
     results: Path | None = None
     """Where its results are left for the store's host, if they are: its jobs say so."""
+
+    def output(self, seq: int, attempt: int) -> Path:
+        """Return the file that takes what a run prints."""
+        return self.folder / "output" / f"run-{seq}-{attempt}.log"
 
     def threads_to_set(self, run: PlannedRun) -> int:
         """Return the threads per rank a run sets by variables, 0 where the job's own stay."""

@@ -7,6 +7,7 @@ import os
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
+from advisor.core.rate import read_rate
 from advisor.errors import SchedulerError
 from advisor.meters.estimate import estimate_j
 from advisor.schedulers.base import RunResult, SweepJob
@@ -38,6 +39,21 @@ def good_run(
     if energy_j is None:
         return replace(run, energy_quality="missing", detail=why)
     return replace(run, energy_j=energy_j, energy_quality="estimated", meter="estimate", detail=why)
+
+
+def rated(job: SweepJob, result: RunResult) -> RunResult:
+    """Return a run's result with the rate that the program printed; without one it has failed."""
+    if job.rate is None or not result.ok:
+        return result
+    output = job.output(result.seq, result.attempt)
+    try:
+        with output.open("rb") as file:
+            value, why = read_rate(job.rate, file)
+    except OSError as error:
+        value, why = None, f"its output cannot be read: {error.strerror}"
+    if value is None:
+        return replace(result, ok=False, final=True, detail=f"{why}; output in {output}")
+    return replace(result, rate=value)
 
 
 def append_result(path: Path, result: RunResult) -> None:

@@ -250,7 +250,9 @@ class Measuring:
         """Store the good runs that are not stored yet, and return all of them."""
         state, subject = self.state, self.state.subject
         account = self.account(results)
-        program = {"program": dict(subject.program)} if subject.program else {}
+        about: dict[str, object] = {"program": dict(subject.program)} if subject.program else {}
+        if subject.rate is not None and subject.rate.unit:
+            about["rate_unit"] = subject.rate.unit
         runs = {r.seq: r for r in state.stages[stage].runs}
         observations = {}
         for result in results:
@@ -261,6 +263,7 @@ class Measuring:
                 run.configuration,
                 result.time_s,
                 result.energy_j,
+                result.rate,
                 energy_quality=result.energy_quality,
                 meter=result.meter,
                 source="confirm" if run.role == "confirm" else "sweep",
@@ -268,7 +271,7 @@ class Measuring:
                 account=result.account or account,
                 scope=scope_of(self.policy.training.trust, result.account or account),
                 job_id=result.job_id,
-                extra={"sweep": state.id, "seq": result.seq, **program},
+                extra={"sweep": state.id, "seq": result.seq, **about},
                 method=subject.method,
             )
         new = [seq for seq in observations if seq not in state.stored]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
+from advisor.core.rate import Work
 from advisor.core.units import format_duration, format_energy, format_node_hours
 from advisor.core.words import describe
 from advisor.errors import AdvisorError
@@ -107,16 +108,26 @@ class SweepOutcome:
 
 
 def compare(
-    promised: Option, results: list[RunResult], *, holds: bool, chosen: bool
+    promised: Option,
+    results: list[RunResult],
+    *,
+    holds: bool,
+    chosen: bool,
+    work: Work | None = None,
 ) -> Confirmation:
     """Compare confirming runs with an option's intervals; several runs count as their mean.
 
     ``holds`` is the verdict of the fit made with them: whether the other runs predict them, and
     ``chosen`` whether the policy takes the option then. The intervals promised before say by how
-    much.
+    much. With ``work`` time and energy are those that so much work takes at the runs' rates.
     """
-    times = [r.time_s for r in results if r.time_s is not None]
-    energies = [r.energy_j for r in results if r.energy_j is not None]
+    scales = [
+        work.amount / (r.rate * r.time_s) if work and r.rate and r.time_s else 1.0 for r in results
+    ]
+    times = [r.time_s * s for r, s in zip(results, scales, strict=True) if r.time_s is not None]
+    energies = [
+        r.energy_j * s for r, s in zip(results, scales, strict=True) if r.energy_j is not None
+    ]
     time_s = sum(times) / len(times)
     energy_j = sum(energies) / len(energies) if energies else None
     wrong = []

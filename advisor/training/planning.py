@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.core.policy import Policy
+from advisor.core.rate import RateRule
 from advisor.errors import InputError, RefusedError, SchedulerError, UsageError
 from advisor.meters.estimate import estimate_j
 from advisor.models.design import DESIGNS
@@ -49,6 +50,8 @@ class SweepWish:
     meter: str
     options: tuple[str, ...]
     experiment: Experiment | None
+    rate: RateRule | None = None
+    """How the program's own rate is read; None: as the site's rule says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ def _job(wish: SweepWish, known: SiteContext, scheduler: Scheduler) -> TrainingJ
                 hint=f"advisor train {wish.subject} -- COMMAND, or give a job script",
             )
         application = application or named(wish.subject)
-    return understand(
+    job = understand(
         scheduler=scheduler.NAME,
         site=known.site,
         script=script,
@@ -168,6 +171,7 @@ def _job(wish: SweepWish, known: SiteContext, scheduler: Scheduler) -> TrainingJ
         extra_options=wish.options,
         gives_whole_nodes=scheduler.gives_whole_nodes,
     )
+    return job if wish.rate is None else replace(job, rate=wish.rate)
 
 
 def _cost(state: SweepState, store: Path) -> Cost:

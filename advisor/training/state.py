@@ -17,6 +17,7 @@ from typing import Any
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.program import checked
+from advisor.core.rate import RateRule
 from advisor.errors import InputError
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.store.records import TrainingRequest, TrainingState
@@ -125,6 +126,7 @@ class SweepState:
             meter=settings.meter,
             method=subject.method,
             threads_from=subject.threads_from,
+            rate=subject.rate,
         )
 
 
@@ -242,6 +244,7 @@ def _to_json(state: SweepState) -> dict[str, Any]:
             "threads_from": list(subject.threads_from),
             "program": dict(subject.program),
             "job_name": subject.request.job_name,
+            **({"rate": subject.rate.to_dict()} if subject.rate else {}),
         },
         "space": {
             "nodes": list(state.space.nodes),
@@ -322,4 +325,5 @@ def _subject(folder: Path, data: Mapping[str, Any], settings: SweepSettings) -> 
         method=data.get("method", "request"),  # a sweep of an earlier version
         threads_from=tuple(data.get("threads_from", again.threads_from)),
         program=checked(data.get("program")),
+        rate=RateRule.from_dict(data.get("rate")),
     )

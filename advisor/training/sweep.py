@@ -11,6 +11,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.feasible import Constraints, feasible
 from advisor.core.inventory import Inventory
 from advisor.core.option import Option
+from advisor.core.rate import Work
 from advisor.core.recommend import confirmed_choice, recommend
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
@@ -128,7 +129,8 @@ class Sweep(Measuring):
             baseline = option_at(fit.options, state.subject.baseline)
             now = option_at(fit.options, c)
             choice = confirmed_choice(options, baseline, self.policy)
-            attempt = compare(promised, good, holds=now.confirmed, chosen=choice == c)
+            work = Work.of_stats(fit.stats)
+            attempt = compare(promised, good, holds=now.confirmed, chosen=choice == c, work=work)
             attempts.append(attempt)
             if choice == c:
                 break

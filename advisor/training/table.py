@@ -18,7 +18,7 @@ from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, trade_off
 from advisor.errors import InputError
 from advisor.models.fit import FitResult
-from advisor.models.runs import of_one_method
+from advisor.models.runs import of_equal_work, of_one_method, rate_stats
 
 NAME = "measured"
 LEAST_SIGMA = 0.02
@@ -45,6 +45,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
     observations, method = of_one_method(observations, notes)
     if not observations:
         raise InputError("no run succeeded")
+    observations, work = of_equal_work(observations, notes)
     quality = _quality(observations)
     times = _logs(observations, lambda o: o.time_s)
     energies = _logs(
@@ -81,6 +82,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
         "front": sum(o.on_front for o in placed),
         "runs": len(observations),
         "method": method,
+        **rate_stats(work, observations),
         "notes": notes,
     }
     return FitResult(placed, stats, len(placed), quality, NAME, notes, _place(predicted, error))

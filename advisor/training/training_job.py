@@ -15,6 +15,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import RunMethod
 from advisor.core.protocol import MAX_SCRIPT
+from advisor.core.rate import RateRule
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
 from advisor.core.request import JobRequest, understood_of
 from advisor.core.requested_configuration import (
@@ -92,6 +93,8 @@ class TrainingJob:
     """Why the advisor will not change this script's jobs, whatever is measured."""
     how: str = ""
     program: Mapping[str, object] = field(default_factory=dict)
+    rate: RateRule | None = None
+    """How the program's own rate is read from its output."""
 
 
 def current_user() -> str:
@@ -217,6 +220,7 @@ def understand(
         left_alone=" ".join(filter(None, use.obstacle)),
         how="; ".join(r.text for r in recognition.how),
         program=_program(recognition.command, text, options),
+        rate=recognition.rule.rate if recognition.rule else None,
     )
 
 

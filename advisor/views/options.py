@@ -11,6 +11,7 @@ from advisor.core.disturbed import disturbed
 from advisor.core.node_type_estimate import similarity_text
 from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, trade_off
+from advisor.core.rate import Work
 from advisor.core.units import format_change
 from advisor.core.words import describe, interval_words
 from advisor.errors import RefusedError
@@ -34,6 +35,11 @@ class View:
     def energy_known(self) -> bool:
         """Whether there is a trade-off at all."""
         return not any(math.isnan(o.energy_j) for o in self.options)
+
+    @property
+    def work(self) -> Work | None:
+        """What a run does, where the model knows the program's own rate."""
+        return Work.of_stats(self.model.stats)
 
     @property
     def title(self) -> str:
@@ -173,16 +179,23 @@ def best_in_words(view: View) -> str:
     )
 
 
-def scene(view: View) -> Scene:
+def scene(view: View, work: Work | None = None) -> Scene:
     """Return the picture of energy and time against the baseline, in percent.
 
-    Raises RefusedError when no energy is known.
+    With ``work`` that of rate per joule and rate. Raises RefusedError when no energy is known.
     """
     if not view.energy_known:
         raise RefusedError(f"{view.title}: energy is not known, so there is nothing to draw")
     spikes = disturbed(view.options)
     options = [o for i, o in enumerate(view.options) if i not in spikes or o is view.baseline]
-    points = [(100.0 * time, 100.0 * energy) for energy, time in map(view.change, options)]
+    better = -1 if work else 1  # a rate is the reciprocal
+
+    def percent(ratio: float) -> float:
+        return 100.0 * (ratio**better - 1)
+
+    points = [
+        (percent(1 + time), percent(1 + energy)) for energy, time in map(view.change, options)
+    ]
     limits = ErrorLimits(float(view.model.stats.get("error", 0.05)))
     shape = trade_off(
         [o.time_s for o in options],
@@ -195,12 +208,12 @@ def scene(view: View) -> Scene:
     base = view.baseline
 
     def against(time_s: float, energy_j: float) -> PlotPoint:
-        return 100 * (time_s / base.time_s - 1), 100 * (energy_j / base.energy_j - 1)
+        return percent(time_s / base.time_s), percent(energy_j / base.energy_j)
 
     return Scene(
         view.title,
-        "time against the job as written (%)",
-        "energy against the job as written (%)",
+        f"{'rate' if work else 'time'} against the job as written (%)",
+        f"{'rate per joule' if work else 'energy'} against the job as written (%)",
         points,
         shape.front,
         shape.zone,
@@ -208,9 +221,15 @@ def scene(view: View) -> Scene:
         [against(x, y) for x, y in shape.polygon],
         [
             (
-                (against(o.time_lo_s, 0)[0], against(o.time_hi_s, 0)[0]),
-                (against(0, o.energy_lo_j)[1], against(0, o.energy_hi_j)[1]),
+                _ordered(percent(o.time_lo_s / base.time_s), percent(o.time_hi_s / base.time_s)),
+                _ordered(
+                    percent(o.energy_lo_j / base.energy_j), percent(o.energy_hi_j / base.energy_j)
+                ),
             )
             for o in options
         ],
     )
+
+
+def _ordered(one: float, other: float) -> PlotPoint:
+    return min(one, other), max(one, other)

@@ -56,6 +56,11 @@ def plan_lines(plan: PlannedSweep, *, listing: bool = False) -> list[str]:
         f"at most the cost of {equal:.0f} runs of the job: pays back after "
         f"{math.ceil(equal / 0.1)} runs if it saves 10 %, {math.ceil(equal / 0.05)} if 5 %",
         plan.energy,
+        *(
+            [f"rate: the {subject.rate.take} number of '{subject.rate.match}' in a run's output"]
+            if subject.rate
+            else []
+        ),
         *(f"note: {note}" for note in plan.notes),
     ]
     if listing:
@@ -78,6 +83,8 @@ def run_line(event: Event) -> str:
     else:
         sign = "~" if result.energy_quality == "estimated" else ""
         energy = f"{sign}{format_energy(result.energy_j)}"
+    if result.rate is not None:
+        energy += f"  rate {result.rate:.4g}"
     role = "confirms " if run.role == "confirm" else ""
     return (
         f"run {event.index}/{event.total}  {role}{where}  {time}  {energy}  "

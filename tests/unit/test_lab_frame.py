@@ -46,7 +46,7 @@ def test_files_are_merged_computed_and_narrowed(tmp_path: Path) -> None:
     table = frame("runs", GRID, other, compute={"edp": "energy_j * time_s"}, where="edp < 5001")
     assert table["file"].tolist() == ["other"]
     row = table.iloc[0]
-    assert (row["power_w"], row["edp"], row["rate_per_joule"]) == (50, 5000, 0.05)
+    assert (row["power_w"], row["edp"], row["rate_per_joule"]) == (50, 5000, 0.5)
     assert set(frame("runs", GRID, other)["file"]) == {"opteron48", "other"}
 
 

@@ -29,7 +29,7 @@ from advisor.schedulers.base import (
 )
 from advisor.schedulers.command import interpreter
 from advisor.schedulers.local.cpufreq import Cpufreq
-from advisor.schedulers.results import append_result, read_results
+from advisor.schedulers.results import append_result, rated, read_results
 
 NODE_TYPE = "local"
 _SRUN = r"""#!/bin/bash
@@ -215,7 +215,7 @@ class Local:
             run = due[0]
             self._clean_up(job)
             attempt = 1 + sum(r.seq == run.seq for r in results)
-            result = self._attempt(job, run, attempt)
+            result = rated(job, self._attempt(job, run, attempt))
             append_result(job.folder / "results.jsonl", result)
             results.append(result)
             due = job.open_runs(results)
@@ -228,7 +228,7 @@ class Local:
             argv = (*interpreter(job.script), str(job.script), *job.arguments)
         else:
             argv = job.command
-        output = job.folder / "output" / f"run-{run.seq}-{attempt}.log"
+        output = job.output(run.seq, attempt)
         cap = 0 if self._cpufreq.controllable() else c.freq_khz
         try:
             with self._cpufreq.capped(cap, job.folder / "cpufreq.json"):

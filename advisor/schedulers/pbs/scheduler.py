@@ -40,7 +40,7 @@ from advisor.schedulers.pbs.driver import (
 from advisor.schedulers.pbs.inventory import read_cluster
 from advisor.schedulers.pbs.submit import SWEEP, cap_khz, qsub_words
 from advisor.schedulers.pbs.translator import FREQ
-from advisor.schedulers.results import append_result, good_run, read_results
+from advisor.schedulers.results import append_result, good_run, rated, read_results
 
 AT_ONCE = 4
 """Jobs of one sweep that wait or run at the same time."""
@@ -181,6 +181,7 @@ class Pbs:
         for attempt in pending:
             result, note = self._settle(job, attempt)
             if result is not None:
+                result = rated(job, result)
                 append_result(job.folder / "results.jsonl", result)
                 results.append(result)
             elif note:
@@ -358,7 +359,7 @@ def _why_failed(job: SweepJob, attempt: Submitted, noted: Noted) -> str:
         return f"the node did not take the cap ({has}): is the execution hook installed?"
     if noted.verdict == "lost":
         return f"the node cannot enter {job.working_folder}"
-    output = job.folder / "output" / f"run-{attempt.seq}-{attempt.attempt}.log"
+    output = job.output(attempt.seq, attempt.attempt)
     if noted.verdict == "late":
         return f"stopped after its limit of {job.run_limit_s:.0f} s; output in {output}"
     return f"exit code {noted.code}; output in {output}"

@@ -22,7 +22,7 @@ from advisor.schedulers.base import (
     slowdown_bound,
 )
 from advisor.schedulers.command import run_command
-from advisor.schedulers.results import append_result, good_run, read_results
+from advisor.schedulers.results import append_result, good_run, rated, read_results
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm.control import (
     UNFINISHED,
@@ -190,6 +190,7 @@ class Sweeps:
             if result is None:
                 waiting += 1
                 continue
+            result = rated(job, result)
             append_result(job.folder / "results.jsonl", result)
             results.append(result)
         if handle in log.ended:
@@ -243,7 +244,7 @@ class Sweeps:
         """Return an attempt's result, None while its energy may still come."""
         mode = mode_of(job)
         time_s = attempt.time_s(mode)
-        output = job.folder / "output" / f"run-{attempt.seq}-{attempt.number}.log"
+        output = job.output(attempt.seq, attempt.number)
         if attempt.verdict != "ok" or time_s <= 0:
             return RunResult(
                 attempt.seq,

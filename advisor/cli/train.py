@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TextIO
 from advisor.cli.arguments import add_rate_arguments, rate_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from advisor.cli.train_experiment import AdoptedSweep
     from advisor.core.policy import Policy
     from advisor.training.experiment import Experiment
     from advisor.training.planning import SweepWish
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from advisor.training.state import SweepState
 
 
-_EXPERIMENTS = "experiments"
-"""Where the job scripts made of experiments are, under the folder of sweeps."""
 _PLAIN = (
     "application", "workload", "scheduler", "nodes", "samples", "design", "repeat_baseline",
     "model", "meter",
@@ -96,6 +95,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, show the cost, ask, run, fit, confirm, and say what came out."""
     from advisor import paths
+    from advisor.cli.train_experiment import adopted
+    from advisor.errors import UsageError
     from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
 
@@ -104,10 +105,53 @@ def run(args: argparse.Namespace) -> int:
         return _stop(args, root)
     seen = store_seen(args.db)
     known = load_known(seen)
-    state = _resume(args, root) if args.resume is not None else _begin(args, known, root, seen)
-    if state is None:
+    if args.resume is not None:
+        return _finish(args, [_resume(args, root)], known, root)
+    sweeps = adopted(args, root)
+    experiment = sweeps[0].experiment
+    if experiment is not None and experiment.reget:
+        return _read_again(args, sweeps)
+    if len(sweeps) > 1 and args.detach:
+        raise UsageError(
+            f"--detach takes one sweep, this file has {len(sweeps)}",
+            hint="run it without --detach inside nohup or tmux",
+        )
+    return _finish(args, _begin(args, sweeps, known, root, seen), known, root)
+
+
+def _finish(
+    args: argparse.Namespace, begun: Sequence[SweepState], known: SiteContext, root: Path
+) -> int:
+    """Run sweeps one after the other, or leave the one to another process; print what came out."""
+    from advisor.cli.output import print_json
+
+    if args.detach and begun:
+        return _detach(args, begun[0], root)
+    made = []
+    for state in begun:
+        outcome = _execute(args, state, known)
+        if outcome is None:
+            return 130
+        made.append(outcome)
+    if args.json and made:
+        print_json("train", made[0] if len(made) == 1 else {"sweeps": made})
+    return 0
+
+
+def _read_again(args: argparse.Namespace, sweeps: Sequence[AdoptedSweep]) -> int:
+    """Read the outputs of earlier sweeps again and say where the summaries are."""
+    from advisor.cli.output import print_json
+    from advisor.cli.train_experiment import read_again
+
+    found = [read_again(sweep) for sweep in sweeps]
+    if args.json:
+        print_json("train", {"read_again": found})
         return 0
-    return _detach(args, state, root) if args.detach else _execute(args, state, known)
+    for one in found:
+        print(f"sweep {one['id']}: {one['runs']} runs read again; summary: {one['summary']}")
+        for problem in one["problems"]:
+            print(f"  {problem}")
+    return 0
 
 
 def _stop(args: argparse.Namespace, root: Path) -> int:
@@ -143,76 +187,51 @@ def _stream(args: argparse.Namespace) -> TextIO:
 
 
 def _begin(
-    args: argparse.Namespace, known: SiteContext, root: Path, seen: Path
-) -> SweepState | None:
-    """Plan a sweep and ask for consent; None for a dry run."""
+    args: argparse.Namespace,
+    sweeps: Sequence[AdoptedSweep],
+    known: SiteContext,
+    root: Path,
+    seen: Path,
+) -> list[SweepState]:
+    """Plan what is asked for, one sweep or several, and ask for consent; none for a dry run."""
     from advisor.cli import train_output as output
     from advisor.cli.output import print_json
     from advisor.training import state as states
     from advisor.training.planning import plan_sweep
     from advisor.views.training import plan_lines
 
-    experiment = _adopt(args, root)
-    plan = plan_sweep(_wish(args, experiment), known, root, seen)
-    for warning in plan.warnings:
-        print(f"advisor: {warning}", file=sys.stderr)
     out = _stream(args)
-    if args.json and args.dry_run:
-        print_json("train", output.plan_json(plan))
-    else:
-        for line in plan_lines(plan, listing=args.dry_run):
-            print(line, file=out)
-    plan.check_budget()
+    gone_on: list[SweepState] = []
+    plans = []
+    for sweep in sweeps:
+        earlier = sweep.earlier
+        if earlier is not None:
+            if earlier.state in ("confirmed", "fitted"):
+                print(f"sweep {earlier.id} is finished already: left out", file=out)
+            else:
+                print(f"sweep {earlier.id} is continued", file=out)
+                gone_on.append(earlier)
+            continue
+        plan = plan_sweep(_wish(sweep.args, sweep.experiment), known, root, seen)
+        for warning in plan.warnings:
+            print(f"advisor: {warning}", file=sys.stderr)
+        if not (args.json and args.dry_run):
+            for line in plan_lines(plan, listing=args.dry_run):
+                print(line, file=out)
+        plan.check_budget()
+        plans.append(plan)
     if args.dry_run:
-        return None
+        if args.json and plans:
+            found = [output.plan_json(plan) for plan in plans]
+            print_json("train", found[0] if len(found) == 1 else {"sweeps": found})
+        return []
     if not args.yes:
         _ask(out)
-    _results(args, plan.state, plan.policy).close()  # fails now, not after the sweep
-    states.begin(plan.state)
-    return plan.state
-
-
-def _adopt(args: argparse.Namespace, root: Path) -> Experiment | None:
-    """Make an experiment's job script the subject, and its values the axes; None for no experiment.
-
-    What the command line says goes before the file. Options without a counterpart are warned of.
-    """
-    from advisor.schedulers.choose import default
-    from advisor.training.experiment import is_experiment, read_experiment
-
-    path = Path(args.subject or "")
-    if not (is_experiment(path) and path.is_file()):
-        return None
-    experiment = read_experiment(path, args.scheduler or default().NAME)
-    args.subject = str(_written(experiment, root / _EXPERIMENTS))
-    args.nodes = args.nodes or str(experiment.nodes)
-    args.threads = args.threads or ",".join(map(str, experiment.threads))
-    for note in experiment.notes:
-        print(f"advisor: {path.name}: {note}", file=sys.stderr)
-    print(f"advisor: {path.name}: its job script is {args.subject}", file=sys.stderr)
-    return experiment
-
-
-def _written(experiment: Experiment, folder: Path) -> Path:
-    import hashlib
-    import re
-
-    from advisor.errors import AdvisorError
-
-    data = experiment.script.encode()
-    name = re.sub(r"[^\w.+-]", "_", experiment.name)
-    path = folder / f"{name}-{hashlib.sha256(data).hexdigest()[:8]}.sh"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".new")
-        draft.write_bytes(data)
-        draft.chmod(0o755)
-        draft.replace(path)
-    except OSError as error:
-        raise AdvisorError(
-            f"{path} cannot be written: {error.strerror}", hint="choose another --work-dir"
-        ) from None
-    return path
+    for plan in plans:
+        _results(args, plan.state, plan.policy).close()  # fails now, not after the sweep
+    for plan in plans:
+        states.begin(plan.state)
+    return [*gone_on, *(plan.state for plan in plans)]
 
 
 def _wish(args: argparse.Namespace, experiment: Experiment | None) -> SweepWish:
@@ -276,10 +295,14 @@ def _results(
     return results_here(args.db, user=user, trust=trust, folder=folder)
 
 
-def _execute(args: argparse.Namespace, state: SweepState, known: SiteContext) -> int:
-    """Run the sweep, or the rest of it, and show what came out."""
+def _execute(
+    args: argparse.Namespace, state: SweepState, known: SiteContext
+) -> dict[str, object] | None:
+    """Run the sweep, or the rest of it, and show what came out; return it for JSON.
+
+    None where the user stopped it.
+    """
     from advisor.cli import train_output as output
-    from advisor.cli.output import print_json
     from advisor.schedulers.choose import create
     from advisor.training import state as states
     from advisor.training.progress import Recorder
@@ -304,14 +327,14 @@ def _execute(args: argparse.Namespace, state: SweepState, known: SiteContext) ->
         print(
             f"advisor: stopped; resume it with: advisor train --resume {state.id}", file=sys.stderr
         )
-        return 130
+        return None
     finally:
         results.close()
-    if args.json:
-        print_json("train", output.outcome_json(state, outcome))
-    else:
+    if not args.json:
         output.show_outcome(state, outcome, policy, out)
-    return 0
+        if state.settings.after:
+            print(f"HPCProbe's summary: {state.folder / 'summary.yml'}", file=out)
+    return output.outcome_json(state, outcome)
 
 
 # -- values -----------------------------------------------------------------------------------

@@ -19,6 +19,9 @@ from advisor.core.shell_words import TOO_SLOW
 THREAD_VARIABLES = ("OMP_NUM_THREADS",)
 """What sets a program's threads, where no site rule says otherwise."""
 
+CAP_VARIABLE = "ADVISOR_CAP_KHZ"
+"""In which a script finds the cap of each run of a sweep, in kHz; a job is not told its own."""
+
 MAX_SCRIPT = 65536
 """A longer script is not looked through: nobody writes one by hand."""
 
@@ -34,7 +37,7 @@ _COUNTS_CORES = re.compile(
     r"SLURM_CPUS_ON_NODE|SLURM_JOB_CPUS_PER_NODE|SLURM_TASKS_PER_NODE|\bnproc\b|\blscpu\b|cpuinfo"
     r"|_NPROCESSORS|\bNCPUS\b|PBS_NODEFILE|PBS_NP\b|PBS_NUM_PPN|\bnumactl\b|\btaskset\b"
 )
-_READS_CAP = re.compile(r"SLURM_CPU_FREQ\w*")
+_READS_CAP = re.compile(rf"SLURM_CPU_FREQ\w*|{CAP_VARIABLE}")
 _COUNTS_REQUEST = re.compile(r"SLURM_(?:JOB_)?(?:CPUS|TASKS|NTASKS|NPROCS|MEM)\w*|SLURM_TRES\w*")
 _FOLLOWS = re.compile(
     r"\b[A-Z]+_NUM_THREADS=\$\{?SLURM_CPUS_PER_TASK(?::-\d+)?\}?(?=\s|$)"

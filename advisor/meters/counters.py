@@ -17,7 +17,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from advisor.meters.events import NamedEvent
 
 _NUMBERS = {"x86_64": 298, "aarch64": 241, "ppc64le": 319, "riscv64": 241}
 """The system call by architecture."""
@@ -61,12 +64,14 @@ class _Opened:
 class Counters:
     """Counters of the next process that this thread starts, and of all that it starts in turn.
 
-    Use as a context around the start and the wait; then :meth:`read`.
+    Use as a context around the start and the wait; then :meth:`read`. ``wanted`` are counted each
+    by itself, instead of what a signature needs.
     """
 
     devices: Path = _DEVICES
     cpuinfo: Path = Path("/proc/cpuinfo")
     notes: list[str] = field(default_factory=list)
+    wanted: tuple[NamedEvent, ...] = ()
     _own: list[_Opened] = field(default_factory=list)
     _traffic: list[_Opened] = field(default_factory=list)
     _before: resource.struct_rusage | None = None
@@ -74,6 +79,10 @@ class Counters:
     def __enter__(self) -> Self:
         """Open what can be opened; nothing is raised for what cannot."""
         self._before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        for event in self.wanted:
+            self._group([(event.name, event.kind, event.config)])
+        if self.wanted:
+            return self
         try:
             self._group([("cycles", _HARDWARE, 0), ("instructions", _HARDWARE, 1)])
             if self._own:
@@ -86,6 +95,11 @@ class Counters:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def opened(self) -> bool:
+        """Whether anything is counted."""
+        return bool(self._own or self._traffic)
 
     def close(self) -> None:
         """Close all counters."""

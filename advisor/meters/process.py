@@ -10,12 +10,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor.core.observation import Quality
+from advisor.core.placement import in_order
 from advisor.errors import MeterError, SchedulerError
 from advisor.meters.base import Load, Meter
+from advisor.meters.counters import Counters
+from advisor.meters.events import named_event
 
 GRACE_S = 3.0
 """How long a process may take to end when asked."""
@@ -32,6 +35,7 @@ class MeasuredProcess:
     meter: str
     detail: str = ""
     timed_out: bool = False
+    counters: Mapping[str, float] = field(default_factory=dict)
 
 
 def usable_cpus(root: Path = Path("/sys")) -> list[int]:
@@ -65,6 +69,8 @@ def measure(
     stdout_to_stderr: bool = False,
     stdin: int | None = None,
     streams: tuple[int, int] | None = None,
+    events: tuple[str, ...] = (),
+    placement: tuple[str, int, int] = ("", 0, 0),
 ) -> MeasuredProcess:
     """Run a command on ``threads`` cores and measure its time (monotonic) and energy.
 
@@ -72,12 +78,15 @@ def measure(
     ``output`` takes its stdout and stderr (default: ``streams``, else this process's own, or all
     to stderr);
     ``stdin`` is a file to read from (default: this process's own, none with ``output``);
-    ``note`` names the process while it runs. Raises SchedulerError when it cannot be started or
-    this machine has too few cores.
+    ``note`` names the process while it runs. ``events`` are counted where they can be; the cores
+    are those of a ``placement``: how, sockets (0: the machine's), core rings of each. Raises
+    SchedulerError when it cannot be started or this machine has too few cores.
     """
     cpus = usable_cpus()
     if threads > len(cpus):
         raise SchedulerError(f"{threads} threads asked for, this machine offers {len(cpus)} CPUs")
+    if placement[0]:
+        cpus = _placed(cpus, *placement)
     allowed = os.sched_getaffinity(0)
     load = Load(threads, freq_khz)
     with contextlib.ExitStack() as stack:
@@ -85,6 +94,7 @@ def measure(
         out, err = streams or (2 if stdout_to_stderr else None, None)
         if meter is not None:
             meter.start(load)
+        counters = stack.enter_context(_counters(events)) if events else None
         begin = time.perf_counter()
         os.sched_setaffinity(0, cpus[:threads])
         try:
@@ -118,15 +128,44 @@ def measure(
             timed_out = limit.end()
             if note is not None:
                 note.unlink(missing_ok=True)
+        counted = {n: v for n, (v, _) in counters.read().events.items()} if counters else {}
     if meter is None:
-        return MeasuredProcess(code, elapsed, None, "missing", "", "no meter", timed_out)
+        return MeasuredProcess(code, elapsed, None, "missing", "", "no meter", timed_out, counted)
     try:
         reading = meter.stop()
     except MeterError as error:
-        return MeasuredProcess(code, elapsed, None, "missing", meter.NAME, str(error), timed_out)
+        return MeasuredProcess(
+            code, elapsed, None, "missing", meter.NAME, str(error), timed_out, counted
+        )
     return MeasuredProcess(
-        code, elapsed, reading.energy_j, reading.quality, reading.meter, reading.detail, timed_out
-    )
+        code, elapsed, reading.energy_j, reading.quality, reading.meter, reading.detail, timed_out,
+        counted,
+    )  # fmt: skip
+
+
+def _counters(names: tuple[str, ...]) -> Counters:
+    found = (named_event(name) for name in names)
+    return Counters(wanted=tuple(event for event in found if event is not None))
+
+
+def _placed(
+    cpus: list[int], placement: str, sockets: int, rings: int, root: Path = Path("/sys")
+) -> list[int]:
+    """Return the CPUs in the order of a placement, second threads of cores last."""
+    seen: set[str] = set()
+    cores: list[tuple[int, int]] = []
+    for cpu in cpus:
+        folder = root / f"devices/system/cpu/cpu{cpu}/topology"
+        try:
+            core = (folder / "thread_siblings_list").read_text().strip()
+            socket = int((folder / "physical_package_id").read_text())
+        except (OSError, ValueError):
+            core, socket = str(cpu), 0
+        if core not in seen:
+            cores.append((cpu, socket))
+        seen.add(core)
+    ordered = in_order(cores, placement, sockets, rings or 2)
+    return ordered + [cpu for cpu in cpus if cpu not in set(ordered)]
 
 
 def start_ticks(pid: int) -> str:

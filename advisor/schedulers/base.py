@@ -129,6 +129,8 @@ class RunResult:
     """A further attempt makes no sense (the run exceeds its limit)."""
     rate: float | None = None
     """What the program itself says that it did in a second, in its own unit."""
+    counters: Mapping[str, float] = field(default_factory=dict)
+    """What the processor counted, by the names asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,11 @@ class SweepJob:
     threads_from: tuple[str, ...] = THREAD_VARIABLES
     rate: RateRule | None = None
     """How the program's own rate is read from a run's output; a run without one has failed."""
+    events: tuple[str, ...] = ()
+    """Counters to read where the backend can."""
+    placement: tuple[str, int, int] = ("", 0, 0)
+    """How threads are placed on the node's cores (see advisor.core.placement), "" for as usual;
+    sockets of a node, 0 for its own; core rings of a socket, 0 for HPCProbe's two."""
     results: Path | None = None
     """Where its results are left for the store's host, if they are: its jobs say so."""
 

@@ -97,6 +97,7 @@ class _Entry:
     parameters: Mapping[str, Any]
     objectives: Mapping[str, Any]
     lines: Mapping[str, int]
+    stats: Mapping[str, Mapping[str, float]]
 
     def matches(self, only: Mapping[str, str]) -> bool:
         return all(str(self.parameters.get(k, "")) == v for k, v in only.items())
@@ -144,7 +145,11 @@ class _Entry:
             problems.append(RowProblem(self.line, "threadCount", message))
         if len(problems) > before:
             return None
-        extra = {k: v for k, v in p.items() if k not in _READ and isinstance(v, str | int | float)}
+        extra: dict[str, object] = {
+            k: v for k, v in p.items() if k not in _READ and isinstance(v, str | int | float)
+        }
+        if self.stats:
+            extra["stats"] = {name: dict(values) for name, values in self.stats.items()}
         return terms.run((nodes, ranks, threads, freq), time_s, energy_j, rate, extra)
 
 
@@ -174,11 +179,39 @@ def _entries(path: Path, content: bytes) -> Iterator[_Entry]:
         values: dict[str, dict[str, Any]] = {}
         for name in ("parameters", "objectives"):
             if name not in parts:
-                raise InputError(f"{path}, line {line}: the run has no {name}")
+                found = ", ".join(parts) or "nothing"
+                raise InputError(
+                    f"{path}, line {line}: the run has no {name}, but {found}",
+                    hint="summaries of the release of Endrei 2019 are read: each run has "
+                    "objectives, parameters and perhaps stats",
+                )
             inner = _mapping(path, parts[name], name)
             lines |= {k: v.start_mark.line + 1 for k, v in inner.items()}
             values[name] = {k: _scalar(v) for k, v in inner.items()}
-        yield _Entry(line, values["parameters"], values["objectives"], lines)
+        stats = _stats(path, parts["stats"]) if "stats" in parts else {}
+        for name, of in stats.items():  # a file may leave the objective to its statistics
+            if values["objectives"].get(name) is None and "median" in of:
+                values["objectives"][name] = of["median"]
+        yield _Entry(line, values["parameters"], values["objectives"], lines, stats)
+
+
+def _stats(path: Path, node: yaml.Node) -> dict[str, dict[str, float]]:
+    """Return the statistics of repeats by objective, nested or written ``OBJECTIVE.STATISTIC``."""
+    found: dict[str, dict[str, float]] = {}
+    for name, value in _mapping(path, node, "stats").items():
+        if isinstance(value, yaml.MappingNode):
+            pairs = [(name, k, v) for k, v in _mapping(path, value, name).items()]
+        else:
+            objective, _, statistic = name.rpartition(".")
+            pairs = [(objective or name, statistic if objective else "value", value)]
+        for objective, statistic, one in pairs:
+            number = _scalar(one)
+            if isinstance(number, int | float) and not isinstance(number, bool):
+                found.setdefault(objective, {})[statistic] = float(number)
+            elif number is not None:
+                where = f"{path}, line {one.start_mark.line + 1}"
+                raise InputError(f"{where}, stats of {objective}: {number!r} is not a number")
+    return found
 
 
 def _mapping(path: Path, node: yaml.Node, what: str) -> dict[str, yaml.Node]:
@@ -195,6 +228,8 @@ def _scalar(node: yaml.Node) -> Any:
     if node.tag == "tag:yaml.org,2002:null":
         return None
     if node.style not in ("'", '"'):
+        if text.lower() in (".nan", "nan"):  # HPCProbe's word for not measured
+            return None
         for kind in (int, float):
             try:
                 return kind(text)

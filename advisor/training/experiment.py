@@ -1,60 +1,51 @@
-"""Read HPCProbe's experiment file as a sweep: a job script, and the values to vary.
+"""Read HPCProbe's experiment file as sweeps: job scripts, and the values to vary.
 
-Source: Endrei 2019, appendix A.1.2 (the options) and listing A.1 (a whole file). What HPCProbe
-leaves to its own batch mode is the sweep's here; an option without a counterpart is named.
+One file is one sweep for each value of ``execParam`` and each number of nodes: these are workloads
+and shapes of their own, each with a model of its own. Source: Endrei 2019, appendix A.1.2.
 """
 
 from __future__ import annotations
 
-import configparser
 import re
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
-from advisor.errors import InputError
+from advisor.core.placement import (
+    COMPACT,
+    PLACEMENTS,
+    RUNTIMES,
+    SCATTER,
+    WORDS,
+    binding_variables,
+    thread_variables,
+)
+from advisor.core.script_use import CAP_VARIABLE
+from advisor.meters.events import named_event
 from advisor.schedulers.translators import Translator, translator
+from advisor.training.experiment_file import ExperimentFile, read_file
+from advisor.training.extraction import NO_RULES, beside, read_rules
+from advisor.training.postprocess import JOB_RESULTS, PostProcessing, placeholders
 
-SECTION = "Experiment"
-_RANGE = {"threadCount", "cpuFrequency", "execParam"}
-_COUNTS = {"nodes", "ppn", "nodePEs", "totalPEs", "peThreads", "repeatCount"}
-_TEXTS = {"expName", "expExec", "workFolder", "walltime", "account", "queue", "env", "modules"}
-_FLAGS = {"batch", "omp", "base2"}
-_WITHOUT: dict[str, str] = {
-    "outputFolder": "results go to the store",
-    "postExec": "energy comes from the meter; there is no post-processing",
-    "limits": "give scheduler options with --options",
-    "cpuBinding": "threads are placed by the scheduler",
-    "threadPlacement": "threads are placed by the scheduler",
-    "nodePlacement": "every run fills the same nodes evenly",
-    "nodeSockets": "the inventory knows the sockets",
-    "socketRings": "core rings are not distinguished",
-    "batchContinue": "advisor train --resume goes on with a sweep",
-    "reget": "nothing is parsed again",
-    "retries": "a failed run is tried again anyway",
-    "accWaitLi": "no counters are read",
-    "accCopyLi": "no counters are read",
-    "execLoopLi": "no counters are read",
-    "execRegion": "no counters are read",
-    "runtime": "the scheduler starts the ranks",
-}
-_KNOWN = _RANGE | _COUNTS | _TEXTS | _FLAGS | set(_WITHOUT)
-_DEFAULTS = {"threadPlacement": "S", "nodePlacement": "S", "batchContinue": "False",
-             "reget": "False", "retries": "0"}  # fmt: skip
 _VARIABLE = re.compile(r"\\\$|\$(?:\{(\w+)\}|(\w+))")
 _WALLTIME = re.compile(r"(\d+):[0-5]?\d:[0-5]?\d|\d+")
-_MOST_VALUES = 10_000
+_METERED = re.compile(r"(?:PM_(?:ENERGY|POWER|CPU_|MEMORY_)|UNITS:|RAPL|\d+$)")
+"""What CrayPAT meters of power, its units, and the numbers of its own groups of counters."""
+_PERFCTR = "PAT_RT_PERFCTR"
+_MOST_SWEEPS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """An experiment: the job script that runs it once, and the grid to sweep.
+    """One sweep of an experiment: the job script that runs it once, and the grid.
 
     ``threads`` are cores per node, ``freqs_khz`` caps in kHz (empty: as the node type has them),
-    ``notes`` name what has no counterpart.
+    ``attempts`` is how often a run is tried, 0 for as usual. ``go_on`` and ``reget`` ask for an
+    earlier sweep to be continued or read again. ``events`` are counters to read where that is
+    possible, ``notes`` name what is done otherwise than HPCProbe does it.
     """
 
     name: str
@@ -63,6 +54,12 @@ class Experiment:
     threads: tuple[int, ...]
     freqs_khz: tuple[int, ...]
     repeats: int
+    attempts: int
+    go_on: bool
+    reget: bool
+    sockets: int
+    events: tuple[str, ...]
+    after: PostProcessing
     notes: tuple[str, ...]
 
     def frequencies(self, node_type: NodeType) -> tuple[tuple[int, ...], list[str]]:
@@ -77,26 +74,14 @@ class Experiment:
         ]
 
 
-@dataclass(slots=True)
-class _File:
-    path: Path
-    values: dict[str, str]
-    lines: dict[str, int]
-    problems: list[tuple[int, str]] = field(default_factory=list)
+@dataclass(frozen=True, slots=True)
+class _SweepShape:
+    """Number of nodes, ranks of each, and the cores per node to try (empty: as the job has it)."""
 
-    def wrong(self, key: str, message: str) -> None:
-        line = self.lines.get(key, 0)
-        self.problems.append((line, f"line {line}, {key}: {message}" if line else message))
-
-    def get(self, key: str, parse: Callable[[str], object]) -> object | None:
-        text = self.values.get(key)
-        if text is None or not text.strip():
-            return None
-        try:
-            return parse(text.strip())
-        except ValueError as error:
-            self.wrong(key, str(error))
-            return None
+    nodes: int
+    ranks: int
+    threads: tuple[int, ...]
+    threads_of_rank: int
 
 
 def is_experiment(path: Path) -> bool:
@@ -104,156 +89,115 @@ def is_experiment(path: Path) -> bool:
     return path.suffix.lower() == ".ini"
 
 
-def read_experiment(path: Path, scheduler: str) -> Experiment:
-    """Read an experiment file, for a scheduler by its name.
+def read_experiments(path: Path, scheduler: str) -> tuple[Experiment, ...]:
+    """Read an experiment file, for a scheduler by its name: one sweep or several.
 
     Raises InputError that lists every mistake by line and key.
     """
-    file = _read(path)
-    notes = _without_counterpart(file)
-    texts = {key: str(file.get(key, str) or "") for key in _TEXTS}
-    counts = {key: _int(file.get(key, _count)) for key in _COUNTS}
-    flags = {key: file.get(key, _flag) for key in _FLAGS}
-    ranges = {key: _tuple(file.get(key, _values)) for key in _RANGE}
-    if not texts["expExec"]:
+    file = read_file(path)
+    language = translator(scheduler)
+    launcher = language.launched("x", 2).split()[0]
+    if not file.texts["expExec"]:
         file.wrong("expExec", "expExec is missing: the executable and its options")
-    nodes, ranks = counts["nodes"] or 1, _ranks(file, counts)
-    threads = _threads(file, ranges["threadCount"], nodes, ranks, counts, bool(flags["base2"]))
-    parameter = _parameter(file, ranges["execParam"])
-    most = max(threads, default=counts["ppn"] or ranks)
-    per_rank = max(1, (counts["ppn"] or most) // ranks)
-    command = _command(file, texts["expExec"], parameter, per_rank, nodes * ranks)
-    if texts["walltime"] and not _WALLTIME.fullmatch(texts["walltime"]):
-        file.wrong("walltime", f"{texts['walltime']!r} is not hh:mm:ss or seconds")
-    if flags["omp"] is False:
-        notes.append("omp = False: OMP_NUM_THREADS is set all the same; MPI ranks do not mind")
-    exports = _exports(file, texts["env"])
-    if file.problems:
-        count = "1 mistake" if len(file.problems) == 1 else f"{len(file.problems)} mistakes"
-        lines = [f"  {message}" for _, message in sorted(file.problems)]
-        raise InputError("\n".join([f"{path}: {count}, nothing is run", *lines]))
-    script = _script(texts, (nodes, ranks, per_rank), exports, command, translator(scheduler))
-    return Experiment(
-        texts["expName"] or path.stem,
-        script,
-        nodes,
-        threads,
-        ranges["cpuFrequency"],
-        counts["repeatCount"] or 1,
-        tuple(notes),
+    if file.texts["walltime"] and not _WALLTIME.fullmatch(file.texts["walltime"]):
+        file.wrong("walltime", f"{file.texts['walltime']!r} is not hh:mm:ss or seconds")
+    shapes = _shapes(file)
+    exports = {**_placed(file, launcher), **_exports(file)}
+    events = _counters(file, exports)
+    after = _after(file)
+    parameters: Sequence[int | None] = file.ranges["execParam"] or (None,)
+    several = len(parameters) > 1
+    if len(parameters) * len(shapes) > _MOST_SWEEPS:
+        count = len(parameters) * len(shapes)
+        file.wrong("execParam", f"{count} sweeps are more than {_MOST_SWEEPS}")
+        parameters = parameters[:1]
+    made = []
+    for parameter in parameters:
+        for shape in shapes:
+            limits = _limits(file, language, shape.nodes)
+            label = _label(file, parameter if several else None)
+            command = _command(file, shape, parameter)
+            script = _script(file, shape, (exports, limits), (label, command), language)
+            made.append((shape, parameter, script))
+    file.check()
+    return tuple(
+        Experiment(
+            name=file.texts["expName"] or path.stem,
+            script=script,
+            nodes=shape.nodes,
+            threads=shape.threads,
+            freqs_khz=file.ranges["cpuFrequency"],
+            repeats=file.counts["repeatCount"] or 1,
+            attempts=0 if file.counts["retries"] is None else file.counts["retries"] + 1,
+            go_on=bool(file.flags["batchContinue"]),
+            reget=bool(file.flags["reget"]),
+            sockets=file.counts["nodeSockets"] or 0,
+            events=events,
+            after=after.for_run(nodes=shape.nodes, nodePEs=shape.ranks, execParam=parameter),
+            notes=tuple(_notes(file, shape)),
+        )
+        for shape, parameter, script in made
     )
 
 
-def _read(path: Path) -> _File:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: {error.reason}") from None
-    parser = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
-    parser.optionxform = str  # type: ignore[assignment, method-assign]  # keys as they are written
-    try:
-        parser.read_string(text)
-    except configparser.MissingSectionHeaderError as error:
-        raise InputError(
-            f"{path}, line {error.lineno}: no section yet", hint=f"begin with [{SECTION}]"
-        ) from None
-    except configparser.ParsingError as error:
-        line = error.errors[0][0]
-        raise InputError(f"{path}, line {line}: not KEY = VALUE") from None
-    except (configparser.DuplicateOptionError, configparser.DuplicateSectionError) as error:
-        what = getattr(error, "option", "") or f"[{error.section}]"
-        raise InputError(f"{path}, line {error.lineno}: {what} is given twice") from None
-    if SECTION not in parser:
-        raise InputError(f"{path}: there is no section [{SECTION}]")
-    lines: dict[str, int] = {}
-    for number, row in enumerate(text.splitlines(), 1):
-        option = re.match(r"([\w.]+)\s*[=:]", row)
-        if option:
-            lines.setdefault(option[1], number)
-    file = _File(path, {k: " ".join(v.split()) for k, v in parser[SECTION].items()}, lines)
-    for key in file.values:
-        if key not in _KNOWN:
-            near = next((k for k in sorted(_KNOWN) if k.lower() == key.lower()), "")
-            file.wrong(key, f"is no option of an experiment{f'; is it {near}?' if near else ''}")
-    return file
+def _notes(file: ExperimentFile, shape: _SweepShape) -> list[str]:
+    """Return what is done otherwise than HPCProbe does it."""
+    notes = []
+    if file.flags["omp"] is False:
+        notes.append("omp = False: OMP_NUM_THREADS is set all the same; MPI ranks do not mind")
+    if file.texts["threadPlacement"] and shape.ranks > 1:
+        notes.append(
+            "threadPlacement places the threads of each rank on the cores of that rank; the "
+            "scheduler places the ranks"
+        )
+    if "$fq" in file.texts["expExec"]:
+        notes.append(
+            "$fq is the cap of each run of the sweep; no cap is advised for the job, whose script "
+            "does not know it"
+        )
+    return notes
 
 
-def _without_counterpart(file: _File) -> list[str]:
-    return [
-        f"{key} has no counterpart and is left out: {why}"
-        for key, why in _WITHOUT.items()
-        if file.values.get(key, "") not in ("", _DEFAULTS.get(key, ""))
-    ]
+def _shapes(file: ExperimentFile) -> list[_SweepShape]:
+    """Return the numbers of nodes to sweep, each with its cores per node, the first at least."""
+    counts = file.counts
+    place = file.one_of("nodePlacement", (COMPACT, SCATTER), SCATTER)
+    base2, ppn, totals = file.flags["base2"], counts["ppn"], file.ranges["threadCount"]
+    if (base2 or place == COMPACT) and totals and not ppn:
+        file.wrong("base2" if base2 else "nodePlacement", "needs ppn")
+        totals = ()
+    by_nodes: dict[int, list[int]] = {}
+    if base2 and totals and ppn:
+        for exponent in totals:
+            by_nodes.setdefault(2 ** min(exponent, 20), []).append(2 ** min(exponent, 20) * ppn)
+    elif place == COMPACT and ppn:
+        for total in totals:
+            by_nodes.setdefault(_fewest(total, ppn, counts["nodePEs"] or 1), []).append(total)
+    elif totals:
+        by_nodes[counts["nodes"] or 1] = list(totals)
+    most = counts["nodes"]
+    if most and (too_many := [n for n in by_nodes if n > most]):
+        file.wrong("threadCount", f"needs {max(too_many)} nodes, but nodes is {most}")
+    if not by_nodes:
+        return [_shape(file, counts["nodes"] or 1, ())]
+    return [_shape(file, nodes, values) for nodes, values in sorted(by_nodes.items())]
 
 
-def _int(value: object | None) -> int | None:
-    return value if isinstance(value, int) else None
+def _fewest(total: int, ppn: int, ranks: int) -> int:
+    """Return the fewest nodes that hold so many threads, each the same number."""
+    least = -(-total // ppn)
+    even = (n for n in range(least, total + 1) if total % (n * ranks) == 0)
+    return next(even, least)
 
 
-def _tuple(value: object | None) -> tuple[int, ...]:
-    return value if isinstance(value, tuple) else ()
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 10_000_000:
-        raise ValueError(f"{text!r} is not a whole number from 1 up")
-    return int(text)
-
-
-def _flag(text: str) -> bool:
-    if text not in ("True", "False"):
-        raise ValueError(f"{text!r} is neither True nor False")
-    return text == "True"
-
-
-def _values(text: str) -> tuple[int, ...]:
-    """Read ``VALUE`` or ``START,END,STEP``, the end included."""
-    parts = [p.strip() for p in text.split(",")]
-    if len(parts) not in (1, 3) or not all(p.isascii() and p.isdecimal() for p in parts):
-        raise ValueError(f"{text!r} is neither a whole number nor start,end,step")
-    numbers = [int(p) for p in parts]
-    if len(numbers) == 1:
-        return (numbers[0],)
-    start, end, step = numbers
-    if start == end:
-        return (start,)
-    if step < 1 or end < start:
-        raise ValueError(f"{text!r} does not go from start up to end in steps")
-    if (end - start) // step > _MOST_VALUES:
-        raise ValueError(f"{text!r} has more than {_MOST_VALUES} values")
-    return tuple(range(start, end + 1, step))
-
-
-def _ranks(file: _File, counts: dict[str, int | None]) -> int:
-    """Return the MPI ranks per node: stated, or out of the total over the nodes."""
-    nodes, total = counts["nodes"] or 1, counts["totalPEs"]
-    if counts["nodePEs"]:
-        return counts["nodePEs"]
-    if total and total % nodes:
-        file.wrong("totalPEs", f"{total} ranks do not spread evenly over {nodes} nodes")
-    return max(1, total // nodes) if total else 1
-
-
-def _threads(
-    file: _File,
-    totals: tuple[int, ...],
-    nodes: int,
-    ranks: int,
-    counts: dict[str, int | None],
-    base2: bool,
-) -> tuple[int, ...]:
-    """Return the cores per node to try, out of totals over all nodes (or exponents of base 2)."""
-    if base2 and totals:
-        if not counts["ppn"]:
-            file.wrong("base2", "needs ppn")
-            return ()
-        if len(totals) > 1:
-            file.wrong("threadCount", "base2 varies the number of nodes: a sweep for each")
-            return ()
-        totals = (2 ** min(totals[0], 30) * counts["ppn"],)
-    found = []
+def _shape(file: ExperimentFile, nodes: int, totals: Sequence[int]) -> _SweepShape:
+    """Return the shape of a sweep; ``totals`` are threads of all its nodes together."""
+    counts = file.counts
+    ranks, all_ranks = counts["nodePEs"], counts["totalPEs"]
+    if not ranks and all_ranks and all_ranks % nodes:
+        file.wrong("totalPEs", f"{all_ranks} ranks do not spread evenly over {nodes} nodes")
+    ranks = ranks or max(1, (all_ranks or 1) // nodes)
+    threads: list[int] = []
     for total in totals:
         per_node, rest = divmod(total, nodes)
         if rest or per_node % ranks or not per_node:
@@ -261,81 +205,154 @@ def _threads(
                 "threadCount",
                 f"{total} threads do not spread evenly over {nodes} nodes x {ranks} ranks",
             )
-            return ()
-        if counts["ppn"] and per_node > counts["ppn"]:
+        elif counts["ppn"] and per_node > counts["ppn"]:
             file.wrong("threadCount", f"{per_node} threads per node, but ppn is {counts['ppn']}")
-            return ()
-        found.append(per_node)
-    if counts["peThreads"] and found and set(found) != {counts["peThreads"] * ranks}:
+        else:
+            threads.append(per_node)
+    if counts["peThreads"] and threads and set(threads) != {counts["peThreads"] * ranks}:
         file.wrong("peThreads", "contradicts threadCount; leave one of them out")
-    return tuple(found)
+    most = counts["ppn"] or max(threads, default=(counts["peThreads"] or 1) * ranks)
+    return _SweepShape(nodes, ranks, tuple(threads), max(1, most // ranks))
 
 
-def _parameter(file: _File, values: tuple[int, ...]) -> str:
-    if len(values) > 1:
-        file.wrong(
-            "execParam",
-            f"{len(values)} values are {len(values)} workloads: run a sweep for each of them",
-        )
-    return str(values[0]) if values else ""
+def _placed(file: ExperimentFile, launcher: str) -> dict[str, str]:
+    """Return the variables of placement and binding, none where the file asks for none."""
+    runtime = file.texts["runtime"]
+    if runtime:
+        runtime = file.one_of("runtime", RUNTIMES, RUNTIMES[0])
+    variables: dict[str, str] = {}
+    if file.texts["threadPlacement"]:
+        variables |= thread_variables(file.one_of("threadPlacement", PLACEMENTS, SCATTER))
+    if file.texts["cpuBinding"]:
+        try:
+            variables |= binding_variables(file.texts["cpuBinding"], launcher, runtime)
+        except ValueError as error:
+            file.wrong("cpuBinding", str(error))
+    return variables
 
 
-def _command(file: _File, text: str, parameter: str, threads: int, ranks: int) -> str:
-    """Put the sweep's own values in place of ``$th`` and ``$p``; an escaped $ is a plain one."""
+def _counters(file: ExperimentFile, exports: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the counters that the file asks CrayPAT for, without what is metered otherwise."""
+    names = [n.strip() for n in exports.get(_PERFCTR, "").split(",") if n.strip()]
+    wanted = [n for n in names if not _METERED.match(n)]
+    for name in wanted:
+        try:
+            named_event(name)
+        except ValueError as error:
+            file.wrong("env", str(error))
+    return tuple(wanted)
+
+
+def _limits(file: ExperimentFile, language: Translator, nodes: int) -> dict[str, str]:
+    if not file.texts["limits"]:
+        return {}
+    try:
+        return language.limited(file.texts["limits"], nodes)
+    except ValueError as error:
+        file.wrong("limits", str(error))
+        return {}
+
+
+def _after(file: ExperimentFile) -> PostProcessing:
+    """Return what is done with the output of each run."""
+    rules, found = NO_RULES, beside(file.path)
+    if found is not None:
+        rules = read_rules(found)
+    command = file.texts["postExec"]
+    for name in placeholders(command):
+        known = {JOB_RESULTS, "dataPath", *_parameters(file), *rules.names("run")}
+        if name not in known:
+            listed = ", ".join(sorted(known))
+            file.wrong("postExec", f"%({name})s is not known; known: {listed}")
+    return PostProcessing(
+        experiment=file.texts["expName"] or file.path.stem,
+        file=str(file.path.absolute()),
+        rules=str(found.absolute()) if found is not None else "",
+        post_exec=command,
+        retries=file.counts["retries"] or 0,
+        output_folder=file.texts["outputFolder"],
+        parameters=_parameters(file),
+    )
+
+
+def _parameters(file: ExperimentFile) -> dict[str, object]:
+    """Return the options that describe every run alike."""
+    names = ("ppn", "peThreads", "nodeSockets", "socketRings", "accWaitLi", "accCopyLi",
+             "execLoopLi", "execRegion")  # fmt: skip
+    found: dict[str, object] = {n: v for n in names if (v := file.counts[n])}
+    for name in ("threadPlacement", "nodePlacement", "cpuBinding", "runtime"):
+        if file.texts[name]:
+            found[name] = file.texts[name]
+    return found
+
+
+def _label(file: ExperimentFile, parameter: int | None) -> str:
+    """Return the workload's name where it must be stated: several, or a placement of its own."""
+    placement = WORDS.get(file.texts["threadPlacement"], "")
+    parts = ["" if parameter is None else str(parameter), placement]
+    if placement and parameter is None:
+        parts[0] = ",".join(map(str, file.ranges["execParam"])) or "default"
+    return "-".join(part for part in parts if part)
+
+
+def _command(file: ExperimentFile, shape: _SweepShape, parameter: int | None) -> str:
+    """Put the sweep's own values in place of ``$th``, ``$fq`` and ``$p``; an escaped $ is plain."""
 
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         if name is None:
             return "$"
         if name == "p":
-            if not parameter:
+            if parameter is None:
                 file.wrong("expExec", "has $p, but there is no execParam")
-            return parameter
+            return "" if parameter is None else str(parameter)
         if name == "th":
-            return f"$((${{OMP_NUM_THREADS:-{threads}}} * {ranks}))"
+            all_ranks = shape.nodes * shape.ranks
+            return f"$((${{OMP_NUM_THREADS:-{shape.threads_of_rank}}} * {all_ranks}))"
         if name == "fq":
-            file.wrong("expExec", "has $fq, but a run does not know its frequency cap")
+            own = max(file.ranges["cpuFrequency"], default=0)
+            return f"${{{CAP_VARIABLE}:-{own}}}"
         return match[0]
 
-    return _VARIABLE.sub(value, text)
+    return _VARIABLE.sub(value, file.texts["expExec"])
 
 
-def _exports(file: _File, text: str) -> list[str]:
-    """Return ``export`` lines of ``n1=v1,n2=v2``; a quoted value may hold commas."""
-    if not text:
-        return []
-    lexer = shlex.shlex(text, posix=True)
+def _exports(file: ExperimentFile) -> dict[str, str]:
+    """Return the variables of ``n1=v1,n2=v2``; a quoted value may hold commas."""
+    lexer = shlex.shlex(file.texts["env"], posix=True)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = ",", True, ""
     try:
         words = [w.strip() for w in lexer]
     except ValueError:
         file.wrong("env", "a quote is not closed")
-        return []
+        return {}
     for word in words:
         if not re.match(r"[A-Za-z_]\w*=", word):
             file.wrong("env", f"{word!r} is not NAME=VALUE")
-            return []
-    pairs = [word.partition("=") for word in words]
-    return [f"export {name}={shlex.quote(value)}" for name, _, value in pairs]
+            return {}
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
 
 
 def _script(
-    texts: dict[str, str],
-    sizes: tuple[int, int, int],
-    exports: list[str],
-    command: str,
+    file: ExperimentFile,
+    shape: _SweepShape,
+    settings: tuple[Mapping[str, str], Mapping[str, str]],
+    what: tuple[str, str],
     language: Translator,
 ) -> str:
     """Return the job script that runs the experiment once, as it is.
 
-    ``sizes``: nodes, ranks of a node, threads of a rank.
+    ``settings`` are variables and options, ``what`` the workload's name ("" for as recognised) and
+    the command.
     """
-    nodes, ranks, threads = sizes
-    node_type = NodeType("", cores=ranks * threads, default_partition=texts["queue"])
+    (exports, limits), (label, command), texts = settings, what, file.texts
+    cores = shape.ranks * shape.threads_of_rank
+    node_type = NodeType("", cores=cores, default_partition=texts["queue"])
     options = {
+        **limits,
         "job-name": re.sub(r"[^\w.+-]", "_", texts["expName"]),
-        **language.asking_for(Configuration("", nodes, ranks, ranks * threads, 0), node_type),
-        language.TIME_LIMIT: _time(texts["walltime"]),
+        **language.asking_for(Configuration("", shape.nodes, shape.ranks, cores, 0), node_type),
+        language.TIME_LIMIT: _time(texts["walltime"]) or limits.get(language.TIME_LIMIT, ""),
         "account": texts["account"],
     }
     words = language.written({name: value for name, value in options.items() if value})
@@ -344,13 +361,18 @@ def _script(
         [
             "#!/bin/bash",
             *(" ".join((language.DIRECTIVE, *option)) for option in words),
+            *([f"#ADVISOR workload={label}"] if label else []),
             *(f"module {m}" for m in modules),
-            *exports,
+            *_export_lines(exports.items()),
             *([f"cd {texts['workFolder']} || exit"] if texts["workFolder"] else []),
-            language.launched(command, nodes * ranks),
+            language.launched(command, shape.nodes * shape.ranks),
             "",
         ]
     )
+
+
+def _export_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"export {name}={shlex.quote(value)}" for name, value in pairs]
 
 
 def _time(walltime: str) -> str:

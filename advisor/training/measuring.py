@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
@@ -16,6 +17,7 @@ from advisor.schedulers.results import read_results
 from advisor.store.records import TrainingRun, TrainingState
 from advisor.training.outcome import Event, Spent
 from advisor.training.plan import MIN_RUNS, cost, expected_runs
+from advisor.training.postprocess import PostProcessing, PostProcessor
 from advisor.training.result_store import ResultStore
 from advisor.training.state import Stage, SweepState
 from advisor.training.training_job import TrainingSite
@@ -39,6 +41,17 @@ class Measuring:
     good: dict[int, RunResult] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
+    processor: PostProcessor | None = None
+
+    def __post_init__(self) -> None:
+        """Take up what an experiment does after each run."""
+        settings = self.state.settings
+        if settings.after:
+            self.processor = PostProcessor(
+                PostProcessing.from_dict(settings.after),
+                self.state.folder,
+                Path(settings.working_folder),
+            )
 
     def plan(self, name: str, role: Role, configurations: Sequence[Configuration]) -> None:
         """Add a stage to the sweep, so that it is made, also after a kill."""
@@ -55,6 +68,7 @@ class Measuring:
         good = {r.seq: r for r in results if r.ok}
         self.failed += self._failures(name, good)
         self.good |= good
+        self._post_process(name, good)
         self.observations += self._observe(results, name)
         return list(good.values())
 
@@ -244,6 +258,25 @@ class Measuring:
                     known = True
         return Spent(runs, node_s / 3600, energy_j, known)
 
+    # -- after each run --------------------------------------------------------------------------
+
+    def _post_process(self, name: str, good: Mapping[int, RunResult]) -> None:
+        """Do what an experiment asks for after its runs, and renew its summary."""
+        if self.processor is None:
+            return
+        job = self.state.job(name)
+        for run in job.runs:
+            problem = self.processor.take(job, run, good[run.seq]) if run.seq in good else ""
+            if problem:
+                self.show(Event("note", name, f"{describe(run.configuration)}: {problem}"))
+        runs = [r for stage in self.state.stages.values() for r in stage.runs]
+        made = [(r, self.good[r.seq]) for r in runs if r.seq in self.good]
+        try:
+            self.processor.summarise(made)
+        except OSError as error:
+            text = f"the summary cannot be written: {error.filename}: {error.strerror}"
+            self.show(Event("note", name, text))
+
     # -- what was measured -----------------------------------------------------------------------
 
     def _observe(self, results: list[RunResult], stage: str) -> list[Observation]:
@@ -271,7 +304,7 @@ class Measuring:
                 account=result.account or account,
                 scope=scope_of(self.policy.training.trust, result.account or account),
                 job_id=result.job_id,
-                extra={"sweep": state.id, "seq": result.seq, **about},
+                extra={"sweep": state.id, "seq": result.seq, **about, **self._counters(run)},
                 method=subject.method,
             )
         new = [seq for seq in observations if seq not in state.stored]
@@ -291,6 +324,11 @@ class Measuring:
                         )
                     )
         return list(observations.values())
+
+    def _counters(self, run: PlannedRun) -> dict[str, object]:
+        """Return what was counted in a run, where anything was."""
+        found = self.processor.kept.get(str(run.seq), {}) if self.processor else {}
+        return {"counters": found} if found else {}
 
     def account(self, results: Sequence[RunResult]) -> str:
         """Return the account that runs were charged to."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from advisor.core.policy import Policy
 from advisor.core.rate import RateRule
 from advisor.errors import InputError, RefusedError, SchedulerError, UsageError
 from advisor.meters.estimate import estimate_j
+from advisor.meters.events import not_counted
 from advisor.models.design import DESIGNS
 from advisor.models.sequential import SEQUENTIAL, first_runs
 from advisor.schedulers.base import Scheduler
@@ -130,6 +132,7 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         confirm=policy.training.confirm,
         working_folder=str(Path.cwd()),
         extra_options=wish.options,
+        **_of_experiment(wish.experiment, job, scheduler, warnings),
     )
     runs = planned(
         design,
@@ -140,6 +143,31 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     state = states.new(root, job, grid.space, settings, runs)
     energy = scheduler.energy_source(state.job("design"))
     return PlannedSweep(state, policy, _cost(state, store), grid.notes, energy, warnings)
+
+
+def _of_experiment(
+    experiment: Experiment | None, job: TrainingJob, scheduler: Scheduler, warnings: list[str]
+) -> dict[str, Any]:
+    """Return the settings that an experiment adds; ``warnings`` take what cannot be done here."""
+    if experiment is None:
+        return {}
+    own = job.node_type.sockets
+    if experiment.after.parameters.get("threadPlacement") and experiment.sockets not in (0, own):
+        warnings.append(
+            f"nodeSockets is {experiment.sockets}, but {job.node_type.name} has {own}: check it"
+        )
+    settings: dict[str, Any] = {"after": experiment.after.to_dict()}
+    if experiment.attempts:
+        settings["attempts"] = experiment.attempts
+    if experiment.events and scheduler.this_machine() is None:
+        names = ", ".join(experiment.events)
+        warnings.append(f"{names}: {scheduler.LABEL} counts nothing for a sweep: let the program "
+                        "print them, and hpcprobe.yml read them")  # fmt: skip
+    elif experiment.events:
+        why = not_counted(experiment.events)
+        warnings += [f"{name} is not counted: {text}" for name, text in why.items()]
+        settings["events"] = tuple(name for name in experiment.events if name not in why)
+    return settings
 
 
 def _job(wish: SweepWish, known: SiteContext, scheduler: Scheduler) -> TrainingJob:

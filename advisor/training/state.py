@@ -44,6 +44,10 @@ class SweepSettings:
     confirm: int = 1
     working_folder: str = ""
     extra_options: tuple[str, ...] = ()
+    after: Mapping[str, object] = field(default_factory=dict)
+    """What follows each run, by an experiment file; empty for nothing."""
+    events: tuple[str, ...] = ()
+    """Counters to read in each run."""
 
 
 @dataclass(slots=True)
@@ -127,7 +131,17 @@ class SweepState:
             method=subject.method,
             threads_from=subject.threads_from,
             rate=subject.rate,
+            events=settings.events,
+            placement=self._placement(),
         )
+
+    def _placement(self) -> tuple[str, int, int]:
+        """Return how an experiment places threads, "" where it does not say."""
+        asked = self.settings.after.get("parameters", {})
+        if not isinstance(asked, Mapping) or not asked.get("threadPlacement"):
+            return "", 0, 0
+        sockets, rings = asked.get("nodeSockets") or 0, asked.get("socketRings") or 0
+        return str(asked["threadPlacement"]), int(sockets), int(rings)
 
 
 def confirm_stage(round_: int) -> str:
@@ -268,7 +282,11 @@ def _to_json(state: SweepState) -> dict[str, Any]:
 
 def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
     settings = SweepSettings(
-        **{**data["settings"], "extra_options": tuple(data["settings"]["extra_options"])}
+        **{
+            **data["settings"],
+            "extra_options": tuple(data["settings"]["extra_options"]),
+            "events": tuple(data["settings"].get("events", ())),
+        }
     )
     stages = {
         name: Stage(

@@ -30,7 +30,7 @@ from advisor.core.requested_configuration import (
     use_of,
 )
 from advisor.core.script import Command, advisor_lines
-from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
+from advisor.core.script_use import CAP_VARIABLE, THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import stated
 from advisor.errors import InputError, UsageError
 from advisor.schedulers.submission import read_script
@@ -193,7 +193,8 @@ def understand(
     launcher = recognition.command.launcher if recognition.command else ""
     if not launcher and text is not None and _SRUN.search(text):
         launcher = "srun"  # called in a way that reading alone does not follow
-    freq_kept = use.frequency or bound(request, "frequency")
+    by_script = "" if CAP_VARIABLE in use.frequency else use.frequency  # which a sweep sets
+    freq_kept = by_script or bound(request, "frequency")
     if not whole:
         freq_kept = "the job shares its nodes"
     launcher_options = recognition.command.launcher_options if recognition.command else ()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from advisor.paths import share
 from advisor.store.reader import Reader
@@ -240,20 +241,55 @@ def test_a_script_of_the_users_is_never_evaluated(advisor: Run, script: Path) ->
 
 
 def test_an_experiment_file_is_swept(advisor: Run, script: Path, tmp_path: Path) -> None:
-    experiment = script.parent / "sweep.ini"
+    """Two values of execParam are two sweeps; counters, postExec and summary follow each run."""
+    work = script.parent
+    kernel = work / "kernel"
+    kernel.write_text(
+        '#!/bin/sh\necho "$1 $OMP_NUM_THREADS $OMP_PROC_BIND" >> ran\necho "rate: $1"\nsleep 0.05\n'
+    )
+    (work / "hpcprobe.yml").write_text(
+        "run:\n  all:\n    counters:\n    - {name: appRate, regex: 'rate: (.*)'}\n"
+        "post:\n  all:\n    counters:\n    - {name: lines, regex: '(\\d+) ran'}\n"
+    )
+    experiment = work / "sweep.ini"
     text = (
-        "[Experiment]\nexpExec = ./kernel $p $th\nexpName = my sweep\nexecParam = 7\nnodes = 1\n"
-        "ppn = 1\nthreadCount = 1\nrepeatCount = 3\npostExec = pat_report\nwalltime = 60\n"
+        "[Experiment]\nexpExec = ./kernel $p\nexpName = my sweep\nexecParam = 7,8,1\nnodes = 1\n"
+        "ppn = 1\nthreadCount = 1\npostExec = test -e tried || { touch tried; exit 1; }; "
+        "wc -l ran\n"
+        "retries = 1\nwalltime = 60\noutputFolder = out\nthreadPlacement = C\n"
+        'env = PAT_RT_PERFCTR="page-faults,PAPI_FUL_CCY"\n'
     )
     experiment.write_text(text)
-    done = advisor("train", experiment, "--scheduler", "local", "--meter", "none", "--yes")
+    argv = ("train", experiment, "--scheduler", "local", "--meter", "none", "--yes")
+    done = advisor(*argv)
     assert done.code == 0, done.err
-    assert "sweep.ini: postExec has no counterpart" in done.err
-    assert ran(script) == ["1"] * 3
-    (made,) = (tmp_path / "state").rglob("my_sweep-*.sh")
-    assert "srun ./kernel 7 $((${OMP_NUM_THREADS:-1} * " in made.read_text()
+    assert "sweep.ini: 2 sweeps" in done.err
+    assert "PAPI_FUL_CCY is not counted: only PAPI knows" in done.err
+    assert ran(script) == ["7", "1", "close"] * 3 + ["8", "1", "close"] * 3
+    (made, _) = sorted((tmp_path / "state").rglob("my_sweep-*.sh"))
+    assert "srun ./kernel " in made.read_text()
+    summary = work / "out" / "my sweep" / "summary.yml"
+    entries = yaml.safe_load(summary.read_text())
+    assert [e["objectives"]["appRate"] for e in entries] == [7.0, 8.0]
+    assert [e["objectives"]["lines"] for e in entries] == [3.0, 6.0]  # read once a stage has ended
+    assert all(e["stats"]["totalTime"]["samples"] == 3 for e in entries)
+    assert all(e["objectives"]["page-faults"] > 0 for e in entries)
+    taken = advisor("import", summary, "--application", "k", "--workload", "7", "--node-type", "x",
+                    "--only", "execParam=7")  # fmt: skip
+    assert taken.code == 0, taken.err
+
+    (work / "hpcprobe.yml").write_text(
+        "run:\n  all:\n    counters:\n    - {name: other, regex: 'rate: (.*)'}\n"
+    )
+    experiment.write_text(text + "reget = True\n")
+    again = advisor(*argv)
+    assert again.code == 0 and "3 runs read again" in again.out, again.err
+    assert yaml.safe_load(summary.read_text())[1]["objectives"]["other"] == 8.0
+    experiment.write_text(text + "batchContinue = True\n")
+    more = advisor(*argv)
+    assert more.code == 0 and more.out.count("is finished already") == 2, more.err
     experiment.write_text(text.replace("nodes = 1", "nodes = none"))
     wrong = advisor("train", experiment, "--scheduler", "local", "--yes")
     assert wrong.code == 1
     assert "line 5, nodes" in wrong.err
-    assert ran(script) == ["1"] * 3
+    assert len(ran(script)) == 18

@@ -11,10 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.core.configuration import Configuration
+from advisor.core.placement import in_order
 from advisor.errors import InputError
+from advisor.schedulers.base import RunResult
 from advisor.store.csvfile import Terms
 from advisor.store.hpcprobe import Objectives, read_summary
-from advisor.training.experiment import read_experiment
+from advisor.training.experiment import Experiment, read_experiments
+from advisor.training.extraction import read_rules
+from advisor.training.summary import SummaryRun, write_summary
 
 STENCIL = """\
 # MPI and OpenMP on a grid
@@ -38,6 +42,13 @@ walltime = 08:00:00
 account = climate
 queue = long
 """
+
+
+def one(path: Path, scheduler: str) -> Experiment:
+    (experiment,) = read_experiments(path, scheduler)
+    return experiment
+
+
 TERMS = Terms("xc", "ada", "climate", "all")
 
 
@@ -48,7 +59,7 @@ def written(tmp_path: Path, text: str, name: str = "e.ini") -> Path:
 
 
 def test_an_experiment_is_a_job_script_and_its_axes(tmp_path: Path) -> None:
-    found = read_experiment(written(tmp_path, STENCIL), "slurm")
+    found = one(written(tmp_path, STENCIL), "slurm")
     assert (found.name, found.nodes, found.repeats) == ("exp.stencil", 20, 1)
     assert found.threads == tuple(range(4, 45, 4))
     assert found.freqs_khz == tuple(range(1_200_000, 2_200_001, 100_000))
@@ -63,11 +74,14 @@ def test_an_experiment_is_a_job_script_and_its_axes(tmp_path: Path) -> None:
     assert (
         subprocess.run(["bash", "-n"], input=found.script, text=True, check=False).returncode == 0
     )
-    assert [n.split()[0] for n in found.notes] == ["postExec", "threadPlacement"]
+    assert "export OMP_PROC_BIND=close" in lines
+    assert "#ADVISOR workload=200000-compact" in lines
+    assert [n.split()[0] for n in found.notes] == ["threadPlacement"]
+    assert found.after.post_exec.startswith("mv ") and found.after.parameters["nodePEs"] == 2
 
 
 def test_an_experiment_on_pbs_is_written_for_pbs(tmp_path: Path) -> None:
-    lines = read_experiment(written(tmp_path, STENCIL), "pbs").script.splitlines()
+    lines = one(written(tmp_path, STENCIL), "pbs").script.splitlines()
     for line in ("#PBS -N exp.stencil", "#PBS -l select=20:ncpus=44:mpiprocs=2:ompthreads=22",
                  "#PBS -l place=scatter:excl", "#PBS -l walltime=08:00:00", "#PBS -A climate",
                  "#PBS -q long"):  # fmt: skip
@@ -81,12 +95,12 @@ def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
         "execParam = 1,3,1\nenv = =3\nwalltime = soon\n"
     )
     with pytest.raises(InputError) as told:
-        read_experiment(written(tmp_path, text), "slurm")
+        one(written(tmp_path, text), "slurm")
     said = str(told.value)
     assert "mistakes, nothing is run" in said
     for place in ("line 2, expexec: is no option of an experiment; is it expExec?",
                   "expExec is missing", "line 3, threadCount", "line 4, nodes: 'two'",
-                  "line 5, batch", "line 6, execParam: 3 values are 3 workloads",
+                  "line 5, batch",
                   "line 7, env", "line 8, walltime"):  # fmt: skip
         assert place in said
 
@@ -97,7 +111,19 @@ def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
         ("threadCount = 3\n", "line 1: no section yet"),
         ("[Other]\na = 1\n", "no section [Experiment]"),
         ("[Experiment]\nnodes = 1\nnodes = 2\n", "line 3: nodes is given twice"),
-        ("[Experiment]\nexpExec = a $fq\n", "does not know its frequency cap"),
+        ("[Experiment]\nexpExec = a\nthreds = 4\n", "line 3, threds: is no option"),
+        ("[Experiment]\nexpExec = a\ngpuCap = 4\n", "known: accCopyLi, accWaitLi, account"),
+        ("[Experiment]\nexpExec = a\nthreadPlacement = X\n", "known: C, S, R"),
+        ("[Experiment]\nexpExec = a\nnodePlacement = R\n", "known: C, S"),
+        ("[Experiment]\nexpExec = a\nruntime = lam\n", "known: cray_mpi, intel_mpi, open_mpi"),
+        ("[Experiment]\nexpExec = a\ncpuBinding = fast\n", "cpu, depth, numa_node, none"),
+        ("[Experiment]\nexpExec = a\nlimits = mem=4gb,gold=1\n", "line 3, limits: 'gold'"),
+        (
+            "[Experiment]\nexpExec = a\nenv = PAT_RT_PERFCTR=PAPI_TOT_INZ\n",
+            "line 3, env: there is no counter PAPI_TOT_INZ; known are PAPI's presets",
+        ),
+        ("[Experiment]\nexpExec = a\npostExec = x %(path)s\n", "line 3, postExec: %(path)s"),
+        ("[Experiment]\nexpExec = a\nnodePlacement = C\nthreadCount = 4\n", "needs ppn"),
         ("[Experiment]\nexpExec = a $p\n", "there is no execParam"),
         ("[Experiment]\nexpExec = a\nnodes = 3\nthreadCount = 4\n", "do not spread evenly"),
         ("[Experiment]\nexpExec = a\nppn = 4\nthreadCount = 8\n", "but ppn is 4"),
@@ -105,20 +131,138 @@ def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
 )
 def test_what_an_experiment_cannot_be(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError) as told:
-        read_experiment(written(tmp_path, text), "slurm")
+        one(written(tmp_path, text), "slurm")
     assert said in str(told.value)
 
 
 def test_base2_counts_nodes(tmp_path: Path) -> None:
     text = "[Experiment]\nexpExec = a\nppn = 4\nnodes = 8\nbase2 = True\nthreadCount = 3\n"
-    assert read_experiment(written(tmp_path, text), "slurm").threads == (4,)
+    assert one(written(tmp_path, text), "slurm").threads == (4,)
 
 
-KEYS = st.sampled_from(["threadCount", "nodes", "ppn", "env", "expExec", "nodePEs", "odd", "omp"])
+def test_each_parameter_and_number_of_nodes_is_a_sweep(tmp_path: Path) -> None:
+    text = (
+        "[Experiment]\nexpExec = a $p $fq\nppn = 4\nnodes = 4\nbase2 = True\nthreadCount = 0,2,1\n"
+        "execParam = 10,30,20\ncpuFrequency = 1200000,1900000,700000\nretries = 2\n"
+        "limits = mem=8gb,walltime=1:00:00\ncpuBinding = 0-1:2-3\nsocketRings = 2\n"
+        'env = PAT_RT_PERFCTR="PM_ENERGY:NODE,PAPI_TOT_INS"\n'
+    )
+    found = read_experiments(written(tmp_path, text), "slurm")
+    assert [(f.after.parameters["execParam"], f.nodes, f.threads) for f in found] == [
+        (p, n, (4,)) for p in (10, 30) for n in (1, 2, 4)
+    ]
+    lines = found[-1].script.splitlines()
+    for line in ("#ADVISOR workload=30", "export SLURM_CPU_BIND=mask_cpu:0x3,0xc",
+                 "#SBATCH --mem=2097152K", "#SBATCH --time=1:00:00",
+                 "srun a 30 ${ADVISOR_CAP_KHZ:-1900000}"):  # fmt: skip
+        assert line in lines
+    assert {(f.attempts, f.events) for f in found} == {(3, ("PAPI_TOT_INS",))}
+    on_pbs = read_experiments(written(tmp_path, text.replace("0-1:2-3", "numa_node")), "pbs")
+    assert "#PBS -l mem=8gb" in on_pbs[0].script
+    assert "export I_MPI_PIN_DOMAIN=numa" in on_pbs[0].script
+
+
+def test_compact_nodes_are_the_fewest_that_hold_the_threads_evenly(tmp_path: Path) -> None:
+    text = "[Experiment]\nexpExec = a\nppn = 44\nnodePEs = 2\nnodePlacement = C\nthreadCount = {}\n"
+    found = read_experiments(written(tmp_path, text.format("44,132,44")), "slurm")
+    assert [(f.nodes, f.threads) for f in found] == [(1, (44,)), (2, (44,)), (3, (44,))]
+    found = read_experiments(written(tmp_path, text.format("80")), "slurm")
+    assert [(f.nodes, f.threads) for f in found] == [(2, (40,))]
+
+
+def test_cores_are_taken_as_the_placement_says() -> None:
+    node = [(cpu, cpu // 4) for cpu in range(8)]  # two sockets of four cores, two rings each
+    assert in_order(node, "C") == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert in_order(node, "S") == [0, 4, 1, 5, 2, 6, 3, 7]
+    assert in_order(node, "R", rings=2) == [0, 4, 2, 6, 1, 5, 3, 7]
+    assert in_order([(cpu, 0) for cpu in range(8)], "S", sockets=2) == [0, 4, 1, 5, 2, 6, 3, 7]
+
+
+RULES = """\
+run:
+  program:
+    counters:
+      - {name: appRate, regex: 'rate:\\s*([\\d.]+)', findall: true}
+      - {name: secret, regex: 'secret (\\w+)', hide: true}
+post:
+  report:
+    groups:
+      - {name: loop, regex: 'LOOP@li\\.{0}\\n(.*?)\\n\\n', param: execLoopLi}
+      - {name: wait, regex: 'WAIT@li\\.{0}\\n(.*?)\\n\\n', param: accWaitLi}
+    counters:
+      - {regex: '^(PM_\\w+|PAPI_\\w+)\\s+([\\d,]+)', findall: true}
+"""
+
+
+def test_counters_are_taken_from_a_runs_output_as_the_counter_file_says(tmp_path: Path) -> None:
+    rules = read_rules(written(tmp_path, RULES, "hpcprobe.yml"))
+    found, hidden = rules.read("run", "rate: 2.5\nrate: 4\nsecret x\n", {})
+    assert (found, hidden) == ({"appRate": 6.5, "secret": "x"}, {"secret"})
+    report = "LOOP@li.27\nPM_A 1,000\nPAPI_B 7\n\nWAIT@li.9\nPM_A 5\n\n"
+    assert rules.read("post", report, {"execLoopLi": 27})[0] == {
+        "loop.PM_A": 1000.0, "loop.PAPI_B": 7.0}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("walk: {}\n", "line 1: 'walk' is not known; known: run, post"),
+        ("run:\n  a:\n    counts: []\n", "line 3: 'counts' is not known; known: groups, counters"),
+        ("run:\n  a:\n    counters:\n    - {name: x, regex: '('}\n", "line 4: '(' is no regular"),
+        ("run:\n  a:\n    groups:\n    - {regex: x, param: li}\n", "param 'li' is not known"),
+        ("run:\n  a:\n    counters:\n    - {regex: x}\n", "line 4: the counter has no name"),
+        ("run: [\n", "not YAML"),
+    ],
+)
+def test_what_a_counter_file_cannot_be(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError) as told:
+        read_rules(written(tmp_path, text, "hpcprobe.yml"))
+    assert said in str(told.value) and "hpcprobe.yml" in str(told.value)
+
+
+def test_a_summary_is_read_with_its_statistics_as_it_was_written(tmp_path: Path) -> None:
+    c = Configuration("xc", 2, 2, 40, 1_900_000)
+    runs = [
+        SummaryRun(c, RunResult(i, 1, True, t, e, "measured"), {"PAPI_TOT_INS": 5.0})
+        for i, (t, e) in enumerate([(10, 100), (12, 100), (11, 130)])
+    ]
+    estimated = RunResult(9, 1, True, 5.0, 7.0, "estimated")
+    slow = SummaryRun(Configuration("xc", 2, 2, 2, 0), estimated, {})
+    path = tmp_path / "summary.yml"
+    write_summary(path, [*runs, slow], {"execParam": 5, "threadPlacement": "C"})
+    found = read_summary(path, TERMS, Objectives(), {})
+    first, second = found.observations
+    assert (first.configuration, first.time_s, first.energy_j) == (c, 11, 100)
+    assert (second.time_s, second.energy_j) == (5.0, None)  # an estimate is not measured
+    stats = first.extra["stats"]
+    assert isinstance(stats, dict)
+    assert stats["totalTime"]["mean"] == pytest.approx(11)
+    assert stats["totalTime"]["harmonicMean"] == pytest.approx(3 / (1 / 10 + 1 / 11 + 1 / 12))
+    assert stats["totalTime"]["confidence"] == pytest.approx(4.302653 / 3**0.5)  # t(0.975, 2)
+    assert first.extra["threadPlacement"] == "C"
+
+
+KEYS = st.sampled_from(
+    [
+        "threadCount",
+        "nodes",
+        "ppn",
+        "env",
+        "expExec",
+        "nodePEs",
+        "odd",
+        "omp",
+        "limits",
+        "cpuBinding",
+        "postExec",
+        "base2",
+        "nodePlacement",
+    ]
+)
 
 
 @settings(
-    max_examples=80,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -130,7 +274,7 @@ def test_no_experiment_ends_in_a_traceback(
     path = tmp_path / "e.ini"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
-        read_experiment(path, "slurm")
+        read_experiments(path, "slurm")
     except InputError as error:
         assert "e.ini" in str(error)
 
@@ -199,6 +343,11 @@ def test_every_mistake_of_a_summary_is_told(tmp_path: Path) -> None:
         ("a: 1\n", "a results summary is a list"),
         ("- 3\n", "a run must be keys and values"),
         ("- parameters: {}\n", "has no objectives"),
+        ("- results: {}\n  inputs: {}\n", "no parameters, but results, inputs"),
+        (
+            "- {parameters: {}, objectives: {}, stats: {tt: {mean: x}}}\n",
+            "line 1, stats of tt: 'x'",
+        ),
         ("- [\n", "not YAML"),
     ],
 )
@@ -215,7 +364,7 @@ PARTS = st.dictionaries(
 
 
 @settings(
-    max_examples=80,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
-from advisor.core.script_use import THREAD_VARIABLES
+from advisor.core.script_use import CAP_VARIABLE, THREAD_VARIABLES
 from advisor.errors import MeterError, SchedulerError, UsageError
 from advisor.meters.choose import ChosenMeter, best_meter
 from advisor.meters.process import exit_text, measure, start_ticks, usable_cpus
@@ -235,10 +235,13 @@ class Local:
                 measured = measure(
                     argv,
                     threads=c.threads_per_node,
+                    events=job.events,
+                    placement=job.placement,
                     meter=self._choice(job).meter,
                     freq_khz=c.freq_khz,
                     environment={
                         **job_environment(c, bin_folder, job.threads_from),
+                        **({CAP_VARIABLE: str(c.freq_khz)} if c.freq_khz else {}),
                         **array_environment(job),
                     },
                     folder=job.working_folder,
@@ -263,6 +266,7 @@ class Local:
             measured.energy_quality,
             measured.meter,
             detail=measured.detail,
+            counters=measured.counters,
         )
 
     def _clean_up(self, job: SweepJob) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from advisor.core.script_use import CAP_VARIABLE
 from advisor.schedulers.base import PlannedRun, SweepJob, array_environment
 from advisor.schedulers.command import interpreter
 
@@ -88,6 +89,7 @@ def write_script(job: SweepJob, run: PlannedRun, attempt: int, cap_khz: int, roo
             f"job=({shlex.join(argv)})",
             f"name={name} cap={cap_khz:d} limit={limit} sys={shlex.quote(str(root))}",
             *(f"export {k}={shlex.quote(v)}" for k, v in array_environment(job).items()),
+            *([f"export {CAP_VARIABLE}={khz:d}"] if (khz := run.configuration.freq_khz) else []),
             _DRIVER,
         ]
     )

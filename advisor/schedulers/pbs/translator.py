@@ -39,8 +39,8 @@ from advisor.schedulers.pbs.table import FREQ, attributes_of, bound, resources_o
 
 __all__ = [
     "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "NOT_SWEPT", "SUBMIT", "asking_for",
-    "environment_options", "fold", "parse_request", "read_arguments", "read_directives", "render",
-    "written",
+    "environment_options", "fold", "limited", "parse_request", "read_arguments",
+    "read_directives", "render", "written",
 ]  # fmt: skip
 
 SUBMIT, DIRECTIVE, TIME_LIMIT = "qsub", "#PBS", "walltime"
@@ -192,6 +192,15 @@ def asking_for(configuration: Configuration, node_type: NodeType) -> dict[str, s
     words = ":".join(f"{name}={value}" for name, value in chunk.items())
     options = {"select": f"{configuration.nodes}:{words}", "place": "scatter:excl", "queue": queue}
     return {name: value for name, value in options.items() if value}
+
+
+def limited(limits: str, nodes: int) -> dict[str, str]:
+    """Return the options of resource limits; PBS takes them as they are."""
+    options = read_arguments(["-l", limits])
+    shape = next((n for n in ("select", "nodes", "ncpus", "place") if n in options), "")
+    if shape:
+        raise ValueError(f"{shape} is made of nodes, ppn, nodePEs and peThreads; leave it out")
+    return options
 
 
 def launched(command: str, ranks: int) -> str:

@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
+from advisor.core.script_use import CAP_VARIABLE
 from advisor.schedulers.base import PlannedRun, SweepJob, array_environment
 from advisor.schedulers.command import interpreter
 
@@ -84,10 +85,11 @@ log job "$SLURM_JOB_ID" "${SLURM_JOB_ACCOUNT:-}"
 
 _CONFIGURE = {
     "variables": r"""
-configure() {  # threads per rank, cap in kHz; 0: as the job has it
+configure() {  # threads per rank, cap in kHz (0: as the job has it), the cap to tell
   local name
   if [ "$1" -gt 0 ]; then for name in $threads_from; do export "$name=$1"; done; fi
   if [ "$2" -gt 0 ]; then export SLURM_CPU_FREQ_REQ="$lowest-$2"; fi
+  if [ "$3" -gt 0 ]; then export @CAP@=$3; fi
 }
 
 in_one_step() {  # a script without srun: one step of the whole node meters and caps it
@@ -102,7 +104,7 @@ in_one_step() {  # a script without srun: one step of the whole node meters and 
 }
 """,
     "request": r"""
-configure() {  # nodes, ranks per node, threads per rank, cap in kHz; 0: as the job has it
+configure() {  # nodes, ranks per node, threads per rank, cap (0: as the job's), the cap to tell
   local nodes=$1 ranks=$2 threads=$3 cap=$4 each= name
   [ "$nodes" -gt 1 ] && each="(x$nodes)"
   export SLURM_NNODES=$nodes SLURM_JOB_NUM_NODES=$nodes
@@ -112,6 +114,7 @@ configure() {  # nodes, ranks per node, threads per rank, cap in kHz; 0: as the 
   export SLURM_CPUS_ON_NODE=$((ranks * threads)) SLURM_JOB_CPUS_PER_NODE="$((ranks * threads))$each"
   for name in $threads_from; do export "$name=$threads"; done
   if [ "$cap" -gt 0 ]; then export SLURM_CPU_FREQ_REQ="$lowest-$cap"; fi
+  if [ "$5" -gt 0 ]; then export @CAP@=$5; fi
   export ADV_SWEEP_OPTIONS="--nodes=$nodes --ntasks=$((nodes * ranks))"
   ADV_SWEEP_OPTIONS+=" --cpus-per-task=$threads $exact"
 }
@@ -254,7 +257,7 @@ def driver_text(job: SweepJob, due: Iterable[tuple[PlannedRun, int]]) -> str:
         calls.append(f'{call} || {{ log done "$SLURM_JOB_ID"; exit 1; }}' if needed else call)
     driver = _DRIVER.replace(
         "@CONFIGURE@", _CONFIGURE["request" if job.method == "request" else "variables"].strip()
-    )
+    ).replace("@CAP@", CAP_VARIABLE)
     return "\n".join([*head, driver, *calls, 'log done "$SLURM_JOB_ID"', "exit 0", ""])
 
 
@@ -263,8 +266,8 @@ def _numbers(job: SweepJob, run: PlannedRun) -> str:
     if job.method == "request":
         c = run.configuration
         place = f"{c.nodes:d} {c.ranks_per_node:d} {c.threads_per_rank:d}"
-        return f"{place} {job.cap_to_set(run):d}"
-    return f"{job.threads_to_set(run):d} {job.cap_to_set(run):d}"
+        return f"{place} {job.cap_to_set(run):d} {c.freq_khz:d}"
+    return f"{job.threads_to_set(run):d} {job.cap_to_set(run):d} {run.configuration.freq_khz:d}"
 
 
 def _write(path: Path, text: str) -> None:

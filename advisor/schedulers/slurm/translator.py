@@ -7,6 +7,7 @@ daemon uses it.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,13 @@ from advisor.core.units import parse_memory_mb, parse_slurm_time
 from advisor.schedulers.slurm import table as slurm_table
 
 SUBMIT, DIRECTIVE, TIME_LIMIT = "sbatch", "#SBATCH", "time"
+_LIMITS = {
+    "file": "tmp", "mem": "mem", "pmem": "mem-per-cpu", "pvmem": "mem-per-cpu", "vmem": "mem",
+    "walltime": "time",
+}  # fmt: skip
+"""What PBS's limits are here."""
+_SIZE = re.compile(r"(\d+)([kmgt]?)b?")
+_KB = {"": 1 / 1024, "k": 1, "m": 1024, "g": 1024**2, "t": 1024**3}
 LEFT_ALONE = "ADVISOR=off sbatch"
 FOLLOWS = {"cpus-per-task": "SLURM_CPUS_PER_TASK"}
 NOT_SWEPT = frozenset(
@@ -245,6 +253,25 @@ def asking_for(configuration: Configuration, node_type: NodeType) -> dict[str, s
 def launched(command: str, ranks: int) -> str:
     """Return the line of a script that starts a command on all ranks of its job."""
     return f"srun {command}"
+
+
+def limited(limits: str, nodes: int) -> dict[str, str]:
+    """Return the options of PBS's resource limits: ``mem=4gb`` becomes memory per node."""
+    options: dict[str, str] = {}
+    for word in limits.split(","):
+        name, _, value = (part.strip() for part in word.partition("="))
+        if name not in _LIMITS:
+            raise ValueError(f"{name!r} is not known here; known: {', '.join(sorted(_LIMITS))}")
+        option = _LIMITS[name]
+        if option == "time":
+            options[option] = value
+            continue
+        size = _SIZE.fullmatch(value.lower())
+        if size is None:
+            raise ValueError(f"{word.strip()!r}: write a size like 4gb")
+        kb = int(size[1]) * _KB[size[2]] / (nodes if option == "mem" else 1)
+        options[option] = f"{max(1, math.ceil(kb))}K"
+    return options
 
 
 def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:

@@ -1,0 +1,135 @@
+"""``advisor train EXPERIMENT.ini``: the sweeps of one experiment file, one after the other."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import hashlib
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import AdvisorError, RefusedError
+from advisor.schedulers.choose import default
+from advisor.schedulers.results import read_results
+from advisor.training import state as states
+from advisor.training.experiment import Experiment, is_experiment, read_experiments
+from advisor.training.postprocess import PostProcessor
+from advisor.training.state import SweepState
+
+_SCRIPTS = "experiments"
+"""Where the job scripts made of experiments are, under the folder of sweeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedSweep:
+    """One sweep to make: the command line that it stands for, and its experiment, if it is of one.
+
+    ``earlier`` is the last sweep of the same experiment with the same parameters.
+    """
+
+    args: argparse.Namespace
+    experiment: Experiment | None = None
+    earlier: SweepState | None = None
+
+
+def adopted(args: argparse.Namespace, root: Path) -> list[AdoptedSweep]:
+    """Return the sweeps of an experiment file, or the one of a subject that is no such file.
+
+    What the command line says goes before the file. What is done otherwise is said.
+    """
+    path = Path(args.subject or "")
+    if not (is_experiment(path) and path.is_file()):
+        return [AdoptedSweep(args)]
+    found = read_experiments(path, args.scheduler or default().NAME)
+    for note in dict.fromkeys(note for experiment in found for note in experiment.notes):
+        print(f"advisor: {path.name}: {note}", file=sys.stderr)
+    if len(found) > 1:
+        print(f"advisor: {path.name}: {len(found)} sweeps, one for each value of execParam and "
+              "number of nodes", file=sys.stderr)  # fmt: skip
+    sweeps = []
+    for experiment in found:
+        own = copy.copy(args)
+        own.subject = str(_written(experiment, root / _SCRIPTS))
+        own.nodes = args.nodes or str(experiment.nodes)
+        own.threads = args.threads or ",".join(map(str, experiment.threads))
+        if not experiment.reget:
+            print(f"advisor: {path.name}: its job script is {own.subject}", file=sys.stderr)
+        sweeps.append(AdoptedSweep(own, experiment, _earlier(root, experiment)))
+    return sweeps
+
+
+def _written(experiment: Experiment, folder: Path) -> Path:
+    data = experiment.script.encode()
+    name = re.sub(r"[^\w.+-]", "_", experiment.name)
+    path = folder / f"{name}-{hashlib.sha256(data).hexdigest()[:8]}.sh"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".new")
+        draft.write_bytes(data)
+        draft.chmod(0o755)
+        draft.replace(path)
+    except OSError as error:
+        raise AdvisorError(
+            f"{path} cannot be written: {error.strerror}", hint="choose another --work-dir"
+        ) from None
+    return path
+
+
+def _earlier(root: Path, experiment: Experiment) -> SweepState | None:
+    if not (experiment.go_on or experiment.reget):
+        return None
+    wanted = experiment.after
+    same = [
+        s
+        for s in _sweeps(root)
+        if s.settings.after.get("experiment") == wanted.experiment
+        and all(
+            s.settings.after.get("parameters", {}).get(n) == wanted.parameters.get(n)  # type: ignore[attr-defined]
+            for n in ("execParam", "nodes", "nodePEs", "threadPlacement")
+        )
+    ]
+    return max(same, key=lambda s: (s.created_at, s.id), default=None)
+
+
+def _sweeps(root: Path) -> Iterator[SweepState]:
+    for path in root.glob("*/sweep.json"):
+        with contextlib.suppress(AdvisorError):
+            yield states.load(path.parent)
+
+
+def read_again(sweep: AdoptedSweep) -> dict[str, Any]:
+    """Read the outputs of an earlier sweep's runs again, by today's files: HPCProbe's ``reget``.
+
+    Returns what became of it, for JSON. Raises RefusedError where there is no earlier sweep.
+    """
+    state, experiment = sweep.earlier, sweep.experiment
+    assert experiment is not None
+    if state is None:
+        raise RefusedError(
+            f"reget: no sweep of experiment {experiment.name} has been made with --work-dir "
+            "and parameters as they are",
+            hint="set reget = False to make it",
+        )
+    processor = PostProcessor(experiment.after, state.folder, Path(state.settings.working_folder))
+    processor.forget()
+    made, problems = [], []
+    for name, stage in state.stages.items():
+        job = state.job(name)
+        good = {r.seq: r for r in read_results(job.folder / "results.jsonl") if r.ok}
+        for run in stage.runs:
+            if run.seq in good:
+                problem = processor.take(job, run, good[run.seq])
+                problems += [problem] if problem else []
+                made.append((run, good[run.seq]))
+    paths = processor.summarise(made)
+    return {
+        "id": state.id,
+        "runs": len(made),
+        "summary": str(paths[-1]),
+        "problems": list(dict.fromkeys(problems)),
+    }

@@ -19,7 +19,7 @@ from advisor.core.shell_words import TOO_SLOW
 THREAD_VARIABLES = ("OMP_NUM_THREADS",)
 """What sets a program's threads, where no site rule says otherwise."""
 
-CAP_VARIABLE = "ADVISOR_CAP_KHZ"
+CAP_VARIABLE = "ADV_SWEEP_CAP_KHZ"
 """In which a script finds the cap of each run of a sweep, in kHz; a job is not told its own."""
 
 MAX_SCRIPT = 65536

@@ -17,10 +17,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from advisor.meters.events import NamedEvent
+from typing import Self
 
 _NUMBERS = {"x86_64": 298, "aarch64": 241, "ppc64le": 319, "riscv64": 241}
 """The system call by architecture."""
@@ -51,6 +48,15 @@ class CounterReading:
     io_b: float
     memory_b: float
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedEvent:
+    """A counter under the name it was asked for by: the kernel's type and configuration."""
+
+    name: str
+    kind: int
+    config: int
 
 
 @dataclass(frozen=True, slots=True)

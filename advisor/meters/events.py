@@ -7,10 +7,9 @@ linux/perf_event.h. A preset without a generic event is counted by PAPI alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
-from advisor.meters.counters import Counters
+from advisor.meters.counters import Counters, NamedEvent
 
 _HARDWARE, _SOFTWARE, _CACHE = 0, 1, 3
 _MISS, _WRITE = 1 << 16, 1 << 8
@@ -52,15 +51,6 @@ _BY_PAPI_ALONE = frozenset(
 )
 KNOWN = (*sorted(_PRESETS), *sorted(_EVENTS))
 """Names that a counter here has."""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedEvent:
-    """A counter under the name it was asked for by: the kernel's type and configuration."""
-
-    name: str
-    kind: int
-    config: int
 
 
 def named_event(name: str) -> NamedEvent | None:

@@ -154,7 +154,7 @@ def test_each_parameter_and_number_of_nodes_is_a_sweep(tmp_path: Path) -> None:
     lines = found[-1].script.splitlines()
     for line in ("#ADVISOR workload=30", "export SLURM_CPU_BIND=mask_cpu:0x3,0xc",
                  "#SBATCH --mem=2097152K", "#SBATCH --time=1:00:00",
-                 "srun a 30 ${ADVISOR_CAP_KHZ:-1900000}"):  # fmt: skip
+                 "srun a 30 ${ADV_SWEEP_CAP_KHZ:-1900000}"):  # fmt: skip
         assert line in lines
     assert {(f.attempts, f.events) for f in found} == {(3, ("PAPI_TOT_INS",))}
     on_pbs = read_experiments(written(tmp_path, text.replace("0-1:2-3", "numa_node")), "pbs")

@@ -157,7 +157,8 @@ def read_values(path: Path, kind: str) -> tuple[float, ...]:
         place = f"{path}, line 1, value {number} ({what})"
         values.append(_checked(place, word, kind, what))
     if len(values) != len(names):
-        raise InputError(f"{path}, line 1: {len(values)} values, but {kind} has {len(names)}")
+        count = "1 value" if len(values) == 1 else f"{len(values)} values"
+        raise InputError(f"{path}, line 1: {count}, but {kind} has {len(names)}")
     if kind == "roofline" and Peaks(*values).ridge < 1:
         raise InputError(
             f"{path}, line 1: the peaks are swapped: {values[1]:g} GFLOP/s is less than "
@@ -170,6 +171,8 @@ def read_values(path: Path, kind: str) -> tuple[float, ...]:
 def _checked(place: str, word: str, kind: str, what: str) -> float:
     if re.fullmatch(r"[+-]?\d*,\d+", word):
         raise InputError(f"{place}: {word!r} has a decimal comma; write a point")
+    if mark := re.search(r"[\w.]([;|,])[\w.+-]", word):
+        raise InputError(f"{place}: {word!r}: values are separated by blanks, not by {mark[1]!r}")
     try:
         value = float(word if "_" not in word else "no number")
     except ValueError:

@@ -8,17 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from advisor.core.nearest import nearest
 from advisor.core.signature import MEASURES, Signature
 from advisor.errors import InputError
 
+_KEYS = (*MEASURES, "cpus")
 _MOST_BYTES = 200_000_000
 
 
 def read_signatures(path: Path) -> tuple[list[Signature], bool]:
     """Return a file's signatures, and whether they are a list.
 
-    Unknown keys are left alone, null is not measured. Raises InputError that names file, number of
-    the signature (from 1) and key.
+    null is not measured. A key that may be a misspelt measure is an error, any other unknown one is
+    left alone. Raises InputError that names file, number of the signature (from 1) and key.
     """
     try:
         raw = path.read_bytes()
@@ -41,6 +43,7 @@ def read_signatures(path: Path) -> tuple[list[Signature], bool]:
 def _signature(item: object, where: str) -> Signature:
     if not isinstance(item, Mapping):
         raise InputError(f'{where}: must be an object like {{"cpi": 0.7, "gbs": 120}}')
+    _check_keys(item, where)
     values: dict[str, Any] = {
         name: checked(item[name], where, name)
         for name in MEASURES
@@ -53,6 +56,17 @@ def _signature(item: object, where: str) -> Signature:
             raise InputError(f"{where}, cpus: {cpus} is not a whole number")
         values["cpus"] = int(number)
     return Signature(source="file", **values)
+
+
+def _check_keys(item: Mapping[str, object], where: str) -> None:
+    """Raise InputError for a key that may be a misspelt one, and where no key is known at all."""
+    unknown = [key for key in item if key not in _KEYS]
+    for key in unknown:
+        close = nearest(key, _KEYS)
+        if close and close[0] not in item:
+            raise InputError(f"{where}: unknown key {key}", hint=f"did you mean {close[0]}?")
+    if unknown and len(unknown) == len(item):
+        raise InputError(f"{where}: unknown key {unknown[0]}", hint=f"known: {', '.join(_KEYS)}")
 
 
 def checked(value: object, where: str, name: str) -> float:

@@ -17,7 +17,6 @@ from advisor.core.observation import Observation, Scope
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.core.inventory import NodeType
     from advisor.schedulers.base import Scheduler
     from advisor.store.csvfile import RunsFile, Terms
 
@@ -145,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
     if args.application:
         args.application = _as_recognised("application", args.application)
     args.workload = _as_recognised("workload", args.workload)
-    if args.node_type:
+    if args.node_type and args.source not in FORMATS:
         args.node_type = _node_type(path, args.node_type)
     if past:
         from advisor.cli.import_accounting import import_jobs
@@ -212,15 +211,19 @@ def _signatures(
 ) -> int:
     """Import what another program counted."""
     from advisor.cli import import_signatures as other
+    from advisor.core.inventory import Inventory
     from advisor.store import rows
     from advisor.store.reader import Reader
 
-    nodes: list[NodeType] = []
+    known = Inventory.of([])
     if path.exists():
         with Reader(path) as store:
-            nodes = list(store.inventory().node_types.values())
+            known = store.inventory()
     named = bool(args.contributor) or not owner
-    node = other.known_node(nodes, args.node_type)
+    node = other.node_of(known, args.node_type, args.file)
+    if node.name != args.node_type:
+        print(f"advisor: {args.node_type} is node type {node.name}", file=sys.stderr)
+        args.node_type = node.name
     taken = other.take(
         path, args, other.Origin(node, contributor, named, args.account, scope), user
     )

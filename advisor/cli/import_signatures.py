@@ -6,7 +6,6 @@ import argparse
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from advisor.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from advisor.classes.ear import EarFile, EarStep
-    from advisor.core.inventory import NodeType
+    from advisor.core.inventory import Inventory, NodeType
     from advisor.store.writer import Writer
 
 FORMATS = ("ear", "perf", "likwid", "papi")
@@ -246,8 +245,20 @@ def print_taken(taken: Taken, args: argparse.Namespace) -> None:
     print(f"next: advisor classify{f' {taken.applications[0]}' if not more else ''}")
 
 
-def known_node(nodes: Sequence[NodeType], name: str) -> NodeType:
-    """Return a node type of the inventory; one of which only the name is known, without it."""
-    from advisor.core.inventory import NodeType as Described
+def node_of(known: Inventory, name: str, file: Path) -> NodeType:
+    """Return a node type of the inventory; where there is none at all, one that has only a name.
 
-    return next((node for node in nodes if node.name == name), Described(name))
+    Raises InputError for a name that the inventory does not have.
+    """
+    from advisor.core.inventory import NodeType as Described
+    from advisor.core.nearest import nearest
+
+    found = known.resolve(name)
+    if found is None and known.node_types:
+        close = nearest(name, known.node_types)
+        raise InputError(
+            f"{file}: its rows have no place: node type {name!r} is unknown "
+            f"(known: {', '.join(sorted(known.node_types))})",
+            hint=f"did you mean --node-type {close[0]}?" if close else "describe it in site.yaml",
+        )
+    return found or Described(name)

@@ -35,6 +35,7 @@ def plan_json(plan: PlannedSweep) -> dict[str, object]:
             {"seq": r.seq, "role": r.role, **r.configuration.to_dict()}
             for r in state.stages["design"].runs
         ],
+        "by_class": [c.to_dict() for c in plan.by_class],
         "design": state.settings.design,
         "most_runs": max(state.settings.most_runs, len(state.stages["design"].runs)),
         "confirm": state.settings.confirm,

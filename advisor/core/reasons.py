@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 TEXTS: dict[str, str] = {
     # something was chosen
@@ -137,3 +139,14 @@ def reason(code: str, *details: object) -> Reason:
     """Make a reason; KeyError for a code that has no text."""
     TEXTS[code]
     return Reason(code, tuple(str(d) for d in details))
+
+
+def like_text(cold: Mapping[str, Any]) -> tuple[str, str]:
+    """Return whom a class model (its ``cold_start``) follows from, and by what, in words."""
+    count, kind = cold.get("applications", 0), cold.get("class") or "unknown"
+    names = ", ".join(map(str, cold.get("like") or ()))
+    near = [f"{names} most like it"] if names else []
+    near += [f"class {kind}"] if kind != "unknown" else []
+    counters = set(cold.get("signature") or ()) - {"power_w", "time_s", "memory_mb", "cpu_util"}
+    others = f"{count} applications" + (f" ({'; '.join(near)})" if near else "")
+    return others, "one job's counters" if counters else "one job's power and time"

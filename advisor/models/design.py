@@ -204,3 +204,26 @@ def within(
             free.remove(nearest)
             chosen.append(nearest)
     return _sorted(chosen)
+
+
+def moved(
+    design: Sequence[Configuration],
+    space: SearchSpace,
+    wanted: Sequence[Configuration],
+    kept: Configuration,
+) -> list[Configuration]:
+    """Return the design with the point nearest to each of ``wanted`` moved there, in their order.
+
+    ``kept`` and what was moved before stay where they are.
+    """
+    measure = _Measure.of(space)
+    made = list(design)
+    stays = {kept}
+    for place in wanted:
+        if place not in made:
+            free = [c for c in made if c not in stays]
+            if not free:
+                break
+            made[made.index(min(free, key=lambda c: (measure(c, place), c)))] = place
+        stays.add(place)
+    return _sorted(made)

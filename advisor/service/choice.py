@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any
 
 from advisor.core.decision import Alternative
 from advisor.core.feasible import Constraints, explain, feasible_rows
 from advisor.core.node_type_estimate import similarity_text
 from advisor.core.option import Row
 from advisor.core.policy import ColdStart, Policy
-from advisor.core.reasons import BY_CLASS, ESTIMATED, TRIAL, Reason, reason
+from advisor.core.reasons import BY_CLASS, ESTIMATED, TRIAL, Reason, like_text, reason
 from advisor.core.request import JobRequest
 from advisor.core.select import Candidate, Selection, select, weigh
 from advisor.core.settings import Pin
@@ -157,16 +156,6 @@ def _estimated(chosen: Alternative | None, models: Mapping[str, StoredModel]) ->
     if models[name].by_class:
         return (reason(BY_CLASS, *like_text(models[name].cold_start)),)
     return (reason(ESTIMATED, name, similarity_text(models[name].transfer)),)
-
-
-def like_text(cold: Mapping[str, Any]) -> tuple[str, str]:
-    """Return whom a class model follows from, and by what, in words."""
-    count, name = cold.get("applications", 0), cold.get("class") or ""
-    others = f"{count} applications" if name in ("", "unknown") else f"{count} {name} applications"
-    names = cold.get("like") or ()
-    near = f" ({', '.join(map(str, names))} most like it)" if names else ""
-    counters = set(cold.get("signature") or ()) - {"power_w", "time_s", "memory_mb", "cpu_util"}
-    return others + near, "one job's counters" if counters else "one job's power and time"
 
 
 def trial_of(

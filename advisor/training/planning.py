@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from advisor.core.configuration import Configuration
 from advisor.core.policy import Policy
 from advisor.core.rate import RateRule
 from advisor.errors import InputError, RefusedError, SchedulerError, UsageError
@@ -17,6 +18,7 @@ from advisor.models.sequential import SEQUENTIAL, first_runs
 from advisor.schedulers.base import Scheduler
 from advisor.schedulers.choose import create, default
 from advisor.training import state as states
+from advisor.training.class_start import STARTED, ClassStart, class_start
 from advisor.training.experiment import Experiment
 from advisor.training.plan import Cost, axes, cost, expected_runs, planned
 from advisor.training.site_context import SiteContext, earlier_runs
@@ -61,7 +63,7 @@ class PlannedSweep:
     """A sweep of which nothing is on the disk yet.
 
     ``notes`` say why an axis is not varied, ``warnings`` what of the wish is left out, ``energy``
-    where the energy comes from.
+    where the energy comes from. ``by_class`` are the first runs that a class model chose.
     """
 
     state: SweepState
@@ -70,6 +72,7 @@ class PlannedSweep:
     notes: Sequence[str]
     energy: str
     warnings: Sequence[str]
+    by_class: Sequence[Configuration] = ()
 
     def check_budget(self) -> None:
         """Raise RefusedError when the sweep costs more than the policy allows."""
@@ -119,6 +122,11 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     grows = wish.design == SEQUENTIAL
     choose = first_runs if grows else DESIGNS[wish.design]
     design = choose(grid.space, samples, must_include=job.baseline)
+    start, notes = class_start(store, job), list(grid.notes)
+    by_class: Sequence[Configuration] = ()
+    if start is not None and wish.design in STARTED and len(design) < len(grid.space):
+        design, by_class = start.moved(design, grid.space, policy)
+        notes.append(start.note(by_class))
     settings = states.SweepSettings(
         scheduler=scheduler.NAME,
         user=current_user(),
@@ -142,7 +150,9 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     )
     state = states.new(root, job, grid.space, settings, runs)
     energy = scheduler.energy_source(state.job("design"))
-    return PlannedSweep(state, policy, _cost(state, store), grid.notes, energy, warnings)
+    return PlannedSweep(
+        state, policy, _cost(state, store, start), notes, energy, warnings, by_class
+    )
 
 
 def _of_experiment(
@@ -202,8 +212,8 @@ def _job(wish: SweepWish, known: SiteContext, scheduler: Scheduler) -> TrainingJ
     return job if wish.rate is None else replace(job, rate=wish.rate)
 
 
-def _cost(state: SweepState, store: Path) -> Cost:
-    """Return the cost by the estimate given, earlier runs, or the time limit."""
+def _cost(state: SweepState, store: Path, start: ClassStart | None) -> Cost:
+    """Return the cost by the estimate given, earlier runs, a class model's job, or the limit."""
     settings, base = state.settings, state.subject.baseline
     runs = expected_runs(
         state.space,
@@ -217,6 +227,8 @@ def _cost(state: SweepState, store: Path) -> Cost:
         if earlier is not None:
             time_s, energy_j = earlier.time_s, earlier.energy_j
             basis = f"{earlier.runs} earlier run{'s' if earlier.runs > 1 else ''}"
+        elif start is not None:
+            time_s, energy_j, basis = start.own.time_s, start.own.energy_j, "the job it knows"
         else:
             basis = "the job's time limit" if settings.run_limit_s else "known after the first run"
     if time_s is not None and energy_j is None:

@@ -12,11 +12,11 @@ from advisor.core.node_type_estimate import similarity_text
 from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, trade_off
 from advisor.core.rate import Work
+from advisor.core.reasons import like_text
 from advisor.core.units import format_change
 from advisor.core.words import describe, interval_words
 from advisor.errors import RefusedError
 from advisor.plotting import PlotPoint, Scene
-from advisor.service.choice import like_text
 
 if TYPE_CHECKING:
     from advisor.store.reader import Reader

@@ -213,14 +213,17 @@ def _inside(points: Sequence[Point], polygon: Sequence[Point], floor: float) -> 
 def _contains(edges: Sequence[tuple[Point, Point]], p: Point) -> bool:
     """Tell whether a point is inside (even-odd rule) or within tolerance of an edge."""
     inside = False
+    u, v = p
     for (ax, ay), (bx, by) in edges:
         dx, dy = bx - ax, by - ay
-        length = dx * dx + dy * dy
-        t = 0.0
-        if length:
-            t = min(1.0, max(0.0, ((p[0] - ax) * dx + (p[1] - ay) * dy) / length))
-        if math.hypot(p[0] - ax - t * dx, p[1] - ay - t * dy) <= _TOLERANCE:
-            return True
-        if (ay > p[1]) != (by > p[1]) and p[0] < ax + (p[1] - ay) * dx / dy:
+        crosses = (ay > v) != (by > v)
+        if crosses or abs(v - ay) <= _TOLERANCE or abs(v - by) <= _TOLERANCE:  # else too far off
+            length = dx * dx + dy * dy
+            t = 0.0
+            if length:
+                t = min(1.0, max(0.0, ((u - ax) * dx + (v - ay) * dy) / length))
+            if math.hypot(u - ax - t * dx, v - ay - t * dy) <= _TOLERANCE:
+                return True
+        if crosses and u < ax + (v - ay) * dx / dy:
             inside = not inside
     return inside

@@ -102,9 +102,18 @@ class Learned:
     stretch: Array
     scores: Mapping[str, float]
 
+    @cached_property
+    def _covariances(self) -> list[Array]:
+        """The covariance over points by each way's errors, stretched: the same for everybody."""
+        stretch = np.outer(self.stretch, self.stretch)
+        return [way.errors.covariance * stretch for way in self.near]
+
     def prior(self, signature: Mapping[str, float], label: str = "") -> Prior:
         """Return the prior of the workload with a signature, and with a class if it is known."""
-        found = [way.prior(self.points, self.stretch, signature, label) for way in self.near]
+        found = [
+            way.prior(self.points, cov, signature, label)
+            for way, cov in zip(self.near, self._covariances, strict=True)
+        ]
         return replace(found[0], doubts=tuple(found[1:]), scores=self.scores)
 
 
@@ -133,28 +142,26 @@ def learn(
         judged = ~kernel[among] if len(applications) >= _APART else np.ones(len(some), dtype=bool)
         scaled = _Scaled.of(some, names)
         table = scaled.rows(some, y[among], points[:, 1] - own[1])
-        tried += [
-            _Judged(
-                way,
-                with_kernels,
-                table,
-                scaled,
-                _Errors(table, points, *way.left_out(table), judged),
-            )
-            for way in ways
-        ]
+        common = _LeftOut(table, points, judged)
+        for way in ways:
+            left, factors = way.left_out(table)
+            errors = _Errors(common, table.surfaces - left, factors)
+            tried.append(_Judged(way, with_kernels, table, scaled, errors))
     if not tried:
         raise PriorError(f"only {len(applications)} applications are swept there, three are needed")
-    errors = [t.errors for t in tried]
-    order = _near(errors)
-    order[1:] = sorted(order[1:], key=lambda i: -errors[i].score)
+    every = [t.errors for t in tried]
+    by_way = np.array([list(t.scores.values()) for t in every])
+    order = _near(by_way)
+    order[1:] = sorted(order[1:], key=lambda i: -every[i].score)
     near = {tried[i].name: tried[i] for i in reversed(order)}
     first = tried[order[0]]
     scores: dict[str, float] = {}
     for t in sorted(tried, key=lambda t: t.errors.score):
         scores[t.name] = t.errors.score
     others = (t for t in near.values() if t.name != first.name)
-    return Learned(points, (first, *others), np.repeat(_stretch(errors), len(points)), scores)
+    return Learned(
+        points, (first, *others), np.repeat(_stretch(every, by_way), len(points)), scores
+    )
 
 
 @dataclass(frozen=True)
@@ -171,12 +178,10 @@ class _Judged:
     def name(self) -> str:
         return self.way.method + ("+kernels" if self.with_kernels else "")
 
-    def prior(
-        self, points: Array, stretch: Array, signature: Mapping[str, float], label: str
-    ) -> Prior:
-        """Return what this way says at ``points``, its intervals stretched (2n,)."""
+    def prior(self, points: Array, cov: Array, signature: Mapping[str, float], label: str) -> Prior:
+        """Return what this way says at ``points``, with errors of covariance ``cov`` (2n, 2n)."""
         estimate = self.way.estimate(self.rows, self.scaled.new(signature, label))
-        cov = self.errors.covariance * estimate.factor * np.outer(stretch, stretch)
+        cov = cov * estimate.factor
         like = sorted(zip(estimate.weights, self.rows.applications, strict=True), reverse=True)
         return Prior(
             points, estimate.surface.reshape(2, -1), cov, self.errors.dof, self.way,
@@ -240,77 +245,79 @@ def _table(
     return rows, y[:, :, all_know].reshape(len(rows), -1), points[all_know]
 
 
+class _LeftOut:
+    """What the errors of all ways have in common: whose they are, and the points that count."""
+
+    def __init__(self, rows: Rows, points: Array, judged: npt.NDArray[np.bool_]) -> None:
+        owner = rows.owner
+        names, index = np.unique(owner, return_inverse=True)
+        of = (index[:, None] == np.arange(len(names))).astype(np.float64)
+        size = of.sum(axis=0)
+        self.points = points
+        self.applications = len(names)
+        self.dof = self.applications - 1.0 + PSEUDO
+        self.share = (1.0 / size)[index]
+        same = of @ of.T
+        self.others: Array = (1.0 - same) * self.share / (self.applications - 1)
+        counted = of[judged].any(axis=0)
+        self.names = [str(name) for name in names[counted]]
+        self.mean = (of / size).T[counted]
+        self.mine = {str(name): owner == name for name in names[counted]}
+        own = rows.surfaces[judged] if judged.any() else rows.surfaces
+        n = own.shape[1] // 2
+        near = np.abs(np.median(own[:, :n], axis=0)) < REGION
+        self.elsewhere = np.abs(own).max(axis=0).reshape(2, n).max(axis=0) > 1e-12
+        near &= self.elsewhere
+        if not near.any():
+            raise PriorError("no configuration takes about as long as the job's own")
+        self.near = np.flatnonzero(np.concatenate((near, near)))
+        dof = self.dof - 1.0
+        constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * math.log(dof * math.pi)
+        self.constant = float(constant)
+
+
 class _Errors:
     """The errors a way makes for applications left out, in units of the spread between."""
 
-    def __init__(
-        self,
-        rows: Rows,
-        points: Array,
-        left_out: Array,
-        factors: Array,
-        judged: npt.NDArray[np.bool_],
-    ) -> None:
-        y = rows.surfaces
-        self._points = points
-        self._owner = rows.owner
-        self._factors = factors
-        self._off = y - left_out
-        sizes = {a: rows.applications.count(a) for a in set(rows.applications)}
-        self._share = np.array([1.0 / sizes[a] for a in rows.applications])
-        self.applications = len(sizes)
-        self._judged = judged
-        own = y[judged] if judged.any() else y
-        n = y.shape[1] // 2
-        near = np.abs(np.median(own[:, :n], axis=0)) < REGION
-        self._else = np.abs(own).max(axis=0).reshape(2, n).max(axis=0) > 1e-12
-        near &= self._else
-        if not near.any():
-            raise PriorError("no configuration takes about as long as the job's own")
-        self._near = np.concatenate((near, near))
-        self._standard = self._off / np.sqrt(self._factors)[:, None]
-        self.dof = self.applications - 1.0 + PSEUDO
+    def __init__(self, common: _LeftOut, off: Array, factors: Array) -> None:
+        self._common = common
+        self._off = off
+        self._factors = factors[:, None]
+        self.dof = common.dof
+        self.applications = common.applications
         self.scores = self._score()
-        self.ratios = self._ratio()
         self.score = sum(self.scores.values()) / len(self.scores)
 
-    @cached_property
-    def _left_out_scale(self) -> Array:
+    def _left_out_scale(self, off: Array) -> Array:
         """Scale of every row's errors by those of the other applications (m, 2n)."""
-        square = self._share[:, None] * self._standard**2
-        total = square.sum(axis=0)
-        own = np.zeros_like(square)
-        for a in np.unique(self._owner):
-            i = self._owner == a
-            own[i] = square[i].sum(axis=0)
-        variance = (total - own) / (self.applications - 1)
-        scale: Array = np.sqrt(np.maximum(variance, FLOOR**2) * self._factors[:, None])
+        variance = self._common.others @ (off**2 / self._factors)
+        scale: Array = np.sqrt(np.maximum(variance, FLOOR**2) * self._factors)
         return scale
 
     def _score(self) -> dict[str, float]:
         """Mean log density of each judged application left out, at points that could be chosen."""
-        scale, dof = self._left_out_scale[:, self._near], self.dof - 1.0
-        t = self._off[:, self._near] / scale
-        constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * math.log(dof * math.pi)
-        density = constant - 0.5 * (dof + 1) * np.log1p(t**2 / dof) - np.log(scale)
-        rows = density.mean(axis=1)
-        return {a: float(rows[self._owner == a].mean()) for a in self._judged_names()}
+        common = self._common
+        off, dof = self._off[:, common.near], common.dof - 1.0
+        scale = self._left_out_scale(off)
+        density = np.log1p((off / scale) ** 2 / dof) * (-0.5 * (dof + 1)) - np.log(scale)
+        by = common.mean @ (density.mean(axis=1) + common.constant)
+        return dict(zip(common.names, by.tolist(), strict=True))
 
-    def _judged_names(self) -> list[str]:
-        return [str(a) for a in np.unique(self._owner[self._judged])]
-
-    def _ratio(self) -> dict[str, Array]:
+    @cached_property
+    def ratios(self) -> dict[str, Array]:
         """Each judged application's errors in units of half a 90 % interval (rows, 2, n)."""
-        ratio = np.abs(self._off) / (self._left_out_scale * stdtrit(self.dof - 1.0, 0.95))
-        ratio = ratio.reshape(len(ratio), 2, -1)[:, :, self._else]
-        return {a: ratio[self._owner == a] for a in self._judged_names()}
+        half = self._left_out_scale(self._off) * stdtrit(self.dof - 1.0, 0.95)
+        ratio = (np.abs(self._off) / half).reshape(len(half), 2, -1)
+        ratio = ratio[:, :, self._common.elsewhere]
+        return {name: ratio[mine] for name, mine in self._common.mine.items()}
 
     @cached_property
     def covariance(self) -> Array:
         """Covariance over points (2n, 2n) by the errors, drawn towards a smooth one."""
-        points = self._points
+        points = self._common.points
         m, n = self.applications, len(points)
-        empirical = (self._standard * self._share[:, None]).T @ self._standard / m
+        standard = self._off / np.sqrt(self._factors)
+        empirical = (standard * self._common.share[:, None]).T @ standard / m
         sd = np.sqrt(np.maximum(np.diag(empirical), FLOOR**2))
         both = float(np.diag(empirical[:n, n:] / np.outer(sd[:n], sd[n:])).mean())
         joint = np.array([[1.0, both], [both, 1.0]])
@@ -320,28 +327,29 @@ class _Errors:
         return cov
 
 
-def _near(tried: Sequence[_Errors], without: str = "") -> list[int]:
-    """Return those whose score is within one standard error of the best, simplest first."""
-    names = [a for a in tried[0].scores if a != without]
-    table = np.array([[t.scores[a] for a in names] for t in tried])
-    less = table[np.argmax(table.mean(axis=1))] - table
-    error = less.std(axis=1, ddof=1) / math.sqrt(len(names)) if len(names) > 1 else 0.0
+def _near(scores: Array) -> list[int]:
+    """Return the ways (rows) whose mean score is within one standard error of the best."""
+    less = scores[np.argmax(scores.mean(axis=1))] - scores
+    count = scores.shape[1]
+    error = less.std(axis=1, ddof=1) / math.sqrt(count) if count > 1 else 0.0
     return [int(i) for i in np.flatnonzero(less.mean(axis=1) <= error)]
 
 
-def _stretch(tried: Sequence[_Errors]) -> Array:
+def _stretch(tried: Sequence[_Errors], scores: Array) -> Array:
     """By how much intervals of time and of energy are wider or narrower, for 90 % to hold.
 
     Choosing the way is part of it: each application's errors are those of the way
-    that the other applications would have chosen.
+    that the other applications would have chosen. ``scores`` (ways, applications).
     """
     names = list(tried[0].scores)
+    ratios = [
+        tried[_near(np.delete(scores, k, axis=1))[0]].ratios[name] for k, name in enumerate(names)
+    ]
     found = []
     for axis in (0, 1):
         values, shares = [], []
-        for a in names:
-            others = tried[_near(tried, a)[0]]
-            some = others.ratios[a][:, axis].ravel()
+        for ratio in ratios:
+            some = ratio[:, axis].ravel()
             values.append(some)
             shares.append(np.full(len(some), 1.0 / max(1, len(some))))
         every, share = np.concatenate(values), np.concatenate(shares)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -32,50 +33,71 @@ class WorkloadSurface:
     label: str = ""
     kernel: bool = False
 
+    def known_by(self, signature: Mapping[str, float]) -> WorkloadSurface:
+        """Return the same surface of a workload with another signature."""
+        other = replace(self, signature=signature)
+        other.__dict__["_lines"] = self._lines
+        return other
+
     def at(self, points: Array) -> Array:
         """Return ln time and ln energy (2, n) at ``points`` (n, 2), NaN where nothing is near.
 
         Linear between cores at each frequency, then between frequencies.
         """
-        frequencies = np.unique(self.points[:, 1])
-        rows = []
-        for frequency in frequencies:
-            here = np.flatnonzero(self.points[:, 1] == frequency)
-            here = here[np.argsort(self.points[here, 0])]
-            cores = self.points[here, 0]
-            rows.append(
-                [_line(points[:, 0], cores, v[here]) for v in (self.ln_time, self.ln_energy)]
-            )
-        table = np.array(rows)
-        found = np.full((2, len(points)), np.nan)
-        known = np.isfinite(table[:, 0]) & np.isfinite(table[:, 1])
+        frequencies, lines = self._lines
+        table = np.empty((len(frequencies), 2, len(points)))
+        for which, cores, values in lines:
+            lower, upper, share, outside = _neighbours(points[:, 0], cores)
+            line = values[:, :, lower] * (1 - share) + values[:, :, upper] * share
+            line[:, :, outside] = np.nan
+            table[which] = line
+        known = np.isfinite(table[:, 0])
         if known.all():
-            return _between(points[:, 1], frequencies, table)
+            return _across(points[:, 1], frequencies, table)
+        found = np.full((2, len(points)), np.nan)
         for some in np.unique(known, axis=1).T:  # points near which the same frequencies are known
             if some.any():
                 here = np.flatnonzero((known == some[:, None]).all(axis=0))
-                found[:, here] = _between(
+                found[:, here] = _across(
                     points[here, 1], frequencies[some], table[some][:, :, here]
                 )
         return found
 
+    @cached_property
+    def _lines(self) -> tuple[Array, list[tuple[list[int], Array, Array]]]:
+        """Return frequencies; of those with the same cores: which, cores (c,), values (f, 2, c)."""
+        frequencies = np.unique(self.points[:, 1])
+        where: dict[tuple[float, ...], list[tuple[int, npt.NDArray[np.intp]]]] = {}
+        for k, frequency in enumerate(frequencies):
+            here = np.flatnonzero(self.points[:, 1] == frequency)
+            here = here[np.argsort(self.points[here, 0])]
+            where.setdefault(tuple(self.points[here, 0].tolist()), []).append((k, here))
+        both = np.stack((self.ln_time, self.ln_energy))
+        lines = []
+        for cores, some in where.items():
+            values = np.stack([both[:, here] for _, here in some])
+            lines.append(([k for k, _ in some], np.array(cores), values))
+        return frequencies, lines
 
-def _between(wanted: Array, known: Array, table: Array) -> Array:
-    """Interpolate columns of ``table`` (k, 2, n) linearly between ``known`` (k,), as _line does."""
-    upper = np.clip(np.searchsorted(known, wanted), 1, max(1, len(known) - 1))
-    if len(known) == 1:
-        found: Array = table[0].copy()
-    else:
-        low, high = known[upper - 1], known[upper]
-        share = np.clip((wanted - low) / (high - low), 0.0, 1.0)
-        each = np.arange(len(wanted))
-        found = table[upper - 1, :, each].T * (1 - share) + table[upper, :, each].T * share
-    found[:, (wanted < known[0] - NEAR) | (wanted > known[-1] + NEAR)] = np.nan
+
+def _neighbours(
+    wanted: Array, known: Array
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Array, npt.NDArray[np.bool_]]:
+    """Return the indexes of the known values below and above, how far between, who is too far off.
+
+    Flat up to :data:`NEAR` beyond the ends.
+    """
+    upper = np.searchsorted(known, wanted).clip(min(1, len(known) - 1), len(known) - 1)
+    lower = np.maximum(upper - 1, 0)
+    low, high = known[lower], known[upper]
+    share = np.clip((wanted - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
+    return lower, upper, share, (wanted < known[0] - NEAR) | (wanted > known[-1] + NEAR)
+
+
+def _across(wanted: Array, known: Array, table: Array) -> Array:
+    """Interpolate columns of ``table`` (k, 2, n), each at its own value, between ``known`` (k,)."""
+    lower, upper, share, outside = _neighbours(wanted, known)
+    each = np.arange(len(wanted))
+    found: Array = table[lower, :, each].T * (1 - share) + table[upper, :, each].T * share
+    found[:, outside] = np.nan
     return found
-
-
-def _line(wanted: Array, known: Array, values: Array) -> Array:
-    """Interpolate linearly, flat up to :data:`NEAR` beyond the ends, NaN farther off."""
-    line: Array = np.interp(wanted, known, values)
-    line[(wanted < known[0] - NEAR) | (wanted > known[-1] + NEAR)] = np.nan
-    return line

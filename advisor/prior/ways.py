@@ -8,7 +8,7 @@ which ways are compared (:mod:`advisor.prior.fit`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -20,6 +20,8 @@ from advisor.prior.surface import Array
 Method = Literal["global", "class", "medoid", "projection", "regression", "gp"]
 METHODS: tuple[Method, ...] = ("global", "class", "medoid", "projection", "regression", "gp")
 
+_KRIGED = ("global", "regression", "gp")
+"""The methods that are one Gaussian process with different kernels."""
 TRAFFIC = ("tpi", "gbs", "dram_active")
 """What stands for memory transactions where EAR's projection lacks a value, the first there is."""
 _VAGUE = 1000.0
@@ -27,8 +29,8 @@ _VAGUE = 1000.0
 _REPEAT = 0.05
 """Variance between two workloads of one application, against that between applications."""
 _CLUSTERS = 3
-_KRIGED: dict[object, tuple[Array, Array]] = {}
-_KEPT = 64
+_LEFT: dict[object, tuple[Array, Array]] = {}
+_KEPT = 256
 """Of how many sets of signatures and ways the weights are kept."""
 
 
@@ -36,7 +38,8 @@ _KEPT = 64
 class Rows:
     """The known workloads: their surfaces (m, 2n) and signatures (m, p), standardised and raw.
 
-    ``ln_frequency`` (n,) is each point's, against the job's own one.
+    ``ln_frequency`` (n,) is each point's, against the job's own one. ``inverses`` holds what ways
+    worked out.
     """
 
     surfaces: Array
@@ -46,6 +49,7 @@ class Rows:
     names: Sequence[str]
     applications: Sequence[str]
     labels: Sequence[str]
+    inverses: dict[object, Array] = field(default_factory=dict, compare=False)
 
     @property
     def varying(self) -> int:
@@ -90,62 +94,83 @@ class Way:
 
     def estimate(self, rows: Rows, new: New) -> SurfaceEstimate:
         """Return what this way says of a new workload."""
-        if self.method in ("global", "regression", "gp"):
-            return self._kriging(rows, new.signature)
-        return self._one(rows, new, np.ones(len(rows.applications), dtype=bool))
+        everybody = np.ones(len(rows.applications), dtype=bool)
+        if self._projects(rows, new):
+            return self._projected(rows, new, everybody)
+        w, factor = self._weights(rows, new, everybody)
+        return SurfaceEstimate(w @ rows.surfaces, factor, w)
 
     def left_out(self, rows: Rows) -> tuple[Array, Array]:
         """Return what it says of each known workload (m, 2n) without its application; factors."""
-        owner = rows.owner
-        if self.method in ("global", "regression", "gp"):
-            left, factors = self._kriged(rows)
-            return left @ rows.surfaces, factors
-        estimates = [
-            self._one(rows, New(z, raw, label), owner != own)
-            for z, raw, label, own in zip(
-                rows.signatures, rows.raw, rows.labels, owner, strict=True
-            )
-        ]
-        return np.array([t.surface for t in estimates]), np.array([t.factor for t in estimates])
+        left, factors = self._left_out_weights(rows)
+        surfaces = left @ rows.surfaces
+        if self.method != "projection":
+            return surfaces, factors
+        factors, owner = factors.copy(), rows.owner
+        for i, (z, raw, own) in enumerate(zip(rows.signatures, rows.raw, owner, strict=True)):
+            if self._projects(rows, new := New(z, raw)):
+                found = self._projected(rows, new, owner != own)
+                surfaces[i], factors[i] = found.surface, found.factor
+        return surfaces, factors
 
-    def _kriged(self, rows: Rows) -> tuple[Array, Array]:
+    def _left_out_weights(self, rows: Rows) -> tuple[Array, Array]:
         """Return the weights (m, m) by which the others say each known workload, and factors.
 
         They follow from the signatures alone, so they are the same for every own point.
         """
         z = rows.signatures
-        key = (self, z.shape, z.tobytes(), tuple(rows.applications))
-        if key not in _KRIGED:
-            owner = rows.owner
-            inverse = np.linalg.inv(self._covariance(rows))
-            left, factors = np.eye(len(owner)), np.zeros(len(owner))
-            for application in dict.fromkeys(rows.applications):
-                i = np.flatnonzero(owner == application)
-                block = np.linalg.inv(inverse[np.ix_(i, i)])
-                left[i] -= block @ inverse[i]
-                factors[i] = np.diag(block)
-            if len(_KRIGED) >= _KEPT:
-                _KRIGED.clear()
-            _KRIGED[key] = left, factors
-        return _KRIGED[key]
+        key = (self, z.shape, z.tobytes(), tuple(rows.applications), tuple(rows.labels))
+        if key not in _LEFT:
+            if len(_LEFT) >= _KEPT:
+                _LEFT.clear()
+            _LEFT[key] = self._kriged(rows) if self.method in _KRIGED else self._others(rows)
+        return _LEFT[key]
 
-    def _one(self, rows: Rows, new: New, among: npt.NDArray[np.bool_]) -> SurfaceEstimate:
+    def _others(self, rows: Rows) -> tuple[Array, Array]:
+        owner = rows.owner
+        of = zip(rows.signatures, rows.raw, rows.labels, owner, strict=True)
+        found = [self._weights(rows, New(z, raw, label), owner != own) for z, raw, label, own in of]
+        return np.array([w for w, _ in found]), np.array([factor for _, factor in found])
+
+    def _kriged(self, rows: Rows) -> tuple[Array, Array]:
+        owner = rows.owner
+        inverse = self._inverse(rows)
+        left, factors = np.eye(len(owner)), np.zeros(len(owner))
+        for application in dict.fromkeys(rows.applications):
+            i = np.flatnonzero(owner == application)
+            block = np.linalg.inv(inverse[np.ix_(i, i)])
+            left[i] -= block @ inverse[i]
+            factors[i] = np.diag(block)
+        return left, factors
+
+    def _projects(self, rows: Rows, new: New) -> bool:
+        """Tell whether a signature holds all that EAR's own projection needs."""
+        if self.method != "projection" or not set(projection.NEEDED) <= set(rows.names):
+            return False
+        return bool(np.isfinite(new.raw[_needed(rows)]).all())
+
+    def _projected(self, rows: Rows, new: New, among: npt.NDArray[np.bool_]) -> SurfaceEstimate:
+        columns = _needed(rows)
+        complete = np.flatnonzero(among & np.isfinite(rows.raw[:, columns]).all(axis=1))
+        w = np.zeros(len(among))
+        w[complete] = 1.0 / max(1, len(complete))
+        mean, factor = projection.project_surfaces(
+            rows.surfaces[complete], rows.raw[complete][:, columns], new.raw[columns],
+            rows.ln_frequency,
+        )  # fmt: skip
+        return SurfaceEstimate(mean, factor, w)
+
+    def _weights(self, rows: Rows, new: New, among: npt.NDArray[np.bool_]) -> tuple[Array, float]:
+        """Return the weight of each known workload for a new one, and the factor."""
+        if self.method in _KRIGED:
+            return self._kriging(rows, new.signature)
         w = np.zeros(len(among))
         here = np.flatnonzero(among)
         if self.method == "projection":
-            columns = [rows.names.index(n) for n in projection.NEEDED if n in rows.names]
-            if len(columns) == len(projection.NEEDED) and np.isfinite(new.raw[columns]).all():
-                complete = here[np.isfinite(rows.raw[here][:, columns]).all(axis=1)]
-                w[complete] = 1.0 / max(1, len(complete))
-                mean, factor = projection.project_surfaces(
-                    rows.surfaces[complete], rows.raw[complete][:, columns], new.raw[columns],
-                    rows.ln_frequency,
-                )  # fmt: skip
-                return SurfaceEstimate(mean, factor, w)
             columns = projected(rows.names)
             x = np.column_stack((np.ones(len(here)), rows.signatures[here][:, columns]))
             w[here] = np.concatenate(([1.0], new.signature[columns])) @ np.linalg.pinv(x)
-            return SurfaceEstimate(w @ rows.surfaces, 1.0 + float(w @ w), w)
+            return w, 1.0 + float(w @ w)
         known = [rows.labels[int(i)] for i in here]
         if new.label and all(known):
             mine = here[np.array(known) == new.label]
@@ -159,7 +184,15 @@ class Way:
             apart = np.linalg.norm(rows.signatures[mine][:, None] - rows.signatures[mine], axis=2)
             mine = mine[[int(np.argmin(apart.sum(axis=0)))]]
         w[mine] = 1.0 / len(mine)
-        return SurfaceEstimate(w @ rows.surfaces, 1.0 + 1.0 / len(mine), w)
+        return w, 1.0 + 1.0 / len(mine)
+
+    def _inverse(self, rows: Rows) -> Array:
+        """Return the inverse of the known workloads' covariance (m, m), worked out once."""
+        if self not in rows.inverses:
+            rows.inverses[self] = np.asarray(
+                np.linalg.inv(self._covariance(rows)), dtype=np.float64
+            )
+        return rows.inverses[self]
 
     def _covariance(self, rows: Rows) -> Array:
         z, owner = rows.signatures, rows.owner
@@ -167,12 +200,12 @@ class Way:
         cov: Array = _VAGUE + self._kernel(z, z, rows.varying) + own
         return cov
 
-    def _kriging(self, rows: Rows, new: Array) -> SurfaceEstimate:
+    def _kriging(self, rows: Rows, new: Array) -> tuple[Array, float]:
         across = _VAGUE + self._kernel(rows.signatures, new[None], rows.varying)[:, 0]
-        w = np.asarray(np.linalg.solve(self._covariance(rows), across), dtype=np.float64)
+        w = self._inverse(rows) @ across
         alone = float(self._kernel(new[None], new[None], rows.varying)[0, 0])
         own = _VAGUE + alone + 1.0 + _REPEAT
-        return SurfaceEstimate(w @ rows.surfaces, max(1.0, own - float(across @ w)), w)
+        return w, max(1.0, own - float(across @ w))
 
     def _kernel(self, a: Array, b: Array, varying: int) -> Array:
         if self.method == "global":
@@ -193,6 +226,10 @@ WAYS: tuple[Way, ...] = (
     *(Way("regression", 0.0, s) for s in (0.5, 2.0, 8.0, 32.0)),
     *(Way("gp", length, s) for length in (0.5, 1.0, 2.0, 4.0) for s in (1.0, 4.0, 16.0, 64.0)),
 )
+
+
+def _needed(rows: Rows) -> list[int]:
+    return [rows.names.index(name) for name in projection.NEEDED]
 
 
 def projected(names: Sequence[str]) -> list[int]:

@@ -98,6 +98,9 @@ class _NodeType:
     signatures: dict[_Named, list[StoredSignature]] = field(default_factory=dict)
     learned: dict[object, Learned] = field(default_factory=dict)
     known: dict[_Group, list[StoredModel]] = field(default_factory=dict)
+    rows: dict[int, list[Row]] = field(default_factory=dict)
+    grids: dict[_Group, frozenset[tuple[int, int]]] = field(default_factory=dict)
+    surfaces: dict[object, list[tuple[WorkloadSurface, int]]] = field(default_factory=dict)
     classes: tuple[Classifier | None] | None = None
     broken: str = ""
     """What is wrong with the files of classes."""
@@ -169,9 +172,11 @@ class _NodeType:
             options, stats = self._options(learned, own, measures, mine[0], tried, old)
         except (ValueError, ArithmeticError, AdvisorError):  # nothing can be predicted of it
             return False
-        if old is not None and (old.options_blob, old.cold_start) == (
-            pack_options(options), stats["cold_start"],
-        ):  # fmt: skip
+        if (
+            old is not None
+            and old.cold_start == stats["cold_start"]
+            and old.options_blob == pack_options(options)
+        ):
             return True
         if old is not None and old.state == "suspended":
             return True
@@ -256,7 +261,7 @@ class _NodeType:
 
     def _points(self, own: Configuration, group: _Group) -> list[tuple[int, int]]:
         """Return threads and frequencies with the job's ranks that swept models know."""
-        some = {(r.threads_per_node, r.freq_khz) for m in self._known(group) for r in m.rows()}
+        some = self._grid(group)
         ranks, most = own.ranks_per_node, own.threads_per_node
         each = sorted({t for t, _ in some if ranks <= t <= most and t % ranks == 0} | {most})
         steps = sorted({f for _, f in some} | {own.freq_khz})
@@ -265,14 +270,43 @@ class _NodeType:
             del longer[1:-1:2]
         return sorted({(t, f) for t in each for f in steps} | {(most, own.freq_khz)})
 
+    def _grid(self, group: _Group) -> frozenset[tuple[int, int]]:
+        """Return the threads and frequencies of all that is known to a group."""
+        if group not in self.grids:
+            rows = (row for model in self._known(group) for row in self._rows(model))
+            self.grids[group] = frozenset((r.threads_per_node, r.freq_khz) for r in rows)
+        return self.grids[group]
+
+    def _rows(self, model: StoredModel) -> list[Row]:
+        if model.id not in self.rows:
+            self.rows[model.id] = model.rows()
+        return self.rows[model.id]
+
     def _surfaces(self, group: _Group, at: Any, release: str | None) -> Iterable[WorkloadSurface]:
-        """Return the surfaces of what was swept, with the signature where one is known."""
+        """Return the surfaces of what was swept; a power that no run tells is the surface's own."""
+        import numpy as np
+
+        key = group, release
+        if key not in self.surfaces:
+            self.surfaces[key] = list(self._find_surfaces(group, release))
+        for surface, nodes in self.surfaces[key]:
+            if "power_w" in surface.signature:
+                yield surface
+                continue
+            near = int(np.argmin(np.abs(surface.points - at).sum(axis=1)))
+            power_w = float(np.exp(surface.ln_energy[near] - surface.ln_time[near]) / nodes)
+            yield surface.known_by({**surface.signature, "power_w": power_w})
+
+    def _find_surfaces(
+        self, group: _Group, release: str | None
+    ) -> Iterable[tuple[WorkloadSurface, int]]:
+        """Return the surfaces of what was swept, with the signatures known, and their nodes."""
         import numpy as np
 
         from advisor.prior.surface import WorkloadSurface
 
         for m in self._known(group):
-            rows = m.rows()
+            rows = self._rows(m)
             least = min((r.nodes for r in rows), default=1)
             best: dict[tuple[int, int], Row] = {}
             for r in rows:
@@ -289,10 +323,9 @@ class _NodeType:
             measures = dict(mean_signature(visible) or {})
             if tpi_release(visible) != release:
                 measures.pop("tpi", None)
-            near = int(np.argmin(np.abs(points - at).sum(axis=1)))
-            measures.setdefault("power_w", float(np.exp(energy[near] - time[near]) / least))
             label = self._label(visible, measures)
-            yield WorkloadSurface(m.application, measures, points, time, energy, label)
+            surface = WorkloadSurface(m.application, measures, points, time, energy, label)
+            yield surface, least
 
     def _options(
         self,

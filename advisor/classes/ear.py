@@ -128,7 +128,7 @@ def read_ear(path: Path, *, nodes: Collection[str] = (), limit_w: float | None =
         if short and node.partition(".")[0] not in short:
             theirs = ", ".join(sorted(nodes)[:4]) + (", ..." if len(nodes) > 4 else "")
             raise line.bad(
-                line.first(NODE) or NODE[0], f"{node!r} is no node of this node type ({theirs})"
+                line.first(NODE) or NODE[0], f"node {node!r} is not of this node type ({theirs})"
             )
         key = _whole(line, JOB), _whole(line, STEP)
         steps.setdefault(key, {}).setdefault(node, []).append(line)

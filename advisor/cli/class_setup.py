@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from advisor.classes.base import Setup
     from advisor.classes.earconf import EarConf
     from advisor.core.inventory import Inventory
+    from advisor.store.reader import Reader
 
 
 def add_node_type(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
@@ -104,6 +105,24 @@ def processor_of(text: str) -> tuple[str, int, int]:
     """Return vendor, family and model of a processor from a machine's fingerprint."""
     match = re.search(r"(GenuineIntel|AuthenticAMD) (\d+) (\d+)", text)
     return (match[1], int(match[2]), int(match[3])) if match else ("", 0, 0)
+
+
+def described(base: Path, store: Reader | None) -> tuple[Inventory, set[str]]:
+    """Return the inventory, and all node types that store or site file name.
+
+    Where the store has no inventory it is that of the site file, applied or not. Raises InputError.
+    """
+    from advisor.core.inventory import Inventory
+    from advisor.policy.inventory import given_types, merge_applied
+
+    found = store.inventory() if store else Inventory.of([])
+    site = dict(store.site()) if store else {}
+    if not site and (base / "site.yaml").exists():
+        site = _from_file(base / "site.yaml")
+    if not found.node_types:
+        by_source, _ = merge_applied([], {}, site, {})
+        found = Inventory.of([t for types in by_source.values() for t in types])
+    return found, {*found.node_types, *given_types(site)}
 
 
 def _from_file(path: Path) -> dict[str, Any]:

@@ -211,16 +211,18 @@ def _signatures(
 ) -> int:
     """Import what another program counted."""
     from advisor.cli import import_signatures as other
-    from advisor.core.inventory import Inventory
+    from advisor.cli.class_setup import described
     from advisor.store import rows
     from advisor.store.reader import Reader
 
-    known = Inventory.of([])
+    base = paths.config_dir(args.config_dir)
     if path.exists():
         with Reader(path) as store:
-            known = store.inventory()
+            known = described(base, store)
+    else:
+        known = described(base, None)
     named = bool(args.contributor) or not owner
-    node = other.node_of(known, args.node_type, args.file)
+    node = other.node_of(*known, args.node_type, args.file)
     if node.name != args.node_type:
         print(f"advisor: {args.node_type} is node type {node.name}", file=sys.stderr)
         args.node_type = node.name

@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import sys
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -245,20 +246,20 @@ def print_taken(taken: Taken, args: argparse.Namespace) -> None:
     print(f"next: advisor classify{f' {taken.applications[0]}' if not more else ''}")
 
 
-def node_of(known: Inventory, name: str, file: Path) -> NodeType:
-    """Return a node type of the inventory; where there is none at all, one that has only a name.
+def node_of(inventory: Inventory, names: Collection[str], name: str, file: Path) -> NodeType:
+    """Return a node type of the inventory; one that is only named, without more.
 
-    Raises InputError for a name that the inventory does not have.
+    Raises InputError for one that is not among ``names``, where there are any.
     """
     from advisor.core.inventory import NodeType as Described
     from advisor.core.nearest import nearest
 
-    found = known.resolve(name)
-    if found is None and known.node_types:
-        close = nearest(name, known.node_types)
+    found = inventory.resolve(name)
+    if found is None and names and name not in names:
+        close = nearest(name, names)
         raise InputError(
             f"{file}: its rows have no place: node type {name!r} is unknown "
-            f"(known: {', '.join(sorted(known.node_types))})",
+            f"(known: {', '.join(sorted(names))})",
             hint=f"did you mean --node-type {close[0]}?" if close else "describe it in site.yaml",
         )
     return found or Described(name)

@@ -14,7 +14,6 @@ import struct
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from advisor.core.option import Row
 from advisor.core.policy import Policy
@@ -25,6 +24,7 @@ PERCENT = (*map(float, range(50, 100)), 99.5, 99.9, 99.99)
 WORTH = 0.004
 """An improvement of ln energy below this is less than any meter tells: nothing to try."""
 _VALUES = struct.Struct("<2f")
+_LOG_TIME, _LOG_ENERGY = (Row._fields.index(name) for name in ("log_time", "log_energy"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class TrialPoints:
             return None
         try:
             values = tuple(_VALUES.iter_unpack(base64.b64decode(str(data["values"]))))
-            quantiles = tuple(float(q) for q in data["quantiles"])
+            quantiles = tuple(map(float, data["quantiles"]))
         except (KeyError, TypeError, ValueError, struct.error):
             return None
-        if len(quantiles) != len(PERCENT) or any(a >= b for a, b in pairwise(quantiles)):
+        if len(quantiles) != len(PERCENT) or quantiles != tuple(sorted(set(quantiles))):
             return None
         return cls(quantiles, values)
 
@@ -82,15 +82,21 @@ class TrialPoints:
         """
         slowdown, saving = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
         weight, confidence = WEIGHTS[policy.goal], policy.cold_start.confidence - 1e-9
-        allowed = {r[:4] for r in feasible}
-        best, most = None, WORTH
+        slowest, dearest = own.log_time + slowdown, own.log_energy + saving
+        found: list[tuple[float, Row]] = []
         for row, (scale, gain) in zip(rows, self.values, strict=False):
-            if not (gain > most and scale > 0 and row[:4] in allowed):
+            # slower by its mean than the bound: kept less often than not, whatever the scale
+            if not (row[_LOG_TIME] < slowest and row[_LOG_ENERGY] < dearest and gain > WORTH):
                 continue
             t, e = row.log_time - own.log_time, row.log_energy - own.log_energy
-            if e >= saving or weight * e + (1 - weight) * t >= 0:
-                continue
-            keeps = self.keeps((slowdown - t) / scale)
-            if keeps >= confidence and gain * keeps > most:
-                best, most = row, gain * keeps
-        return best
+            if scale > 0 and weight * e + (1 - weight) * t < 0:
+                keeps = self.keeps((slowdown - t) / scale)
+                if keeps >= confidence and gain * keeps > WORTH:
+                    found.append((gain * keeps, row))
+        allowed = {r[:4] for r in feasible} if found else set()
+        best = max((f for f in found if f[1][:4] in allowed), key=_gain, default=None)
+        return None if best is None else best[1]
+
+
+def _gain(found: tuple[float, Row]) -> float:
+    return found[0]

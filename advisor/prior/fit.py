@@ -182,11 +182,14 @@ class _Judged:
         """Return what this way says at ``points``, with errors of covariance ``cov`` (2n, 2n)."""
         estimate = self.way.estimate(self.rows, self.scaled.new(signature, label))
         cov = cov * estimate.factor
-        like = sorted(zip(estimate.weights, self.rows.applications, strict=True), reverse=True)
+        w = estimate.weights
+        alike = w > 1.001 * w.mean()  # the mean of all is like nobody more than others
+        found = sorted(zip((-w.round(9)).tolist(), self.rows.applications, alike, strict=True))
+        like = [name for _, name, near in found if near]
         return Prior(
             points, estimate.surface.reshape(2, -1), cov, self.errors.dof, self.way,
             self.with_kernels, self.errors.applications,
-            tuple(dict.fromkeys(a for w, a in like if w > 0.0))[:5],
+            tuple(dict.fromkeys(like))[:5],
         )  # fmt: skip
 
 

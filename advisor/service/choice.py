@@ -108,6 +108,8 @@ def _trial(
     policy: Policy,
 ) -> Choice | None:
     """Return the trial that a job at a class model's own point may run, if one is worth it."""
+    if policy.mode != "apply" or class_obstacle(model, policy.cold_start):
+        return None
     points = TrialPoints.from_dict(model.cold_start.get("trial_points"))
     cold, number = policy.cold_start, len(model.trials) + 1
     if points is None or number > cold.trials or model.cold_start.get("unlike"):
@@ -165,8 +167,8 @@ def trial_of(
 
     One place for each model; none for a whole array, nor for a job that starts nobody knows when.
     """
-    trial, cold = choice.trial, policy.cold_start
-    if trial is None or choice.pinned or policy.mode != "apply" or class_obstacle(model, cold):
+    trial = choice.trial
+    if trial is None or choice.pinned:
         return choice
     if request.array or request.held:
         return choice

@@ -79,6 +79,25 @@ def test_one_signature_and_a_list(advisor: Callable[..., Any], site: Path, tmp_p
     assert people.out.startswith("this signature on spr: memory-bound (default)")
 
 
+@pytest.mark.parametrize(
+    ("one", "message"),
+    [
+        ({"gbps": 1, "cpi": 1}, "signature 1: unknown key gbps (did you mean gbs?)"),
+        ({"CPI": 1}, "signature 1: unknown key CPI (did you mean cpi?)"),
+        ({"bandwidth": 3}, "signature 1: unknown key bandwidth (known: cpi, tpi,"),
+        ([{"cpi": 1}, {"cpi": 1, "power": 3}], "signature 2: unknown key power (did you mean"),
+    ],
+)
+def test_a_misspelt_key_is_one_line(
+    advisor: Callable[..., Any], site: Path, tmp_path: Path, one: object, message: str
+) -> None:
+    done = advisor("classify", "--signature", write(tmp_path, one))
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert message in done.err
+    more = {"cpi": 1.5, "gbs": 400, "expect": "memory-bound", "name": "a"}
+    assert advisor("classify", "--signature", write(tmp_path, more)).code == 0
+
+
 def test_a_site_file_that_was_not_applied_holds_too(
     advisor: Callable[..., Any], tmp_path: Path, store_path: Path
 ) -> None:

@@ -90,6 +90,27 @@ def test_the_nodes_of_a_step_are_joined(ear: Callable[..., Any], store_path: Pat
     assert o.configuration.freq_khz == 2_400_000 and o.contributor == "ann"
 
 
+def test_a_node_type_that_there_is_not_ends_with_one_line(
+    ear: Callable[..., Any], tmp_path: Path, store_path: Path
+) -> None:
+    """So the site file says, applied or not; where nothing says anything, any name will do."""
+    site = tmp_path / "config" / "site.yaml"
+    site.parent.mkdir()
+    site.write_text("version: 1\nnode_types: {spx: {cores: 8, nodes: x1}, gen: {}}\n")
+    done = ear(EAR4, row4())
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "ear.csv: its rows have no place: node type 'spr' is unknown (known: gen, spx)" in (
+        done.err
+    )
+    assert "did you mean --node-type spx?" in done.err and not store_path.exists()
+    site.write_text("version: 1\nnode_types: {spr: {cores: 8, nodes: n1}}\n")
+    done = ear(EAR4, row4(), row4(step=1, NODE_ID="x1"))
+    assert "ear.csv, line 3, NODE_ID: node 'x1' is not of this node type (n1)" in done.err
+    assert not store_path.exists()
+    site.unlink()
+    assert ear(EAR4, row4()).code == 0
+
+
 def test_energy_is_the_sum_of_node_power_and_time(ear: Callable[..., Any]) -> None:
     rows = [row6(), row6(NODENAME="n2", TIME_SEC="40.0", DC_NODE_POWER_W="390.5")]
     (found,) = ear(EAR6, *rows).json()["signatures"]

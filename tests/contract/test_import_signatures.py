@@ -104,7 +104,7 @@ def test_a_node_type_that_there_is_not_ends_with_one_line(
     )
     assert "did you mean --node-type spx?" in done.err and not store_path.exists()
     site.write_text("version: 1\nnode_types: {spr: {cores: 8, nodes: n1}}\n")
-    done = ear(EAR4, row4(), row4(step=1, NODE_ID="x1"))
+    done = ear(EAR4, row4(), row4(step="1", NODE_ID="x1"))
     assert "ear.csv, line 3, NODE_ID: node 'x1' is not of this node type (n1)" in done.err
     assert not store_path.exists()
     site.unlink()

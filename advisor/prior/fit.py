@@ -142,10 +142,10 @@ def learn(
         judged = ~kernel[among] if len(applications) >= _APART else np.ones(len(some), dtype=bool)
         scaled = _Scaled.of(some, names)
         table = scaled.rows(some, y[among], points[:, 1] - own[1])
-        common = _LeftOut(table, points, judged)
+        frame = _ErrorFrame(table, points, judged)
         for way in ways:
             left, factors = way.left_out(table)
-            errors = _Errors(common, table.surfaces - left, factors)
+            errors = _Errors(frame, table.surfaces - left, factors)
             tried.append(_Judged(way, with_kernels, table, scaled, errors))
     if not tried:
         raise PriorError(f"only {len(applications)} applications are swept there, three are needed")
@@ -248,7 +248,7 @@ def _table(
     return rows, y[:, :, all_know].reshape(len(rows), -1), points[all_know]
 
 
-class _LeftOut:
+class _ErrorFrame:
     """What the errors of all ways have in common: whose they are, and the points that count."""
 
     def __init__(self, rows: Rows, points: Array, judged: npt.NDArray[np.bool_]) -> None:
@@ -282,45 +282,45 @@ class _LeftOut:
 class _Errors:
     """The errors a way makes for applications left out, in units of the spread between."""
 
-    def __init__(self, common: _LeftOut, off: Array, factors: Array) -> None:
-        self._common = common
+    def __init__(self, frame: _ErrorFrame, off: Array, factors: Array) -> None:
+        self._frame = frame
         self._off = off
         self._factors = factors[:, None]
-        self.dof = common.dof
-        self.applications = common.applications
+        self.dof = frame.dof
+        self.applications = frame.applications
         self.scores = self._score()
         self.score = sum(self.scores.values()) / len(self.scores)
 
     def _left_out_scale(self, off: Array) -> Array:
         """Scale of every row's errors by those of the other applications (m, 2n)."""
-        variance = self._common.others @ (off**2 / self._factors)
+        variance = self._frame.others @ (off**2 / self._factors)
         scale: Array = np.sqrt(np.maximum(variance, FLOOR**2) * self._factors)
         return scale
 
     def _score(self) -> dict[str, float]:
         """Mean log density of each judged application left out, at points that could be chosen."""
-        common = self._common
-        off, dof = self._off[:, common.near], common.dof - 1.0
+        frame = self._frame
+        off, dof = self._off[:, frame.near], frame.dof - 1.0
         scale = self._left_out_scale(off)
         density = np.log1p((off / scale) ** 2 / dof) * (-0.5 * (dof + 1)) - np.log(scale)
-        by = common.mean @ (density.mean(axis=1) + common.constant)
-        return dict(zip(common.names, by.tolist(), strict=True))
+        by = frame.mean @ (density.mean(axis=1) + frame.constant)
+        return dict(zip(frame.names, by.tolist(), strict=True))
 
     @cached_property
     def ratios(self) -> dict[str, Array]:
         """Each judged application's errors in units of half a 90 % interval (rows, 2, n)."""
         half = self._left_out_scale(self._off) * stdtrit(self.dof - 1.0, 0.95)
         ratio = (np.abs(self._off) / half).reshape(len(half), 2, -1)
-        ratio = ratio[:, :, self._common.elsewhere]
-        return {name: ratio[mine] for name, mine in self._common.mine.items()}
+        ratio = ratio[:, :, self._frame.elsewhere]
+        return {name: ratio[mine] for name, mine in self._frame.mine.items()}
 
     @cached_property
     def covariance(self) -> Array:
         """Covariance over points (2n, 2n) by the errors, drawn towards a smooth one."""
-        points = self._common.points
+        points = self._frame.points
         m, n = self.applications, len(points)
         standard = self._off / np.sqrt(self._factors)
-        empirical = (standard * self._common.share[:, None]).T @ standard / m
+        empirical = (standard * self._frame.share[:, None]).T @ standard / m
         sd = np.sqrt(np.maximum(np.diag(empirical), FLOOR**2))
         both = float(np.diag(empirical[:n, n:] / np.outer(sd[:n], sd[n:])).mean())
         joint = np.array([[1.0, both], [both, 1.0]])

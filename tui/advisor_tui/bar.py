@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rich.segment import Segment
 from textual.events import Click
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from advisor_tui.ink import ink
 from advisor_tui.places import PLACES
 
 
 class Bar(Widget):
     """One line; a click on a place goes there."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "bar--name",
-        "bar--here",
-        "bar--place",
-        "bar--trouble",
-        "bar--status",
-    }
 
     status: reactive[str] = reactive("")
     brief: reactive[str] = reactive("")
@@ -34,31 +25,26 @@ class Bar(Widget):
         self._here = here
 
     def _parts(self) -> list[tuple[str, str, str]]:
-        """Return (text, component class, place) from the left."""
-        parts = [(" advisor ", "bar--name", "")]
+        """Return (text, colour, place) from the left."""
+        parts = [(" advisor ", "bold $primary", "")]
         for number, place in enumerate(PLACES, 1):
             here, title = place.name == self._here, f"{number} {place.title}"
             text = f"[{title}]" if here else f" {title} "
-            parts.append((text, "bar--here" if here else "bar--place", place.name))
+            parts.append((text, "bold $accent" if here else "$foreground", place.name))
         return parts
 
     def render_line(self, y: int) -> Strip:
         """Paint the line: the places, and at the right end the status as far as there is room."""
         style = self.rich_style
-        segments = [
-            Segment(text, style + self.get_component_rich_style(name, partial=True))
-            for text, name, _ in self._parts()
-        ]
+        segments = [Segment(text, ink(self, colour)) for text, colour, _ in self._parts()]
         used = sum(s.cell_length for s in segments)
         room = self.size.width - used - 1
         status = self.status if len(self.status) <= room else self.brief
         status = status if len(status) <= room else status[: max(0, room - 1)] + "…"
         if room > 0:
-            kind = "bar--trouble" if self.trouble else "bar--status"
+            colour = "bold $warning" if self.trouble else "dim"
             segments.append(Segment(" " * (room - len(status)), style))
-            segments.append(
-                Segment(status, style + self.get_component_rich_style(kind, partial=True))
-            )
+            segments.append(Segment(status, ink(self, colour)))
         return Strip(segments).extend_cell_length(self.size.width, style)
 
     async def on_click(self, event: Click) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -21,6 +20,7 @@ from textual.widget import Widget
 from advisor.plotting import PlotPoint
 from advisor.plotting.raster import CharacterCell, Frame
 from advisor_tui import axes
+from advisor_tui.ink import ink
 from advisor_tui.signs import BOUND, ZONE, ChartMarks, Mark, weight
 
 _PERCENT = 9
@@ -29,14 +29,27 @@ _TALL = 10
 """Rows from which on there is a second scale below, too."""
 
 
+_INKS = {
+    "axis": "dim",
+    "zone": "$primary-darken-2 on $primary 12%",
+    "front": "$primary",
+    "predicted": "$foreground",
+    "measured": "bold $success",
+    "estimated": "$secondary",
+    "outside": "$foreground dim",
+    "baseline": "bold $error",
+    "policy": "bold $warning",
+    "yours": "bold $accent",
+    "cursor": "bold reverse",
+    "bound": "$warning",
+    "cross": "$accent",
+    "label": "italic $foreground",
+}
+"""The colour of every role of a mark."""
+
+
 class Chart(Widget, can_focus=True):
     """A picture, the cursor on one of its points, and a window that can be zoomed."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "chart--axis", "chart--zone", "chart--front", "chart--predicted", "chart--measured",
-        "chart--estimated", "chart--outside", "chart--baseline", "chart--policy", "chart--yours",
-        "chart--cursor", "chart--bound", "chart--cross", "chart--label",
-    }  # fmt: skip
 
     cursor: reactive[int | None] = reactive(None)
 
@@ -217,9 +230,8 @@ class Chart(Widget, can_focus=True):
         """Return the style of a role on the chart's ground, or on the zone's."""
         found = self._styles.get((role, shaded))
         if found is None:
-            base = self._style("zone") if shaded else self.rich_style
-            found = base + self.get_component_rich_style(f"chart--{role}", partial=True)
-            self._styles[role, shaded] = found
+            words = f"{_INKS[role]} on $primary 12%" if shaded else _INKS[role]
+            found = self._styles[role, shaded] = ink(self, words)
         return found
 
     def render_line(self, y: int) -> Strip:

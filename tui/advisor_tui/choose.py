@@ -20,7 +20,7 @@ from advisor.errors import AdvisorError
 from advisor.views import choosing
 from advisor.views.choosing import ChoiceKind, ChoiceScope, Outlook, Wish
 from advisor_tui.background import begin
-from advisor_tui.dialogue import Confirm, Field, painted_diff
+from advisor_tui.dialogue import Confirm, Field, Push, painted_diff
 from advisor_tui.picks import Picks
 from advisor_tui.shell import AppShell, Page
 from advisor_tui.stepper import Stepper
@@ -116,9 +116,9 @@ undo   (u) takes the last change back
         with VerticalScroll(id="preview"):
             yield Static("", id="outlook")
         with Horizontal(classes="row buttons"):
-            yield Button("Save (s)", id="save", variant="primary", compact=True)
-            yield Button("Copy lines (y)", id="copy", compact=True)
-            yield Button("Write into script (w)", id="write", compact=True)
+            yield Push("Save (s)", id="save", variant="primary")
+            yield Push("Copy lines (y)", id="copy")
+            yield Push("Write into script (w)", id="write")
 
     def on_mount(self) -> None:
         """Show what holds now, and look for job scripts."""

@@ -15,13 +15,15 @@ from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
+from textual.widgets.button import ButtonVariant
 
 from advisor_tui.keys import Notice
+from advisor_tui.paint_once import PaintOnce, StyleOnce
 
 T = TypeVar("T")
 
 
-class Field(Input):
+class Field(Input, StyleOnce):
     """A line to type into; Up and Down go on to the fields around it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -37,7 +39,16 @@ class Field(Input):
             self.placeholder = f"for instance {names[0]} (→ completes what you type)"
 
 
-class Dialogue(ModalScreen[T]):
+class Push(Button, StyleOnce):
+    """A button of one line."""
+
+    def __init__(
+        self, label: str, *, id: str, variant: ButtonVariant = "default", disabled: bool = False
+    ) -> None:
+        super().__init__(label, variant, id=id, disabled=disabled, compact=True)
+
+
+class Dialogue(ModalScreen[T], PaintOnce[T]):
     """A box in the middle of the page; Esc leaves it without a result."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel")]
@@ -82,8 +93,8 @@ class Confirm(Dialogue[bool]):
         with VerticalScroll():
             yield Static(self._text)
         with Horizontal(classes="row"):
-            yield Button(f"{self._yes} (y)", id="yes", variant="primary", compact=True)
-            yield Button("No (n)", id="no", compact=True)
+            yield Push(f"{self._yes} (y)", id="yes", variant="primary")
+            yield Push("No (n)", id="no")
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:

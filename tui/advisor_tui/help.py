@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from advisor_tui.paint_once import PaintOnce
 from advisor_tui.places import PLACES
 from advisor_tui.shell import Page
 
@@ -22,7 +23,7 @@ Mouse    click to choose, double click to open, wheel to zoom
 """
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(ModalScreen[None], PaintOnce[None]):
     """The help of one page."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rich.segment import Segment
 from textual.binding import Binding
 from textual.content import Content
@@ -13,6 +11,8 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
+
+from advisor_tui.ink import ink
 
 _LASTS_S = {"information": 8.0, "warning": 15.0, "error": 30.0}
 """Seconds a notice stays."""
@@ -48,8 +48,6 @@ class Notice(Static):
 class Keys(Widget):
     """One line: keys and what they do, as many as there is room for; a click presses one."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--does"}
-
     def on_mount(self) -> None:
         """Repaint whenever other keys hold."""
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
@@ -71,16 +69,12 @@ class Keys(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Paint the line."""
-        base = self.rich_style
-        key, does = (
-            base + self.get_component_rich_style(f"keys--{name}", partial=True)
-            for name in ("key", "does")
-        )
+        does, key = self.rich_style, ink(self, "bold $text-accent")
         segments = []
         for binding in self._shown():
             segments.append(Segment(f" {key_name(binding.key)}", key))
             segments.append(Segment(f" {binding.description}  ", does))
-        return Strip(segments).adjust_cell_length(self.size.width, base)
+        return Strip(segments).adjust_cell_length(self.size.width, does)
 
     def on_click(self, event: Click) -> None:
         """Do what the key under the mouse does."""

@@ -18,7 +18,7 @@ from advisor.errors import AdvisorError
 from advisor.views import choosing
 from advisor.views import sweeps as view
 from advisor_tui.background import begin, in_thread
-from advisor_tui.dialogue import Dialogue, Field
+from advisor_tui.dialogue import Dialogue, Field, Push
 
 if TYPE_CHECKING:
     from advisor_tui.session import Session
@@ -48,9 +48,9 @@ class NewSweep(Dialogue[str]):
         with VerticalScroll():
             yield Static("", id="plan")
         with Horizontal(classes="row"):
-            yield Button("Show the plan", id="show", variant="primary", compact=True)
-            yield Button("Start", id="start", disabled=True, compact=True)
-            yield Button("Cancel", id="cancel", compact=True)
+            yield Push("Show the plan", id="show", variant="primary")
+            yield Push("Start", id="start", disabled=True)
+            yield Push("Cancel", id="cancel")
 
     def on_mount(self) -> None:
         """Look for job scripts."""

@@ -18,6 +18,8 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from advisor_tui.ink import ink
+
 
 class Picks(Widget, can_focus=True):
     """Pairs of (key, label), one below the other or in a row; the arrows choose at once."""
@@ -28,7 +30,6 @@ class Picks(Widget, can_focus=True):
         Binding("up,k", "go(-1)", "up", show=False),
         Binding("down,j", "go(1)", "down", show=False),
     ]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"picks--on", "picks--focus"}
 
     at: reactive[int] = reactive(0)
     """The number of what is chosen."""
@@ -102,8 +103,7 @@ class Picks(Widget, can_focus=True):
         for number, text in self._items(y):
             style = base
             if number == self.at:
-                kind = "picks--focus" if self.has_focus else "picks--on"
-                style = base + self.get_component_rich_style(kind, partial=True)
+                style = ink(self, "bold $accent" if self.has_focus else "bold")
             segments.append(Segment(text, style))
         width = self.size.width
         return Strip(segments).crop(0, width).extend_cell_length(width, base)

@@ -188,11 +188,12 @@ take, with money and CO2 where the site states them.
 
     async def action_part(self, part: str) -> None:
         """Show a part."""
-        await self._mounted(part)
-        self.query_one("#part", Picks).choose(part)
-        first = {"applied": "#applied", "rule": "#fact-application", "whatif": "#slowdown",
-                 "past": "#past-file"}  # fmt: skip
-        self.set_focus(self.query_one(first[part]))
+        with self.app.batch_update():
+            await self._mounted(part)
+            self.query_one("#part", Picks).choose(part)
+            first = {"applied": "#applied", "rule": "#fact-application", "whatif": "#slowdown",
+                     "past": "#past-file"}  # fmt: skip
+            self.set_focus(self.query_one(first[part]))
 
     def action_leave(self) -> None:
         """Go back to the choice of parts."""

@@ -14,7 +14,6 @@ from textual.binding import Binding, BindingType
 from textual.events import Mount
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
-from textual.screen import Screen
 from textual.widget import Widget
 
 from advisor.edits import Edit
@@ -23,6 +22,7 @@ from advisor_tui.background import finished, in_thread
 from advisor_tui.bar import Bar
 from advisor_tui.keys import Keys, Notice
 from advisor_tui.legible import Legible, Plain
+from advisor_tui.paint_once import PaintOnce
 from advisor_tui.session import Session
 
 T = TypeVar("T")
@@ -137,24 +137,12 @@ class AppShell(App[None]):
             self.screen.files_changed()
 
 
-class Page(Screen[None]):
+class Page(PaintOnce[None]):
     """A screen of the program: ``HELP`` says what it is for, ``PLACE`` where it belongs."""
 
     PLACE: ClassVar[str] = ""
     HELP: ClassVar[str] = ""
     _ready = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        # Made with the styles that hold now: switch_mode cannot know it and would parse them all
-        # again, twice. Textual 8 has no public way to say so; another version just parses.
-        self._css_update_count = getattr(self.app, "_css_update_count", -1)
-        for breakpoints, cells in zip(
-            (self.app.HORIZONTAL_BREAKPOINTS, self.app.VERTICAL_BREAKPOINTS),
-            self.app.size,
-            strict=True,
-        ):  # its size from the first, not once everything is mounted and styled
-            self.add_class(*[name for least, name in breakpoints or () if cells >= least][-1:])
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let settings give the page's actions other keys."""

@@ -18,7 +18,7 @@ BOUND = "┊"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How an option is drawn: its character, and the component class without ``chart--``."""
+    """How an option is drawn: its character, and the role that gives it a colour."""
 
     char: str
     role: str

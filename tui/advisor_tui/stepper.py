@@ -13,6 +13,8 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from advisor_tui.ink import ink
+
 
 class Stepper(Widget, can_focus=True):
     """``label  ‹ value ›``, with a slider where the values are steps of one quantity."""
@@ -25,7 +27,6 @@ class Stepper(Widget, can_focus=True):
         Binding("home", "step(-999)", "least", show=False),
         Binding("end", "step(999)", "most", show=False),
     ]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"stepper--value", "stepper--focus"}
 
     at: reactive[int] = reactive(0)
 
@@ -83,8 +84,7 @@ class Stepper(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Paint the line."""
         base = self.rich_style
-        kind = "stepper--focus" if self.has_focus else "stepper--value"
-        style = base + self.get_component_rich_style(kind, partial=True)
+        style = ink(self, "bold $accent" if self.has_focus else "$foreground")
         mark = "▸" if self.has_focus else " "
         strip = Strip([Segment(f"{mark}{self._label} ", base), Segment(self._text(), style)])
         return strip.crop(0, self.size.width).extend_cell_length(self.size.width, base)

@@ -21,11 +21,23 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from advisor_tui.ink import ink
+
 PAGE = 20
 """Rows asked for at once: a little more than a small terminal shows."""
 
 Cell = str | tuple[str, str]
 """Text, or text and its role: good, bad, warn, dim, strong."""
+
+
+_INKS = {
+    "good": "$success",
+    "bad": "$error",
+    "warn": "$warning",
+    "dim": "dim",
+    "strong": "bold",
+}
+"""The colour of every role of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +68,6 @@ class LazyTable(ScrollView, can_focus=True):
         Binding("home", "jump(0)", "first", show=False),
         Binding("end", "jump(-1)", "last", show=False),
     ]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "table--header", "table--cursor", "table--good", "table--bad", "table--warn",
-        "table--dim", "table--strong",
-    }  # fmt: skip
 
     count: reactive[int] = reactive(0)
     cursor: reactive[int] = reactive(0)
@@ -228,18 +236,18 @@ class LazyTable(ScrollView, can_focus=True):
         base = self.rich_style
         width = self.size.width
         if y == 0:
-            style = base + self.get_component_rich_style("table--header", partial=True)
+            style = ink(self, "bold underline")
             cells: Sequence[Cell] = [c.title for c in self.columns]
             return self._strip(" ", cells, style, roles=False).extend_cell_length(width, style)
         row = round(self.scroll_y) + y - 1
         if row >= self.count:
             text = f" {self.empty}" if not self.count and y == 1 else ""
-            dim = base + self.get_component_rich_style("table--dim", partial=True)
+            dim = ink(self, _INKS["dim"])
             return Strip([Segment(set_cell_size(text, width), dim)], width)
         here = row == self.cursor
         style = base
         if here and self.has_focus:
-            style = base + self.get_component_rich_style("table--cursor", partial=True)
+            style = ink(self, "bold $background on $primary")
         cells_there = self._rows.get(row)
         if cells_there is None:
             return Strip([Segment(set_cell_size(" …", width), style)], width)
@@ -258,8 +266,6 @@ class LazyTable(ScrollView, can_focus=True):
                 text = set_cell_size(text, max(0, width - 1)) + "…"
             elif self.columns[i].right:
                 text = " " * (width - cell_len(text)) + text
-            kind = style
-            if role and roles:
-                kind = style + self.get_component_rich_style(f"table--{role}", partial=True)
+            kind = ink(self, _INKS[role]) if role and roles else style
             segments.append(Segment(set_cell_size(text, width), kind))
         return Strip(segments).crop(0, self.size.width)

@@ -43,10 +43,12 @@ class Site:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is no slow store: its notice would cover the screen.
 
-    The daemon is asked at once, and no variable of who runs the tests counts as the job's.
+    The daemon is asked at once, pages are made when somebody goes there, and no variable of who
+    runs the tests counts as the job's.
     """
     monkeypatch.setattr(shell, "SLOW_S", 60.0)
     monkeypatch.setattr(app, "PAINTED_S", 0.001)
+    monkeypatch.setattr(app, "IDLE_S", 1e6)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 

@@ -7,9 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from advisor_tui import app
+from advisor_tui.choose import ChoosePage
 from advisor_tui.help import keys_of
+from advisor_tui.policy import PolicyPage
 from advisor_tui.session import Session
 from advisor_tui.table import LazyTable
+from advisor_tui.tradeoff import TradeOffPage
 from textual.widgets import Input
 
 from advisor.core.configuration import Configuration
@@ -214,7 +219,9 @@ def test_another_users_view_chooses_nothing(session: Session, play: Play) -> Non
     play(replace(session, user="bob", foreign=True), story)
 
 
-def test_settings_are_kept_and_hold(session: Session, play: Play) -> None:
+def test_settings_are_kept_and_hold(
+    session: Session, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = session.settings
     assert path is not None
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -246,10 +253,23 @@ def test_settings_are_kept_and_hold(session: Session, play: Play) -> None:
     play(session, warned)
 
     path.write_text('{"keys": {"exprt": "o", "undo": "z"}}')
+    monkeypatch.setattr(app, "IDLE_S", 0.01)
 
     async def unknown(at: Any) -> None:
         await at.until(lambda: "no action" in at.notices)
         assert f"{path}: keys: 'exprt' (for 'o') is no action; did you mean export?" in at.notices
         assert "undo" not in at.notices
+        # pages that were made ahead, for another theme and another size
+        made = dict(at.app._made)
+        assert {page.TITLE for page in made} == {"Options", "Choose", "Jobs", "Training", "Policy"}
+        at.app.theme = "textual-light"
+        await at.pilot.resize_terminal(160, 40)
+        await at.press("down", "enter")
+        assert at.app.screen is made[TradeOffPage] and "Under the cursor" in at.text
+        assert at.app.screen.rich_style.bgcolor.get_truecolor() > (200, 200, 200)
+        await at.press("c")
+        assert at.app.screen is made[ChoosePage] and "(•) pin " in at.text
+        await at.press("4", "w")
+        assert at.app.screen is made[PolicyPage] and at.one("#fact-user", Input).value == "ann"
 
     play(session, unknown)

@@ -16,7 +16,7 @@ from advisor.errors import AdvisorError
 from advisor_tui import settings
 from advisor_tui.background import begin, in_thread
 from advisor_tui.legible import speaks_utf8
-from advisor_tui.places import PLACES
+from advisor_tui.places import PLACES, AppPlace
 from advisor_tui.session import Session
 from advisor_tui.shell import AppShell, Page, by_action
 
@@ -27,8 +27,8 @@ EVERY_S = 5.0
 """Seconds between two looks at the daemon and the sweeps."""
 PAINTED_S = 0.2
 """Seconds after which the first screen is painted and the daemon is asked how it is."""
-_IDLE_S = 0.5
-"""Seconds after which the first screen is painted and other pages are imported."""
+IDLE_S = 0.5
+"""Seconds after which the first screen is painted and other pages are made."""
 
 
 def _palette() -> type[Provider]:
@@ -43,7 +43,6 @@ class AdvisorApp(AppShell):
     TITLE = "advisor"
     COMMANDS = App.COMMANDS | {_palette}
     CSS_PATH = "style.tcss"
-    MODES = {place.name: place.open for place in PLACES}  # noqa: RUF012
     DEFAULT_MODE = PLACES[0].name
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide"), (160, "-huge")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-usual"), (36, "-tall")]  # noqa: RUF012
@@ -59,6 +58,8 @@ class AdvisorApp(AppShell):
 
     def __init__(self, session: Session, *, utf8: bool = True) -> None:
         super().__init__(session)
+        for place in PLACES:
+            self.add_mode(place.name, partial(self._place, place))
         self.animation_level = "none"
         self._looking = False
         said = settings.read(session.settings, self.available_themes)
@@ -78,12 +79,16 @@ class AdvisorApp(AppShell):
             self.switch_mode(self._first)
         for problem in self._problems:
             self.call_after_refresh(self.tell, problem, "warning")
-        self.set_timer(_IDLE_S, lambda: begin(self, self._prepare, group="look"))
+        self.set_timer(IDLE_S, lambda: begin(self, self._prepare, group="look"))
         self.set_interval(EVERY_S, self._look)
         self.set_timer(PAINTED_S, self._look)
 
+    def _place(self, place: AppPlace) -> Page:
+        page: type[Page] = place.kind()
+        return self.made(page, again=False)
+
     async def _prepare(self) -> None:
-        """Import the pages before somebody goes there; what is there by then stays for good.
+        """Make the pages before somebody goes there; what is there by then stays for good.
 
         Python's collector would look through all of it every few keys, 60 ms at a time.
         """
@@ -92,13 +97,12 @@ class AdvisorApp(AppShell):
                 await in_thread(self.session.demo)
             if isinstance(self.screen, Page):
                 self.screen.files_changed()
-        for page in (
-            *(place.page for place in PLACES),
-            "tradeoff:TradeOffPage",
-            "choose:ChoosePage",
-        ):
+        kinds: list[type[Page]] = []
+        for page in ("tradeoff:TradeOffPage", "choose:ChoosePage", *(p.page for p in PLACES)):
             with suppress(AdvisorError):  # whoever goes there learns of it
-                await in_thread(partial(resolve_name, f"advisor_tui.{page}"))
+                kinds.append(await in_thread(partial(resolve_name, f"advisor_tui.{page}")))
+        shown = {type(stack[0]) for stack in self._screen_stacks.values() if stack}
+        await self.make_ahead(*(kind for kind in kinds if kind not in shown))
         gc.freeze()
         problems = settings.unknown_actions(self.session.settings, self.keys, self._actions())
         if problems:

@@ -28,6 +28,20 @@ from advisor_tui.stepper import Stepper
 _AS_SITE = "as the site says"
 _SLOWDOWNS = (_AS_SITE, "0%", "1%", "2%", "3%", "5%", "7%", "10%", "15%", "20%")
 _SCOPES: tuple[ChoiceScope, ...] = ("workload", "application", "all")
+_KINDS = (
+    ("goal", "aim for a goal"),
+    ("off", "leave my jobs alone"),
+    ("none", "let the policy decide"),
+)
+
+
+def _scopes(application: str) -> list[tuple[str, str]]:
+    """Return what a choice can be for, as key and label."""
+    return [
+        ("workload", "this workload"),
+        ("application", f"all of {application}"),
+        ("all", "all my jobs"),
+    ]
 
 
 def show_choose(
@@ -38,7 +52,9 @@ def show_choose(
         user = advisor.session.user
         advisor.tell(f"Only {user} can choose for {user}.", "warning")
     else:
-        advisor.push_screen(ChoosePage(application, workload, point))
+        page = advisor.made(ChoosePage)
+        page.look_at(application, workload, point)
+        advisor.push_screen(page)
 
 
 class ChoosePage(Page):
@@ -72,41 +88,26 @@ undo   (u) takes the last change back
         Binding("slash", "script", "script", tooltip="name a job script"),
     ]
 
-    def __init__(self, application: str, workload: str, point: Configuration | None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.application, self.workload, self.point = application, workload, point
+        self.application = self.workload = ""
+        self.point: Configuration | None = None
         self.outlook: Outlook | None = None
 
     # -- the form --------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
         """Yield form, preview and buttons."""
-        yield Static(Content(f"Choose for {self.application} / {self.workload}"), classes="title")
+        yield Static("", id="choose-title", classes="title")
         with Vertical(classes="form"):
-            kinds = [
-                ("goal", "aim for a goal"),
-                ("off", "leave my jobs alone"),
-                ("none", "let the policy decide"),
-            ]
-            if self.point is not None:
-                where = describe(self.point, node_type=True)
-                kinds.insert(0, ("pin", f"pin {where}"))
-            yield Picks(kinds, id="kind")
+            yield Picks(_KINDS, id="kind")
             with Horizontal(classes="row", id="aims"):
                 yield Stepper("goal", (_AS_SITE, *GOALS), id="aim")
                 yield Stepper("slower at most", _SLOWDOWNS, id="slower")
             yield Static("", id="problem")
             with Horizontal(classes="row"):
                 yield Static("for", classes="label")
-                yield Picks(
-                    [
-                        ("workload", "this workload"),
-                        ("application", f"all of {self.application}"),
-                        ("all", "all my jobs"),
-                    ],
-                    row=True,
-                    id="scope",
-                )
+                yield Picks(_scopes("it"), row=True, id="scope")
             with Horizontal(classes="row"):
                 yield Static("script", classes="label")
                 yield Field(
@@ -120,13 +121,26 @@ undo   (u) takes the last change back
             yield Push("Copy lines (y)", id="copy")
             yield Push("Write into script (w)", id="write")
 
+    def look_at(self, application: str, workload: str, point: Configuration | None) -> None:
+        """Have the page choose for a workload; ``point`` is what would be pinned."""
+        self.application, self.workload, self.point = application, workload, point
+
     def on_mount(self) -> None:
-        """Show what holds now, and look for job scripts."""
+        """Begin with what to choose."""
         self.set_focus(self.query_one("#kind", Picks))
+
+    def opened(self) -> None:
+        """Show what holds now, and look for job scripts."""
+        title = Content(f"Choose for {self.application} / {self.workload}")
+        self.query_one("#choose-title", Static).update(title)
+        if self.point is not None:
+            pin = ("pin", f"pin {describe(self.point, node_type=True)}")
+            self.query_one("#kind", Picks).offer((pin, *_KINDS))
+        self.query_one("#scope", Picks).offer(_scopes(self.application))
         self._show_aims()
         self._show_problem("")
         begin(self, self._look_for_scripts, group="scripts")
-        self.preview()
+        self.call_after_refresh(self.preview)
 
     async def _look_for_scripts(self) -> None:
         folder, application = self.session.folder, self.application

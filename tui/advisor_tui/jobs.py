@@ -73,9 +73,12 @@ chosen, and every reason. advisor why JOBID prints the same.
         yield Static("", id="sentence")
 
     def on_mount(self) -> None:
-        """Read the first jobs."""
+        """Begin with the list."""
         self.set_focus(self.table)
-        self.load()
+
+    def opened(self) -> None:
+        """Read the first jobs."""
+        self.call_after_refresh(self.load)
 
     @property
     def table(self) -> LazyTable:

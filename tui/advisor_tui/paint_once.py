@@ -35,6 +35,8 @@ class PaintOnce(Screen[ScreenResultType]):
         super().__init__(name, id, classes)
         self._new = True
         self._laid_out: Size | None = None
+        self._fits = self.app.size
+        """The size by which it has its classes."""
         # Made with the styles that hold now: switch_mode cannot know it and would parse them all
         # again, twice. Textual has no public way to say so.
         self._css_update_count = getattr(self.app, "_css_update_count", -1)
@@ -52,16 +54,22 @@ class PaintOnce(Screen[ScreenResultType]):
         self.refresh()
 
     @on(ScreenResume)
-    def _styled_already(self, event: ScreenResume) -> None:
-        """Keep the styles with which the screen was made just now."""
+    def _shown_first(self, event: ScreenResume) -> None:
+        """Keep the styles with which the screen was made, unless the theme is another one now."""
         if self._new:
-            event.refresh_styles = self._new = False
+            self._new = False
+            event.refresh_styles = self._css_update_count != self.app._css_update_count
+            self.opened()
+
+    def opened(self) -> None:
+        """Do what is to be done once, when the screen is shown and not merely made."""
 
     @on(Resize)
     def _laid_out_already(self, event: Resize) -> None:
         """Lay out for a size once: a screen learns of its own layout, too."""
-        if event.size == self._laid_out:
+        if event.size == self._laid_out == self._fits:
             event.prevent_default()
+        self._fits = event.size
 
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
         super()._refresh_layout(size, scroll)

@@ -50,9 +50,15 @@ class Picks(Widget, can_focus=True):
         self, options: Sequence[tuple[str, str]], *, row: bool = False, id: str | None = None
     ) -> None:
         super().__init__(id=id)
+        self._row = row
+        self.offer(options)
+
+    def offer(self, options: Sequence[tuple[str, str]]) -> None:
+        """Offer these from now on, the first one chosen."""
         self._keys = [key for key, _ in options]
         self._labels = [label for _, label in options]
-        self._row = row
+        self.set_reactive(Picks.at, 0)
+        self.refresh(layout=not self._row)
 
     @property
     def key(self) -> str:

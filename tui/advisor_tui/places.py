@@ -16,9 +16,9 @@ class AppPlace:
     about: str
     page: str
 
-    def open(self) -> Any:
-        """Return a new page."""
-        return resolve_name(f"advisor_tui.{self.page}")()
+    def kind(self) -> Any:
+        """Return the class of its page."""
+        return resolve_name(f"advisor_tui.{self.page}")
 
 
 PLACES = (

@@ -130,9 +130,17 @@ take, with money and CO2 where the site states them.
         return PastJobs(self)
 
     def on_mount(self) -> None:
-        """Read the policy."""
+        """Begin with the choice of parts."""
         self.set_focus(self.query_one("#part", Picks))
-        self.action_reload()
+
+    async def ahead(self) -> None:
+        """Make the parts that are not shown first."""
+        for part in ("rule", "whatif", "past"):
+            await self._mounted(part)
+
+    def opened(self) -> None:
+        """Read the policy."""
+        self.call_after_refresh(self.action_reload)
 
     def action_reload(self) -> None:
         """Read the policy again."""

@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from advisor.edits import Edit
 from advisor.errors import AdvisorError
-from advisor_tui.background import finished, in_thread
+from advisor_tui.background import begin, finished, in_thread
 from advisor_tui.bar import Bar
 from advisor_tui.keys import Keys, Notice
 from advisor_tui.legible import Legible, Plain
@@ -26,11 +26,14 @@ from advisor_tui.paint_once import PaintOnce
 from advisor_tui.session import Session
 
 T = TypeVar("T")
+P = TypeVar("P", bound="Page")
 
 SLOW_S = 2.0
 """Seconds after which a wait is shown."""
 FIRST_S = 0.2
 """Seconds for which a page that is opened waits for what it shows; it is empty after that."""
+AHEAD_S = 0.5
+"""Seconds after a page was opened until another is made ahead."""
 _SILENT_S = 10.0
 """Seconds in which the same notice is not repeated."""
 
@@ -54,6 +57,7 @@ class AppShell(App[None]):
         self.daemon: str = ""
         self.keys: Mapping[str, str] = {}
         self._noticed: dict[str, float] = {}
+        self._made: dict[type[Page], Page] = {}
 
     def ascii_only(self) -> None:
         """Paint ASCII from now on."""
@@ -62,6 +66,23 @@ class AppShell(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every painted line passes: colours that can be read, signs that are known."""
         return [*super().get_line_filters(), *getattr(self, "_terminal", ())]
+
+    async def make_ahead(self, *pages: type[Page]) -> None:
+        """Make pages that somebody may open soon: to mount one takes longer than to show it."""
+        make = getattr(self, "_get_screen", None)  # Textual's; without it they are made later
+        for page in pages:
+            if page not in self._made and make is not None:
+                made = page()
+                await make(made)[1]
+                self._made[page] = made
+                begin(made, made.ahead, group="look")
+
+    def made(self, page: type[P], *, again: bool = True) -> P:
+        """Return a page, made ahead if there is one; ``again``: another is, in its place."""
+        found = self._made.pop(page, None)
+        if found is not None and again:
+            self.set_timer(AHEAD_S, lambda: begin(self, self.make_ahead, page, group="look"))
+        return found if isinstance(found, page) else page()
 
     async def ask(self, work: Callable[[], T]) -> T:
         """Return what ``work``, done in a thread, returns; a notice says when that takes long."""
@@ -179,6 +200,9 @@ class Page(PaintOnce[None]):
         self._ready = True
         self.refresh_bindings()
         self.advisor.paint_status()
+
+    async def ahead(self) -> None:
+        """Make more of the page, while nobody waits for it."""
 
     async def first_read(self) -> None:
         """Wait for what the page reads, but not for long.

@@ -32,7 +32,9 @@ def show_tradeoff(advisor: AppShell, application: str, workload: str) -> None:
     """Go to a workload's options."""
     if advisor.current_mode != TradeOffPage.PLACE:
         advisor.switch_mode(TradeOffPage.PLACE)
-    advisor.push_screen(TradeOffPage(application, workload))
+    page = advisor.made(TradeOffPage)
+    page.look_at(application, workload)
+    advisor.push_screen(page)
 
 
 class TradeOffPage(Page):
@@ -90,12 +92,13 @@ money and CO2 where the site states them.
         Binding("t", "train", "measure", show=False, tooltip="measure it (again)"),
     ]
 
-    def __init__(self, application: str, workload: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.application, self.workload = application, workload
+        self.application = self.workload = ""
         self.boards: Boards | None = None
         self.shown = Shown()
         self._asked: Configuration | None = None
+        self._verdict = Content()
         self._seen: object = None
         """The session's stamp when the options were read."""
 
@@ -113,10 +116,18 @@ money and CO2 where the site states them.
                 yield Static("", id="tradeoff-side")
         yield Static("", id="detail")
 
+    def look_at(self, application: str, workload: str) -> None:
+        """Have the page show a workload."""
+        self.application, self.workload = application, workload
+
     def on_mount(self) -> None:
-        """Read the options."""
+        """Begin with the picture."""
         self.set_focus(self.chart)
-        self.load()
+
+    def opened(self) -> None:
+        """Read the options."""
+        self._named()
+        self.call_after_refresh(self.load)
 
     @property
     def chart(self) -> Chart:
@@ -176,10 +187,13 @@ money and CO2 where the site states them.
             self.shown.node_type = boards.first
         self._arrange(here, keep_zoom=keep)
 
+    def _named(self) -> None:
+        """Say whose options these are, as long as no more is known."""
+        name = f"{self.application} / {self.workload}"
+        self.query_one("#tradeoff-title", Static).update(Content(name))
+
     def _nothing(self, sentence: str) -> None:
-        self.query_one("#tradeoff-title", Static).update(
-            Content(f"{self.application} / {self.workload}")
-        )
+        self._named()
         self.chart.show(None, sentence)
         self.table.empty = ""
         self.table.reset(0)
@@ -248,8 +262,10 @@ money and CO2 where the site states them.
         """Say what a job gets, and whether the daemon is there to apply it."""
         if self.board is not None and self.query("#verdict"):  # not while the page is removed
             said = captions.verdict(self.board, self.advisor.daemon)
-            self.query_one("#verdict", Static).update(said)
-            self.refresh_bindings()
+            if said != self._verdict:
+                self._verdict = said
+                self.query_one("#verdict", Static).update(said)
+                self.refresh_bindings()
 
     def _detail(self, board: TradeOffView, number: int) -> None:
         assert self.boards is not None

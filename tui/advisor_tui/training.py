@@ -83,10 +83,13 @@ Where no energy is known it shows time against threads.
         yield Static("", id="sweep-detail")
 
     def on_mount(self) -> None:
-        """Begin to look at the sweeps."""
+        """Begin with the list."""
         self.set_focus(self.table)
+
+    def opened(self) -> None:
+        """Begin to look at the sweeps."""
         self.set_interval(EVERY_S, self.load)
-        self.load()
+        self.call_after_refresh(self.load)
 
     @property
     def table(self) -> LazyTable:

@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup setup-dev demo demo-slurm test soak differential explore lint bench schema docs man packages package-tools slurm-packages clean
+.PHONY: help setup setup-dev demo demo-slurm test pytest soak differential explore lint bench schema docs man packages package-tools slurm-packages clean
 
 help:
 	@echo "make demo        measure a real kernel here, fit it, advise a job, run it (under 2 minutes)"
@@ -42,7 +42,11 @@ demo: setup
 demo-slurm: setup slurm-packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo_slurm.py
 
-test: lint slurm-packages package-tools
+# The types are checked by one process, beside the tests' own.
+test: setup-dev slurm-packages package-tools
+	@$(MAKE) --no-print-directory --jobs 2 lint pytest
+
+pytest: setup-dev
 	@$(BIN)/python -m pytest -rs --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Requests on a real Slurm, each without and with the advisor: the counts, or new ones for an hour.

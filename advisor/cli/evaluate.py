@@ -166,7 +166,14 @@ def run(args: argparse.Namespace) -> int:
 
     grids = _grids(args.grid)
     models = names() if args.compare else (args.model,)
-    study = compare(grids, models, range(args.seed, args.seed + (args.seeds or 1)), _judge(args))
+    seeds = range(args.seed, args.seed + (args.seeds or 1))
+    evaluations = len(grids) * len(models) * len(seeds)
+    if evaluations != 1 and (args.plot or args.view):
+        raise UsageError(
+            f"a picture is of one evaluation, there are {evaluations}",
+            hint="one grid, one model, one seed",
+        )
+    study = compare(grids, models, seeds, _judge(args))
     picture, statistics = _picture(args, grids, study) if args.plot or args.view else (None, None)
     if picture is not None:
         save_plot(picture, args.plot)
@@ -265,15 +272,7 @@ def _judge(args: argparse.Namespace) -> Any:
 def _picture(
     args: argparse.Namespace, grids: Mapping[str, Sequence[Observation]], study: ModelComparison
 ) -> tuple[Any, Any]:
-    """Return the picture of the one evaluation there is, and a statistic's figures as JSON.
-
-    Raises UsageError for several evaluations.
-    """
-    if len(study.cases) != 1:
-        raise UsageError(
-            f"a picture is of one evaluation, there are {len(study.cases)}",
-            hint="one grid, one model, one seed",
-        )
+    """Return the picture of the one evaluation there is, and a statistic's figures as JSON."""
     (case,) = study.cases
     title = f"{case.grid}, {case.model}, {len(case.evaluation.trained)} runs"
     runs, judged, options = grids[case.grid], case.evaluation, model_options(args.model_option)

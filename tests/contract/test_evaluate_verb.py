@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from advisor.models.neural import Neural
+
 Advisor = Callable[..., Any]
 HEADER = "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j"
 
@@ -118,8 +120,8 @@ def test_design_samples_limits_and_seed_are_taken(advisor: Advisor, grid: Path) 
 def test_several_node_counts(advisor: Advisor, tmp_path: Path) -> None:
     path = tmp_path / "nodes.csv"
     path.write_text("\n".join([HEADER, *rows((1, 2, 4, 8))]) + "\n")
-    data = advisor("evaluate", path, "--samples", 48, "--json").json()
-    assert len(data["trained"]) == 48
+    data = advisor("evaluate", path, "--samples", 32, "--json").json()
+    assert len(data["trained"]) == 32
     assert data["decision"]["baseline"]["nodes"] == 8
     assert data["responses"]["time"]["total_rmse_pct"] < 30
 
@@ -145,7 +147,12 @@ def test_mistakes_are_told(advisor: Advisor, grid: Path, tmp_path: Path) -> None
         assert advisor("evaluate", *argv).code == 2
 
 
-def test_models_are_compared_on_the_same_cells(advisor: Advisor, grid: Path) -> None:
+def test_models_are_compared_on_the_same_cells(
+    advisor: Advisor, grid: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = Neural.__init__.__kwdefaults__
+    assert defaults is not None and defaults["steps"] > 50
+    monkeypatch.setitem(defaults, "steps", 50)  # a whole training takes as long as all the others
     data = advisor("evaluate", grid, "--compare", "--json").json()
     models = [c["model"] for c in data["cases"]]
     assert {"auto", "bspline", "polynomial"} <= {*models}
@@ -206,8 +213,16 @@ def test_pictures_of_an_evaluation(advisor: Advisor, grid: Path, tmp_path: Path,
     assert done.code == 0, done.err
     assert "grid, bspline, 12 runs" in path.read_text()
     assert "time (s)" in done.out or "forecast time" in done.out
-    several = advisor(*argv[:2], "--compare", "--plot", path)
-    assert several.code == 2
+
+
+def test_a_picture_of_several_evaluations_is_refused_before_they_begin(
+    advisor: Advisor, grid: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.lab.compare_models.compare", None)
+    for several in (("--compare",), ("--design", "lhs", "--seeds", 2)):
+        done = advisor("evaluate", grid, *several, "--plot", grid.with_name("picture.svg"))
+        assert done.code == 2
+        assert "a picture is of one evaluation, there are " in done.err
 
 
 @pytest.fixture(scope="module")

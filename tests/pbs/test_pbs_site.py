@@ -290,7 +290,7 @@ mpirun ./stencil
 """
 PROGRAM = """#!/bin/sh
 cap=$(cat SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq)
-sleep $(awk "BEGIN { print 0.6 + 2.4 / $OMP_NUM_THREADS + 0.1 * (2.2e6 / $cap - 1) }")
+sleep $(awk "BEGIN { print 2.4 + 9.6 / $OMP_NUM_THREADS + 0.4 * (2.2e6 / $cap - 1) }")
 echo threads $OMP_NUM_THREADS cap $cap
 """
 
@@ -402,7 +402,8 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
     wants, chosen = advised["Resource_List"], told["chosen"]
     threads, khz = chosen["threads_per_node"], chosen["freq_khz"]
     written = f":ompthreads={threads}" if threads < 28 else ""
-    assert wants["select"] == "1:ncpus=28:node_type=bdw" + written
+    both = f"explain: {told}, the job: {wants}"
+    assert wants["select"] == "1:ncpus=28:node_type=bdw" + written, both
     assert wants.get("cpu_freq_mhz", 2200) == khz // 1000
     assert wants["place"] == "free"
     assert advised["Exit_status"] == 0

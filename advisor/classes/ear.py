@@ -193,7 +193,8 @@ def _whole(line: FileLine, names: Sequence[str]) -> str:
 def _limits(rows: Sequence[Mapping[str, str]], limit_w: float | None) -> frozenset[float]:
     """Return the powers that are limits of the meter: the greatest, where several rows have it.
 
-    A lone round one among values with decimals is one, too: EAR writes what it cut off so.
+    Two rows of the same power and no other are too few to tell. A lone round one among values with
+    decimals is one, too: EAR writes what it cut off so.
     """
     texts = [row[name].strip() for row in rows for name in POWER if name in row]
     values = Counter()  # type: Counter[float]
@@ -206,7 +207,8 @@ def _limits(rows: Sequence[Mapping[str, str]], limit_w: float | None) -> frozens
     found = set() if limit_w is None else {limit_w}
     others = [v for v in values if v != most]
     odd = len(others) >= 3 and all(round(v * 100) != v * 100 for v in others)
-    if most and (values[most] > 1 or (odd and most % _ROUND_W == 0)):
+    repeated = values[most] > (1 if others else 2)
+    if most and (repeated or (odd and most % _ROUND_W == 0)):
         found.add(most)
     return frozenset(found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,11 +146,18 @@ def _on_paper(args: argparse.Namespace, known: Known, setup: Setup) -> Peaks | N
 
 
 def _sockets(known: Known, setup: Setup, each: int) -> int:
-    """Return a node's sockets: as they are stated, else as many as its cores fill."""
+    """Return a node's sockets: as they are stated, else as many as its cores fill, else two."""
     node = known.inventory.resolve(setup.node_type)
     written = known.site.get("node_types", {}).get(setup.node_type, {})
     stated = int(written.get("sockets", 0)) or (node.sockets if node else 1)
     cores = setup.cpus or 0
+    if stated == 1 and each and not cores and not written.get("sockets"):
+        print(
+            f"advisor: how many sockets a node of {setup.node_type} has is not known: counted as "
+            "2; say --sockets, or cores in site.yaml",
+            file=sys.stderr,
+        )
+        return 2
     return cores // each if stated == 1 and each and cores and not cores % each else stated
 
 

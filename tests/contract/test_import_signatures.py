@@ -136,6 +136,13 @@ def test_the_same_power_at_a_limit_is_no_measurement(
         ]  # fmt: skip
 
 
+def test_two_nodes_of_the_same_power_are_measured(ear: Callable[..., Any]) -> None:
+    (found,) = ear(EAR6, row6(), row6(NODENAME="n2")).json()["signatures"]
+    assert found["energy_j"] == 2 * 410.5 * 50 and found["energy"] == "measured"
+    more = [row6(), row6(NODENAME="n2"), row6(STEPID=2)]
+    assert {s["energy"] for s in ear(EAR6, *more).json()["signatures"]} == {"clamped"}
+
+
 def test_a_lone_round_power_above_all_others_is_a_limit(ear: Callable[..., Any]) -> None:
     powers = ("800.000000", "512.125319", "531.377808", "499.871234")
     rows = [row6(DC_NODE_POWER_W=p, STEPID=n) for n, p in enumerate(powers)]

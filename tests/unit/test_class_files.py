@@ -48,7 +48,7 @@ def fill(folder: Path, **lines: str) -> Path:
 @pytest.mark.parametrize(
     "kind, line, where",
     [
-        ("roofline", "921.6", "line 1: 1 values, but roofline has 2"),
+        ("roofline", "921.6", "line 1: 1 value, but roofline has 2"),
         ("roofline", "921.6 22732.8 1", "line 1: 3 values, but roofline has 2"),
         ("roofline", "921,6 22732.8", "value 1 (peak memory bandwidth): '921,6' has a decimal"),
         ("roofline", "921.6 nan", "value 2 (peak floating performance): 'nan' is not a finite"),

@@ -1,4 +1,4 @@
-"""``advisor phases``: iterations, bursts, folded signals and early stops, from files."""
+"""``advisor phases``: iterations, bursts, folded signals and early stops."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.cli import phases_show
 from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, percent, print_picture, save_plot
@@ -25,6 +26,10 @@ _NO_PERIOD = "no period"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions of ``advisor phases``."""
     actions = add_actions(parser)
+    show = add_action(
+        actions, "show", "watch a command, or show what was seen of an application's complete run"
+    )
+    phases_show.add_arguments(show)
     cluster = add_action(actions, "cluster", "find the kinds of computing bursts in a CSV file")
     cluster.add_argument(
         "file", type=Path, metavar="BURSTS.csv",
@@ -75,7 +80,13 @@ def _share(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Run one action."""
-    actions = {"cluster": _cluster, "period": _period, "fold": _fold, "replay": _replay}
+    actions = {
+        "show": phases_show.run,
+        "cluster": _cluster,
+        "period": _period,
+        "fold": _fold,
+        "replay": _replay,
+    }
     return actions[args.action](args)
 
 

@@ -81,7 +81,7 @@ def timing_library() -> Path:
         "phases.so",
         [SOURCES / "trace" / "phases.c"],
         ["-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec"],
-        headers=[SOURCES / "trace" / "regions.h"],
+        headers=[SOURCES / "trace" / "regions.h", SOURCES / "trace" / "watch.h"],
         libraries=["-ldl", "-lpthread"],
     )
 

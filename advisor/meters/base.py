@@ -50,7 +50,9 @@ class Meter(Protocol):
     NAME and DESCRIPTION drive the command line; of the meters that work here the one with the
     lowest RANK is taken (without one: 0, before all of the advisor's own). ``available`` returns
     None when the meter can be read here and now, else the reason with what to do about it.
-    ``stop`` raises MeterError when the energy of this run is not known.
+    ``stop`` raises MeterError when the energy of this run is not known. A meter that also has
+    ``so_far_j()``, a counter of joules, can be read while a run goes on: without it no run that it
+    meters is ended early.
     """
 
     NAME: ClassVar[str]

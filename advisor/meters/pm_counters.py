@@ -82,6 +82,10 @@ class PmCounters:
         self._begin = self._snapshot()
         self._clock = time.monotonic()
 
+    def so_far_j(self) -> float:
+        """Return what the counter shows. Raises OSError or ValueError."""
+        return self._energy()
+
     def stop(self) -> EnergyReading:
         """End counting. Raises MeterError when the counters restarted or stood still."""
         if self._begin is None:

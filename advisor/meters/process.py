@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,6 +71,7 @@ def measure(
     streams: tuple[int, int] | None = None,
     events: tuple[str, ...] = (),
     placement: tuple[str, int, int] = ("", 0, 0),
+    started: Callable[[int], None] | None = None,
 ) -> MeasuredProcess:
     """Run a command on ``threads`` cores and measure its time (monotonic) and energy.
 
@@ -78,8 +79,9 @@ def measure(
     ``output`` takes its stdout and stderr (default: ``streams``, else this process's own, or all
     to stderr);
     ``stdin`` is a file to read from (default: this process's own, none with ``output``);
-    ``note`` names the process while it runs. ``events`` are counted where they can be; the cores
-    are those of a ``placement``: how, sockets (0: the machine's), core rings of each. Raises
+    ``note`` names the process while it runs, ``started`` is called with its id. ``events`` are
+    counted where they can be; the cores are those of a ``placement``: how, sockets (0: the
+    machine's), core rings of each. Raises
     SchedulerError when it cannot be started or this machine has too few cores.
     """
     cpus = usable_cpus()
@@ -119,6 +121,8 @@ def measure(
         try:
             if note is not None:
                 note.write_text(json.dumps({"pid": child.pid, "start": start_ticks(child.pid)}))
+            if started is not None:
+                started(child.pid)
             code = child.wait()  # without a timeout: that would poll, and be late by up to 50 ms
         except BaseException:
             _kill(child, own_group)

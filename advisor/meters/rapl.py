@@ -117,6 +117,11 @@ class Rapl:
                 self._total_uj += moved if moved >= 0 else moved + zone.range_uj
                 self._last[index] = now
 
+    def so_far_j(self) -> float:
+        """Return the joules since the start. Raises OSError or ValueError."""
+        self.sample()
+        return self._total_uj / 1e6
+
     def _watch(self) -> None:
         interval = self.interval_s()
         while not self._ended.wait(interval):

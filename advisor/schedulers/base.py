@@ -127,10 +127,30 @@ class RunResult:
     detail: str = ""
     final: bool = False
     """A further attempt makes no sense (the run exceeds its limit)."""
+    spent_s: float | None = None
+    """What a run that was ended early took; ``time_s`` is then what the whole of it would."""
+    spent_j: float | None = None
+    extrapolated: Mapping[str, float] | None = None
+    """Of a run ended early: ``share`` of its time, and the relative 90 % half widths ``time`` and
+    ``energy``."""
     rate: float | None = None
     """What the program itself says that it did in a second, in its own unit."""
     counters: Mapping[str, float] = field(default_factory=dict)
     """What the processor counted, by the names asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPlan:
+    """How a sweep's runs are watched, and ended once their time is known.
+
+    ``folder`` is the sweep's, visible on the nodes: it holds the preloaded ``library``, the
+    complete run and what is known of runs that were ended. ``within`` is the 90 % half width that
+    is enough.
+    """
+
+    folder: Path
+    library: Path
+    within: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +192,8 @@ class SweepJob:
     placement: tuple[str, int, int] = ("", 0, 0)
     """How threads are placed on the node's cores (see advisor.core.placement), "" for as usual;
     sockets of a node, 0 for its own; core rings of a socket, 0 for HPCProbe's two."""
+    watch: WatchPlan | None = None
+    """How runs are ended early; None: all are complete."""
     results: Path | None = None
     """Where its results are left for the store's host, if they are: its jobs say so."""
 

@@ -205,16 +205,23 @@ def load(folder: Path) -> SweepState:
         raise InputError(f"{path} is damaged: {error!r}") from error
 
 
-def latest(root: Path, application: str = "") -> SweepState | None:
-    """Return the newest unfinished sweep below ``root``, of an application if one is given."""
-    unfinished_sweeps = []
+def newest_of(root: Path, application: str = "") -> list[SweepState]:
+    """Return the sweeps below ``root``, of an application if one is given, the newest first."""
+    sweeps = []
     for path in root.glob("*/sweep.json"):
         with contextlib.suppress(InputError):
             state = load(path.parent)
-            unfinished = state.state in ("requested", "running", "stopped")
-            if unfinished and application in ("", state.subject.application):
-                unfinished_sweeps.append(state)
-    return max(unfinished_sweeps, key=lambda s: (s.created_at, s.id), default=None)
+            if application in ("", state.subject.application):
+                sweeps.append(state)
+    return sorted(sweeps, key=lambda s: (s.created_at, s.id), reverse=True)
+
+
+def latest(root: Path, application: str = "") -> SweepState | None:
+    """Return the newest unfinished sweep below ``root``, of an application if one is given."""
+    unfinished = (
+        s for s in newest_of(root, application) if s.state in ("requested", "running", "stopped")
+    )
+    return next(unfinished, None)
 
 
 @contextlib.contextmanager

@@ -4,11 +4,14 @@
  * in the folder ADVISOR_PHASES, mapped shared, so that the figures are there even if the program
  * is killed. advisor/lab/characterise_files.py reads it; keep the two equal.
  *
+ * With ADVISOR_WATCH set to a folder, calls of OpenMP and MPI are kept there as events (watch.h).
+ *
  * With ADVISOR_TWIN set to a suffix, nothing is timed: a program that has a twin of that name is
  * replaced by it before its main begins, however deep in scripts or launchers it is started.
  */
 #define _GNU_SOURCE
 #include "regions.h"
+#include "watch.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -45,12 +48,6 @@ static struct phases_file *file;
 static __thread int depth;
 static __thread uint64_t entered;
 static __thread struct team *inside;
-
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void raise_to(uint64_t *place, uint64_t value) {
     uint64_t known = __atomic_load_n(place, __ATOMIC_RELAXED);
@@ -89,18 +86,18 @@ static struct phase *phase_of(void *code) {
 
 static int team_fork(struct team *team) {
     if (!file || depth) return 0;
-    team->begin = now_ns();
+    team->begin = watch_now();
     return 1;
 }
 
 static void team_enter(struct team *team) {
     depth++;
     inside = team;
-    entered = now_ns();
+    entered = watch_now();
 }
 
 static void team_leave(struct team *team) {
-    const uint64_t took = now_ns() - entered;
+    const uint64_t took = watch_now() - entered;
     depth--;
     inside = NULL;
     ADD(team->busy, took);
@@ -109,7 +106,7 @@ static void team_leave(struct team *team) {
 }
 
 static void team_join(struct team *team) {
-    const uint64_t end = now_ns(), took = end - team->begin;
+    const uint64_t end = watch_now(), took = end - team->begin;
     struct phase *phase = file ? phase_of((void *)team->code) : NULL;
     if (!file) return;
     file->end_ns = end;
@@ -127,6 +124,8 @@ static void team_join(struct team *team) {
 }
 
 static void team_barrier(void) {}
+
+static void team_call(const void *site) { watch_event(site); }
 
 static void team_dynamic(void) {
     if (inside && !inside->dynamic) inside->dynamic = 1;
@@ -151,7 +150,7 @@ static void open_file(void) {
     struct phases_file *made = mapped;
     made->size = sizeof *made;
     made->pid = (uint64_t)getpid();
-    made->begin_ns = made->end_ns = now_ns();
+    made->begin_ns = made->end_ns = watch_now();
     if (readlink("/proc/self/exe", made->exe, PATH - 1) < 0) made->exe[0] = 0;
     made->magic = PHASES_MAGIC;
     file = made;
@@ -161,6 +160,7 @@ static void in_child(void) {
     depth = 0;
     inside = NULL;
     open_file();
+    watch_in_child();
 }
 
 /* A runtime that binds threads (OMP_PROC_BIND) has bound this one before we run; what is executed
@@ -198,12 +198,14 @@ static void become_twin(char **argv) {
 __attribute__((constructor)) static void begin(int argc, char **argv) {
     (void)argc;
     become_twin(argv);
+    watch_begin();
     open_file();
-    if (file) pthread_atfork(NULL, NULL, in_child);
+    if (file || watch_wanted) pthread_atfork(NULL, NULL, in_child);
 }
 
 __attribute__((destructor)) static void end(void) {
+    watch_end();
     if (!file) return;
-    file->end_ns = now_ns();
+    file->end_ns = watch_now();
     file->complete = 1;
 }

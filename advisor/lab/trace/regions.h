@@ -10,6 +10,7 @@
  *   team_join(&team)   in the thread that forked, when all are done
  *   team_barrier()     after a barrier inside a region
  *   team_dynamic()     where iterations of a region are handed out while it runs
+ *   team_call(site)    in any thread, before all others: a region (its code) or a call begins
  */
 #ifndef ADVISOR_REGIONS_H
 #define ADVISOR_REGIONS_H
@@ -35,6 +36,7 @@ static void team_leave(struct team *team);
 static void team_join(struct team *team);
 static void team_barrier(void);
 static void team_dynamic(void);
+static void team_call(const void *site);
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -71,6 +73,7 @@ typedef void (*outlined)(void *);
 
 #define FORK(is_dynamic, plain, ours)                                                              \
     struct team team = {.code = fn, .data = data, .dynamic = (is_dynamic)};                        \
+    team_call((const void *)fn);                                                                   \
     if (!team_fork(&team)) {                                                                       \
         plain;                                                                                     \
     } else {                                                                                       \
@@ -89,6 +92,7 @@ EXPORT unsigned GOMP_parallel_reductions(outlined fn, void *data, unsigned threa
     OWN(GOMP_parallel_reductions);
     /* the runtime finds the reductions in data itself, so it cannot be replaced by ours */
     struct team team = {.code = fn, .data = data};
+    team_call((const void *)fn);
     const int seen = team_fork(&team);
     if (seen) team_enter(&team);
     had = own(fn, data, threads, flags);
@@ -134,6 +138,7 @@ static __thread struct team *started[8];
 static __thread unsigned starts;
 
 static struct team *start_team(outlined fn, void *data, int dynamic) {
+    team_call((const void *)fn);
     struct team *team = starts < 8 ? calloc(1, sizeof *team) : NULL;
     if (team) *team = (struct team){.code = fn, .data = data, .dynamic = dynamic};
     if (team && !team_fork(team)) {
@@ -195,12 +200,14 @@ EXPORT void GOMP_parallel_end(void) {
 
 EXPORT void GOMP_barrier(void) {
     OWN(GOMP_barrier);
+    team_call(__builtin_return_address(0));
     own();
     team_barrier();
 }
 
 EXPORT void GOMP_loop_end(void) {
     OWN(GOMP_loop_end);
+    team_call(__builtin_return_address(0));
     own();
     team_barrier();
 }
@@ -263,6 +270,7 @@ EXPORT void __kmpc_fork_call(void *where, int32_t count, microtask code, ...) {
     for (int i = 0; i < count; i++) a[i] = va_arg(rest, void *);
     va_end(rest);
     struct team team = {.code = (outlined)(void *)code, .data = a, .count = count};
+    team_call((const void *)code);
     if (!team_fork(&team)) {
         own(where, count, code, A200);
     } else {
@@ -285,6 +293,7 @@ DISPATCH(__kmpc_dispatch_init_8u, uint64_t)
 
 EXPORT void __kmpc_barrier(void *where, int32_t global) {
     OWN(__kmpc_barrier);
+    team_call(__builtin_return_address(0));
     own(where, global);
     team_barrier();
 }

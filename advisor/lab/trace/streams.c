@@ -86,6 +86,8 @@ static void team_leave(struct team *team) {
 
 static void team_join(struct team *team) { (void)team; }
 
+static void team_call(const void *site) { (void)site; }
+
 static void team_barrier(void) {
     if (self.region && (self.interval & 0xffff) != 0xffff) self.interval++;
 }

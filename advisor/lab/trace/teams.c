@@ -23,3 +23,5 @@ static void team_barrier(void) {
 }
 
 static void team_dynamic(void) {}
+
+static void team_call(const void *site) { (void)site; }

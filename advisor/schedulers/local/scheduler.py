@@ -28,7 +28,9 @@ from advisor.schedulers.base import (
     array_environment,
 )
 from advisor.schedulers.command import interpreter
+from advisor.schedulers.early import ended_early, keep_complete, was_ended
 from advisor.schedulers.local.cpufreq import Cpufreq
+from advisor.schedulers.local.watched import WatchedHere
 from advisor.schedulers.results import append_result, rated, read_results
 
 NODE_TYPE = "local"
@@ -230,34 +232,41 @@ class Local:
             argv = job.command
         output = job.output(run.seq, attempt)
         cap = 0 if self._cpufreq.controllable() else c.freq_khz
+        choice = self._choice(job)
+        metered = choice.meter is not None and not hasattr(choice.meter, "basis")
+        watched = WatchedHere(job, run, attempt, metered=metered, root=self._root)
         try:
-            with self._cpufreq.capped(cap, job.folder / "cpufreq.json"):
+            with self._cpufreq.capped(cap, job.folder / "cpufreq.json"), watched:
                 measured = measure(
                     argv,
                     threads=c.threads_per_node,
                     events=job.events,
                     placement=job.placement,
-                    meter=self._choice(job).meter,
+                    meter=choice.meter,
                     freq_khz=c.freq_khz,
                     environment={
                         **job_environment(c, bin_folder, job.threads_from),
                         **({CAP_VARIABLE: str(c.freq_khz)} if c.freq_khz else {}),
                         **array_environment(job),
+                        **watched.environment,
                     },
                     folder=job.working_folder,
                     output=output,
                     note=job.folder / "running.json",
                     limit_s=job.run_limit_s,
+                    started=watched.start,
                 )
         except (SchedulerError, MeterError) as error:
             return RunResult(run.seq, attempt, False, detail=str(error))
+        if was_ended(job, run.seq, attempt):
+            return ended_early(job, RunResult(run.seq, attempt, False, measured.time_s))
         if measured.timed_out:
             detail = f"stopped after {job.run_limit_s:g} s; output in {output}"
             return RunResult(run.seq, attempt, False, measured.time_s, detail=detail, final=True)
         if measured.exit_code != 0:
             detail = f"{exit_text(measured.exit_code)}; output in {output}"
             return RunResult(run.seq, attempt, False, measured.time_s, detail=detail)
-        return RunResult(
+        result = RunResult(
             run.seq,
             attempt,
             True,
@@ -268,6 +277,8 @@ class Local:
             detail=measured.detail,
             counters=measured.counters,
         )
+        keep_complete(job, result)
+        return result
 
     def _clean_up(self, job: SweepJob) -> None:
         """End the run and lift the cap that a killed process left."""

@@ -1,0 +1,115 @@
+"""``advisor phases show``: iterations and phases of a command, an application or a folder."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from advisor.lab.watching import WatchedRun
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action's arguments."""
+    parser.usage = "advisor phases show APPLICATION | FOLDER\n       advisor phases show -- COMMAND"
+    parser.add_argument(
+        "subject", nargs="?", metavar="APPLICATION|FOLDER",
+        help="an application that was trained, a sweep's folder, or one that processes left",
+    )  # fmt: skip
+    parser.set_defaults(takes_tail=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show what repeats, and by what it was found."""
+    from advisor.errors import UsageError
+    from advisor.lab.watching import watched_command
+    from advisor.phases.sequence import find_iterations
+
+    if bool(args.subject) == bool(args.tail):
+        raise UsageError(
+            "name an application or a folder, or give a command after --",
+            hint="advisor phases show -- COMMAND",
+        )
+    seen = watched_command(args.tail, quiet=args.json) if args.tail else _kept(args.subject)
+    times, sites = seen.run.times, seen.run.sites
+    begin = times[0] if times else 0.0
+    phases: list[dict[str, Any]] = [
+        {
+            "begin_s": p.begin_s - begin, "end_s": p.end_s - begin, "period_s": p.period_s,
+            "iterations": p.iterations, "period_events": p.events, "sites": list(p.sites),
+            "rare": p.rare,
+        }
+        for p in find_iterations(times, sites)
+    ]  # fmt: skip
+    count = "1 phase" if len(phases) == 1 else f"{len(phases)} phases"
+    data = {
+        "subject": args.subject or " ".join(args.tail), "exit_code": seen.exit_code,
+        "source": seen.source, "events": max(0, len(times) - 2), "time_s": seen.run.span_s,
+        "phases": phases, "answer": count if phases else "no period",
+        "head_s": phases[0]["begin_s"] if phases else None,
+        "tail_s": seen.run.span_s - phases[-1]["end_s"] if phases else None,
+        "processes": [
+            dict(zip(("program", "pid", "rank", "events", "lost"), p, strict=True))
+            for p in seen.processes
+        ],
+        "notes": list(seen.notes),
+    }  # fmt: skip
+    if args.json:
+        print_json("phases", {"action": "show", **data})
+    else:
+        _print(data, seen)
+    return 1 if seen.exit_code else 0
+
+
+def _print(data: dict[str, Any], seen: WatchedRun) -> None:
+    from advisor.core.units import format_duration
+
+    took = format_duration(data["time_s"])
+    print(f"{data['subject']}: {data['answer']} in {took}, by {data['events']} {data['source']}"
+          if data["events"] else f"{data['subject']}: {data['source']}")  # fmt: skip
+    if data["phases"]:
+        print_table(
+            ["phase", "from", "to", "iterations", "period", "events each", "sites", "rare"],
+            [
+                [i, format_duration(p["begin_s"]), format_duration(p["end_s"]), p["iterations"],
+                 format_duration(p["period_s"]), p["period_events"], len(set(p["sites"])),
+                 sum(p["rare"].values()) or ""]
+                for i, p in enumerate(data["phases"], 1)
+            ],
+        )  # fmt: skip
+        head, tail = format_duration(data["head_s"]), format_duration(data["tail_s"])
+        print(f"before the first iteration {head}, after the last {tail}")
+    for program, pid, rank, events, lost in seen.processes:
+        where = "" if rank is None else f", rank {rank}"
+        gone = f", {lost} lost" if lost else ""
+        print(f"process {pid} ({program}{where}): {events} events{gone}")
+    for note in data["notes"]:
+        print(f"note: {note}")
+
+
+def _kept(subject: str) -> WatchedRun:
+    """Return what is kept of an application's or a folder's last complete run."""
+    from advisor import paths
+    from advisor.errors import RefusedError
+    from advisor.lab.watching import watched_folder
+    from advisor.training.state import newest_of
+
+    folder = Path(subject)
+    if folder.is_dir():
+        found = watched_folder(folder)
+        if found is None:
+            raise RefusedError(
+                f"nothing that was watched is in {folder}",
+                hint="a sweep's folder has it in watch/; advisor phases show -- COMMAND watches",
+            )
+        return found
+    for state in newest_of(paths.state_dir() / "sweeps", subject):
+        found = watched_folder(state.folder)
+        if found is not None:
+            return found
+    raise RefusedError(
+        f"no run of {subject} was watched", hint="advisor phases show -- COMMAND watches one now"
+    )

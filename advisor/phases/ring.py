@@ -1,0 +1,143 @@
+"""Events of running programs, as the preloaded library keeps them: one bounded file per process.
+
+The layout is that of ``advisor/lab/trace/watch.h``; keep the two equal. Files are read while they
+are written: what was written over before it was read is counted, never passed over.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_MAGIC = 0x3148435441575641
+_SITES, _FILES, _RING, _PATH = 1024, 12, 4096, 488
+_HEAD = struct.Struct("<10Q")
+_HEAD_AT, _END_AT = 6 * 8, 5 * 8
+_FILES_AT = _HEAD.size + _PATH
+_SITES_AT = _FILES_AT + _FILES * _PATH
+_RING_AT = _SITES_AT + _SITES * 16
+SIZE = _RING_AT + _RING * 8
+_SITE_BITS = 10
+ELSEWHERE = "elsewhere"
+"""The site of calls that the file had no room for."""
+
+
+@dataclass(slots=True)
+class WatchedProcess:
+    """One process that called OpenMP or MPI: where its events stand.
+
+    ``begin_s`` and ``end_s`` are of the machine's monotonic clock; ``rank`` is None where the
+    program has no ranks; ``lost`` events were written over before they were read.
+    """
+
+    path: Path
+    pid: int
+    rank: int | None
+    exe: Path
+    begin_s: float
+    end_s: float | None = None
+    events: int = 0
+    lost: int = 0
+    homeless: int = 0
+    last_s: float = 0.0
+    _map: mmap.mmap = field(repr=False, default=None)  # type: ignore[assignment]
+    _names: list[str] = field(repr=False, default_factory=list)
+
+    def read(self) -> Iterator[tuple[float, str]]:
+        """Yield the time and site of every event since the last call."""
+        head, lost = self._head(), 0
+        first = max(self.events + self.lost, head - _RING)
+        slots = [(first + i) % _RING for i in range(head - first)]
+        taken = [int.from_bytes(self._map[_RING_AT + 8 * s : _RING_AT + 8 * s + 8], "little")
+                 for s in slots]  # fmt: skip
+        now = self._head()  # meanwhile the program went on, and writes the next one right now
+        whole = max(0, min(now - _RING + 1 - first, len(taken))) if now >= _RING else 0
+        lost = first + whole - self.events - self.lost
+        self.lost += lost
+        self._know()
+        for word in taken[whole:]:
+            self.events += 1
+            site = word & ((1 << _SITE_BITS) - 1)
+            self.last_s = self.begin_s + (word >> _SITE_BITS) / 1e9
+            yield self.last_s, self._names[site] if site < len(self._names) else ELSEWHERE
+        (end,) = struct.unpack_from("<Q", self._map, _END_AT)
+        self.end_s = end / 1e9 if end else None
+
+    def _head(self) -> int:
+        return int(struct.unpack_from("<Q", self._map, _HEAD_AT)[0])
+
+    def _know(self) -> None:
+        """Read the names of sites that are new."""
+        sites, files, self.homeless = struct.unpack_from("<3Q", self._map, 7 * 8)
+        for number in range(len(self._names), min(sites, _SITES - 1)):
+            offset, of = struct.unpack_from("<2Q", self._map, _SITES_AT + 16 * number)
+            name = _text(self._map, _FILES_AT + _PATH * of) if of < min(files, _FILES) else "?"
+            self._names.append(f"{Path(name).name}+{offset:#x}")
+
+
+class EventRings:
+    """The processes that left files in a folder, in the order in which they began."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[Path, WatchedProcess] = {}
+
+    @property
+    def processes(self) -> list[WatchedProcess]:
+        """All processes found so far."""
+        return sorted(self._known.values(), key=lambda p: (p.begin_s, p.path.name))
+
+    @property
+    def lost(self) -> int:
+        """How many events of the processes that count were lost."""
+        return sum(p.lost for p in self.leading())
+
+    def leading(self) -> list[WatchedProcess]:
+        """Return the processes whose events stand for the run: those without rank, or of the least.
+
+        All ranks do the same in turn; one of them tells of all.
+        """
+        ranks = {p.rank for p in self._known.values() if p.rank is not None}
+        least = min(ranks) if ranks else None
+        return [p for p in self.processes if p.rank in (None, least)]
+
+    def poll(self) -> list[tuple[float, str]]:
+        """Return the leading processes' events since the last call, in the order of their times."""
+        try:
+            paths = list(self._folder.iterdir())
+        except OSError:
+            paths = []
+        for path in paths:
+            if path not in self._known and (found := _opened(path)) is not None:
+                self._known[path] = found
+        several = len({p.exe.name for p in self.leading()}) > 1
+        events = [
+            (time_s, f"{p.exe.name}:{site}" if several else site)
+            for p in self.leading()
+            for time_s, site in p.read()
+        ]
+        events.sort(key=lambda e: e[0])
+        return events
+
+
+def _text(data: mmap.mmap, at: int) -> str:
+    return data[at : at + _PATH].split(b"\0", 1)[0].decode(errors="replace")
+
+
+def _opened(path: Path) -> WatchedProcess | None:
+    """Return a process by its file, None for what is no such file (yet)."""
+    try:
+        with path.open("rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):
+        return None
+    if len(data) < SIZE:
+        return None
+    magic, size, pid, rank, begin, *_ = _HEAD.unpack_from(data)
+    if magic != _MAGIC or size != SIZE:
+        return None
+    exe = Path(_text(data, _HEAD.size))
+    return WatchedProcess(path, pid, rank - 1 if rank else None, exe, begin / 1e9, _map=data)

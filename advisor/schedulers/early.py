@@ -1,0 +1,116 @@
+"""Runs of a sweep that are ended early: what stands beside them, and what is known of them then.
+
+The process beside a run (``advisor.training.beside``) leaves a small file for each run that it
+ends. The whole run's time is what that file says, and what starting and ending took in the complete
+run; its energy is the complete run's, as the scheduler has it, in the proportion of the two.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
+from advisor.schedulers.results import good_run
+
+MODULE = "advisor.training.beside"
+LIBRARY = "watch.so"
+_WHOLE = "whole.json"
+"""The complete run as the scheduler measured it."""
+
+
+def role_of(job: SweepJob, run: PlannedRun) -> str:
+    """Return how a run is watched: ``complete``, ``paired``, or "" for not at all.
+
+    The first run of the job as written is the complete one. What confirms is never ended.
+    """
+    if job.watch is None or run.role == "confirm":
+        return ""
+    if run.role == "baseline":
+        return "complete" if run.seq == 0 else ""
+    return "paired"
+
+
+def beside_words(job: SweepJob, run: PlannedRun, attempt: int, *, metered: bool) -> list[str]:
+    """Return the command that stands beside a run, but for ``--rings`` and ``--group``."""
+    assert job.watch is not None
+    words = [
+        sys.executable, "-m", MODULE, role_of(job, run), "--folder", str(job.watch.folder),
+        "--name", stop_name(job, run.seq, attempt), "--within", f"{job.watch.within:g}",
+    ]  # fmt: skip
+    return [*words, *(["--metered", "--meter", _online(job.meter)] if metered else [])]
+
+
+def _online(meter: str) -> str:
+    """Return the meter to read while a run goes on: an estimate is no meter."""
+    return "auto" if meter in ("none", "estimate") else meter
+
+
+def stop_name(job: SweepJob, seq: int, attempt: int) -> str:
+    """Return the name of the file that says of an attempt that it was ended."""
+    return f"{job.stage}-{seq}-{attempt}"
+
+
+def was_ended(job: SweepJob, seq: int, attempt: int) -> bool:
+    """Tell whether an attempt was ended early."""
+    return job.watch is not None and _stop(job, seq, attempt) is not None
+
+
+def keep_complete(job: SweepJob, result: RunResult) -> None:
+    """Keep what the scheduler measured of the complete run, for those that are ended."""
+    run = next(r for r in job.runs if r.seq == result.seq)
+    if not result.ok or result.time_s is None or role_of(job, run) != "complete":
+        return
+    assert job.watch is not None
+    data = {
+        "time_s": result.time_s, "energy_j": result.energy_j, "meter": result.meter,
+        "measured": result.energy_quality == "measured",
+    }  # fmt: skip
+    partial = job.watch.folder / f".{_WHOLE}"
+    partial.write_text(json.dumps(data))
+    partial.replace(job.watch.folder / _WHOLE)
+
+
+def ended_early(job: SweepJob, result: RunResult) -> RunResult:
+    """Return the result of an attempt that was ended, its whole time and energy extrapolated.
+
+    ``result`` has what it took until then. Without the complete run's own measurement it failed.
+    """
+    assert job.watch is not None
+    stop = _stop(job, result.seq, result.attempt)
+    whole = _read(job.watch.folder / _WHOLE)
+    time_s = stop and whole and whole["time_s"] + stop["time_s"] - stop["base_time_s"]
+    if not stop or not whole or not time_s or time_s <= 0:
+        return replace(result, ok=False, detail="it was ended early, but the complete run is lost")
+    errors = {"share": stop["share"], "time": stop["time_half_s"] / time_s}
+    energy_j, why = None, f"ended early: {stop['reason']}"
+    if whole["measured"]:
+        if not stop["energy_j"] or not stop["base_energy_j"]:
+            return replace(result, ok=False, detail="it was ended before its energy was known")
+        energy_j = whole["energy_j"] * stop["energy_j"] / stop["base_energy_j"]
+        errors["energy"] = stop["energy_half_j"] / stop["energy_j"]
+    known = replace(
+        result, ok=True, time_s=time_s, spent_s=result.time_s or stop["elapsed_s"],
+        spent_j=stop["spent_j"], extrapolated=errors, detail=why,
+    )  # fmt: skip
+    return good_run(job, known, energy_j, str(whole["meter"]), why)
+
+
+def _stop(job: SweepJob, seq: int, attempt: int) -> Mapping[str, float] | None:
+    assert job.watch is not None
+    return _read(job.watch.folder / "stops" / stop_name(job, seq, attempt))
+
+
+def _read(path: Path) -> Mapping[str, float] | None:
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    wrong = not isinstance(data, dict) or any(
+        isinstance(v, float) and not math.isfinite(v) for v in data.values()
+    )
+    return None if wrong else data

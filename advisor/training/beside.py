@@ -1,0 +1,272 @@
+"""The process beside a training run: keeps the complete run's events, or ends others early.
+
+Schedulers start it on the run's first node once the run has begun (``python -m
+advisor.training.beside``) and send it SIGTERM when the run has ended. It reads what the preloaded
+library keeps, and the node's meter. Whatever goes wrong here, the run goes on to its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from advisor.phases.complete import BEGIN, END, MOST_EVENTS, CompleteRun, load_complete
+from advisor.phases.ring import EventRings
+
+if TYPE_CHECKING:
+    from advisor.phases.pairing import EarlyStop, Pairing
+
+POLL_S = 0.05
+"""Between two looks: a ring of 4096 events lasts for 80,000 a second."""
+LEAST_S = 5.0
+"""A complete run that took less leaves nothing worth ending."""
+GRACE_S = 10.0
+"""How long a run may take to end when asked."""
+BASE, STOPS = "complete.json", "stops"
+"""What the folder of a sweep's watch holds: the complete run, and a file for each one ended."""
+
+
+class _Counting(Protocol):
+    def so_far_j(self) -> float:
+        """Return the joules since the meter was started."""
+
+
+@dataclass(slots=True)
+class Beside:
+    """Takes a run's events and readings as they come; ``pairing`` is None for the complete run."""
+
+    watch: EventRings
+    counter: _Counting | None
+    pairing: Pairing | None = None
+    run: CompleteRun = field(default_factory=CompleteRun)
+    begun: bool = False
+    _joules: float = -1.0
+
+    def look(self) -> EarlyStop | None:
+        """Take what came since the last look; return a stop where the run may be ended."""
+        now, joules = time.monotonic(), self._read()
+        events = self.watch.poll()
+        if not self.begun and events:
+            self.begun = True
+            first = min(p.begin_s for p in self.watch.leading())
+            events.insert(0, (min(first, events[0][0]), BEGIN))
+        if self.watch.lost and not self.run.why:
+            self.run.why = f"{self.watch.lost} events came faster than they could be read"
+        before = [e for e in events if e[0] <= now]
+        stop = self._events(before)
+        if joules is not None:
+            self.run.readings.append((now, joules))
+            if self.pairing is not None:
+                self.pairing.read(now, joules)
+        return stop or self._events(events[len(before) :])
+
+    def _read(self) -> float | None:
+        """Return the meter's counter where it has moved."""
+        if self.counter is None:
+            return None
+        try:
+            joules = self.counter.so_far_j()
+        except (OSError, ValueError):
+            self.counter = None
+            return None
+        if joules == self._joules:
+            return None
+        self._joules = joules
+        return joules
+
+    def _events(self, events: Sequence[tuple[float, str]]) -> EarlyStop | None:
+        if self.pairing is None:
+            if len(self.run.times) + len(events) > MOST_EVENTS:
+                self.run.why = self.run.why or f"it has more than {MOST_EVENTS} events"
+            if not self.run.why:
+                self.run.times += [t for t, _ in events]
+                self.run.sites += [s for _, s in events]
+            return None
+        if self.run.why:
+            return None
+        for time_s, site in events:
+            if stop := self.pairing.feed(time_s, site):
+                return stop
+        return None
+
+    def ended(self) -> CompleteRun:
+        """Return the complete run, after its end."""
+        self.look()
+        run = self.run
+        if not run.times:
+            run.why = run.why or "it called neither OpenMP nor MPI where that can be seen"
+            return run
+        ends = [p.end_s for p in self.watch.leading() if p.end_s is not None]
+        run.times.append(max(run.times[-1], *ends) if ends else run.times[-1])
+        run.sites.append(END)
+        return run
+
+
+def _counter(name: str, root: Path) -> _Counting | None:
+    """Return a started meter of this node that can be read while a run goes on, else None."""
+    from advisor.errors import AdvisorError
+    from advisor.meters.base import Load
+    from advisor.meters.choose import best_meter
+
+    try:
+        meter = best_meter(None, name=name, root=root).meter
+        if meter is None or not hasattr(meter, "so_far_j"):
+            return None
+        meter.start(Load())
+    except (AdvisorError, OSError, ValueError):
+        return None
+    return meter  # type: ignore[return-value]
+
+
+def _pairing(base: CompleteRun, within: float, *, metered: bool) -> Pairing:
+    from advisor.phases.metered import Metered
+    from advisor.phases.pairing import Baseline, Pairing, RunEvents
+
+    meter = Metered()
+    for time_s, joules in base.readings:
+        meter.feed(time_s, joules)
+    events = RunEvents(tuple(base.times), tuple(base.sites))
+    return Pairing(Baseline(events, meter if metered else None), within=within, metered=metered)
+
+
+def _stop_json(stop: EarlyStop, base: CompleteRun, spent_j: float | None) -> dict[str, object]:
+    energy, begin_j = stop.energy, base.readings[0][1] if base.readings else 0.0
+    return {
+        "time_s": stop.time.total, "time_half_s": stop.time.half, "base_time_s": base.span_s,
+        "energy_j": None if energy is None else energy.total,
+        "energy_half_j": None if energy is None else energy.half,
+        "base_energy_j": base.readings[-1][1] - begin_j if base.readings else None,
+        "elapsed_s": stop.stop_s, "spent_j": spent_j, "iterations": stop.iterations,
+        "share": stop.stop_s / stop.time.total, "reason": stop.reason,
+    }  # fmt: skip
+
+
+class _Run:
+    """The run that is watched: the process group it was started as, and its Slurm steps."""
+
+    def __init__(self, group: int, steps_of: str) -> None:
+        self._group, self._job = group, steps_of
+
+    def alive(self) -> bool:
+        """Tell whether any process of the group, or a step, is left."""
+        try:
+            os.killpg(self._group, 0)
+        except ProcessLookupError:
+            return bool(self._steps())
+        except PermissionError:
+            return True
+        return True
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal all of it."""
+        for step in self._steps():
+            subprocess.run(
+                ["scancel", f"--signal={number.name.removeprefix('SIG')}", step],
+                capture_output=True, timeout=30, check=False,
+            )  # fmt: skip
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._group, number)
+
+    def _steps(self) -> list[str]:
+        if not self._job:
+            return []
+        try:
+            done = subprocess.run(
+                ["squeue", "--noheader", "--steps", f"--jobs={self._job}", "--format=%i"],
+                capture_output=True, text=True, timeout=30, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+        return [s for s in done.stdout.split() if s.rpartition(".")[2].isdecimal()]
+
+
+def end_run(run: _Run, sleep: Callable[[float], None] = time.sleep) -> None:
+    """End a run: SIGTERM, ten seconds, SIGKILL."""
+    run.send(signal.SIGTERM)
+    until = time.monotonic() + GRACE_S
+    while time.monotonic() < until:
+        if not run.alive():
+            return
+        sleep(0.2)
+    run.send(signal.SIGKILL)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Stand beside one run until it has ended, or end it."""
+    parser = argparse.ArgumentParser(prog="beside")
+    parser.add_argument("role", choices=("complete", "paired"))
+    parser.add_argument("--rings", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--group", type=int, required=True)
+    parser.add_argument("--within", type=float, default=0.03)
+    parser.add_argument("--metered", action="store_true")
+    parser.add_argument("--meter", default="auto")
+    parser.add_argument("--sys", type=Path, default=Path("/sys"))
+    parser.add_argument("--steps-of", default="")
+    args = parser.parse_args(argv)
+    over = False
+
+    def end(number: int, frame: object) -> None:
+        nonlocal over
+        over = True
+
+    signal.signal(signal.SIGTERM, end)
+    parent = os.getppid()
+    base = None
+    if args.role == "paired":
+        base = load_complete(args.folder / BASE)
+        if base is None or base.why or base.span_s < LEAST_S:
+            return 0
+    with contextlib.suppress(OSError):
+        os.nice(5)
+    beside = Beside(
+        EventRings(args.rings), _counter(args.meter, args.sys) if args.metered else None
+    )
+    if base is not None:
+        beside.pairing = _pairing(base, args.within, metered=args.metered)
+        if beside.pairing.reason:
+            return 0
+    run = _Run(args.group, args.steps_of)
+    while not over and os.getppid() == parent:
+        stop = beside.look()
+        if stop is not None and base is not None:
+            if run.alive():
+                _note_stop(args.folder / STOPS / args.name, _stop_json(stop, base, _spent(beside)))
+                end_run(run)
+            return 0
+        if base is not None and (beside.run.why or (beside.pairing and beside.pairing.reason)):
+            return 0
+        time.sleep(POLL_S)
+    if base is None and over:
+        beside.ended().save(args.folder / BASE)
+    return 0
+
+
+def _spent(beside: Beside) -> float | None:
+    readings = beside.run.readings
+    return readings[-1][1] - readings[0][1] if readings else None
+
+
+def _note_stop(path: Path, data: dict[str, object]) -> None:
+    """Write what is known of the run before it is ended: a run ended without a word has failed."""
+    path.parent.mkdir(exist_ok=True)
+    partial = path.with_name(f".{path.name}")
+    with partial.open("w") as file:
+        json.dump(data, file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,215 @@
+"""Programs as they are watched: real ones, compiled here, under the real library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.lab.watching import shape_of, watch_library
+from advisor.phases.ring import SIZE, EventRings
+
+Run = Callable[..., Any]
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+OPENMP = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    const int steps = atoi(argv[1]);
+    const char *then = argc > 2 ? argv[2] : "";
+    double sum = 0;
+    #pragma omp parallel num_threads(1)
+    sum += 1;
+    for (int i = 0; i < steps; i++) {
+        #pragma omp parallel num_threads(1)
+        {
+            sum += 1;
+            #pragma omp barrier
+            #pragma omp single
+            sum += 1;
+        }
+    }
+    printf("%s %g\n", then, sum);
+    fflush(stdout);
+    if (!strcmp(then, "exec")) execl(argv[0], argv[0], "20", "again", NULL);
+    if (!strcmp(then, "fork") && !fork()) execl(argv[0], argv[0], "20", "child", NULL);
+    if (!strcmp(then, "hang")) pause();
+    return 0;
+}
+"""
+MPI = r"""
+/* A library of MPI and Fortran's functions in it, which call its C ones. */
+int MPI_Barrier(void *c) { return c != 0; }
+int MPI_Sendrecv(void *a, int b, void *c, int d, int e, void *f, int g, void *h, int i, int j,
+                 void *k, int *l) { *l = b + d + e + g + i + j; return 0; }
+void mpi_barrier_(int *c, int *e) { *e = MPI_Barrier(0); (void)c; }
+"""
+RANKS = r"""
+#include <stdio.h>
+int MPI_Barrier(void *);
+int MPI_Sendrecv(void *, int, void *, int, int, void *, int, void *, int, int, void *, int *);
+void mpi_barrier_(int *, int *);
+int main(void) {
+    int wrong = 1, sum = 0;
+    for (int i = 0; i < 12; i++) {
+        MPI_Sendrecv(0, 1, 0, 2, 3, 0, 4, 0, 5, 6, 0, &sum);
+        MPI_Barrier(0);
+        mpi_barrier_(0, &wrong);
+    }
+    printf("sum %d %d\n", sum, wrong);
+    return 0;
+}
+"""
+
+
+def compiled(folder: Path, name: str, text: str, *flags: str) -> Path:
+    source = folder / f"{name}.c"
+    source.write_text(text)
+    subprocess.run(["gcc", "-O1", str(source), "-o", str(folder / name), *flags], check=True)
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("programs")
+    compiled(folder, "steps", OPENMP, "-fopenmp")
+    compiled(folder, "libmpi.so.12", MPI, "-shared", "-fPIC")
+    compiled(folder, "ranks", RANKS, str(folder / "libmpi.so.12"), f"-Wl,-rpath,{folder}")
+    return folder
+
+
+class Watched:
+    """Runs programs under the library and reads what they leave."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.rings = EventRings(folder)
+        self.environment = {
+            **os.environ, "ADVISOR_WATCH": str(folder), "LD_PRELOAD": str(watch_library()),
+        }  # fmt: skip
+
+    def run(self, *argv: object, **more: str) -> list[str]:
+        environment = {**self.environment, **more}
+        done = subprocess.run(
+            [*map(str, argv)], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        self.printed = done.stdout
+        return [site for _, site in self.rings.poll()]
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path / "rings")
+
+
+def test_openmp_calls_are_events_with_the_same_sites_in_every_run(
+    programs: Path, watched: Watched
+) -> None:
+    first = watched.run("sh", "-c", f"true; ls >/dev/null; {programs}/steps 30")
+    assert len(first) == 1 + 30 * 3 and len(set(first)) == 4
+    assert all(site.startswith("steps+0x") for site in first)
+    (path,) = watched.folder.iterdir()  # shells and ls leave nothing
+    assert path.stat().st_size == SIZE <= 64 * 1024
+    (process,) = watched.rings.processes
+    assert process.end_s and process.begin_s < process.last_s <= process.end_s
+    assert process.last_s <= time.monotonic()
+    assert watched.run(programs / "steps", 30) == first
+
+
+def test_forks_and_execs_have_files_of_their_own(programs: Path, watched: Watched) -> None:
+    watched.run(programs / "steps", 10, "exec")
+    one, other = watched.rings.processes
+    assert (one.pid, one.events, one.end_s) == (other.pid, 31, None)
+    assert other.events == 61 and other.end_s is not None
+    watched.run(programs / "steps", 5, "fork")
+    deadline = time.monotonic() + 30
+    while len([p for p in watched.rings.processes if p.end_s]) < 3:
+        assert time.monotonic() < deadline
+        watched.rings.poll()
+    assert sorted(p.events for p in watched.rings.processes) == [16, 31, 61, 61]
+
+
+def test_a_ring_can_be_read_after_a_kill(programs: Path, watched: Watched) -> None:
+    child = subprocess.Popen(
+        [str(programs / "steps"), "50", "hang"], env=watched.environment, stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None and child.stdout.readline()
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    assert len(watched.rings.poll()) == 151
+    (process,) = watched.rings.processes
+    assert process.end_s is None and process.lost == 0
+
+
+def test_what_comes_too_fast_is_counted(programs: Path, watched: Watched) -> None:
+    events = watched.run(programs / "steps", 5000)
+    (process,) = watched.rings.processes
+    assert len(events) == process.events and process.events + process.lost == 15001
+    assert watched.rings.lost == process.lost > 15001 - 4097
+
+
+def test_mpi_is_watched_without_headers_and_no_call_counts_twice(
+    programs: Path, watched: Watched
+) -> None:
+    sites = watched.run(programs / "ranks", PMI_RANK="3")
+    assert watched.printed == "sum 21 0\n"  # twelve arguments arrive
+    assert len(sites) == 36 and len(set(sites)) == 3
+    assert [p.rank for p in watched.rings.leading()] == [3]
+    watched.run(programs / "ranks", PMI_RANK="0")
+    assert [p.rank for p in watched.rings.leading()] == [0]  # one rank tells of all
+
+
+def test_without_room_a_program_goes_on_unwatched(programs: Path, watched: Watched) -> None:
+    limited = f"ulimit -f 8; exec {programs}/steps 30"
+    ignored = f"trap '' XFSZ; {limited}"
+    assert watched.run("sh", "-c", ignored) == [] and "31" not in watched.printed
+    assert list(watched.folder.iterdir()) == []
+    assert watched.run(programs / "steps", 3, ADVISOR_WATCH=str(watched.folder / "gone")) == []
+
+
+def test_show_watches_a_command_and_says_by_what(
+    programs: Path, advisor: Run, watched: Watched
+) -> None:
+    shown = advisor("phases", "show", "--json", "--", programs / "steps", 40).json()
+    assert (shown["source"], shown["events"]) == ("calls of OpenMP and MPI", 121)
+    (phase,) = shown["phases"]
+    assert (phase["iterations"], phase["period_events"]) == (40, 3)
+    watched.run(programs / "steps", 12)
+    assert "1 phase in" in advisor("phases", "show", watched.folder).out
+    lines = "for i in 1 2 3 4 5 6 7 8 9; do echo step $i of 9; done"
+    printed = advisor("phases", "show", "--", "sh", "-c", lines).out
+    assert "by 9 lines on stdout" in printed and "no call of OpenMP or MPI was seen" in printed
+    failed = advisor("phases", "show", "--json", "--", "sh", "-c", "exit 3")
+    assert failed.code == 1 and failed.json()["source"] == "nothing that repeats"
+
+
+def test_without_a_compiler_lines_are_left(
+    advisor: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    done = advisor("phases", "show", "--", "/bin/sh", "-c", "echo 1; echo 2")
+    assert done.code == 0 and "calls are not watched: no C compiler found" in done.out
+
+
+def test_lines_that_differ_in_numbers_only_are_alike() -> None:
+    assert shape_of("step 12: dt=1.5e-3  12,5%") == shape_of("step 7: dt=9 3%") == "step # dt=# #"
+
+
+def test_nothing_that_was_watched_is_one_line(advisor: Run, tmp_path: Path) -> None:
+    for argv in ((), ("gone",), (str(tmp_path),)):
+        done = advisor("phases", "show", *argv)
+        assert done.code in (2, 3) and done.err.count("\n") == 1

@@ -42,6 +42,7 @@ VARIABLES = {
         "ADVISOR_STREAMS": "the folder for the memory streams of a traced program",
         "ADVISOR_STREAMS_BYTES": "the most bytes to write there",
         "ADVISOR_TWIN": "the ending of a traced program's name",
+        "ADVISOR_WATCH": "the folder where calls of OpenMP and MPI are kept",
     },
 }
 """By who reads or sets them: name and sentence."""

@@ -397,3 +397,21 @@ CREATE TABLE profile_steps (
 def m0012_application_profiles(db: Database) -> None:
     """Add profiles of applications' threads and the steps of their extrapolation."""
     _run(db, _APPLICATION_PROFILES)
+
+
+_SUMMED = """
+-- What the sums by month hold already, so that nothing counts twice: ids of pruned decisions,
+-- scheduler, job and submission of pruned outcomes; under '' the time up to which all is in them.
+CREATE TABLE summed (
+    key TEXT PRIMARY KEY,
+    at  TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX signatures_by_job ON signatures (job_id) WHERE job_id <> '';
+"""
+
+
+@migrations()
+def m0013_summed(db: Database) -> None:
+    """Add what the sums by month hold already, and find a job's signature at once."""
+    _run(db, _SUMMED)

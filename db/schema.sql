@@ -352,3 +352,10 @@ CREATE TABLE profile_steps (
     created_at   TEXT NOT NULL,
     UNIQUE (application, number)
 );
+
+CREATE TABLE summed (
+    key TEXT PRIMARY KEY,
+    at  TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX signatures_by_job ON signatures (job_id) WHERE job_id <> '';

@@ -165,6 +165,7 @@ def _keep(
     snapshot: Snapshot,
 ) -> bool:
     """Record decision and outcome; say why not, if not."""
+    from advisor.loop.execution import ran
     from advisor.loop.match import MatchedJob
     from advisor.loop.outcomes import make_outcome
     from advisor.loop.rebuilt import let_count
@@ -196,7 +197,7 @@ def _keep(
             )  # fmt: skip
             outcome = replace(outcome, energy_quality=measured.energy_quality)
             store.save_outcome(outcome)
-            let_count(store, job, match, outcome)
+            let_count(store, job, match, outcome, ran(job, snapshot.inventory))
     except AdvisorError as error:
         print(f"advisor: {error}; the outcome is not recorded", file=sys.stderr)
         return False

@@ -71,6 +71,9 @@ class Inventory:
     """All node types of a site, by name."""
 
     node_types: Mapping[str, NodeType] = field(default_factory=dict)
+    _of_node: dict[str, NodeType] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, node_types: Iterable[NodeType]) -> Inventory:
@@ -87,6 +90,13 @@ class Inventory:
         """Return the node types of a partition in the order the scheduler hands them out."""
         found = [t for t in self.node_types.values() if partition in t.partitions]
         return tuple(sorted(found, key=lambda t: (t.weight, -len(t.nodes), t.name)))
+
+    def type_of_node(self, node: str) -> NodeType | None:
+        """Return the node type of a node, the first one that has it; None for an unknown one."""
+        if not self._of_node:
+            for node_type in reversed(list(self.node_types.values())):
+                self._of_node.update(dict.fromkeys(node_type.nodes, node_type))
+        return self._of_node.get(node)
 
     def resolve(self, name: str) -> NodeType | None:
         """Return the node type a name stands for: its own, else a feature or the nodes' prefix.

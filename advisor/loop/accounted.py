@@ -6,12 +6,15 @@ How busy its processors were, mean power, disk, memory. Coarse, but every job ha
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet, scope_of
 from advisor.core.signature import Signature
-from advisor.loop.execution import Execution, ran
+from advisor.loop.clock import moment, now
+from advisor.loop.execution import Execution
 from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import policy_of
 from advisor.schedulers.base import JobRecord
@@ -19,35 +22,44 @@ from advisor.store.signatures import save_signatures
 from advisor.store.writer import Writer
 
 _COUNTED = (
-    "SELECT 1 FROM signatures WHERE (job_id = ? OR substr(job_id, 1, ?) = ?)"
-    " AND contributor = ? LIMIT 1"
+    "SELECT 1 FROM signatures WHERE (job_id = ? OR (job_id > ? AND job_id < ?))"
+    " AND job_id <> '' AND contributor = ? LIMIT 1"
 )
+"""Of a job or one of its steps, ``JOB.STEP``: a slash comes after the dot."""
 SOURCE = "accounting"
 COARSE = 0.25
 """Shares of time and mean power that are further off say nothing."""
+ENOUGH = 10
+"""So many signatures of a user's jobs at one configuration are kept."""
+ANOTHER = timedelta(days=1)
+"""Where there are enough, one is replaced so often: programs change."""
 
 
 def take_signature(
-    writer: Writer, job: JobRecord, match: MatchedJob, inventory: Inventory, policies: PolicySet
-) -> int:
-    """Store a completed job's signature; return how many are new.
+    writer: Writer,
+    job: JobRecord,
+    match: MatchedJob,
+    seen: Execution,
+    inventory: Inventory,
+    policies: PolicySet,
+) -> Signature | None:
+    """Store a completed job's signature and return it; what follows from it is not renewed.
 
     None for a job that has one, from here or from something that counted it (EAR), for one too
-    short for the accounting's whole seconds, and for one of which nothing but its time is known.
+    short for the accounting's whole seconds, for one of which nothing but its time is known, and
+    where there are enough.
     """
     decision = match.decision
     if match.trust == "unverified" or not decision.application:
-        return 0
+        return None
     if job.state.split()[:1] != ["COMPLETED"]:
-        return 0
-    seen = ran(job, inventory)
+        return None
     signature = _signature(job, seen, inventory)
     if signature is None:
-        return 0
-    dotted = f"{job.job_id}."
-    values = (job.job_id, len(dotted), dotted, job.user)
-    if writer.rows(_COUNTED, values):
-        return 0
+        return None
+    values = (job.job_id, f"{job.job_id}.", f"{job.job_id}/", job.user)
+    if writer.rows(_COUNTED, values) or not _room(writer, decision, signature, job.user):
+        return None
     trust = policy_of(decision, job, policies).training.trust
     made = replace(
         signature,
@@ -56,7 +68,29 @@ def take_signature(
         scope=scope_of(trust, job.account),
         job_id=job.job_id,
     )
-    return save_signatures(writer, decision.application, decision.workload, [made])
+    new = save_signatures(writer, decision.application, decision.workload, [made], touch=False)
+    return made if new else None
+
+
+def _room(writer: Writer, decision: Decision, signature: Signature, user: str) -> bool:
+    """Tell whether one more signature is wanted; the oldest makes room where there are enough."""
+    place = signature.configuration
+    names = Configuration.__slots__
+    rows = writer.rows(
+        "SELECT count(*), min(id), max(created_at) FROM signatures WHERE workload_id ="
+        " (SELECT id FROM workloads WHERE application = ? AND name = ?) AND source = ?"
+        f" AND contributor = ? AND {' AND '.join(f'{name} = ?' for name in names)}",
+        (decision.application, decision.workload, SOURCE, user,
+         *(getattr(place, name) for name in names)),
+    )  # fmt: skip
+    count, oldest, newest = rows[0]
+    if count < ENOUGH:
+        return True
+    at = moment(newest)
+    if at is not None and now() - ANOTHER < at <= now():
+        return False
+    writer.change("DELETE FROM signatures WHERE id = ?", (oldest,))
+    return True
 
 
 def _signature(job: JobRecord, seen: Execution, inventory: Inventory) -> Signature | None:

@@ -17,10 +17,11 @@ from advisor.core.policy import PolicySet, scope_of
 from advisor.errors import InputError
 from advisor.loop import clock
 from advisor.loop.accounted import take_signature
+from advisor.loop.clock import utc
 from advisor.loop.execution import Execution, differs, ran
 from advisor.loop.left_results import ended
 from advisor.loop.match import MatchedJob, find
-from advisor.loop.outcomes import make_outcome, policy_of
+from advisor.loop.outcomes import FACTS, facts_of, make_outcome, policy_of
 from advisor.loop.past_jobs import MOST
 from advisor.loop.rebuilt import let_count, may_teach
 from advisor.loop.refit import MOST_REFITS, refit_with_jobs
@@ -28,8 +29,11 @@ from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.trial_outcomes import free_places, settle_trial
 from advisor.loop.verdict import MEASUREMENT_ERROR
 from advisor.schedulers.base import JobRecord, Scheduler
+from advisor.store.class_models import renew_groups
+from advisor.store.pruning import Summed
 from advisor.store.reader import array_of
 from advisor.store.records import Outcome
+from advisor.store.signature_groups import WorkloadGroup, group_of
 from advisor.store.writer import Writer
 
 log = logging.getLogger("advisor.collect")
@@ -38,6 +42,8 @@ OVERLAP = timedelta(hours=6)
 """The accounting is read again from this long before the last job known: records come late."""
 BATCH = 200
 """Jobs stored in one transaction."""
+MOST_LEARNED = 5
+"""Priors learned for class models in one collection; jobs that ended most often come first."""
 
 
 @dataclass(slots=True)
@@ -102,10 +108,13 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
             for job in jobs[start : start + BATCH]:
                 collection.take(job)
     result.trials["freed"] += free_places(writer, scheduler)
+    signed = [group for group, _ in collection.signed.most_common(10 * MOST_LEARNED)]
+    renew_groups(writer, signed, MOST_LEARNED)
     for fresh in sorted(collection.fresh)[:MOST_REFITS]:
         line = refit_with_jobs(writer, *fresh)
         result.fits += [line] if line else []
-    result.suspended, result.complaints = review(writer, collection.to_review)
+    with writer.batch():  # what follows from suspended models is renewed once
+        result.suspended, result.complaints = review(writer, collection.to_review)
     for s in result.suspended:
         log.warning(
             "event=suspended model=%d application=%r workload=%r node_type=%s reason=%r",
@@ -129,7 +138,10 @@ class _Collection:
         self._inventory = writer.inventory()
         self._policies = writer.policy()
         self._runs = _Runs(writer, scheduler)
+        self._summed = Summed(writer)
         self.to_review: set[int] = set()
+        self.signed: Counter[WorkloadGroup] = Counter()
+        """Whose jobs of which workload have new signatures, and how many."""
 
     @property
     def fresh(self) -> set[tuple[str, str, str, Scope, str]]:
@@ -138,18 +150,40 @@ class _Collection:
 
     def take(self, job: JobRecord) -> None:
         """Take one ended job."""
-        match = find(job, self._writer)
+        seen = ran(job, self._inventory)
+        if self._is_known(job, seen):
+            self._result.known += 1
+            return
+        match = find(job, self._writer, brief=True)
         if match is None:
             self._result.without += 1
             return
+        key = (self._scheduler, job.job_id, utc(job.submitted_at), utc(job.ended_at))
+        if self._summed.has_outcome(*key):
+            self._result.known += 1
+            return
         try:
             with self._writer.batch():
-                self._take(job, match)
+                self._take(job, match, seen)
         except InputError as error:
             self._result.failed.append(f"job {job.job_id}: {error}")
             log.error("event=job-skipped job=%s error=%r", job.job_id, str(error))
 
-    def _take(self, job: JobRecord, match: MatchedJob) -> None:
+    def _is_known(self, job: JobRecord, seen: Execution) -> bool:
+        """Tell whether a job with a decision is stored, and the accounting says nothing new.
+
+        Each collection sees the jobs of hours again, so this is what takes its time.
+        """
+        key = (job.job_id, self._scheduler, utc(job.submitted_at))
+        for row in self._writer.rows(_STORED, key):
+            if tuple(row[:9]) != facts_of(job, seen):
+                return False
+            if isinstance(row[9], int):
+                self.to_review.add(row[9])
+            return True
+        return False
+
+    def _take(self, job: JobRecord, match: MatchedJob, seen: Execution) -> None:
         writer, result = self._writer, self._result
         outcome = make_outcome(
             job,
@@ -158,11 +192,16 @@ class _Collection:
             inventory=self._inventory,
             policies=self._policies,
             reader=writer,
+            seen=seen,
         )
-        decisions = _keep_decision(writer, self._scheduler, job, match)
-        result.programs += let_count(writer, job, match, outcome)
-        observations = self._runs.take(job, match, self._inventory, self._policies)
-        result.signatures += take_signature(writer, job, match, self._inventory, self._policies)
+        decisions = self._keep_decision(job, match)
+        result.programs += let_count(writer, job, match, outcome, seen)
+        observations = self._runs.take(job, match, seen, self._inventory, self._policies)
+        signature = take_signature(writer, job, match, seen, self._inventory, self._policies)
+        if signature is not None:
+            result.signatures += 1
+            name = match.decision.application, match.decision.workload
+            self.signed[name, group_of(signature)] += 1
         if state := settle_trial(writer, job, match, outcome):
             result.trials[state] += 1
         before = _stored(writer, outcome)
@@ -178,19 +217,19 @@ class _Collection:
         if outcome.verdict == "worse" and isinstance(number, int):
             self.to_review.add(number)
 
-
-def _keep_decision(writer: Writer, scheduler: str, job: JobRecord, match: MatchedJob) -> int:
-    """Link a decision to its job; take over one that came with the job. Returns 1 if taken."""
-    if match.trust == "unverified":
-        return 0
-    decision, job_id = match.decision, array_of(job.job_id)
-    stored = writer.decision(decision.id)
-    if stored is None:
-        writer.save_decision(replace(decision, scheduler=scheduler), job_id=job_id)
+    def _keep_decision(self, job: JobRecord, match: MatchedJob) -> int:
+        """Link a decision to its job; take over one that came with the job. Returns 1 if taken."""
+        if match.trust == "unverified":
+            return 0
+        decision, job_id = match.decision, array_of(job.job_id)
+        if match.stored:
+            if not decision.job_id:
+                self._writer.link_job(decision.id, job_id)
+            return 0
+        if self._summed.has_decision(decision.id, decision.created_at):
+            return 0
+        self._writer.save_decision(replace(decision, scheduler=self._scheduler), job_id=job_id)
         return 1
-    if not stored.job_id:
-        writer.link_job(decision.id, job_id)
-    return 0
 
 
 def _stored(writer: Writer, outcome: Outcome) -> Outcome | None:
@@ -199,16 +238,19 @@ def _stored(writer: Writer, outcome: Outcome) -> Outcome | None:
     return next(iter(writer.outcomes(where, key)), None)
 
 
+_STORED = (
+    f"SELECT {', '.join(FACTS)}, CASE verdict WHEN 'worse' THEN"
+    " json_extract(record, '$.judged_model') END FROM outcomes"
+    " WHERE job_id = ? AND scheduler = ? AND submitted_at = ? AND decision_id <> ''"
+)
+
+
 def _same(old: Outcome, new: Outcome) -> bool:
     """Tell whether the accounting says nothing new; a verdict given stands.
 
     Policy and inventory may have changed since, but a job is judged once, by what held then.
     """
-    facts = (
-        "decision_id", "user", "account", "state", "nodes", "node_list", "time_s", "energy_j",
-        "freq_requested_khz", "freq_observed_khz",
-    )  # fmt: skip
-    return all(getattr(old, name) == getattr(new, name) for name in facts)
+    return all(getattr(old, name) == getattr(new, name) for name in ("decision_id", *FACTS))
 
 
 class _Runs:
@@ -228,10 +270,15 @@ class _Runs:
         self._teaching: dict[tuple[str, str], bool] = {}
 
     def take(
-        self, job: JobRecord, match: MatchedJob, inventory: Inventory, policies: PolicySet
+        self,
+        job: JobRecord,
+        match: MatchedJob,
+        seen: Execution,
+        inventory: Inventory,
+        policies: PolicySet,
     ) -> int:
         """Store a job's run if it is one to learn from; return how many were stored."""
-        run = self._observation(job, match, inventory, policies)
+        run = self._observation(job, match, seen, inventory, policies)
         if run is None:
             return 0
         key = (run.job_id, str(run.extra["submitted_at"]))
@@ -289,10 +336,14 @@ class _Runs:
         return {(r["job_id"], str(_object(r["extra"]).get("submitted_at", ""))) for r in rows}
 
     def _observation(
-        self, job: JobRecord, match: MatchedJob, inventory: Inventory, policies: PolicySet
+        self,
+        job: JobRecord,
+        match: MatchedJob,
+        seen: Execution,
+        inventory: Inventory,
+        policies: PolicySet,
     ) -> Observation | None:
         decision = match.decision
-        seen = ran(job, inventory)
         configuration = really_ran(match, seen, inventory)
         if configuration is None or job.state.split()[:1] != ["COMPLETED"]:
             return None

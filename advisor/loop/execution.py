@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
@@ -44,7 +44,7 @@ class Execution:
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def ran(job: JobRecord, inventory: Inventory) -> Execution:
@@ -91,8 +91,8 @@ def node_type_of(node_list: str, inventory: Inventory) -> NodeType | None:
         return None
     if not names:
         return None
-    found = next((t for t in inventory.node_types.values() if names[0] in t.nodes), None)
-    if found is None or (len(names) > 1 and not set(names) <= set(found.nodes)):
+    found = inventory.type_of_node(names[0])
+    if found is None or any(inventory.type_of_node(name) is not found for name in names[1:]):
         return None
     return found
 

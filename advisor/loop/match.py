@@ -39,6 +39,8 @@ class MatchedJob:
     decision: Decision
     trust: StampTrust
     why: str = ""
+    stored: bool = False
+    """The decision is as the store has it."""
 
 
 def stamp_of(job: JobRecord) -> Decision | None:
@@ -47,10 +49,13 @@ def stamp_of(job: JobRecord) -> Decision | None:
     return next((stamp for stamp in map(read_stamp, texts) if stamp is not None), None)
 
 
-def find(job: JobRecord, reader: Reader | None) -> MatchedJob | None:
-    """Return the decision a job carries, None when it carries none. ``reader``: None, no store."""
+def find(job: JobRecord, reader: Reader | None, *, brief: bool = False) -> MatchedJob | None:
+    """Return the decision a job carries, None when it carries none. ``reader``: None, no store.
+
+    ``brief``: one that the store links to the job without alternatives and what was read.
+    """
     if reader is not None:
-        linked = _linked(job, reader)
+        linked = _linked(job, reader, brief)
         if linked is not None:
             return linked
     stamp = stamp_of(job)
@@ -73,17 +78,17 @@ def find(job: JobRecord, reader: Reader | None) -> MatchedJob | None:
     why = _conflict(job, stamp, stored)
     if why:
         return MatchedJob(own, "unverified", why)
-    return MatchedJob(stored, *_of_store(stored))
+    return MatchedJob(stored, *_of_store(stored), stored=True)
 
 
-def _linked(job: JobRecord, reader: Reader) -> MatchedJob | None:
+def _linked(job: JobRecord, reader: Reader, brief: bool) -> MatchedJob | None:
     """Return the latest decision that the store links to this job and this user."""
     submitted = moment(job.submitted_at)
-    for decision in reader.decisions_of(array_of(job.job_id), job.user):
+    for decision in reader.decisions_of(array_of(job.job_id), job.user, brief=brief):
         made = moment(decision.created_at)
         if submitted is not None and made is not None and made > submitted + _EARLY:
             continue
-        return MatchedJob(decision, *_of_store(decision))
+        return MatchedJob(decision, *_of_store(decision), stored=True)
     return None
 
 

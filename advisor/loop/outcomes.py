@@ -26,6 +26,22 @@ _KEPT = (
 """What an outcome keeps of its decision's JSON form."""
 
 
+FACTS = (
+    "user", "account", "state", "nodes", "node_list", "time_s", "energy_j",
+    "freq_requested_khz", "freq_observed_khz",
+)  # fmt: skip
+"""What of an outcome is the accounting's, in the order of :func:`facts_of`."""
+
+
+def facts_of(job: JobRecord, seen: Execution) -> tuple[object, ...]:
+    """Return what an outcome says that the accounting said."""
+    state = (job.state.split() or ["UNKNOWN"])[0]
+    freqs = (seen.freq_khz or None, job.freq_observed_khz)
+    return (
+        job.user, job.account, state, job.nodes, job.node_list, seen.time_s, seen.energy_j, *freqs,
+    )  # fmt: skip
+
+
 def make_outcome(
     job: JobRecord,
     match: MatchedJob | None,
@@ -34,9 +50,13 @@ def make_outcome(
     inventory: Inventory,
     policies: PolicySet,
     reader: Reader | None,
+    seen: Execution | None = None,
 ) -> Outcome:
-    """Return the outcome of a finished job; ``match`` None: the advisor knows nothing of it."""
-    seen = ran(job, inventory)
+    """Return the outcome of a finished job; ``match`` None: the advisor knows nothing of it.
+
+    ``seen`` is how it ran, worked out here where the caller has not.
+    """
+    seen = seen or ran(job, inventory)
     details: dict[str, Any] = {
         "name": job.name,
         "partition": job.partition,
@@ -46,10 +66,11 @@ def make_outcome(
         "ran": seen.to_dict(),
     }
     verdict = ""
+    facts: dict[str, Any] = dict(zip(FACTS, facts_of(job, seen), strict=True))
     if match is not None:
-        judgement, facts = _judged(job, match, seen, inventory, policies, reader)
+        judgement, judged = _judged(job, match, seen, inventory, policies, reader)
         verdict = judgement.verdict
-        details |= facts
+        details |= judged
         details["notes"] = list(judgement.notes)
         details["far"] = judgement.far
     return Outcome(
@@ -57,16 +78,8 @@ def make_outcome(
         scheduler=scheduler,
         submitted_at=utc(job.submitted_at),
         decision_id=match.decision.id if match else "",
-        user=job.user,
-        account=job.account,
-        state=(job.state.split() or ["UNKNOWN"])[0],
-        nodes=job.nodes,
-        node_list=job.node_list,
-        time_s=seen.time_s,
-        energy_j=seen.energy_j,
+        **facts,
         energy_quality="missing" if seen.energy_j is None else "measured",
-        freq_requested_khz=seen.freq_khz or None,
-        freq_observed_khz=job.freq_observed_khz,
         verdict=verdict,
         record=details,
         collected_at=form(now()),

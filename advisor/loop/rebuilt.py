@@ -10,7 +10,7 @@ from __future__ import annotations
 from advisor.core import program
 from advisor.core.decision import Decision
 from advisor.errors import StoreError
-from advisor.loop.execution import Execution, ran
+from advisor.loop.execution import Execution
 from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import visible
 from advisor.loop.verdict import tolerance
@@ -22,7 +22,9 @@ from advisor.store.writer import Writer
 REBUILT, OTHER = "program-rebuilt", "other-program"
 
 
-def let_count(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Outcome) -> bool:
+def let_count(
+    writer: Writer, job: JobRecord, match: MatchedJob, outcome: Outcome, seen: Execution
+) -> bool:
     """Note with its model the program a job confirmed; return whether it is one more now."""
     decision = match.decision
     if REBUILT not in decision.codes or decision.changed:
@@ -34,7 +36,6 @@ def let_count(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Outcom
         return False
     if program.compare(program.known(model.stats.get("program")), facts) in ("same", "unknown"):
         return False
-    seen = ran(job, writer.inventory())
     if job.state.split()[:1] != ["COMPLETED"] or not _as_predicted(decision, model, seen):
         return False
     writer.add_program(model.id, facts)

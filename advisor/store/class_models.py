@@ -18,12 +18,23 @@ from typing import TYPE_CHECKING, Any
 from advisor import paths
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
-from advisor.core.observation import Quality, Scope
+from advisor.core.observation import Quality
 from advisor.core.option import Option, Row, pack_options
 from advisor.core.signature import Signature
 from advisor.errors import AdvisorError
+from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 from advisor.store.records import CLASS, StoredModel
+from advisor.store.signature_groups import (
+    RECENT,
+    JobGroup,
+    Named,
+    WorkloadGroup,
+    group_of,
+    mean_signature,
+    seen_by,
+    tpi_release,
+)
 from advisor.store.signatures import StoredSignature, signatures
 from advisor.store.transaction import StoreTransaction
 from advisor.store.trials import StoredTrial, trials_of
@@ -31,15 +42,21 @@ from advisor.store.trials import StoredTrial, trials_of
 if TYPE_CHECKING:
     from advisor.classes.classify import Classification, Classifier
     from advisor.prior.fit import Learned
-    from advisor.prior.predicted_options import TriedPoint
     from advisor.prior.surface import WorkloadSurface
 
 log = logging.getLogger("advisor.store")
 
-RECENT = 10
-"""So many of the newest runs make a signature."""
 POINTS = 100
 """At most so many points are predicted."""
+MOST_LEARNED = 20
+"""Priors learned in one transaction: others wait for it. With 100 swept applications each takes
+0.7 s. Class models that need another one stay as they are until :func:`renew_groups`."""
+_WAITING = """
+    SELECT w.application, w.name, m.scope, m.owner FROM models AS m
+    JOIN workloads AS w ON w.id = m.workload_id WHERE m.name = 'class' AND m.state <> 'replaced'
+    AND m.updated_at < (SELECT max(b.updated_at) FROM models AS b
+        WHERE b.node_type = m.node_type AND b.name NOT IN ('class', 'transfer'))
+    ORDER BY m.updated_at"""
 _NODE_TYPES = """
     SELECT m.node_type, 1 FROM models AS m JOIN workloads AS w ON w.id = m.workload_id
     WHERE w.application = ? AND w.name = ? AND m.name NOT IN ('class', 'transfer')
@@ -47,11 +64,8 @@ _NODE_TYPES = """
     WHERE w.application = ? AND w.name = ?"""
 _NOT_INTENSIVE = ("time_s", "memory_mb")
 
-_Named = tuple[str, str]
-_Group = tuple[Scope, str]
 
-
-def renew(writer: StoreTransaction, touched: Collection[_Named]) -> None:
+def renew(writer: StoreTransaction, touched: Collection[Named]) -> None:
     """Make, renew or retire the class models that follow from what was touched.
 
     A swept workload teaches all others on its node types; any other one only its own model.
@@ -59,7 +73,7 @@ def renew(writer: StoreTransaction, touched: Collection[_Named]) -> None:
     if not writer.rows("SELECT 1 FROM signatures LIMIT 1"):
         return
     inventory = writer.inventory()
-    there: defaultdict[NodeType, dict[_Named, bool]] = defaultdict(dict)
+    there: defaultdict[NodeType, dict[Named, bool]] = defaultdict(dict)
     for key in touched:
         for name, swept in writer.rows(_NODE_TYPES, (*key, *key)):
             if node_type := inventory.resolve(name):
@@ -67,6 +81,24 @@ def renew(writer: StoreTransaction, touched: Collection[_Named]) -> None:
     for node_type, some in sorted(there.items(), key=lambda item: item[0].name):
         only = None if any(some.values()) else frozenset(some)
         _NodeType(writer, node_type, inventory).renew(only)
+
+
+def renew_groups(writer: StoreTransaction, wanted: Sequence[WorkloadGroup], most: int) -> None:
+    """Make or renew the class models of some groups of jobs, then those that were left waiting.
+
+    At most ``most`` priors are learned on a node type. What the signatures of these jobs say of
+    swept workloads counts for others when theirs are renewed.
+    """
+    waiting = [
+        ((row[0], row[1]), (row[2], row[3])) for row in writer.rows(f"{_WAITING} LIMIT {most}")
+    ]
+    wanted = list(dict.fromkeys([*wanted, *waiting]))
+    inventory = writer.inventory()
+    names = {name for key, _ in wanted for name, _ in writer.rows(_NODE_TYPES, (*key, *key))}
+    with writer.transaction():
+        for node_type in dict.fromkeys(inventory.resolve(name) for name in sorted(names)):
+            if node_type is not None:
+                _NodeType(writer, node_type, inventory, most, True).renew_groups(wanted)
 
 
 def classifier(reader: Reader, node_type: str, inventory: Inventory) -> Classifier | None:
@@ -87,6 +119,10 @@ def classifier(reader: Reader, node_type: str, inventory: Inventory) -> Classifi
         return None
 
 
+class _EnoughError(Exception):
+    """Enough was learned in this transaction."""
+
+
 @dataclass(slots=True)
 class _NodeType:
     """All that is known on one node type, and its class models."""
@@ -94,44 +130,67 @@ class _NodeType:
     writer: StoreTransaction
     node_type: NodeType
     inventory: Inventory
+    most: int = MOST_LEARNED
+    catching_up: bool = False
     models: list[StoredModel] = field(default_factory=list)
-    signatures: dict[_Named, list[StoredSignature]] = field(default_factory=dict)
+    signatures: dict[Named, list[StoredSignature]] = field(default_factory=dict)
     learned: dict[object, Learned] = field(default_factory=dict)
-    known: dict[_Group, list[StoredModel]] = field(default_factory=dict)
+    known: dict[JobGroup, list[StoredModel]] = field(default_factory=dict)
     rows: dict[int, list[Row]] = field(default_factory=dict)
-    grids: dict[_Group, frozenset[tuple[int, int]]] = field(default_factory=dict)
+    grids: dict[JobGroup, frozenset[tuple[int, int]]] = field(default_factory=dict)
     surfaces: dict[object, list[tuple[WorkloadSurface, int]]] = field(default_factory=dict)
     classes: tuple[Classifier | None] | None = None
     broken: str = ""
     """What is wrong with the files of classes."""
 
-    def renew(self, only: Collection[_Named] | None) -> None:
+    def renew(self, only: Collection[Named] | None) -> None:
         """Bring the class models of some workloads in step, of all for None."""
+        self._look()
+        groups = [
+            (key, group)
+            for key, stored in sorted(self.signatures.items())
+            if only is None or key in only
+            for group in sorted({group_of(s.signature) for s in stored})
+        ]
+        old = [m for m in self._by_class() if only is None or m[0][0] in only]
+        self._renew(groups, dict(old))
+
+    def renew_groups(self, wanted: Sequence[WorkloadGroup]) -> None:
+        """Bring the class models of some groups in step, the first ones first."""
+        self._look()
+        groups = [key for key in wanted if key[0] in self.signatures]
+        self._renew(groups, {key: m for key, m in self._by_class() if key in groups})
+
+    def _look(self) -> None:
         mine = self.node_type.name
         for model in self.writer.models():
             if self._name(model.node_type) == mine:
                 self.models.append(model)
-        found: defaultdict[_Named, list[StoredSignature]] = defaultdict(list)
+        found: defaultdict[Named, list[StoredSignature]] = defaultdict(list)
         for s in signatures(self.writer):
             place = s.signature.configuration
             if place is not None and self._name(place.node_type) == mine:
                 found[s.application, s.workload].append(s)
         self.signatures = dict(found)
-        old = {
-            (m.application, m.workload, m.scope, m.owner): m
-            for m in self.models
-            if m.by_class and (only is None or (m.application, m.workload) in only)
-        }
+
+    def _by_class(self) -> Iterable[tuple[WorkloadGroup, StoredModel]]:
+        for m in self.models:
+            if m.by_class:
+                yield ((m.application, m.workload), (m.scope, m.owner)), m
+
+    def _renew(
+        self, groups: Sequence[WorkloadGroup], old: Mapping[WorkloadGroup, StoredModel]
+    ) -> None:
         kept = set()
-        for (application, workload), stored in sorted(found.items()):
-            if only is not None and (application, workload) not in only:
+        for key in groups:
+            if self._swept(*key):
                 continue
-            for group in sorted({_group(s.signature) for s in stored}):
-                if self._swept(application, workload, group):
-                    continue
-                key = (application, workload, *group)
-                if self._make(key, [s.signature for s in stored], old.get(key)):
+            try:
+                stored = [s.signature for s in self.signatures[key[0]]]
+                if self._make(key, stored, old.get(key)):
                     kept.add(key)
+            except _EnoughError:  # it stays as it is until a collection has time for it
+                kept.add(key)
         for key, model in old.items():
             if key not in kept:
                 self.writer.set_model_state(model.id, "replaced", "what it followed from is gone")
@@ -140,23 +199,21 @@ class _NodeType:
         known = self.inventory.resolve(node_type)
         return known.name if known else node_type
 
-    def _swept(self, application: str, workload: str, group: _Group) -> bool:
+    def _swept(self, key: Named, group: JobGroup) -> bool:
         return any(
-            (m.application, m.workload) == (application, workload) and _seen(m, group)
-            for m in self.models
-            if m.fitted
+            (m.application, m.workload) == key and _seen(m, group) for m in self.models if m.fitted
         )
 
     def _make(
         self,
-        key: tuple[str, str, Scope, str],
+        key: WorkloadGroup,
         stored: Sequence[Signature],
         old: StoredModel | None,
     ) -> bool:
         """Save a workload's class model where it changed; tell whether there is one."""
-        application, workload, scope, owner = key
-        mine = self._as_written([s for s in stored if _seen_by(_group(s), (scope, owner))])
-        if not any(_group(s) == (scope, owner) for s in mine):
+        (application, workload), (scope, owner) = key
+        mine = self._as_written([s for s in stored if seen_by(group_of(s), (scope, owner))])
+        if not any(group_of(s) == (scope, owner) for s in mine):
             return False  # what all may use makes the model for all
         measures = mean_signature(mine)
         own = mine[0].configuration
@@ -172,13 +229,13 @@ class _NodeType:
             options, stats = self._options(learned, own, measures, mine[0], tried, old)
         except (ValueError, ArithmeticError, AdvisorError):  # nothing can be predicted of it
             return False
-        if (
-            old is not None
-            and old.cold_start == stats["cold_start"]
-            and old.options_blob == pack_options(options)
+        if old is not None and (
+            old.state == "suspended"
+            or (old.cold_start == stats["cold_start"] and old.options_blob == pack_options(options))
         ):
-            return True
-        if old is not None and old.state == "suspended":
+            if self.catching_up:  # it waits no longer
+                sql = "UPDATE models SET updated_at = ? WHERE id = ?"
+                self.writer.change(sql, (_rows.now(), old.id))
             return True
         self.writer.save_model(
             application, workload, self.node_type.name, scope=scope, owner=owner, name=CLASS,
@@ -216,13 +273,17 @@ class _NodeType:
             return ""
         return known.name if known and known.name != "unknown" else ""
 
-    def _quality(self, group: _Group) -> Quality:
+    def _quality(self, group: JobGroup) -> Quality:
         """Return ``measured`` where the energies of all that was swept are."""
         known = {m.energy_quality for m in self._known(group)}
         return "measured" if known <= {"measured"} else "estimated"
 
     def _learn(
-        self, own: Configuration, measures: Mapping[str, float], release: str | None, group: _Group
+        self,
+        own: Configuration,
+        measures: Mapping[str, float],
+        release: str | None,
+        group: JobGroup,
     ) -> Learned:
         """Return what the swept applications teach of an own point. Raises PriorError."""
         import numpy as np
@@ -232,6 +293,8 @@ class _NodeType:
         names = frozenset(measures) - set(_NOT_INTENSIVE)
         key = (own.ranks_per_node, own.threads_per_node, own.freq_khz, names, release, group)
         if key not in self.learned:
+            if len(self.learned) >= self.most:
+                raise _EnoughError
             at = np.array(self.place(own.threads_per_node, own.freq_khz))
             known = list(self._surfaces(group, at, release))
             points = np.array([self.place(t, f) for t, f in self._points(own, group)])
@@ -244,22 +307,22 @@ class _NodeType:
         nominal = t.default_freq_khz or max(t.freq_khz, default=0) or freq_khz or 1
         return math.log(threads / t.cores), math.log((freq_khz or nominal) / nominal)
 
-    def _known(self, group: _Group) -> Sequence[StoredModel]:
+    def _known(self, group: JobGroup) -> Sequence[StoredModel]:
         """Return the models a group sees that were fitted here, its own ones first."""
         if group not in self.known:
             self.known[group] = list(self._find_known(group))
         return self.known[group]
 
-    def _find_known(self, group: _Group) -> Iterable[StoredModel]:
+    def _find_known(self, group: JobGroup) -> Iterable[StoredModel]:
         order = sorted(self.models, key=lambda m: m.scope == "all")
-        seen: set[_Named] = set()
+        seen: set[Named] = set()
         for m in order:
             workload = (m.application, m.workload)
             if m.fitted and m.state == "fitted" and _seen(m, group) and workload not in seen:
                 seen.add(workload)
                 yield m
 
-    def _points(self, own: Configuration, group: _Group) -> list[tuple[int, int]]:
+    def _points(self, own: Configuration, group: JobGroup) -> list[tuple[int, int]]:
         """Return threads and frequencies with the job's ranks that swept models know."""
         some = self._grid(group)
         ranks, most = own.ranks_per_node, own.threads_per_node
@@ -270,7 +333,7 @@ class _NodeType:
             del longer[1:-1:2]
         return sorted({(t, f) for t in each for f in steps} | {(most, own.freq_khz)})
 
-    def _grid(self, group: _Group) -> frozenset[tuple[int, int]]:
+    def _grid(self, group: JobGroup) -> frozenset[tuple[int, int]]:
         """Return the threads and frequencies of all that is known to a group."""
         if group not in self.grids:
             rows = (row for model in self._known(group) for row in self._rows(model))
@@ -282,7 +345,7 @@ class _NodeType:
             self.rows[model.id] = model.rows()
         return self.rows[model.id]
 
-    def _surfaces(self, group: _Group, at: Any, release: str | None) -> Iterable[WorkloadSurface]:
+    def _surfaces(self, group: JobGroup, at: Any, release: str | None) -> Iterable[WorkloadSurface]:
         """Return the surfaces of what was swept; a power that no run tells is the surface's own."""
         import numpy as np
 
@@ -298,7 +361,7 @@ class _NodeType:
             yield surface.known_by({**surface.signature, "power_w": power_w})
 
     def _find_surfaces(
-        self, group: _Group, release: str | None
+        self, group: JobGroup, release: str | None
     ) -> Iterable[tuple[WorkloadSurface, int]]:
         """Return the surfaces of what was swept, with the signatures known, and their nodes."""
         import numpy as np
@@ -319,7 +382,7 @@ class _NodeType:
             time = np.array([r.log_time for r in best.values()])
             energy = np.array([r.log_energy for r in best.values()])
             stored = self.signatures.get((m.application, m.workload), [])
-            visible = [s.signature for s in stored if _seen_by(_group(s.signature), group)]
+            visible = [s.signature for s in stored if seen_by(group_of(s.signature), group)]
             measures = dict(mean_signature(visible) or {})
             if tpi_release(visible) != release:
                 measures.pop("tpi", None)
@@ -345,7 +408,7 @@ class _NodeType:
             name, strategy = (str(old.cold_start.get(k) or "") for k in ("class", "strategy"))
         intensive = {k: v for k, v in measures.items() if k not in _NOT_INTENSIVE}
         prior = learned.prior(intensive, "" if name == "unknown" else name)
-        tried = [_tried(t, own) for t in trials if _same_place(t.own, own)]
+        tried = [t.tried_point(own) for t in trials if _same_place(t.own, own)]
         predicted = options(
             prior, own, self.node_type, measures["time_s"], measures["power_w"], tried
         )
@@ -360,7 +423,7 @@ class _NodeType:
             "own": own.to_dict(),
             "signature": {k: round(v, 6) for k, v in sorted(measures.items())},
             "scores": {k: round(v, 4) for k, v in prior.scores.items()},
-            "trials": [_outcome(t) for t in trials],
+            "trials": [t.summary() for t in trials],
             "unlike": predicted.unlike,
             "trial_points": predicted.trial_points.to_dict(),
         }
@@ -378,59 +441,9 @@ class _NodeType:
         }
 
 
-def mean_signature(stored: Sequence[Signature]) -> dict[str, float] | None:
-    """Return the mean measures of the newest runs at the newest one's configuration, if any."""
-    if not stored:
-        return None
-    same = [s for s in stored if s.configuration == stored[0].configuration][:RECENT]
-    values: defaultdict[str, list[float]] = defaultdict(list)
-    for s in same:
-        for name, value in s.measures().items():
-            if name != "tpi" or s.release == tpi_release(same):
-                values[name].append(value)
-    return {name: sum(some) / len(some) for name, some in values.items()}
-
-
-def tpi_release(stored: Sequence[Signature]) -> str | None:
-    """Return whose TPI counts, the newest's: it is not on one scale between EAR's releases."""
-    return next((s.release for s in stored if s.tpi is not None), None)
-
-
-def _group(signature: Signature) -> _Group:
-    """Return whose jobs a signature advises: scope and owner of the model that follows from it."""
-    owners = {"all": "", "account": signature.account, "own": signature.contributor}
-    return signature.scope, owners[signature.scope]
-
-
-def _seen_by(whose: _Group, group: _Group) -> bool:
-    return whose[0] == "all" or whose == group
-
-
-def _seen(model: StoredModel, group: _Group) -> bool:
-    return _seen_by((model.scope, model.owner), group)
+def _seen(model: StoredModel, group: JobGroup) -> bool:
+    return seen_by((model.scope, model.owner), group)
 
 
 def _same_place(one: Configuration, other: Configuration) -> bool:
     return replace(one, node_type=other.node_type) == other
-
-
-def _tried(trial: StoredTrial, own: Configuration) -> TriedPoint:
-    """Return what a trial against the same own point says."""
-    from advisor.prior.predicted_options import TriedPoint
-
-    measured = None
-    if trial.time_s and trial.energy_j:
-        time, energy = trial.time_s / trial.own_time_s, trial.energy_j / trial.own_energy_j
-        measured = math.log(time), math.log(energy), trial.error
-    where = replace(trial.point, node_type=own.node_type)
-    return TriedPoint(where, measured, trial.state == "confirmed")
-
-
-def _outcome(trial: StoredTrial) -> dict[str, object]:
-    """Return what is kept of a trial with its model: where, how it came out, in percent."""
-    changes = {
-        "time_pct": (trial.time_s, trial.own_time_s),
-        "energy_pct": (trial.energy_j, trial.own_energy_j),
-    }
-    shown = {k: round(100 * (a / b - 1), 2) for k, (a, b) in changes.items() if a}
-    return {"state": trial.state, "point": trial.point.to_dict(), **shown}

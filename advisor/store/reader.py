@@ -228,10 +228,13 @@ class Reader(StoreConnection):
                 return decision
         return None
 
-    def decisions_of(self, job_id: str, user: str) -> list[Decision]:
-        """Return the decisions that are linked to a job of a user, newest first."""
+    def decisions_of(self, job_id: str, user: str, *, brief: bool = False) -> list[Decision]:
+        """Return the decisions that are linked to a job of a user, newest first.
+
+        ``brief`` leaves alternatives, sentences and what was read out: half of the work.
+        """
         where = "job_id = ? AND job_id <> '' AND user = ? ORDER BY created_at DESC"
-        return self._decisions(where, (job_id, user))
+        return self._decisions(where, (job_id, user), brief)
 
     def decisions(
         self, *, user: str | None = None, offset: int = 0, limit: int = 1000
@@ -241,9 +244,11 @@ class Reader(StoreConnection):
         order = "ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?"
         return self._decisions(f"{where} {order}", [*values, limit, offset])
 
-    def _decisions(self, where: str, values: Sequence[object]) -> list[Decision]:
+    def _decisions(
+        self, where: str, values: Sequence[object], brief: bool = False
+    ) -> list[Decision]:
         sql = f"SELECT {_rows.DECISION_COLUMNS} FROM decisions WHERE {where}"
-        return [_rows.decision(row) for row in self.rows(sql, values)]
+        return [_rows.decision(row, brief) for row in self.rows(sql, values)]
 
     def outcome(self, job_id: str) -> Outcome | None:
         """Return the latest outcome of a job, None when it was not collected."""

@@ -236,6 +236,10 @@ def decision_row(decision: Decision, job_id: str) -> dict[str, Any]:
 DECISION_COLUMNS = "id, record, job_id"
 
 
-def decision(row: sqlite3.Row) -> Decision:
-    """Return the decision of a row of DECISION_COLUMNS."""
-    return Decision.from_dict(from_json(row["record"], f"decision {row['id']}"), row["job_id"])
+def decision(row: sqlite3.Row, brief: bool = False) -> Decision:
+    """Return the decision of a row of DECISION_COLUMNS; ``brief``, what it promised and why."""
+    record = from_json(row["record"], f"decision {row['id']}")
+    if brief:
+        for name in ("alternatives", "explanation", "reading"):
+            record.pop(name, None)
+    return Decision.from_dict(record, row["job_id"])

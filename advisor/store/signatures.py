@@ -35,13 +35,18 @@ class StoredSignature:
 
 
 def save_signatures(
-    writer: StoreTransaction, application: str, workload: str, signatures: Sequence[Signature]
+    writer: StoreTransaction,
+    application: str,
+    workload: str,
+    signatures: Sequence[Signature],
+    *,
+    touch: bool = True,
 ) -> int:
     """Store signatures in one transaction; return how many were not there yet.
 
     One of the same job from the same source takes the place of the earlier one; one without a job
-    that is equal in everything counts as the same run. The workload is touched. Raises InputError
-    on a value that makes no sense.
+    that is equal in everything counts as the same run. The workload is touched, so that what
+    follows is renewed, unless the caller does that. Raises InputError on an impossible value.
     """
     with writer.transaction() as db:
         workload_id = writer.workload_id(db, application, workload)
@@ -55,7 +60,8 @@ def save_signatures(
             new += not db.execute(f"SELECT 1 FROM signatures WHERE {where}", values).fetchone()
             db.execute(f"DELETE FROM signatures WHERE {where}", values)
             insert(db, "signatures", row | {"created_at": _rows.now()})
-        writer.touch(application, workload)
+        if touch:
+            writer.touch(application, workload)
         return new
 
 

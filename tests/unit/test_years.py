@@ -17,6 +17,8 @@ import pytest
 from sqlite_utils import Database
 
 from advisor.core.decision import Decision
+from advisor.core.policy import Policy
+from advisor.core.stamp import make_stamp
 from advisor.loop import clock
 from advisor.loop.collect import collect, watermark
 from advisor.loop.health import open_store
@@ -243,3 +245,26 @@ def test_a_store_s_host_that_is_down_for_a_day(
     live.refresh()
     assert live.age_s() is None and old_copy(str(store_path)) == ""
     live.close()
+
+
+def test_what_was_pruned_does_not_count_again(store_path: Path) -> None:
+    """Collected again from the accounting, by link or by stamp, it stays in the sums alone."""
+    decisions = [replace(decided(n, NOW - timedelta(hours=2)), policy=Policy()) for n in range(3)]
+    jobs = [replace(job(n), admin_comment=make_stamp(d)) for n, d in enumerate(decisions)]
+    totals = "SELECT sum(decisions), sum(outcomes) FROM months WHERE application = 'app'"
+    with Writer(store_path) as store:
+        for number, decision in enumerate(decisions[:2]):
+            store.save_decision(decision, job_id=str(number))
+        first = collect(store, Accounting(jobs[:1]), NOW)  # type: ignore[arg-type]
+        prune_old(store, "0d")  # the second job has not ended yet, the third is a login node's
+        again = collect(store, Accounting(jobs), NOW)  # type: ignore[arg-type]
+        assert (len(first.outcomes), again.known, len(again.outcomes)) == (1, 1, 2)
+        assert again.decisions == 1
+        for _ in range(2):
+            prune_old(store, "0d")
+            later = collect(store, Accounting(jobs), NOW)  # type: ignore[arg-type]
+            assert (later.known, later.outcomes) == (3, [])
+        assert tuple(store.rows(totals)[0]) == (3, 3)
+        old = job(7, NOW - timedelta(days=40))
+        stamped = replace(old, admin_comment=jobs[0].admin_comment)
+        assert collect(store, Accounting([stamped]), NOW).known == 1  # type: ignore[arg-type]

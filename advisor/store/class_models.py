@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from advisor import paths
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import Quality
@@ -23,7 +22,7 @@ from advisor.core.option import Option, Row, pack_options
 from advisor.core.signature import Signature
 from advisor.errors import AdvisorError
 from advisor.store import rows as _rows
-from advisor.store.reader import Reader
+from advisor.store.node_classes import classifier
 from advisor.store.records import CLASS, StoredModel
 from advisor.store.signature_groups import (
     RECENT,
@@ -42,6 +41,7 @@ from advisor.store.trials import StoredTrial, trials_of
 if TYPE_CHECKING:
     from advisor.classes.classify import Classification, Classifier
     from advisor.prior.fit import Learned
+    from advisor.prior.predicted_options import TriedPoint
     from advisor.prior.surface import WorkloadSurface
 
 log = logging.getLogger("advisor.store")
@@ -99,24 +99,6 @@ def renew_groups(writer: StoreTransaction, wanted: Sequence[WorkloadGroup], most
         for node_type in dict.fromkeys(inventory.resolve(name) for name in sorted(names)):
             if node_type is not None:
                 _NodeType(writer, node_type, inventory, most, True).renew_groups(wanted)
-
-
-def classifier(reader: Reader, node_type: str, inventory: Inventory) -> Classifier | None:
-    """Return what tells the classes of a node type, None where its files cannot be read."""
-    from advisor.classes.classify import Classifier
-    from advisor.classes.earconf import find_ear_conf, read_ear_conf
-    from advisor.classes.setup import setup_of
-
-    try:
-        path = find_ear_conf()
-        ear = read_ear_conf(path) if path else None
-        return Classifier(
-            setup_of(
-                node_type, site=reader.site(), inventory=inventory, base=paths.config_dir(), ear=ear
-            )
-        )
-    except (AdvisorError, OSError):
-        return None
 
 
 class _EnoughError(Exception):
@@ -408,7 +390,7 @@ class _NodeType:
             name, strategy = (str(old.cold_start.get(k) or "") for k in ("class", "strategy"))
         intensive = {k: v for k, v in measures.items() if k not in _NOT_INTENSIVE}
         prior = learned.prior(intensive, "" if name == "unknown" else name)
-        tried = [t.tried_point(own) for t in trials if _same_place(t.own, own)]
+        tried = [_tried(t, own) for t in trials if _same_place(t.own, own)]
         predicted = options(
             prior, own, self.node_type, measures["time_s"], measures["power_w"], tried
         )
@@ -447,3 +429,15 @@ def _seen(model: StoredModel, group: JobGroup) -> bool:
 
 def _same_place(one: Configuration, other: Configuration) -> bool:
     return replace(one, node_type=other.node_type) == other
+
+
+def _tried(trial: StoredTrial, own: Configuration) -> TriedPoint:
+    """Return what a trial against the same own point says."""
+    from advisor.prior.predicted_options import TriedPoint
+
+    measured = None
+    if trial.time_s and trial.energy_j:
+        time, energy = trial.time_s / trial.own_time_s, trial.energy_j / trial.own_energy_j
+        measured = math.log(time), math.log(energy), trial.error
+    where = replace(trial.point, node_type=own.node_type)
+    return TriedPoint(where, measured, trial.state == "confirmed")

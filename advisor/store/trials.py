@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
@@ -21,9 +20,6 @@ from advisor.core.observation import Scope
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
-
-if TYPE_CHECKING:
-    from advisor.prior.predicted_options import TriedPoint
 
 log = logging.getLogger("advisor.serve")
 
@@ -75,17 +71,6 @@ class StoredTrial:
     def key(self) -> ModelKey:
         """The class model it is for."""
         return self.application, self.workload, self.node_type, self.scope, self.owner
-
-    def tried_point(self, own: Configuration) -> TriedPoint:
-        """Return what it says against the same own point."""
-        from advisor.prior.predicted_options import TriedPoint
-
-        measured = None
-        if self.time_s and self.energy_j:
-            time, energy = self.time_s / self.own_time_s, self.energy_j / self.own_energy_j
-            measured = math.log(time), math.log(energy), self.error
-        where = replace(self.point, node_type=own.node_type)
-        return TriedPoint(where, measured, self.state == "confirmed")
 
     def summary(self) -> dict[str, object]:
         """Return what is kept of it with its model: where, how it came out, in percent."""

@@ -46,7 +46,9 @@ demo-slurm: setup slurm-packages
 test: setup-dev slurm-packages package-tools
 	@$(MAKE) --no-print-directory --jobs 2 lint pytest
 
+# Compiled once, here: hundreds of programs are started, some by users who may not write to this tree.
 pytest: setup-dev
+	@$(BIN)/python -m compileall -q advisor tui hooks db
 	@$(BIN)/python -m pytest -rs --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Requests on a real Slurm, each without and with the advisor: the counts, or new ones for an hour.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 QUICK_S, FULL_S = 50.0, 540.0
 """Seconds of measuring: with compiling and storing a minute, and ten."""
+REPETITIONS_OF_FULL, MOST_REPETITIONS = 8, 1000
+"""About how often each is repeated in FULL_S; the most that can be asked for."""
 _EXTRA_S = 600.0
 """Seconds a node gets beyond the budget, to start and to compile."""
 
@@ -46,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     length.add_argument(
         "--budget", metavar="TIME", help="measure for at most this long (default: 10m)"
     )
+    parser.add_argument(
+        "--repetitions", type=int, default=0, metavar="N",
+        help="repeat each microbenchmark at least N times, like 30, also once its mean is sure; "
+        "the default budget grows with it",
+    )  # fmt: skip
     parser.add_argument(
         "--wanted",
         action="store_true",
@@ -87,8 +94,11 @@ def _bench(args: argparse.Namespace) -> int:
     from advisor.store.profiles import wanted
     from advisor.store.reader import Reader
 
+    if not 0 <= args.repetitions <= MOST_REPETITIONS:
+        raise UsageError(f"--repetitions is a number from 0 to {MOST_REPETITIONS}")
+    full_s = FULL_S * max(1.0, args.repetitions / REPETITIONS_OF_FULL)
     try:
-        budget_s = parse_duration_s(args.budget) if args.budget else FULL_S
+        budget_s = parse_duration_s(args.budget) if args.budget else full_s
     except ValueError as error:
         raise UsageError(str(error)) from error
     budget_s = QUICK_S if args.quick else budget_s
@@ -108,6 +118,7 @@ def _bench(args: argparse.Namespace) -> int:
     order = {
         "size": "none" if args.wanted else "quick" if args.quick else "full",
         "budget_s": budget_s, "wanted": waiting, "meter": args.meter,
+        "repetitions": args.repetitions,
     }  # fmt: skip
     places = _places(args, inventory)
     with ProgressBars(sys.stderr, [name for name, _ in places]) as board:

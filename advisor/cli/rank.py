@@ -181,6 +181,8 @@ def _json(app: Characterisation, ranking: Ranking) -> dict[str, object]:
             "phase_streams": list(m.streams),
             "streams": [s.to_dict() for s in p.streams],
             "time_per_iter_us": p.time_per_iter_us,
+            "spread": p.spread,
+            "unsure": bool(p.doubt),
         }
 
     return {
@@ -194,6 +196,7 @@ def _json(app: Characterisation, ranking: Ranking) -> dict[str, object]:
                 "weight": r.phase.weight,
                 "match": None if r.match is None else match(r.match),
                 "memory": r.memory,
+                "margin": r.margin,
                 "wanted": None if r.match is not None else _wanted(r),
                 "candidates": [match(m) for m in r.candidates],
             }
@@ -209,6 +212,7 @@ def _json(app: Characterisation, ranking: Ranking) -> dict[str, object]:
             for e in ranking.estimates
         ],
         "missing": list(ranking.missing),
+        "unsure": list(ranking.unsure),
     }
 
 
@@ -225,11 +229,11 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
                     [m.profile.microbenchmark, _each(m, "size_kb"), _each(m, "stride_b"),
                      ", ".join(str(s + 1) for s in m.streams),
                      f"{m.profile.time_per_iter_us:.5g}", f"{m.index:g}",
-                     "chosen" if m is r.match else ""]
+                     _mark(m, r.match)]
                     for m in similar[:_SHOWN]
                 ],
             )  # fmt: skip
-        print(f"{gone} comparisons discarded as too different")
+        print(f"{gone} comparisons discarded as too different ({r.margin:.0%} and more)")
         if r.memory is not None:
             print(f"estimated by a blend: {r.memory:.0%} memory access, the rest arithmetic")
         elif r.match is None:
@@ -245,8 +249,21 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
             ],
         )  # fmt: skip
         print(f"estimated from microbenchmarks, not measured; base {ranking.base}")
+    if ranking.unsure:
+        print(
+            f"{len(ranking.unsure)} of its profiles are less sure than 2 %: they weigh less, and "
+            "the error is wider; advisor bench measures them again"
+        )
+        for text in ranking.unsure[:_SHOWN]:
+            print(f"  {text}")
     for node_type in ranking.missing:
         print(f"{node_type} has no profile of a chosen microbenchmark")
+
+
+def _mark(match: ProfileMatch, chosen: ProfileMatch | None) -> str:
+    words = ["chosen"] if match is chosen else []
+    words += [f"unsure, {match.profile.spread:.0%}"] if match.profile.doubt else []
+    return ", ".join(words)
 
 
 def _each(match: ProfileMatch, name: str) -> str:

@@ -23,12 +23,11 @@ from advisor.lab.machine import circumstances, fingerprint, memory_b, processor
 from advisor.lab.native import SOURCES, built
 from advisor.meters.base import Load, Meter
 from advisor.meters.choose import best_meter
+from advisor.ranking.similarity import SURE
 from advisor.ranking.streams import Stream
 from advisor.ranking.suite import FLOPS, Microbenchmark, plan
 from advisor.schedulers.local.scheduler import local_node_type
 
-SURE = 0.02
-"""A mean is sure enough when its 95 % interval is within this share of it."""
 RUN_S = 0.1
 """What one repetition aims at: much less, and a scheduler's favour for who just slept shows."""
 VISIT = 2
@@ -147,11 +146,13 @@ def measure(
     wanted: Sequence[Microbenchmark],
     *,
     budget_s: float,
+    repetitions: int = 0,
     meter: Meter | None = None,
     show: Show = lambda sure, of, seconds: None,
 ) -> list[Repetitions]:
     """Measure each once; then those that are not sure again and again, until the time is over.
 
+    Each is repeated ``repetitions`` times at least, if there is time, however sure it is.
     Returns those that were measured: what the budget left no time for is not among them, nor what
     an interrupt came before. Raises AdvisorError when one cannot run or its result is wrong.
     """
@@ -165,10 +166,10 @@ def measure(
             show(sum(m.spread <= SURE for m in results[: n + 1]), len(results), _since(begin))
         done = [m for m in results if m.seconds]
         while _since(begin) < budget_s:
-            unsure = sorted((m for m in done if m.spread > SURE), key=lambda m: -m.spread)
-            if not unsure:
+            again = due(done, repetitions)
+            if not again:
                 break
-            for one in unsure:
+            for one in again:
                 if _since(begin) > budget_s:
                     break
                 _visit(running, one, meter)
@@ -176,6 +177,12 @@ def measure(
     if not any(m.seconds for m in results):
         raise KeyboardInterrupt
     return [m for m in results if m.seconds]
+
+
+def due(done: Sequence[Repetitions], repetitions: int = 0) -> list[Repetitions]:
+    """Return those to repeat, the least sure first: not sure, or not repeated so often yet."""
+    found = (m for m in done if m.spread > SURE or len(m.seconds) < repetitions)
+    return sorted(found, key=lambda m: -m.spread)
 
 
 def _since(begin: float) -> float:
@@ -212,7 +219,8 @@ def _visit(running: BenchSession, one: Repetitions, meter: Meter | None) -> None
 def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None]) -> dict[str, Any]:
     """Run what an order says; return machine, profiles and peaks in the form of JSON.
 
-    ``order``: size (quick, full, none), budget_s, wanted (name and streams each), meter.
+    ``order``: size (quick, full, none), budget_s, wanted (name and streams each), meter, and
+    perhaps repetitions.
     """
     node = local_node_type()
     threads = node.cores
@@ -226,7 +234,13 @@ def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None])
         wanted += plan(order["size"], threads, memory_b())
     wanted = list(dict.fromkeys(wanted))
     begin = time.monotonic()
-    results = measure(wanted, budget_s=order["budget_s"], meter=metered, show=show)
+    results = measure(
+        wanted,
+        budget_s=order["budget_s"],
+        repetitions=order.get("repetitions", 0),
+        meter=metered,
+        show=show,
+    )
     return {
         "machine": fingerprint(node),
         **circumstances(),

@@ -89,6 +89,7 @@ def known_profiles(reader: Reader) -> list[Profile]:
         Profile(
             p.microbenchmark, p.node_type, p.time_per_iter_us,
             tuple(Stream.from_dict(s) for s in p.streams), p.energy_per_iter_nj, p.threads,
+            p.spread,
         )
         for p in profiles(reader)
     ]  # fmt: skip

@@ -69,10 +69,12 @@ class NodeTypeTimes:
         self._lines = defaultdict(lambda: defaultdict(list))
         self._flat: dict[tuple[str, int], Profile] = {}
         self._power: defaultdict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+        self._known: defaultdict[tuple[str, int], list[Profile]] = defaultdict(list)
         self.threads = 0
         for p in profiles:
             self.threads = max(self.threads, p.threads)
             family = _of(p.microbenchmark)
+            self._known[family, p.threads].append(p)
             if not p.streams:
                 self._flat[family, p.threads] = p
             elif len(p.streams) == 1:
@@ -100,6 +102,19 @@ class NodeTypeTimes:
                 return _surface(strides, stream.size_kb, float(stream.stride_b))
         return None
 
+    def doubts(
+        self, streams: Sequence[Stream], threads: int, arithmetic: Sequence[str]
+    ) -> list[Profile]:
+        """Return the unsure ones of the profiles nearest to streams, and of arithmetic."""
+        found = []
+        for stream in streams:
+            families = (self._known.get((f, threads)) for f in _families(stream))
+            own = [p for p in next(filter(None, families), []) if len(p.streams) == 1]
+            if own:
+                found.append(min(own, key=lambda p: _apart(p.streams[0], stream)))
+        found += [p for n in arithmetic for p in self._known.get((n, threads), [])]
+        return [p for p in found if p.doubt]
+
     def watts(self, memory: bool, threads: int) -> float | None:
         """Return the node's power while it loads from memory, or computes."""
         if memory:
@@ -109,6 +124,19 @@ class NodeTypeTimes:
         if profile is None or not profile.energy_per_iter_nj:
             return None
         return profile.energy_per_iter_nj / profile.time_per_iter_us / 1000.0
+
+
+def _apart(a: Stream, b: Stream) -> float:
+    """Return how far two streams are from one another: logarithms of size and stride."""
+    size = math.log(max(a.size_kb, 1e-3) / max(b.size_kb, 1e-3))
+    return math.hypot(size, math.log(max(1, a.stride_b) / max(1, b.stride_b)))
+
+
+def in_doubt(profile: Profile) -> str:
+    """Name a profile with its spread, for people."""
+    where = ", ".join(f"{s.size_kb:g} KB, stride {s.stride_b} B" for s in profile.streams)
+    what = f"{profile.microbenchmark} ({where})" if where else profile.microbenchmark
+    return f"{what} on {profile.node_type}: {100 * profile.spread:.0f} %"
 
 
 def _of(name: str) -> str:
@@ -189,7 +217,12 @@ def phase_on(
     apart = [_mixed(part, m_there / m_here, compute, p) for p in (1.0, math.inf)]
     off = math.log(max(*apart, ratio) / min(*apart, ratio)) / 2
     over = 0.25 * math.log(max(1.0, m_here / whole))
+    loose = [
+        max((p.doubt for p in at.doubts(phase.streams, n, ("chain", "fma"))), default=0.0)
+        for at, n in ((base, threads), (other, other.threads))
+    ]
     error = math.sqrt(off**2 + over**2 + (doubt * (1 - part)) ** 2 + LEAST_ERROR**2)
+    error = math.hypot(error, *loose)
     error = 0.0 if other is base else error
     return Blended(ratio, error, part, _power(base, other, threads, part))
 
@@ -280,6 +313,21 @@ def memory_parts(
     threads = app.threads or here.threads
     blended = [phase_on(p, here, here, threads) for p in app.phases]
     return [None if b is None else b.memory for b in blended]
+
+
+def doubtful(app: Characterisation, profiles: Sequence[Profile], base: str) -> tuple[str, ...]:
+    """Return the unsure profiles that a blend of an application's phases rests on."""
+    known = machines(profiles, base)
+    threads = app.threads or known[base].threads
+    found = [
+        p
+        for name, machine in known.items()
+        for phase in app.phases
+        for p in machine.doubts(
+            phase.streams, threads if name == base else machine.threads, ("chain", "fma")
+        )
+    ]
+    return tuple(dict.fromkeys(map(in_doubt, found)))
 
 
 Fallback = Callable[[int, str], Blended | None]

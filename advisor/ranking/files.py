@@ -69,6 +69,7 @@ def _profile(item: Any, n: int) -> Profile:
         tuple(Stream.from_dict(s, (n, "streams", k)) for k, s in enumerate(streams)),
         energy,
         int(_positive(item, n, "threads")) if item.get("threads") is not None else 0,
+        _positive(item, n, "spread") if item.get("spread") else 0.0,
     )
 
 

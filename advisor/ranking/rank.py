@@ -18,8 +18,15 @@ from advisor.core.node_type_estimate import EnergySource, NodeTypeEstimate
 from advisor.core.power import stated_power_w
 from advisor.core.transfer import STATED_POWER_ERROR
 from advisor.errors import InputError
-from advisor.ranking.blend import Blended, blend, memory_parts
-from advisor.ranking.similarity import Profile, ProfileMatch, Thresholds, matches, winner
+from advisor.ranking.blend import Blended, blend, doubtful, in_doubt, memory_parts
+from advisor.ranking.similarity import (
+    Profile,
+    ProfileMatch,
+    Thresholds,
+    matches,
+    narrowed,
+    winner,
+)
 from advisor.ranking.streams import Characterisation, Phase
 
 RankingMethod = Literal["thesis", "blend"]
@@ -36,13 +43,14 @@ class RankedPhase:
     """A phase, its match (None: no profile is similar) and all candidates, best first.
 
     ``memory`` is the part of its time that its streams take when profiles are mixed, None where
-    they are not.
+    they are not. ``margin`` is the relative difference at which a profile was discarded.
     """
 
     phase: Phase
     match: ProfileMatch | None
     candidates: tuple[ProfileMatch, ...]
     memory: float | None = None
+    margin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +69,17 @@ class TimeEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Estimates, fastest first; ``missing`` names node types without a profile that is needed."""
+    """Estimates, fastest first; ``missing`` names node types without a profile that is needed.
+
+    ``unsure`` names the profiles that they rest on and that are less sure than 2 %.
+    """
 
     base: str
     method: RankingMethod
     phases: tuple[RankedPhase, ...]
     estimates: tuple[TimeEstimate, ...]
     missing: tuple[str, ...]
+    unsure: tuple[str, ...] = ()
 
 
 def rank(
@@ -104,12 +116,24 @@ def rank(
     for phase, memory in zip(app.phases, parts, strict=True):
         candidates = matches(phase, alike, thresholds)
         chosen = winner(phase, candidates, thresholds)
-        phases.append(RankedPhase(phase, chosen, tuple(candidates), memory))
+        near, margin = narrowed(phase, candidates, thresholds)
+        phases.append(RankedPhase(phase, chosen, tuple(near), memory, margin))
     tables = {name: _times(own) for name, own in by_type.items()}
     make = _blended if method == "blend" else _matched
     estimates, missing = make(app, phases, base, tables, threads, profiles)
     estimates.sort(key=lambda e: e.time_s)
-    return Ranking(base, method, tuple(phases), tuple(estimates), tuple(missing))
+    unsure = _unsure(phases, tables) if method == "thesis" else doubtful(app, profiles, base)
+    return Ranking(base, method, tuple(phases), tuple(estimates), tuple(missing), unsure)
+
+
+def _unsure(phases: Sequence[RankedPhase], tables: Mapping[str, Times]) -> tuple[str, ...]:
+    """Return the chosen profiles that are less sure than 2 %, on each node type."""
+    found = (
+        times.get(r.match.profile.key)
+        for r in phases if r.match is not None
+        for times in tables.values()
+    )  # fmt: skip
+    return tuple(dict.fromkeys(in_doubt(p) for p in found if p is not None and p.doubt))
 
 
 Times = Mapping[tuple[object, ...], Profile]
@@ -214,7 +238,8 @@ def _error(ranked: RankedPhase, times: Times, here: Times, threads: int) -> floa
             if not math.isnan(there):
                 ratios.append(math.log(there / _phase_s(ranked, other, here, threads) * own / best))
     spread = math.sqrt(math.fsum(r * r for r in ratios) / len(ratios)) if ratios else 0.0
-    return math.hypot(off, spread)
+    known = (table.get(match.profile.key) for table in (times, here))
+    return math.hypot(off, spread, *(p.doubt for p in known if p is not None))
 
 
 def ratios(

@@ -7,6 +7,7 @@ data type, access) give points; for several streams an element is their mean; th
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,10 @@ Steps = tuple[tuple[float, float], ...]
 """(greatest relative difference, points), ascending."""
 
 ELEMENTS = ("time_per_iter", "size", "stride", "dtype", "access")
+MOST_SIMILAR = 5
+"""Of more similar profiles the margin is tightened (Corredor, section 3.5, figure 3.18)."""
+SURE = 0.02
+"""A profile's mean is sure when its 95 % interval is within this share of it."""
 MOST_STREAMS = 6
 """Streams of a phase that are compared: all orders of more would take too long."""
 _TIGHTER, _MOST_ROUNDS = 0.5, 12
@@ -100,7 +105,8 @@ def _number(data: Mapping[str, Any], key: str) -> float:
 class Profile:
     """One microbenchmark's result on one node type: time per iteration (us) and its streams.
 
-    ``energy_per_iter_nj`` is the node's, None without a meter; ``threads`` is 0 where not known.
+    ``energy_per_iter_nj`` is the node's, None without a meter; ``threads`` is 0 where not known;
+    ``spread`` is half of the mean's 95 % interval over it, 0 where not known.
     """
 
     microbenchmark: str
@@ -109,6 +115,12 @@ class Profile:
     streams: tuple[Stream, ...]
     energy_per_iter_nj: float | None = None
     threads: int = 0
+    spread: float = 0.0
+
+    @property
+    def doubt(self) -> float:
+        """Its spread where that is more than a profile's 2 %, else 0."""
+        return self.spread if self.spread > SURE else 0.0
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -166,6 +178,7 @@ def _match(
     time = _difference(profile.time_per_iter_us, phase.time_per_iter_us)
     if time > limit:
         return discarded
+    time = math.hypot(time, profile.doubt)  # an unsure profile may be so much further off
     totals = dict.fromkeys(ELEMENTS, 0.0)
     for at, there in zip(order, profile.streams, strict=True):
         own = phase.streams[at]
@@ -199,6 +212,32 @@ def matches(
     comparisons = [m for p in profiles for m in compare(phase, p, thresholds)]
     comparisons.sort(key=lambda m: (not m.represents, -(m.index or 0.0)))
     return comparisons
+
+
+def narrowed(
+    phase: Phase, comparisons: Sequence[ProfileMatch], thresholds: Thresholds
+) -> tuple[list[ProfileMatch], float]:
+    """Return the comparisons with the margin at which a profile is discarded, tightened.
+
+    While more than MOST_SIMILAR can stand for the phase, the margin is halved; the best by index
+    always stay, and so does the last margin that leaves any. The margin comes as a share.
+    """
+    found, margin = list(comparisons), thresholds.discard_above
+    best = max((m.index or 0.0 for m in found if m.represents), default=0.0)
+    for _ in range(_MOST_ROUNDS):
+        if sum(m.represents for m in found) <= MOST_SIMILAR:
+            break
+        tighter = replace(thresholds, discard_above=margin * _TIGHTER)
+        again = [
+            m if m.index is None or m.index == best
+            else next(n for n in compare(phase, m.profile, tighter) if n.streams == m.streams)
+            for m in found
+        ]  # fmt: skip
+        if not any(m.represents for m in again):
+            break
+        found, margin = again, margin * _TIGHTER
+    found.sort(key=lambda m: (not m.represents, -(m.index or 0.0)))
+    return found, margin
 
 
 def winner(

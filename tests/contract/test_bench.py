@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import AdvisorError
-from advisor.lab.bench import measure, session
+from advisor.lab.bench import Repetitions, due, measure, session
 from advisor.lab.native import SOURCES
 from advisor.ranking.streams import Stream
 from advisor.ranking.suite import Microbenchmark, member, plan
@@ -47,6 +47,14 @@ def test_every_family_runs_and_does_its_work() -> None:
         (alone,) = measure([one], budget_s=0.0)
         assert len(alone.seconds) >= 2 and min(alone.iterations) > 0
         assert 1 / MOST_PER_SECOND < alone.time_per_iter_us / 1e6 < 1e-3, one
+
+
+def test_what_is_not_sure_is_repeated_and_all_as_often_as_asked_for() -> None:
+    one = plan("quick", 1, 2**28)[0]
+    sure = Repetitions(one, [1.0, 1.001, 1.0, 1.001], [1] * 4)  # t(0.975, 3) = 3.18: 0.09 %
+    loose = Repetitions(one, [1.0, 1.5, 1.0, 1.5], [1] * 4)
+    assert due([sure, loose]) == [loose]
+    assert due([sure, loose], 30) == [loose, sure]
 
 
 @pytest.mark.parametrize("line", ["sum += run(w, m);", "sum += run(w, m); n = 0;"])

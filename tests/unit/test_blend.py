@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -112,6 +113,18 @@ def test_intervals_are_wider_where_overlap_is_not_known() -> None:
         assert found is not None
         errors.append(found.error)
     assert errors[1] > errors[0] and errors[1] > errors[2]
+
+
+def test_an_unsure_profile_widens_the_blends_error_and_is_named() -> None:
+    here = list(profiles("a", 1.0, 1.0))
+    loose = [replace(p, spread=0.3) if p.streams == (BIG,) else p for p in profiles("b", 3.0, 1.0)]
+    one = phase(12.0, BIG)
+    sure = phase_on(one, NodeTypeTimes(here), NodeTypeTimes(profiles("b", 3.0, 1.0)), 4)
+    unsure = phase_on(one, NodeTypeTimes(here), NodeTypeTimes(loose), 4)
+    assert sure is not None and unsure is not None
+    assert unsure.error == pytest.approx(math.hypot(sure.error, 0.3))
+    found = rank(Characterisation("app", (one,), threads=4), [*here, *loose], "a", LIMITS, "blend")
+    assert found.unsure == ("mbw1lc (4096 KB, stride 8 B) on b: 30 %",)
 
 
 def test_the_rest_of_the_run_is_what_one_thread_does() -> None:

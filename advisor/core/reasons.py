@@ -145,8 +145,8 @@ def like_text(cold: Mapping[str, Any]) -> tuple[str, str]:
     """Return whom a class model (its ``cold_start``) follows from, and by what, in words."""
     count, kind = cold.get("applications", 0), cold.get("class") or "unknown"
     names = ", ".join(map(str, cold.get("like") or ()))
-    near = [f"{names} most like it"] if names else []
-    near += [f"class {kind}"] if kind != "unknown" else []
+    near = f" ({names} most like it)" if names else ""
+    alike = f", {cold.get('of_class', 0)} of them {kind}" if kind != "unknown" else ""
     counters = set(cold.get("signature") or ()) - {"power_w", "time_s", "memory_mb", "cpu_util"}
-    others = f"{count} applications" + (f" ({'; '.join(near)})" if near else "")
+    others = f"{count} applications{alike}{near}"
     return others, "one job's counters" if counters else "one job's power and time"

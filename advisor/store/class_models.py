@@ -209,6 +209,9 @@ class _NodeType:
                 self.writer, (application, workload, self.node_type.name, scope, owner)
             )
             options, stats = self._options(learned, own, measures, mine[0], tried, old)
+            cold = stats["cold_start"]
+            taught = self.surfaces[(scope, owner), tpi_release(mine)]
+            cold["of_class"] = len({s.application for s, _ in taught if s.label == cold["class"]})
         except (ValueError, ArithmeticError, AdvisorError):  # nothing can be predicted of it
             return False
         if old is not None and (

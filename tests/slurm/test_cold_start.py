@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from testbed.law import Kernel
 from advisor.core.configuration import Configuration
 from advisor.core.option import Z90, Option
 from advisor.core.signature import Signature
+from advisor.loop.clock import moment
+from advisor.schedulers.slurm.accounting import unfinished_jobs
 from advisor.store.signatures import save_signatures
 from advisor.store.writer import Writer
 
@@ -164,7 +167,7 @@ def test_without_trials_it_runs_as_others_like_it_should(site: AdvisedSite) -> N
     assert "class-estimated" in decision["reasons"]
     assert decision["cold_start"]["applications"] == 10
     assert why["verdict"] == "as-promised"
-    assert "never measured: estimated from 10 memory-bound" in site.advisor("why", number).stdout
+    assert "never measured: estimated from 10 applications, " in site.advisor("why", number).stdout
 
     path.write_text(path.read_text().replace("\n", "\n#ADVISOR cold_start=off\n", 1))
     refused = site.json("explain", path)
@@ -173,7 +176,14 @@ def test_without_trials_it_runs_as_others_like_it_should(site: AdvisedSite) -> N
 
 
 @pytest.mark.parametrize("site", [""], indirect=True)
-def test_by_default_it_is_only_shown(site: AdvisedSite) -> None:
+def test_by_default_it_is_only_shown(site: AdvisedSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", site.testbed.env()["SLURM_CONF"])
+    before = datetime.now(UTC)
+    held = site.testbed.sbatch("--hold", "--wrap=true").job_id
+    (job,) = (job for job in unfinished_jobs() if job.job_id == str(held))
+    assert (job.user, job.state) == ("root", "PENDING")
+    at = moment(job.submitted_at)
+    assert at is not None and abs(at - before) < timedelta(minutes=30)
     with Writer(site.store) as store:
         save_signatures(store, "wave", "default", [signature(KERNELS["stencil"])])
     site.settle()

@@ -3,10 +3,11 @@
 Prints, side by side for growing stores: time and memory to load all models; the decision itself;
 the daemon's whole time for an answer (parsing the request and making the stamp included) for a
 job seen before and for a new one; and the round trip over the socket with a new connection each.
+With --sizes, in turns: first answers for known inputs and for sizes that never ran.
 With --classes, in turns: a store of fitted models, the same with as many class models, and jobs of
 applications that have only those (a class model's trial is looked up with its options).
 
-    python benchmarks/decide.py [--models 10,1000,10000] [--requests 3000] [--classes]
+    python benchmarks/decide.py [--models 10,1000,10000] [--requests 3000] [--classes] [--sizes]
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import NormalDist, median
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.trial_points import PERCENT, TrialPoints
 from advisor.store.writer import Writer
@@ -238,6 +241,70 @@ def side_by_side(models: int, requests: int) -> None:
         print(f"{name:22}" + "   ".join(parts))
 
 
+def fill_family(path: Path) -> None:
+    """Write a family of three sizes, the largest with a model of 121 options."""
+    table = options()
+    with Writer(path) as store:
+        store.save_node_types([NODE], source="benchmark")
+        base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "extrapolated": "accept"}
+        store.apply_config(
+            "policy", path="-", text="-", compiled={"base": base, "rules": []}, by="benchmark"
+        )
+        for n, some in ((1e6, table[::40]), (2e6, table[::40]), (4e6, table[::10])):
+            runs = [
+                Observation(o.configuration, o.time_s * n / 4e6, o.energy_j * n / 4e6, scope="all")
+                for o in some
+            ]
+            store.add_observations("app0", f"input.dat -n {n:.0f}", runs)
+        for workload in ("input.dat -n 4000000", "input.dat"):
+            store.save_model(
+                "app0", workload, "bdw", scope="all", owner="", name="bspline",
+                energy_quality="measured", n_train=13, stats={}, options=table,
+            )  # fmt: skip
+
+
+def new_sizes(requests: int) -> None:
+    """Print first answers: the known input under ever new scripts, and ever new sizes."""
+    import gc
+
+    from advisor.core.protocol import parse_request_line
+    from advisor.schedulers.slurm.translator import parse_request
+    from advisor.service.decide import decide
+    from advisor.service.handlers import Handlers
+    from advisor.service.peer import Peer
+    from advisor.service.snapshot import StoreSource
+
+    peer = Peer(os.getpid(), os.getuid(), os.getgid())
+    draw = random.Random(7)
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory(prefix="advisor-bench-") as folder:
+        path = Path(folder) / "family.db"
+        fill_family(path)
+        handlers = Handlers(StoreSource(path))
+        handlers.refresh()
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        for i in range(requests):
+            new = f"input.dat -n {draw.randint(4_000_001, 16_000_000)}"
+            for name, words in (("known input", "input.dat"), ("new size", new)):
+                line = request(0).replace(b"input.dat", words.encode())
+                line = line.replace(b"module load gcc", b"module load gcc/%d" % i)
+                job = parse_request(parse_request_line(line[:-1]), user="u", uid=0, choices={})
+                began = time.process_time()
+                decision = decide(job, handlers.source.snapshot)
+                found[f"{name}, decision"].append(time.process_time() - began)
+                assert decision.changed
+                line = line.replace(b"module load gcc", b"module load icc")
+                handlers.source.snapshot.choices.clear()  # which it would have found
+                began = time.process_time()
+                handlers.answer(line[:-1], peer)
+                found[f"{name}, answer"].append(time.process_time() - began)
+                handlers.source.snapshot.choices.clear()
+    for name, (p50, p99) in ((name, quantiles(times)) for name, times in found.items()):
+        print(f"{name:22} p50/p99 {p50:6.0f} /{p99:6.0f} us of processor time")
+
+
 def round_trip(path: Path, requests: int) -> tuple[float, float]:
     """Time whole exchanges with a real daemon, a new connection each."""
     folder = path.parent
@@ -268,7 +335,11 @@ def main() -> None:
     parser.add_argument("--models", default="10,1000,10000")
     parser.add_argument("--requests", type=int, default=3000)
     parser.add_argument("--classes", action="store_true", help="compare with class models")
+    parser.add_argument("--sizes", action="store_true", help="compare with sizes that never ran")
     args = parser.parse_args()
+    if args.sizes:
+        new_sizes(args.requests)
+        return
     if args.classes:
         for models in (int(n) for n in args.models.split(",")):
             side_by_side(models, args.requests)

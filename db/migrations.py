@@ -415,3 +415,15 @@ CREATE INDEX signatures_by_job ON signatures (job_id) WHERE job_id <> '';
 def m0013_summed(db: Database) -> None:
     """Add what the sums by month hold already, and find a job's signature at once."""
     _run(db, _SUMMED)
+
+
+_SIZES = """
+-- Of a family's model: what its options take at sizes that never ran (core/size_table.py).
+ALTER TABLE models ADD COLUMN sizes BLOB NOT NULL DEFAULT x'';
+"""
+
+
+@migrations()
+def m0014_sizes(db: Database) -> None:
+    """Add what models of families say of sizes that never ran."""
+    _run(db, _SIZES)

@@ -91,7 +91,7 @@ CREATE TABLE models (
     stats          TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(stats)),
     created_at     TEXT NOT NULL,
     updated_at     TEXT NOT NULL,
-    options        BLOB NOT NULL,
+    options        BLOB NOT NULL, sizes BLOB NOT NULL DEFAULT x'',
     UNIQUE (workload_id, node_type, scope, owner, version)
 );
 

@@ -14,12 +14,14 @@ from advisor.cli.import_progress import shown
 from advisor.cli.import_signatures import FORMATS
 from advisor.cli.output import print_json
 from advisor.core.observation import Observation, Scope
-from advisor.errors import RefusedError, UsageError
+from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from advisor.schedulers.base import Scheduler
     from advisor.store.csvfile import RunsFile, Terms
 
+EXTRAP = "extrap"
+"""The format of Extra-P's files."""
 _ADVISES = {"all": "everybody's jobs", "account": "jobs of account {1}", "own": "jobs of {0} only"}
 
 
@@ -34,9 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="the CSV or YAML file")
     parser.add_argument(
-        "--from", dest="source", choices=(*FORMATS, *_accountings()), metavar="FORMAT",
+        "--from", dest="source", choices=(*FORMATS, EXTRAP, *_accountings()), metavar="FORMAT",
         help="take signatures from ear (eacct -c, releases 4 to 6; its jobs become runs), perf "
         "(perf stat -x, or -j), likwid (likwid-perfctr) or papi (the high-level interface's JSON); "
+        "or runs from extrap (Extra-P's text, JSON or JSON lines); "
         "or jobs of the past from the accounting, as sacct -P or the server's log has it: "
         + ", ".join(_accountings()),
     )  # fmt: skip
@@ -74,10 +77,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--meter", default="", metavar="NAME", help="the meter that measured the energy"
     )
     parser.add_argument(
+        "--parameters", default="", metavar="NAME,...",
+        help="columns that are parameters of the job's size: each size becomes a workload",
+    )  # fmt: skip
+    parser.add_argument(
         "--again", action="store_true", help="import the runs even if this file was imported before"
     )
 
-    summary = parser.add_argument_group("HPCProbe's results summary")
+    extrap = parser.add_argument_group("Extra-P's files")
+    extrap.add_argument("--region", default="", metavar="NAME", help="the region that counts")
+    extrap.add_argument(
+        "--configuration", type=_configuration, default={}, metavar="AXIS=VALUE,...",
+        help="what nodes, ranks_per_node, threads_per_node and freq_khz are: a number, or a "
+        "parameter's name (default: the parameter of that name); the others are the job's size",
+    )  # fmt: skip
+    summary = parser.add_argument_group("HPCProbe's results summary, and Extra-P's metrics")
     for what, unit in (("time", "s"), ("energy", "J"), ("fom", "a rate")):
         summary.add_argument(
             f"--{what}-key",
@@ -89,6 +103,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only", action="append", default=[], metavar="KEY=VALUE",
         help="only runs with this parameter, like execParam=200000; can be repeated",
     )  # fmt: skip
+
+
+def _configuration(text: str) -> dict[str, str]:
+    from advisor.store.extrap import AXES
+
+    pairs = dict(part.partition("=")[::2] for part in text.split(","))
+    wrong = [n for n, value in pairs.items() if n not in AXES or not value]
+    if wrong:
+        known = ", ".join(AXES)
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r}: write AXIS=VALUE with {known}")
+    return pairs
 
 
 def _accountings() -> dict[str, Scheduler]:
@@ -151,28 +176,31 @@ def run(args: argparse.Namespace) -> int:
 
         scope = args.scope or "own"
         return import_jobs(path, args, _accountings()[args.source], user, owner, scope)
-    if args.source:
+    if args.source and args.source != EXTRAP:
         return _signatures(path, args, user, owner, contributor, scope)
     terms = Terms(args.node_type, contributor, args.account, scope, args.energy, args.meter)
     with shown(args.file) as step:
         step(f"reading {args.file.name}", 0, 0)
         table = _read(args, terms)
         runs = len(table.observations)
-        with Writer(path) as store:
-            imported = store.import_observations(
-                args.application,
-                args.workload,
-                table.observations,
-                file=args.file.name,
-                sha256=table.sha256,
-                by=user,
-                again=args.again,
-                step=lambda done: step("storing the runs", done, runs),
-            )
+        sized = _by_size(args, table)
+        imported = 0
+        with Writer(path) as store, store.batch():
+            for workload, some in sized.items():
+                imported += store.import_observations(
+                    args.application,
+                    workload,
+                    some,
+                    file=args.file.name,
+                    sha256=table.sha256,
+                    by=user,
+                    again=args.again,
+                    step=lambda done: step("storing the runs", done, runs),
+                )
     energy = _qualities(table.observations)
     rest = len(table.observations) - imported
     after = f"advisor fit {shlex.quote(args.application)}"
-    if args.workload != "default":
+    if args.workload != "default" and len(sized) == 1:
         after += f" --workload {shlex.quote(args.workload)}"
     if args.json:
         print_json(
@@ -189,11 +217,13 @@ def run(args: argparse.Namespace) -> int:
                 "account": args.account,
                 "energy": energy,
                 "extra_columns": list(table.extra_columns),
+                "workloads": list(sized),
                 "next": after,
             },
         )
         return 0
-    what = f"{args.application} (workload {args.workload}) on {args.node_type}"
+    inputs = f"workload {next(iter(sized))}" if len(sized) == 1 else f"{len(sized)} sizes"
+    what = f"{args.application} ({inputs}) on {args.node_type}"
     if imported:
         print(f"imported {_runs(imported)} of {what}; {_energy_text(energy, args.meter)}")
         print(f"they advise {_ADVISES[scope].format(contributor, args.account)}")
@@ -269,10 +299,46 @@ def _as_recognised(what: str, name: str) -> str:
     return clean
 
 
+def _by_size(args: argparse.Namespace, table: RunsFile) -> dict[str, list[Observation]]:
+    """Return the runs by workload: one for each size, where columns are parameters."""
+    from advisor.core.parameters import sized_line
+
+    names = [n.strip() for n in args.parameters.split(",") if n.strip()]
+    lacking = [n for n in names if n not in table.extra_columns]
+    if lacking:
+        known = ", ".join(table.extra_columns) or "none but those of the configuration"
+        raise InputError(f"{args.file}: there is no column {lacking[0]!r}", hint=f"it has {known}")
+    if args.source == EXTRAP and not names:
+        names = list(table.extra_columns)
+    found: dict[str, list[Observation]] = {}
+    for i, run in enumerate(table.observations, 1):
+        sizes = {}
+        for name in names:
+            value = run.extra[name]
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise InputError(
+                    f"{args.file}, run {i}: {name} is {value!r}", hint="a size is above 0"
+                )
+            sizes[name] = float(value)
+        workload = _clean(sized_line(args.workload, sizes)) if sizes else args.workload
+        found.setdefault(workload, []).append(run)
+    return found
+
+
+def _clean(name: str) -> str:
+    from advisor.core.recognise import clean_name
+
+    return clean_name(name)
+
+
 def _read(args: argparse.Namespace, terms: Terms) -> RunsFile:
     from advisor.store.csvfile import read_csv
+    from advisor.store.extrap import ExtrapChoice, read_extrap
     from advisor.store.hpcprobe import ENDINGS, Objectives, read_summary
 
+    if args.source == EXTRAP:
+        choice = ExtrapChoice(args.region, args.time_key, args.energy_key, args.configuration)
+        return read_extrap(args.file, terms, choice)
     if args.file.suffix.lower() not in ENDINGS:
         if args.only or args.time_key or args.energy_key or args.fom_key:
             raise UsageError("--only and the --...-key options are for HPCProbe's results summary")

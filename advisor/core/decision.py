@@ -15,7 +15,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.policy import Goal, Mode, Policy
 from advisor.core.program import checked
 from advisor.core.reading import JobReading
-from advisor.core.reasons import BY_CLASS, ESTIMATED, Reason
+from advisor.core.reasons import BY_CLASS, ESTIMATED, EXTRAPOLATED, Reason
 from advisor.core.request import JobRequest
 
 _OF_REQUEST = ("scheduler", "hook", "user", "account")
@@ -238,7 +238,7 @@ class Decision:
         reasons = tuple(Reason(c, sentence=s) for c, s in zip(codes, sentences, strict=False))
         predicted, baseline = data.get("predicted"), data.get("baseline")
         chosen = Alternative.from_dict(data.get("chosen"), predicted)
-        if chosen is not None and (ESTIMATED in codes or BY_CLASS in codes):
+        if chosen is not None and {ESTIMATED, BY_CLASS, EXTRAPOLATED} & set(codes):
             chosen = chosen._replace(estimated=True)
         quality = predicted.get("energy_quality") if isinstance(predicted, Mapping) else ""
         cost = baseline if isinstance(baseline, Mapping) else {}

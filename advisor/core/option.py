@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from math import exp
 from typing import NamedTuple
 
 from advisor.core.configuration import Configuration
@@ -145,6 +146,27 @@ def row_of(option: Option) -> Row:
         + o.on_front * _FRONT
         + o.estimated * _ESTIMATED,
     )
+
+
+_LogValue = tuple[float, float, float]
+"""The mean of a logarithm, half its 90 % interval, and the standard error that counts against
+other options of the job."""
+
+
+def estimated_row(row: Row, nodes: int, time: _LogValue, energy: _LogValue) -> Row:
+    """Return a row's configuration on ``nodes`` with predicted values; nothing ran there.
+
+    What a run confirmed of the row may be taken as an estimate.
+    """
+    (t, half_t, sigma_t), (e, half_e, sigma_e) = time, energy
+    time_s, around_t, energy_j, around_e = exp(t), exp(half_t), exp(e), exp(half_e)
+    return _AS_ROW(
+        (
+            nodes, row[1], row[2], row[3], time_s, time_s / around_t, time_s * around_t,
+            energy_j, energy_j / around_e, energy_j * around_e, t, sigma_t, e, sigma_e,
+            _ESTIMATED if row[14] & _CONFIRMED else 0,
+        )
+    )  # fmt: skip
 
 
 def pack_options(options: Iterable[Option]) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
@@ -48,6 +48,11 @@ def parse_number(text: str) -> float:
     return value
 
 
+def format_number(value: float) -> str:
+    """Return a parameter's value as people write it: ``4e6``, ``1.5e9``, ``640``."""
+    return re.sub(r"e\+?(-?)0*", r"e\1", f"{value:g}")
+
+
 def parse_sizes(text: str) -> dict[str, float]:
     """Return ``n=4e6,nodes=64`` as numbers by name, else raise ValueError."""
     sizes: dict[str, float] = {}
@@ -75,7 +80,60 @@ def parameters_of(line: str, ignore: Iterable[str] = ()) -> ParameterLine:
     """
     ignored = set(ignore)
     values: dict[str, float] = {}
-    words: list[str] = []
+    words = list(_words(line))
+    for word in words:
+        for number in word.numbers:
+            if word.name not in ignored:
+                values[_free(word.name, values)] = number
+    return ParameterLine(" ".join(w.template for w in words), tuple(values.items()))
+
+
+def sized_line(line: str, sizes: Mapping[str, float], ignore: Iterable[str] = ()) -> str:
+    """Return a line under which a job's sizes are known by name: ``-s _ n=4000000``.
+
+    Numbers named in ``ignore``, and those equal to a stated size, are cut out; the stated ones
+    follow.
+    """
+    ignored, stated = set(ignore), set(sizes.values())
+    words = []
+    for word in _words(line):
+        texts = iter(word.texts())
+        cut = (
+            "_" if word.name in ignored or number in stated else text
+            for text, number in zip(texts, word.numbers, strict=True)
+        )
+        words.append(_filled(word.template, cut) if word.numbers else word.text)
+    base = " ".join(words)
+    named = [f"{name}={_exact(value)}" for name, value in sizes.items()]
+    return " ".join([*([] if base == "default" and named else [base]), *named]).strip()
+
+
+def _filled(template: str, texts: Iterable[str]) -> str:
+    rest = template.split(_CUT)
+    return rest[0] + "".join(text + after for text, after in zip(texts, rest[1:], strict=True))
+
+
+def _exact(value: float) -> str:
+    return str(int(value)) if value == int(value) and value < 1e15 else repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _NumberedWord:
+    """A word with its numbers cut out, and the name they go by."""
+
+    text: str
+    template: str
+    name: str
+    numbers: list[float]
+
+    def texts(self) -> list[str]:
+        """Return its numbers as they are written."""
+        pattern = "(.+?)".join(map(re.escape, self.template.split(_CUT)))
+        found = re.fullmatch(pattern, self.text)
+        return list(found.groups()) if found else [""] * len(self.numbers)
+
+
+def _words(line: str) -> Iterator[_NumberedWord]:
     pending = ""
     position = 0
     for word in line.split():
@@ -95,11 +153,7 @@ def parameters_of(line: str, ignore: Iterable[str] = ()) -> ParameterLine:
             shown, numbers, name = _in_name(word)
             position += not (pending or _OPTION.fullmatch(word))
         pending = word.lstrip("-") if _OPTION.fullmatch(word) and not numbers else ""
-        words.append(shown)
-        for number in numbers:
-            if name not in ignored:
-                values[_free(name, values)] = number
-    return ParameterLine(" ".join(words), tuple(values.items()))
+        yield _NumberedWord(word, shown, name, numbers)
 
 
 def _numbers(text: str) -> tuple[str, list[float]] | None:

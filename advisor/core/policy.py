@@ -27,6 +27,7 @@ NodeTypeChange = Literal["no-later", "allow"]
 MessageTo = Literal["tty", "always", "never"]
 
 ColdStartMode = Literal["off", "advise", "apply"]
+ExtrapolationMode = Literal["refuse", "advise", "accept"]
 
 MODES: tuple[Mode, ...] = ("off", "observe", "advise", "apply")
 GOALS: tuple[Goal, ...] = (
@@ -40,6 +41,10 @@ TRUST: tuple[Trust, ...] = ("own", "account", "all")
 ALLOCATIONS: tuple[Allocation, ...] = ("shrink", "keep")
 NODE_TYPE_CHANGES: tuple[NodeTypeChange, ...] = ("no-later", "allow")
 COLD_START_MODES: tuple[ColdStartMode, ...] = ("off", "advise", "apply")
+EXTRAPOLATED: tuple[ExtrapolationMode, ...] = ("refuse", "advise", "accept")
+"""What is done for sizes and node counts that never ran, most careful first."""
+FARTHEST = 16.0
+"""Beyond so many times the largest measured size nothing is predicted for jobs."""
 CLASSES = (
     "cpu-bound", "memory-bound", "mixed", "mpi-bound", "io-bound", "busy-waiting", "gpu", "unknown",
 )  # fmt: skip
@@ -165,6 +170,8 @@ class Policy:
     unknown_workload: Literal["default", "skip"] = "default"
     estimated_energy: Literal["apply", "advise"] = "advise"
     estimated_node_types: Estimates = "accept"
+    extrapolated: ExtrapolationMode = "advise"
+    max_extrapolation: float = 4.0
     user_limits: UserLimits = UserLimits()
 
 

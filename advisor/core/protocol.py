@@ -50,7 +50,7 @@ OFF = ("off", "0", "no", "false", "never")
 SETTINGS = (
     "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN",
     "ADVISOR_ESTIMATED_NODE_TYPES", "ADVISOR_COLD_START", "ADVISOR_APPLICATION",
-    "ADVISOR_WORKLOAD",
+    "ADVISOR_WORKLOAD", "ADVISOR_EXTRAPOLATED", "ADVISOR_MAX_EXTRAPOLATION",
 )  # fmt: skip
 """What a user may say of a job, as docs/user.md has it."""
 
@@ -66,7 +66,7 @@ THREADS = (
 
 PREFIXES = (
     "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_",
-    "I_MPI_PIN",
+    "I_MPI_PIN", "ADVISOR_SIZE_",
 )  # fmt: skip
 """How such variables begin, for hooks that see the whole environment; they also send every
 ``..._NUM_THREADS``."""

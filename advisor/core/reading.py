@@ -17,7 +17,8 @@ from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import Settings
 
 _SETTINGS = (
-    "advisor", "mode", "goal", "max_slowdown", "estimated_node_types", "cold_start",
+    "advisor", "mode", "goal", "max_slowdown", "estimated_node_types", "cold_start", "extrapolated",
+    "max_extrapolation",
 )  # fmt: skip
 """Settings that are kept; application and workload are, recognised."""
 _LONGEST = 200

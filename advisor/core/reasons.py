@@ -83,6 +83,16 @@ TEXTS: dict[str, str] = {
     "trials-refuted": "nothing changed: no trial of it kept what the policy asks",
     "trials-stopped": "no trial: {0} of {1} jobs came out badly",
     "cold-start-advise": "nothing changed: the policy only shows what was never measured",
+    "extrapolated": "{0} was not swept: extrapolated from {1}",
+    "extrapolated-advise": "nothing changed: the policy only shows what is extrapolated",
+    "extrapolated-refused": "nothing changed: this size was not swept, and the policy refuses "
+    "to extrapolate",
+    "too-far": "nothing changed: {0} was not swept, {1} was; the policy extrapolates to {2} times "
+    "that",
+    "few-sizes": "nothing changed: this size was not swept; known are {0}, a law needs {1} sizes",
+    "family-unfit": "nothing changed: this size was not swept, and no law holds for those that "
+    "were: {0}",
+    "time-limit-short": "predicted {0}, {1} to {2}, limit {3}",
     "estimates-refused": "estimates of {0} are not used: {1}",
     "energy-unknown": "nothing changed: no energy is known for this workload",
     "energy-estimated": "energy is estimated, not measured",
@@ -103,6 +113,10 @@ ESTIMATED = "node-type-estimated"
 
 BY_CLASS = "class-estimated"
 """The reason of a choice for an application that was never swept."""
+
+
+EXTRAPOLATED = "extrapolated"
+"""The reason of a choice for a size or node count that never ran."""
 
 
 TRIAL = "class-trial"

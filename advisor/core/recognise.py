@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import cast
 
+from advisor.core.parameters import parse_number, sized_line
 from advisor.core.rate import RateRule
 from advisor.core.reasons import Reason, reason
 from advisor.core.script import Command, command_of, main_command
@@ -18,6 +20,8 @@ from advisor.core.script_use import THREAD_VARIABLES
 
 _UNSAFE = re.compile(r"[^\w.+:=,@%/\- ]")
 MAX_NAME = 200
+SIZE = "size."
+"""How settings begin that state a parameter: ``#ADVISOR size.n=4e6``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,8 @@ class ApplicationRule:
 
     ``workload`` may use the regex's named groups, like ``n{size}``; ``threads_from`` names the
     variables that set the program's threads, where that is not OMP_NUM_THREADS; ``rate`` reads
-    the program's own rate from its output.
+    the program's own rate from its output; ``parameters`` are templates of the numbers that its
+    size is, and those named in ``ignore`` do not count.
     """
 
     name: str
@@ -36,6 +41,8 @@ class ApplicationRule:
     workload: str = ""
     threads_from: tuple[str, ...] = ()
     rate: RateRule | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> ApplicationRule:
@@ -53,6 +60,8 @@ class ApplicationRule:
             str(data.get("workload") or ""),
             strings("threads_from"),
             RateRule.from_dict(data.get("rate")),
+            dict(cast("Mapping[str, str]", data.get("parameters") or {})),
+            strings("ignore"),
         )
 
 
@@ -78,6 +87,11 @@ def clean_name(text: str) -> str:
     return _UNSAFE.sub("_", " ".join(text.split()))[:MAX_NAME].strip()
 
 
+def names_job(setting: str) -> bool:
+    """Tell whether a setting says what a job runs."""
+    return setting in ("application", "workload") or setting.startswith(SIZE)
+
+
 def recognise(
     script: str | None,
     *,
@@ -92,7 +106,7 @@ def recognise(
 
     ``command`` is the words after srun (or of --wrap) for jobs without a script; where neither it
     nor the script is known, rules look for arguments in ``submit_line``. ``stated`` maps
-    ``application`` and ``workload`` to (value, where it was stated).
+    ``application``, ``workload`` and ``size.NAME`` to (value, where it was stated).
     """
     stated = stated or {}
     found = command_of(command) if command else None
@@ -100,6 +114,7 @@ def recognise(
         found = main_command(script, script_arguments)
     line = " ".join(found.arguments) if found else ""
     application, workload = "", ""
+    sizes: dict[str, tuple[str, str]] = {}
     named: ApplicationRule | None = None
     how: list[Reason] = []
     for rule in rules:
@@ -108,6 +123,7 @@ def recognise(
             continue
         application, named = rule.name, rule
         workload = _fill(rule.workload, groups)
+        sizes = {n: (_fill(t, groups), "site rule") for n, t in rule.parameters.items()}
         how.append(reason("application-rule", rule.name))
         break
     else:
@@ -121,9 +137,25 @@ def recognise(
         named = next((r for r in rules if r.name == application), None)
     if "workload" in stated:
         workload = clean_name(stated["workload"][0])
-    return Recognised(
-        application, workload or clean_name(line) or "default", found, tuple(how), named
-    )
+    workload = workload or clean_name(line) or "default"
+    sizes |= {k.removeprefix(SIZE): v for k, v in stated.items() if k.startswith(SIZE)}
+    if sizes or (named and named.ignore):
+        workload, wrong = _with_sizes(workload, sizes, named.ignore if named else ())
+        how += wrong
+    return Recognised(application, workload, found, tuple(how), named)
+
+
+def _with_sizes(
+    workload: str, sizes: Mapping[str, tuple[str, str]], ignore: Sequence[str]
+) -> tuple[str, list[Reason]]:
+    """Return the workload's name by its sizes, and what is wrong with some of them."""
+    values, wrong = {}, []
+    for name, (text, where) in sizes.items():
+        try:
+            values[clean_name(name)] = parse_number(text)
+        except ValueError as error:
+            wrong.append(reason("setting-refused", f"{SIZE}{name}={text} ({where})", error))
+    return clean_name(sized_line(workload, values, ignore)), wrong
 
 
 def _match(

@@ -136,7 +136,8 @@ class JobRequest:
 
 def thread_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that say how many threads there are and where."""
-    found = ((n, v) for n, v in environment.items() if n.startswith(PREFIXES) or "THREAD" in n)
+    prefixes = tuple(p for p in PREFIXES if not p.startswith("ADVISOR_"))
+    found = ((n, v) for n, v in environment.items() if n.startswith(prefixes) or "THREAD" in n)
     return {name: value[:_LONGEST] for name, value in islice(found, _MOST)}
 
 

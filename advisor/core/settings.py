@@ -8,17 +8,31 @@ conservative than the site; less only within the policy's ``user_limits``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from advisor.core.configuration import Configuration
-from advisor.core.policy import COLD_START_MODES, ESTIMATES, GOALS, MODES, Policy
+from advisor.core.policy import (
+    COLD_START_MODES,
+    ESTIMATES,
+    EXTRAPOLATED,
+    GOALS,
+    MODES,
+    Policy,
+)
 from advisor.core.protocol import OFF
 from advisor.core.reasons import Reason, reason
+from advisor.core.recognise import SIZE
 from advisor.core.units import parse_fraction
 
 CHOICES_VERSION = 1
+_CHOSEN = (
+    "mode", "goal", "max_slowdown", "estimated_node_types", "cold_start", "extrapolated",
+    "max_extrapolation",
+)  # fmt: skip
+"""Settings that a choices file may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +54,10 @@ class Settings:
 
 
 def stated(environment: Mapping[str, str], script_lines: Mapping[str, str]) -> Settings:
-    """Collect what ``ADVISOR_*`` variables and ``#ADVISOR`` lines say."""
+    """Collect what ``ADVISOR_*`` variables and ``#ADVISOR`` lines say.
+
+    ``ADVISOR_SIZE_N`` and ``#ADVISOR size.n`` are one setting.
+    """
     values: dict[str, tuple[str, str]] = {}
     for key, value in script_lines.items():
         # "#ADVISOR off" reads as the bare word "off"
@@ -52,7 +69,9 @@ def stated(environment: Mapping[str, str], script_lines: Mapping[str, str]) -> S
         if name == "ADVISOR":
             values["advisor"] = (value, "ADVISOR variable")
         elif name.startswith("ADVISOR_") and value:
-            values[name[8:].lower()] = (value, f"{name} variable")
+            key = name[8:].lower()
+            key = f"{SIZE}{key[5:]}" if key.startswith("size_") else key
+            values[key] = (value, f"{name} variable")
     return Settings(values)
 
 
@@ -79,7 +98,7 @@ def with_choices(
             continue
         if entry.get("off") and "advisor" not in values:
             values["advisor"] = ("off", "your choices file")
-        for name in ("mode", "goal", "max_slowdown", "estimated_node_types", "cold_start"):
+        for name in _CHOSEN:
             if name in entry and name not in values:
                 values[name] = (str(entry[name]), "your choices file")
         if pin is None and entry.get("pin") is not None:
@@ -145,7 +164,33 @@ def apply_settings(policy: Policy, settings: Settings) -> tuple[Policy, list[Rea
             refuse(f"cold_start={value}", where, f"the site allows at most {allowed_mode}")
         else:
             policy = replace(policy, cold_start=replace(policy.cold_start, mode=value))
-    return policy, notes
+    return _apply_extrapolation(policy, settings, refuse), notes
+
+
+def _apply_extrapolation(
+    policy: Policy, settings: Settings, refuse: Callable[[str, str, str], None]
+) -> Policy:
+    """Return the policy with what the user wishes for sizes that never ran: never more than it."""
+    if "extrapolated" in settings.values:
+        value, where = settings.values["extrapolated"]
+        if value not in EXTRAPOLATED:
+            refuse(f"extrapolated={value}", where, f"it is one of {', '.join(EXTRAPOLATED)}")
+        elif EXTRAPOLATED.index(value) > EXTRAPOLATED.index(policy.extrapolated):
+            refuse(f"extrapolated={value}", where, f"the site allows at most {policy.extrapolated}")
+        else:
+            policy = replace(policy, extrapolated=value)
+    if "max_extrapolation" in settings.values:
+        value, where = settings.values["max_extrapolation"]
+        try:
+            times = float(value)
+        except ValueError:
+            times = math.nan
+        if 1 <= times <= policy.max_extrapolation:
+            policy = replace(policy, max_extrapolation=times)
+        else:
+            allowed = f"a number from 1 to the site's {policy.max_extrapolation:g}"
+            refuse(f"max_extrapolation={value}", where, allowed)
+    return policy
 
 
 def parse_choices(text: str) -> tuple[dict[str, object], str]:

@@ -16,7 +16,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import FROM_STAMP, Alternative, Decision, Effect, number, read_policy
 from advisor.core.program import checked
 from advisor.core.protocol import MAX_STAMP
-from advisor.core.reasons import BY_CLASS, ESTIMATED, Reason
+from advisor.core.reasons import BY_CLASS, ESTIMATED, EXTRAPOLATED, Reason
 
 PREFIX = "advisor:"
 PROGRAM = ("path", "size", "mtime", "build")
@@ -91,7 +91,7 @@ def _decision(data: Mapping[str, object]) -> Decision:
             number(energy_j),
             Effect.of_percent(*t),
             Effect.of_percent(*e),
-            estimated=any(r.code in (ESTIMATED, BY_CLASS) for r in reasons),
+            estimated=any(r.code in (ESTIMATED, BY_CLASS, EXTRAPOLATED) for r in reasons),
         )
     cost = [None if math.isnan(v) else v for v in map(number, (*base[5:7], None, None)[:2])]
     return Decision(

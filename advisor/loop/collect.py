@@ -34,6 +34,7 @@ from advisor.store.pruning import Summed
 from advisor.store.reader import array_of
 from advisor.store.records import Outcome
 from advisor.store.signature_groups import WorkloadGroup, group_of
+from advisor.store.size_models import family_models
 from advisor.store.writer import Writer
 
 log = logging.getLogger("advisor.collect")
@@ -314,8 +315,8 @@ class _Runs:
     def _teaches(self, application: str, workload: str) -> bool:
         """Tell whether a workload's model can learn from a job.
 
-        There must be a model, and no figures of merit: where runs differ in length only those
-        can be compared, and the accounting has none.
+        There must be a model, of it or of its family, and no figures of merit: where runs differ in
+        length only those can be compared, and the accounting has none.
         """
         key = (application, workload)
         if key not in self._teaching:
@@ -324,7 +325,8 @@ class _Runs:
                 " ON w.id = o.workload_id WHERE w.application = ? AND w.name = ?",
                 key,
             )
-            self._teaching[key] = rows[0][0] is None and bool(self._writer.find_models(*key))
+            known = self._writer.find_models(*key) or family_models(self._writer, *key)
+            self._teaching[key] = rows[0][0] is None and bool(known)
         return self._teaching[key]
 
     def _known(self) -> set[tuple[str, str]]:

@@ -20,7 +20,7 @@ from advisor.loop.clock import form
 from advisor.loop.spool import spool_folder, waiting_files
 from advisor.store.connection import OLD_S, age_of_copy
 from advisor.store.reader import Reader
-from advisor.store.records import CLASS, TRANSFER
+from advisor.store.records import CLASS, SIZES, TRANSFER
 from advisor.store.transfers import unadvised
 
 _LOW, _TOO_LOW = 1 << 30, 64 << 20
@@ -113,14 +113,16 @@ def check_models(reader: Reader) -> Iterator[Check]:
             "advisor train SCRIPT, or advisor import and advisor fit",
         )  # fmt: skip
         return
-    fitted = [row for row in rows if row["model"] not in (TRANSFER, CLASS)]
-    classes = sum(row["model"] == CLASS for row in rows)
+    fitted = [row for row in rows if row["model"] not in (TRANSFER, CLASS, SIZES)]
+    classes, families = (sum(row["model"] == n for row in rows) for n in (CLASS, SIZES))
     quality = Counter(row["energy_quality"] for row in fitted)
     parts = [f"{count} with {name} energy" for name, count in sorted(quality.items())]
     if classes:
         parts.append(f"{classes} of applications never swept, estimated from others")
-    if len(fitted) + classes < len(rows):
-        parts.append(f"{len(rows) - len(fitted) - classes} estimated from microbenchmarks")
+    if families:
+        parts.append(f"{families} of sizes not swept, extrapolated from others")
+    if transferred := len(rows) - len(fitted) - classes - families:
+        parts.append(f"{transferred} estimated from microbenchmarks")
     yield Check("models", "ok", f"{len(rows)} model{'s' * (len(rows) > 1)} ({', '.join(parts)})")
     for row in rows:
         if row["state"] == "suspended":
@@ -129,7 +131,7 @@ def check_models(reader: Reader) -> Iterator[Check]:
                 f"model {row['id']} of {row['application']} ({row['name']}) on "
                 f"{row['node_type']} is suspended: {row['state_reason']}",
                 f"measure again, or advisor fit {shlex.quote(row['application'])}"
-                if row["model"] not in (TRANSFER, CLASS)
+                if row["model"] not in (TRANSFER, CLASS, SIZES)
                 else f"it was only estimated: advisor train it on {row['node_type']}",
             )  # fmt: skip
     for ranking, why in unadvised(reader):

@@ -169,9 +169,9 @@ def judged_model(decision: Decision, job: JobRecord, reader: Reader) -> StoredMo
     if decision.chosen is None or decision.model_id is None:
         return None
     home = next(iter(reader.models([decision.model_id])), None)
-    if home is None or (home.application, home.workload) != (
-        decision.application, decision.workload,
-    ):  # fmt: skip
+    if home is None or home.application != decision.application:
+        return None
+    if home.workload != decision.workload and not home.of_sizes:
         return None
     node_type = decision.chosen.configuration.node_type
     if home.node_type == node_type:

@@ -65,6 +65,8 @@ def notes(report: Report, reader: Reader) -> list[str]:
         mend = f"train it again, or advisor fit {shlex.quote(model.application)}{workload}"
         if model.transferred:
             mend = f"it was estimated from microbenchmarks; train it on {model.node_type}"
+        if model.of_sizes:
+            mend = f"it was extrapolated from other sizes; train a larger one on {model.node_type}"
         if model.by_class:
             mend = f"it was estimated from other applications; train it on {model.node_type}"
         found.append(

@@ -213,6 +213,8 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
                 **({"workload": a.workload} if a.workload else {}),
                 **a.match.model_dump(exclude_unset=True),
                 **({"threads_from": a.threads_from} if a.threads_from else {}),
+                **({"parameters": a.parameters} if a.parameters else {}),
+                **({"ignore": a.ignore} if a.ignore else {}),
                 **({"rate": a.rate_rule()} if a.rate else {}),
             }
             for a in parsed.applications

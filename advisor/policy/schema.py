@@ -184,6 +184,16 @@ class PolicySettings(Strict):
         description="whether a job may go to a node type whose times are estimated from "
         "microbenchmarks, where `axes.node_type` lets it: accept or refuse",
     )
+    extrapolated: Annotated[str, choice(core.EXTRAPOLATED)] = Field(
+        default=_DEFAULT.extrapolated,
+        description="what is done for a size or node count that never ran, where others of its "
+        "family did: refuse, advise (only show it) or accept (also change the job, where mode is "
+        "apply)",
+    )
+    max_extrapolation: Annotated[float, number(1, core.FARTHEST)] = Field(
+        default=_DEFAULT.max_extrapolation,
+        description="how many times the largest measured size, and node count, a job may be",
+    )
     user_limits: UserLimitsSection = UserLimitsSection()
 
 

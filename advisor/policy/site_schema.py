@@ -227,6 +227,14 @@ class ApplicationSection(Strict):
         default=[],
         description="the variables that set its threads, where that is not OMP_NUM_THREADS",
     )
+    parameters: dict[str, str] = Field(
+        default={},
+        description="numbers that its size is, each a template filled from named groups: "
+        "{n: '{size}'}",
+    )
+    ignore: Words = Field(
+        default=[], description="names of numbers in its line without effect, like seed"
+    )
     rate: OwnRate = Field(
         default="",
         description="how its own rate is read from its output by `advisor run` and `train`: "
@@ -241,11 +249,18 @@ class ApplicationSection(Strict):
     @model_validator(mode="after")
     def _template(self) -> ApplicationSection:
         groups = self.match.groups()
-        for name in re.findall(r"\{(\w+)\}", self.workload):
-            if name not in groups:
-                hint = f"write (?P<{name}>...) in match.arguments"
-                message = f"no group is named {name!r}"
-                refuse(message, key="workload", hint=hint, allowed=groups)
+        templates = [("workload", self.workload)]
+        templates += [("parameters", text) for text in self.parameters.values()]
+        for key, template in templates:
+            for name in re.findall(r"\{(\w+)\}", template):
+                if name not in groups:
+                    hint = f"write (?P<{name}>...) in match.arguments"
+                    message = f"no group is named {name!r}"
+                    refuse(message, key=key, hint=hint, allowed=groups)
+        for name in self.parameters:
+            if not re.fullmatch(r"[A-Za-z]\w*", name):
+                message = f"{name!r} is no name of a parameter"
+                refuse(message, key="parameters", hint="a letter, then letters, digits and _")
         return self
 
 

@@ -90,7 +90,7 @@ def predict_size(family: SizedFamily, at: Mapping[str, float], model: str = AUTO
         known = ", ".join([*family.parameters, NODES])
         raise InputError(f"{unknown[0]} is no parameter of {family.name!r}", hint=f"it has {known}")
     notes: list[str] = []
-    effective = family.only(_effective(family, at, notes))
+    effective = family.only(effective_parameters(family, at, notes))
     missing = [p for p in effective.parameters if p not in at]
     if missing:
         hint = f"--at {','.join(f'{p}={effective.values(p)[-1]:g}' for p in missing)}"
@@ -147,7 +147,9 @@ def _configurations(family: SizedFamily, nodes: int) -> tuple[Configuration, ...
     return tuple(reversed(order))
 
 
-def _effective(family: SizedFamily, at: Mapping[str, float], notes: list[str]) -> list[str]:
+def effective_parameters(
+    family: SizedFamily, at: Mapping[str, float], notes: list[str]
+) -> list[str]:
     """Return the parameters that vary and have an effect; say which have none.
 
     An effect is a slope of log time that would hardly be chance (Student's t) beside those of the

@@ -47,7 +47,7 @@ def choose(
     pin: Pin | None,
 ) -> Choice:
     """Return the choice among the options of all ``models``; ``model`` is the baseline's."""
-    key = (*(m.id for m in models.values()), constraints.key(), pin)
+    key = (*((m.id, m.size) for m in models.values()), constraints.key(), pin)
     choice: Choice = snapshot.choice(
         key, lambda: _choose(snapshot, models, model, baseline, constraints, pin)
     )
@@ -155,6 +155,8 @@ def _estimated(chosen: Alternative | None, models: Mapping[str, StoredModel]) ->
     if chosen is None or not chosen.estimated:
         return ()
     name = chosen.configuration.node_type
+    if models[name].of_sizes:  # what it follows from is said of the whole size
+        return ()
     if models[name].by_class:
         return (reason(BY_CLASS, *like_text(models[name].cold_start)),)
     return (reason(ESTIMATED, name, similarity_text(models[name].transfer)),)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import random
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -33,7 +33,9 @@ from advisor.core.settings import Pin, Settings, apply_settings
 from advisor.core.words import describe
 from advisor.schedulers.translators import translator
 from advisor.service.choice import Choice, choose, class_obstacle, cold_start_of, trial_of
+from advisor.service.families import time_limit_short
 from advisor.service.issue import new_id, timestamp
+from advisor.service.job_models import JobModels, ModelSearch, how_to_train
 from advisor.service.message import effect_line
 from advisor.service.place import node_type_obstacles
 from advisor.service.read_job import (
@@ -199,7 +201,8 @@ def _check_whole(case: _Case) -> None:
 def _locate_baseline(case: _Case) -> None:
     """Find the models and the option that stands for what the job asked for."""
     request, snapshot = case.request, case.snapshot
-    models = case.models = _models(case)
+    search = _search(case)
+    models = _take(case, search.find())
     if not models:
         raise _to_train(case, _stop(case, NO_MODEL, f"{case.application}/{case.workload}"))
     types = case.node_types
@@ -226,9 +229,12 @@ def _locate_baseline(case: _Case) -> None:
         stop = _stop(case, "measured-otherwise", f"{case.application} on {node_type.name}")
         raise _to_train(case, stop)
     a = case.asked
-    row, exact = snapshot.baseline(
-        model, a.nodes, a.ranks_per_node, a.threads_per_node, a.freq_khz, not request.freq_khz
-    )
+    point = a.nodes, a.ranks_per_node, a.threads_per_node, a.freq_khz, not request.freq_khz
+    row, exact = snapshot.baseline(model, *point)
+    never_ran = row is None and all(r.nodes != a.nodes for r in snapshot.rows(model))
+    if never_ran and not model.of_sizes and (scaled := search.of_scales()) is not None:
+        model = case.model = _take(case, scaled)[node_type.name]
+        row, exact = snapshot.baseline(model, *point)
     if row is None:
         raise _stop(case, "baseline-outside-model", describe(a, node_type=True))
     if not exact:
@@ -236,6 +242,9 @@ def _locate_baseline(case: _Case) -> None:
         words = [describe(c, node_type=True) for c in points]
         case.reasons.append(reason("baseline-nearest", *words))
     case.baseline, case.reference = row, row.configuration(node_type.name)
+    if model.of_sizes:
+        limit_s = min(request.time_limit_s or math.inf, case.use.ends_after_s)
+        case.reasons += time_limit_short(row, limit_s)
     if model.state == "suspended":
         raise _stop(case, "suspended", model.state_reason or "its jobs came out worse")
     if model.scope == "own":
@@ -246,39 +255,32 @@ def _locate_baseline(case: _Case) -> None:
         case.reasons.append(reason("energy-estimated"))
 
 
-def _models(case: _Case) -> dict[str, StoredModel]:
-    found = _of_workload(case, case.workload)
-    swept = any(m.fitted for m in found.values())
-    if not swept and case.workload != "default" and case.policy.unknown_workload == "default":
-        default = _of_workload(case, "default")
-        if default and (not found or any(m.fitted for m in default.values())):
-            case.reasons.append(reason("workload-fallback", case.workload))
-            case.workload = "default"
-            return default
-    return found
+def _search(case: _Case) -> ModelSearch:
+    request, types = case.request, case.node_types
+
+    def nodes() -> int:
+        try:
+            return configuration_of(request, types[0], case.use).nodes
+        except UnclearError:  # which stops the decision in a moment
+            return 1
+
+    names = case.application, case.workload, request.user, request.account
+    return ModelSearch(case.snapshot, case.policy, *names, types[0].name if types else "", nodes)
 
 
-def _of_workload(case: _Case, workload: str) -> dict[str, StoredModel]:
-    request = case.request
-    found = case.snapshot.find(case.application, workload, request.user, request.account)
-    if case.policy.cold_start.mode == "off":
-        return {name: m for name, m in found.items() if not m.by_class}
-    return found
+def _take(case: _Case, found: JobModels) -> Mapping[str, StoredModel]:
+    """Keep a job's models; stop where nothing can be said of its size."""
+    case.reasons += found.reasons
+    case.workload, case.models = found.workload, found.models
+    if found.stop is not None:
+        raise _to_train(case, _stop(case, found.stop.code, *found.stop.details))
+    return found.models
 
 
 def _to_train(case: _Case, stop: _StopError) -> _StopError:
     """Say how what is missing comes to be measured."""
-    request, training = case.request, case.policy.training
-    if (case.application, case.workload) in case.snapshot.training:
-        case.reasons.append(reason("training-running"))
-    elif case.policy.mode != "observe" and (request.script is not None or request.script_path):
-        lies_there = request.script_truncated or request.fingerprint
-        whole = request.script is not None and not lies_there
-        if training.mode == "ask":
-            path = request.script_path or "SCRIPT"
-            case.reasons.append(reason("training-ask", shlex.quote(path)))
-        elif training.mode == "auto" and (whole or request.script_path.startswith("/")):
-            case.reasons.append(reason("training-auto"))
+    running = (case.application, case.workload) in case.snapshot.training
+    case.reasons += how_to_train(case.request, case.policy, running=running)
     return stop
 
 
@@ -298,6 +300,8 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
         raise _StopError
     if policy.mode == "observe":
         raise _stop(case, "mode-observe")
+    if case.model.of_sizes and policy.extrapolated != "accept":
+        raise _stop(case, "extrapolated-advise")
     if not choice.pinned:
         if against := reason_against(case.request, case.recognised, case.model):
             case.reasons.append(against)
@@ -393,7 +397,8 @@ def _finish(case: _Case) -> Decision:
     request, baseline, choice = case.request, case.baseline, case.choice
     reference = case.reference or case.asked
     quality = case.model.energy_quality if case.model else "missing"
-    if choice.chosen is not None and choice.chosen.estimated:
+    sized = case.model is not None and case.model.of_sizes  # its energies were metered
+    if choice.chosen is not None and choice.chosen.estimated and not sized:
         quality = "estimated"
     message = ""
     if case.policy.message != "never":

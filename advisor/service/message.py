@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative
-from advisor.core.reasons import TRIAL, Reason
+from advisor.core.reasons import EXTRAPOLATED, TRIAL, Reason
 from advisor.core.units import format_change
 from advisor.core.words import difference_words
 
@@ -22,6 +22,9 @@ def effect_line(
     energy_quality: str,
 ) -> str:
     """Return the line for the user, "" when there is nothing worth saying."""
+    short = next((r.text for r in reasons if r.code == "time-limit-short"), "")
+    if chosen is None and short:
+        return f"advisor: {application}, a size that was not swept: {short}"
     if chosen is None and any(r.code == "training-auto" for r in reasons):
         return f"advisor: no model for {application} yet; it is measured now for later jobs"
     if chosen is None:
@@ -39,12 +42,16 @@ def effect_line(
         f"time {format_change(chosen.time.change)}"
     )
     surely = "estimated, not measured there" if chosen.estimated else "expected"
+    if EXTRAPOLATED in codes:
+        surely = "extrapolated: this size was not swept" + (f"; {short}" if short else "")
     if TRIAL in codes:
         surely = "estimated; this job is a trial of it"
     what = difference_words(baseline, chosen.configuration)
     if changed:
         pinned = "your pin" if "pinned" in codes else application
         return f"advisor: {pinned} runs on {what}: {effect} {surely}; {_REFUSE}"
+    if "extrapolated-advise" in codes:
+        return f"advisor: {what} would give {effect} ({surely}); the site only shows that"
     if "mode-advise" in codes:
         if chosen.estimated:
             effect = f"{effect} ({surely})"

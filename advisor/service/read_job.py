@@ -13,7 +13,7 @@ from advisor.core.availability import Availability
 from advisor.core.inventory import NodeType
 from advisor.core.policy import NodeTypeChange
 from advisor.core.reading import JobReading
-from advisor.core.recognise import ApplicationRule, recognise
+from advisor.core.recognise import ApplicationRule, names_job, recognise
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import partitions_of, threads_stated, use_of
 from advisor.core.script import advisor_lines
@@ -39,7 +39,7 @@ def read_job(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobReadin
         script_arguments=request.command[1:] if request.script is not None else (),
         command=request.command if request.kind == "run" else (),
         submit_line=request.submit_line,
-        stated={k: v for k, v in settings.values.items() if k in ("application", "workload")},
+        stated={k: v for k, v in settings.values.items() if names_job(k)},
         rules=rules,
     )
     return JobReading(found, with_choices(own, request.choices, found.application, found.workload))

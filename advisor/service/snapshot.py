@@ -20,12 +20,15 @@ from advisor.core.remembered import Remembered
 from advisor.core.request import understood_of
 from advisor.core.select import find_row
 from advisor.service.answered import Answered
+from advisor.service.families import Families, narrowest
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.store.trials import TrialsUnderWay, under_way
 
 _DECODED = 1024
 """Models whose options are kept decoded; the others stay packed (100 bytes an option)."""
+_SIZED = 32
+"""Sizes whose predicted options are kept: a new one is rarely asked for twice."""
 SWEEP_LASTS = timedelta(days=1)
 """A sweep of which nothing was heard for so long is taken to be over."""
 
@@ -53,8 +56,10 @@ class Snapshot:
     choices: dict[object, Any] = field(default_factory=dict)
     baselines: dict[object, tuple[Row | None, bool]] = field(default_factory=dict)
     answered: Remembered[Answered] = field(default_factory=lambda: Remembered(_ANSWERED))
+    families: Families = field(default_factory=Families)
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
-    _decoded: OrderedDict[int, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
+    _decoded: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
+    _sized: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
 
     def take(self, models: Iterable[StoredModel]) -> None:
         """Add models, under the inventory's names for their node types."""
@@ -72,6 +77,7 @@ class Snapshot:
         for model in self.models.values():
             index[model.application, model.workload].append(model)
         self._index = dict(index)
+        self.families = Families.of(self.models.values())
 
     def find(
         self, application: str, workload: str, user: str, account: str
@@ -81,33 +87,20 @@ class Snapshot:
         One that was fitted there goes before any that is estimated, and one of the application's
         own signature before one from another node type.
         """
-        found: dict[str, StoredModel] = {}
-        rank = {"own": 2, "account": 1, "all": 0}
-        for model in self._index.get((application, workload), ()):
-            visible = (
-                model.scope == "all"
-                or (model.scope == "own" and model.owner == user)
-                or (model.scope == "account" and bool(account) and model.owner == account)
-            )
-            other = found.get(model.node_type)
-            if visible and (
-                other is None
-                or (model.fitted, model.by_class, rank[model.scope])
-                > (other.fitted, other.by_class, rank[other.scope])
-            ):
-                found[model.node_type] = model
-        return found
+        return narrowest(self._index.get((application, workload), ()), user, account)
 
     def rows(self, model: StoredModel) -> list[Row]:
         """Return a model's options, decoded once while it is in use."""
-        held = self._decoded.get(model.id)
+        kept, most = (self._sized, _SIZED) if model.size else (self._decoded, _DECODED)
+        key = (model.id, model.size)
+        held = kept.get(key)
         if held is not None and held[0] == model.updated_at:
-            self._decoded.move_to_end(model.id)
+            kept.move_to_end(key)
             return held[1]
         rows = model.rows()
-        self._decoded[model.id] = (model.updated_at, rows)
-        if len(self._decoded) > _DECODED:
-            self._decoded.popitem(last=False)
+        kept[key] = (model.updated_at, rows)
+        if len(kept) > most:
+            kept.popitem(last=False)
         return rows
 
     def baseline(
@@ -118,7 +111,7 @@ class Snapshot:
         ``default``: the frequency is the node type's default, and where the model does not hold
         it, its highest stands for it.
         """
-        key = (model.id, nodes, ranks, threads, freq_khz, default)
+        key = (model.id, model.size, nodes, ranks, threads, freq_khz, default)
         found = self.baselines.get(key)
         if found is None:
             rows = self.rows(model)

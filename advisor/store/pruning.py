@@ -45,6 +45,9 @@ _UNUSED = """
 SELECT o.id FROM observations AS o WHERE o.created_at < ?
     AND NOT EXISTS (SELECT 1 FROM models AS m WHERE m.workload_id = o.workload_id
         AND m.node_type = o.node_type AND m.state <> 'replaced')
+    AND NOT EXISTS (SELECT 1 FROM models AS m JOIN workloads AS f ON f.id = m.workload_id
+        JOIN workloads AS w ON w.application = f.application WHERE w.id = o.workload_id
+        AND m.node_type = o.node_type AND m.name = 'sizes' AND m.state <> 'replaced')
     AND NOT EXISTS (SELECT 1 FROM training_runs AS t WHERE t.observation_id = o.id)
 """
 

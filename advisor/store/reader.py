@@ -114,7 +114,10 @@ class Reader(StoreConnection):
         return {row[0]: row[1] for row in self.rows(sql)}
 
     def models(self, ids: Iterable[int] | None = None) -> Iterator[StoredModel]:
-        """Yield models: the given ones whatever their state, else all current ones, by id."""
+        """Yield models: the given ones whatever their state, else all current ones, by id.
+
+        Families' models (:meth:`size_models`) are of no workload; only the given ones are yielded.
+        """
         if ids is not None:
             wanted = sorted(set(ids))
             for start in range(0, len(wanted), _BATCH):
@@ -125,7 +128,9 @@ class Reader(StoreConnection):
         last = -1
         while True:
             found = self._models(
-                f"m.state <> 'replaced' AND m.id > ? ORDER BY m.id LIMIT {_BATCH}", [last]
+                "m.state <> 'replaced' AND m.name <> 'sizes' AND m.id > ?"
+                f" ORDER BY m.id LIMIT {_BATCH}",
+                [last],
             )
             if not found:
                 return
@@ -144,7 +149,8 @@ class Reader(StoreConnection):
         self, application: str, workload: str | None = None, node_type: str | None = None
     ) -> list[StoredModel]:
         """Return the current models (suspended ones too) of an application."""
-        where, values = ["w.application = ?", "m.state <> 'replaced'"], [application]
+        where = ["w.application = ?", "m.state <> 'replaced'", "m.name <> 'sizes'"]
+        values = [application]
         if workload is not None:
             where.append("w.name = ?")
             values.append(workload)
@@ -152,6 +158,11 @@ class Reader(StoreConnection):
             where.append("m.node_type = ?")
             values.append(node_type)
         return self._models(" AND ".join(where) + " ORDER BY w.name, m.node_type, m.id", values)
+
+    def size_models(self, application: str) -> list[StoredModel]:
+        """Return the current models (suspended ones too) of an application's families."""
+        where = "w.application = ? AND m.state <> 'replaced' AND m.name = 'sizes' ORDER BY m.id"
+        return self._models(where, [application])
 
     def _models(self, where: str, values: list[Any]) -> list[StoredModel]:
         sql = (

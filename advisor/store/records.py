@@ -10,6 +10,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import FROM_STAMP, Alternative, Decision, Effect, number
 from advisor.core.observation import Observation, Quality, RunMethod, Scope
 from advisor.core.option import Option, Row, unpack_rows
+from advisor.core.size_table import SizeTable
 from advisor.errors import StoreError
 
 ModelState = Literal["fitted", "suspended", "replaced"]
@@ -23,6 +24,9 @@ TRANSFER = "transfer"
 
 CLASS = "class"
 """The name of models of applications never swept: estimates from others that are like it."""
+
+SIZES = "sizes"
+"""The name of models of a whole family: its sizes never run, predicted from those that were."""
 
 SCOPES: tuple[Scope, ...] = ("own", "account", "all")
 """Whose jobs a measurement may advise, narrowest first."""
@@ -52,6 +56,10 @@ class StoredModel:
     options_blob: bytes
     created_at: str
     updated_at: str
+    sizes_blob: bytes = b""
+    """Of a family's model: what its options take at other sizes (core/size_table.py)."""
+    size: tuple[tuple[str, float], ...] = ()
+    """Of a family's model in use for a job: the job's size, which its rows are for."""
 
     @property
     def transferred(self) -> bool:
@@ -66,7 +74,18 @@ class StoredModel:
     @property
     def fitted(self) -> bool:
         """Whether it follows from runs of its own application on its own node type."""
-        return self.name not in (TRANSFER, CLASS)
+        return self.name not in (TRANSFER, CLASS, SIZES)
+
+    @property
+    def of_sizes(self) -> bool:
+        """Whether it speaks for a family's sizes that never ran."""
+        return self.name == SIZES
+
+    @property
+    def about_sizes(self) -> dict[str, Any]:
+        """From what a family's model follows: family, axes, answer, notes."""
+        about = self.stats.get("sizes")
+        return about if isinstance(about, dict) else {}
 
     @property
     def cold_start(self) -> dict[str, Any]:
@@ -104,12 +123,17 @@ class StoredModel:
     def rows(self) -> list[Row]:
         """Unpack the options as they are stored. Raises StoreError as :meth:`options` does."""
         try:
-            return unpack_rows(self.options_blob)
+            rows = unpack_rows(self.options_blob)
+            return self.size_table().predict(rows, dict(self.size)).rows if self.size else rows
         except ValueError as error:
             raise StoreError(
                 f"model {self.id} of {self.application}: {error}",
                 hint=f"fit it again: advisor fit {self.application}",
             ) from None
+
+    def size_table(self) -> SizeTable:
+        """Return what the options take at other sizes. Raises ValueError where it is damaged."""
+        return SizeTable.unpack(self.about_sizes.get("axes"), self.sizes_blob)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from advisor.store.records import (
 MODEL_COLUMNS = (
     "m.id, w.application, w.name AS workload, m.node_type, m.scope, m.owner, m.version, m.name,"
     " m.state, m.state_reason, m.energy_quality, m.n_train, m.stats, m.options, m.created_at,"
-    " m.updated_at"
+    " m.updated_at, m.sizes AS sizes_blob"
 )
 OBSERVATION_COLUMNS = (
     "o.id, w.application, w.name AS workload, o.node_type, o.nodes, o.ranks_per_node,"

@@ -1,8 +1,9 @@
 """Transactions on the store, and what is renewed at their end.
 
-Models by transfer follow from rankings, base models and the inventory; class models from signatures
-and from what was swept on their node type. Whoever changes one of these touches the workload; the
-outermost transaction renews each touched workload once, before it commits.
+Models by transfer follow from rankings, base models and the inventory; class models from
+signatures and from what was swept on their node type; models of a family's sizes from its runs and
+the model of its largest size. Whoever changes one of these touches the workload; the outermost
+transaction renews each touched workload once, before it commits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from advisor.store import rows as _rows
 from advisor.store.connection import Identity, StoreAccess
 from advisor.store.opening import open_store
 from advisor.store.reader import Reader
-from advisor.store.records import CLASS, TRANSFER, ModelState, StoredModel
+from advisor.store.records import CLASS, SIZES, TRANSFER, ModelState, StoredModel
 
 _TRANSACTION = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
@@ -38,6 +39,7 @@ class StoreTransaction(Reader, ABC):
 
     def __init__(self, path: Path | str, *, timeout_s: float = 10.0) -> None:
         self._touched: dict[tuple[str, str], None] = {}
+        self._touched_families: dict[tuple[str, str], None] = {}
         super().__init__(path, timeout_s=timeout_s)
 
     def _open(self) -> tuple[sqlite3.Connection, StoreAccess, Identity]:
@@ -83,12 +85,17 @@ class StoreTransaction(Reader, ABC):
         finally:
             if not inner:
                 self._touched.clear()
+                self._touched_families.clear()
 
     # -- what follows from what --------------------------------------------------------------------
 
     def touch(self, application: str, workload: str) -> None:
         """Have a workload's models by transfer renewed before the outermost commit."""
         self._touched[application, workload] = None
+
+    def touch_family(self, application: str, workload: str) -> None:
+        """Have the models of a workload's family renewed before the outermost commit."""
+        self._touched_families[application, workload] = None
 
     def touch_ranked(self) -> None:
         """Touch every workload that has a ranking or a signature: the inventory changed."""
@@ -106,9 +113,15 @@ class StoreTransaction(Reader, ABC):
             key = self._touched.popitem()[0]
             self._renew(*key)
             touched.add(key)
+        if families := touched.union(self._touched_families):
+            self._renew_sizes(families)
         if touched:
             self._renew_classes(touched)
-            self._touched.clear()
+        self._touched.clear()
+
+    @abstractmethod
+    def _renew_sizes(self, touched: Collection[tuple[str, str]]) -> None:
+        """Renew the models of the families of workloads; the Writer knows how."""
 
     @abstractmethod
     def _renew_classes(self, touched: Collection[tuple[str, str]]) -> None:
@@ -133,6 +146,7 @@ class StoreTransaction(Reader, ABC):
         n_train: int,
         stats: Mapping[str, Any],
         options: Sequence[Option],
+        sizes: bytes = b"",
     ) -> StoredModel:
         """Store a fitted model as the current one; the one before it becomes ``replaced``.
 
@@ -167,9 +181,10 @@ class StoreTransaction(Reader, ABC):
                 "created_at": at,
                 "updated_at": at,
                 "options": blob,
+                "sizes": sizes,
             }
             number = insert(db, "models", values)
-            if name not in (TRANSFER, CLASS):
+            if name not in (TRANSFER, CLASS, SIZES):
                 self.touch(application, workload)
             return self._models("m.id = ?", [number])[0]
 

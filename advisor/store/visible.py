@@ -76,12 +76,13 @@ def _options(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
     rows = _rows(
         store,
         "SELECT m.* FROM models AS m JOIN workloads AS w ON w.id = m.workload_id WHERE"
-        f" m.state <> 'replaced' AND m.id > :after AND {_SEEN_MODEL} AND {where}"
-        f"{on.format('m')} ORDER BY m.id LIMIT {_MODELS}",
+        " m.state <> 'replaced' AND m.name <> 'sizes' AND m.id > :after"
+        f" AND {_SEEN_MODEL} AND {where}{on.format('m')} ORDER BY m.id LIMIT {_MODELS}",
         values,
     )
     for row in rows:
         row["options"] = base64.b64encode(row["options"]).decode()
+        del row["sizes"]
     found: TableRow = {"models": rows, "next": rows[-1]["id"] if len(rows) == _MODELS else None}
     if values["after"] or values["application"] is None:
         return found

@@ -12,7 +12,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.program import joined
 from advisor.errors import InputError
-from advisor.store import class_models, transfers
+from advisor.store import class_models, size_models, transfers
 from advisor.store import rows as _rows
 from advisor.store.records import SCOPES, ConfigKind, Outcome, TrainingRequest, TrainingRun
 from advisor.store.transaction import StoreTransaction, insert, marks
@@ -40,6 +40,9 @@ class Writer(StoreTransaction):
     def _renew(self, application: str, workload: str) -> None:
         transfers.renew(self, application, workload)
 
+    def _renew_sizes(self, touched: Collection[tuple[str, str]]) -> None:
+        size_models.renew(self, touched)
+
     def _renew_classes(self, touched: Collection[tuple[str, str]]) -> None:
         class_models.renew(self, touched)
 
@@ -52,6 +55,8 @@ class Writer(StoreTransaction):
         with self.transaction() as db:
             workload_id = self.workload_id(db, application, workload)
             at = _rows.now()
+            if any(run.source == "job" for run in observations):  # their family knows more by them
+                self.touch_family(application, workload)
             return [
                 insert(db, "observations", _rows.observation_row(workload_id, run, at))
                 for run in observations

@@ -16,7 +16,7 @@ from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import RunMethod
 from advisor.core.protocol import MAX_SCRIPT
 from advisor.core.rate import RateRule
-from advisor.core.recognise import ApplicationRule, clean_name, recognise
+from advisor.core.recognise import ApplicationRule, clean_name, names_job, recognise
 from advisor.core.request import JobRequest, understood_of
 from advisor.core.requested_configuration import (
     UnclearError,
@@ -164,7 +164,7 @@ def understand(
         job_name=request.job_name,
         script_arguments=arguments,
         command=command if text is None else (),
-        stated={k: v for k, v in stated_settings.items() if k in ("application", "workload")},
+        stated={k: v for k, v in stated_settings.items() if names_job(k)},
         rules=site.rules,
     )
     recognised = recognition.application or fallback

@@ -72,7 +72,8 @@ def decide_alone(request: JobRequest, reader: Reader) -> Decision:
 
     snapshot = site_of(reader)
     application = decide(request, snapshot, chance=_never).application
-    snapshot.take(reader.find_models(application) if application else ())
+    if application:
+        snapshot.take([*reader.find_models(application), *reader.size_models(application)])
     return decide(request, snapshot, chance=_never)
 
 

@@ -82,6 +82,7 @@ def _rows(p: Policy) -> list[tuple[str, str]]:
         ("unknown_workload", p.unknown_workload),
         ("estimated_energy", p.estimated_energy),
         ("estimated_node_types", p.estimated_node_types),
+        ("extrapolated", f"{p.extrapolated}, to {p.max_extrapolation:g} times the largest size"),
         ("enforce", "yes" if p.enforce else "no"),
         ("users may", f"mode up to {u.mode}, slowdown up to {format_percent(u.max_slowdown)}"),
     ]  # fmt: skip

@@ -19,6 +19,11 @@ VARIABLES = {
         "ADVISOR_COLD_START": "`off`: nothing is done by what other applications do; or `advise`, "
         "`apply` as far as the policy goes",
         "ADVISOR_ESTIMATED_NODE_TYPES": "`accept` or `refuse` node types that are only estimated",
+        "ADVISOR_EXTRAPOLATED": "`refuse`, `advise` or `accept` what is said of sizes not "
+        "swept, as far as the policy goes",
+        "ADVISOR_MAX_EXTRAPOLATION": "how many times the largest measured size the job may be, at "
+        "most what the policy says",
+        "ADVISOR_SIZE_N": "the size's parameter `n`, like `4e6`; any name may stand for N (Slurm)",
         "ADVISOR_APPLICATION": "the application's name",
         "ADVISOR_WORKLOAD": "the name of its input",
     },

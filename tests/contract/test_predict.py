@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,36 @@ def test_what_cannot_be_predicted_is_one_line(advisor: Advisor, store: Path) -> 
     assert "has a column 'k'" in err("lines", "--at", "n=8e6", "--parameters", "k")
     assert "there is no family 'x'" in err("lines", "--at", "n=8e6", "--family", "x")
     assert "no scaling model is called 'magic'" in err("lines", "--at", "n=8e6", "--model", "magic")
+
+
+GRID = """nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j,n,steps
+1,1,8,0,10,1000,1000000,5
+1,1,16,0,6,900,1000000,5
+1,1,8,0,20,2000,2e6,5
+"""
+
+
+def test_an_import_makes_a_workload_of_each_size(advisor: Advisor, tmp_path: Path) -> None:
+    (tmp_path / "grid.csv").write_text(GRID)
+    store = tmp_path / "advisor.db"
+
+    def take(*more: str, file: str = "grid.csv") -> Any:
+        return advisor("import", tmp_path / file, "--application", "sim", "--node-type", "bdw",
+                       "--db", store, "--json", *more)  # fmt: skip
+
+    data = take("--parameters", "n").json()
+    assert data["workloads"] == ["n=1000000", "n=2000000"]
+    assert data["imported"] == 3
+    with Writer(store) as writer:
+        assert [w.observations for w in writer.workloads("sim")] == [2, 1]
+    assert take("--parameters", "n").json()["imported"] == 0
+    assert take("--parameters", "n,steps", "--workload", "lj").json()["workloads"] == [
+        "lj n=1000000 steps=5", "lj n=2000000 steps=5",
+    ]  # fmt: skip
+    assert "no column 'm'" in take("--parameters", "m").err
+    runs = [{"params": {"p": p, "n": 1e3}, "value": v} for p, v in ((2, [3.5, 3.6]), (4, 2))]
+    (tmp_path / "one.jsonl").write_text("\n".join(map(json.dumps, runs)))
+    data = take(
+        "--from", "extrap", "--configuration", "nodes=p,threads_per_node=24", file="one.jsonl"
+    ).json()
+    assert (data["imported"], data["workloads"]) == (3, ["n=1000"])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.core.parameters import parameters_of, parse_number, parse_sizes
+from advisor.core.parameters import parameters_of, parse_number, parse_sizes, sized_line
+from advisor.core.recognise import ApplicationRule, recognise
+from advisor.core.script import advisor_lines
+from advisor.core.settings import stated
 
 
 @pytest.mark.parametrize(
@@ -53,3 +56,41 @@ def test_sizes_of_the_command_line() -> None:
             parse_sizes(text)
     with pytest.raises(ValueError, match="out of range"):
         parse_number("1e999")
+
+
+@pytest.mark.parametrize(
+    ("line", "sizes", "ignore", "expected"),
+    [
+        ("-s 4M --seed 17 in.lj", {"n": 4e6}, ["seed"], "-s _ --seed _ in.lj n=4000000"),
+        ("64x64x32", {"n": 64.0}, [], "_x_x32 n=64"),
+        ("in_625K.txt -v", {}, [], "in_625K.txt -v"),
+        ("default", {"n": 1.5, "m": 2.0}, [], "n=1.5 m=2"),
+        ("50% -n {} 7", {"n": 7.0}, [], "50% -n {} _ n=7"),
+    ],
+)
+def test_a_line_that_names_its_sizes(
+    line: str, sizes: dict[str, float], ignore: list[str], expected: str
+) -> None:
+    named = sized_line(line, sizes, ignore)
+    assert named == expected
+    assert sizes.items() <= parameters_of(named).size.items()
+
+
+def test_sizes_that_are_stated_name_the_workload() -> None:
+    script = "#ADVISOR size.n=4e6\nsrun ./sim input.cfg\n"
+    wanted = {"n": ("4e6", "#ADVISOR line")}
+    settings = stated({"ADVISOR_SIZE_M": "2k", "ADVISOR_SIZE_X": "-1"}, advisor_lines(script))
+    assert settings.values["size.n"] == wanted["n"]
+    found = recognise(script, stated=settings.values)
+    assert found.workload == "input.cfg n=4000000 m=2000"
+    assert [r.code for r in found.how] == ["application-launcher", "setting-refused"]
+
+
+def test_a_site_rule_names_parameters() -> None:
+    rule = ApplicationRule.from_dict(
+        {"name": "lj", "executable": ["lmp"], "arguments": [r"-v x (?P<size>\S+)"],
+         "parameters": {"n": "{size}"}, "ignore": ["seed"]},
+    )  # fmt: skip
+    for size, seed in (("4M", 1), ("4e6", 2)):
+        found = recognise(f"srun lmp -in in.lj -v x {size} --seed {seed}", rules=[rule])
+        assert (found.application, found.workload) == ("lj", "-in in.lj -v x _ --seed _ n=4000000")

@@ -1,0 +1,239 @@
+"""A family's forecast as a table that the daemon reads: every configuration at knots of sizes.
+
+Knots are what was measured and, beyond that on both sides, steps of the square root of two: there
+a law's logarithm is nearly straight. Fewer configurations are kept where the table would grow too
+large for many axes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Observation
+from advisor.core.option import Z90, Option
+from advisor.core.parameters import format_number
+from advisor.core.policy import FARTHEST
+from advisor.core.size_table import NODES, SizeAxis, SizeTable
+from advisor.scaling.base import FEWEST_SIZES, SizedPlaces, SizedRuns
+from advisor.scaling.family import SizedFamily, effective_parameters
+from advisor.scaling.registry import AUTO, TriedForecast, tried_forecast
+
+OK, UNFIT, FEW = "ok", "family-unfit", "few-sizes"
+_STEP = math.sqrt(2.0)
+_MOST_VALUES, _MOST_OPTIONS = 10_000, 32
+"""Configurations at knots, and configurations, that a table has at most."""
+_MOST_MEASURED = 8
+"""Knots within what was measured."""
+_FEWEST_JOBS = 3
+"""Jobs of a size that show whether it runs as predicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyTable:
+    """A family's table; ``options`` are those of its largest measured size, in its order.
+
+    ``about`` is what is stored beside it: answer, axes, what is fixed, what has no effect, notes.
+    """
+
+    options: tuple[Option, ...]
+    table: SizeTable | None
+    about: Mapping[str, Any]
+
+
+def family_table(
+    family: SizedFamily, jobs: SizedFamily | None, largest: Sequence[Option]
+) -> FamilyTable:
+    """Fit a family and evaluate it at knots, for the options of its largest measured size.
+
+    ``jobs`` are its finished jobs: sizes beyond the measured ones that ran as predicted widen the
+    range. Raises InputError where the runs do not suffice for any model.
+    """
+    notes: list[str] = []
+    effective = family.only(effective_parameters(family, {}, notes))
+    if not any(len(effective.values(a)) >= FEWEST_SIZES for a in _axes(effective)):
+        return FamilyTable((), None, _about(effective, family, FEW, notes))
+    if NODES in _axes(effective):
+        most = effective.values(NODES)[-1]
+        largest = [o for o in largest if o.configuration.nodes == most]
+    options = _kept(largest, _knots(effective))
+    groups = _job_groups(effective, jobs.only(effective.parameters)) if jobs else []
+    wanted = [*_places(effective, options), *((g[0][0], g[0][1].configuration) for g in groups)]
+    tried = _forecast(effective, wanted)
+    joined = _with_jobs(effective, groups, tried, notes)
+    if joined is not effective:
+        tried = _forecast(joined, _places(joined, options), tried.model)
+    answer = UNFIT if tried.unfit else OK
+    about = _about(joined, family, answer, [*notes, *tried.notes], tried)
+    if tried.unfit:
+        return FamilyTable(options, None, about)
+    table = SizeTable(_size_axes(joined), _values(tried, _knots(joined), len(options)))
+    return FamilyTable(options, table, {**about, "axes": table.to_axes()})
+
+
+def _axes(family: SizedFamily) -> list[str]:
+    """Return the parameters and, where they differ, nodes."""
+    varying = [p for p in family.parameters if len(family.values(p)) > 1]
+    return [*varying, *([NODES] if len(family.values(NODES)) >= FEWEST_SIZES else [])]
+
+
+def _about(
+    family: SizedFamily,
+    whole: SizedFamily,
+    answer: str,
+    notes: Sequence[str],
+    tried: TriedForecast | None = None,
+) -> dict[str, Any]:
+    axes = _axes(family)
+    fixed = {p: whole.values(p)[0] for p in whole.parameters if len(whole.values(p)) == 1}
+    known = (*axes, *fixed)
+    return {
+        "answer": answer,
+        "family": family.name,
+        "measured": {a: family.values(a) for a in axes},
+        "fixed": fixed,
+        "without_effect": [p for p in whole.parameters if p not in known],
+        "model": tried.model if tried else "",
+        "terms": list(tried.forecast.terms) if tried else [],
+        "notes": list(notes),
+    }
+
+
+def _knots(family: SizedFamily) -> dict[str, tuple[float, ...]]:
+    """Return each axis' knots, ascending."""
+    found = {}
+    for axis in _axes(family):
+        values = family.values(axis)
+        if len(values) > _MOST_MEASURED:
+            rows = np.linspace(0, len(values) - 1, _MOST_MEASURED).round().astype(int)
+            values = [values[i] for i in dict.fromkeys(rows.tolist())]
+        if len(values) >= FEWEST_SIZES:
+            step = _STEP if len(_axes(family)) == 1 else 2.0
+            count = round(math.log(FARTHEST) / math.log(step))
+            up = [values[-1] * step**i for i in range(1, count + 1)]
+            down = [values[0] / step**i for i in range(count, 0, -1)]
+            if axis == NODES:
+                up, down = [float(round(v)) for v in up], [v for v in down if v >= 1]
+            values = sorted({*down, *values, *up})
+        found[axis] = tuple(values)
+    return found
+
+
+def _kept(options: Sequence[Option], knots: Mapping[str, Sequence[float]]) -> tuple[Option, ...]:
+    """Return the options that a job may have or take: the highest frequency of every shape, then
+    the confirmed, those of the trade-off zone and of the least energy-delay product first.
+
+    So few that a size first seen is decided within a millisecond.
+    """
+    room = _MOST_VALUES // math.prod(map(len, knots.values()))
+    room = max(1, min(_MOST_OPTIONS, room))
+    own = {
+        max(group, key=lambda o: o.configuration.freq_khz).configuration
+        for _, group in itertools.groupby(
+            sorted(options, key=lambda o: o.configuration), key=lambda o: _shape(o.configuration)
+        )
+    }
+
+    def rank(o: Option) -> tuple[bool, bool, bool, float]:
+        product = o.time_s if math.isnan(o.energy_j) else o.time_s * o.energy_j
+        return o.configuration not in own, not (o.confirmed and o.in_zone), not o.confirmed, product
+
+    return tuple(sorted(sorted(options, key=rank)[:room], key=lambda o: o.configuration))
+
+
+def _shape(c: Configuration) -> tuple[int, int, int]:
+    return c.nodes, c.ranks_per_node, c.threads_per_node
+
+
+def _forecast(
+    family: SizedFamily, wanted: Sequence[tuple[Mapping[str, float], Configuration]],
+    model: str = AUTO,
+) -> TriedForecast:  # fmt: skip
+    rows = [(s, o.configuration, o.time_s, o.energy_j) for s, o in family.runs]
+    runs = SizedRuns.of(family.parameters, rows)
+    return tried_forecast(runs, SizedPlaces.of(family.parameters, wanted), model)
+
+
+def _places(
+    family: SizedFamily, options: Sequence[Option]
+) -> list[tuple[Mapping[str, float], Configuration]]:
+    """Return every option at every knot, the last axis' knots running fastest, options within."""
+    knots = _knots(family)
+    least = {p: family.values(p)[0] for p in family.parameters}
+    rows: list[tuple[Mapping[str, float], Configuration]] = []
+    for values in itertools.product(*knots.values()):
+        at = dict(zip(knots, values, strict=True))
+        size = least | {p: v for p, v in at.items() if p != NODES}
+        for o in options:
+            nodes = int(at.get(NODES, o.configuration.nodes))
+            rows.append((size, replace(o.configuration, nodes=nodes)))
+    return rows
+
+
+def _size_axes(family: SizedFamily) -> tuple[SizeAxis, ...]:
+    return tuple(
+        SizeAxis(axis, knots, family.values(axis)[0], family.values(axis)[-1])
+        for axis, knots in _knots(family).items()
+    )
+
+
+def _values(tried: TriedForecast, knots: Mapping[str, Sequence[float]], count: int) -> array[float]:
+    """Return a table's numbers: see :mod:`advisor.core.size_table`."""
+    time, energy = tried.forecast.time, tried.forecast.energy
+    whole = count * math.prod(map(len, knots.values()))
+    none = np.full(len(time.mean), math.nan)
+    cells = np.column_stack(
+        [time.mean, time.own, *((energy.mean, energy.own) if energy else (none, none))]
+    )
+    together = np.column_stack(
+        [time.shared, energy.shared if energy else none, time.noise,
+         energy.noise if energy else none]
+    )  # fmt: skip
+    by_knot = together[:whole].reshape(-1, count, 4).mean(axis=1)
+    table = np.hstack([by_knot, cells[:whole].reshape(len(by_knot), -1)]).astype("<f4")
+    return array("f", table.reshape(-1).tolist())
+
+
+_JobGroup = Sequence[tuple[Mapping[str, float], Observation]]
+"""Finished jobs of one size and configuration."""
+
+
+def _job_groups(family: SizedFamily, jobs: SizedFamily) -> list[_JobGroup]:
+    """Return the jobs of sizes never measured, where there are enough to show how they run."""
+    measured = {tuple(s[p] for p in family.parameters) for s, _ in family.runs}
+    metered = all(o.energy_j is not None for _, o in family.runs)
+    groups: dict[object, list[tuple[Mapping[str, float], Observation]]] = {}
+    for size, run in jobs.runs:
+        key = tuple(size[p] for p in family.parameters)
+        if key not in measured and (run.energy_j is not None or not metered):
+            groups.setdefault((key, run.configuration), []).append((size, run))
+    return [found for found in groups.values() if len(found) >= _FEWEST_JOBS]
+
+
+def _with_jobs(
+    family: SizedFamily, groups: Sequence[_JobGroup], tried: TriedForecast, notes: list[str]
+) -> SizedFamily:
+    """Return the family with the jobs that ran as predicted, whose forecasts are the last rows.
+
+    The middle one of each size and configuration counts.
+    """
+    time, added = tried.forecast.time, []
+    first = len(time.mean) - len(groups)
+    for i, found in enumerate(groups if not tried.unfit else (), first):
+        seen = float(np.median([math.log(run.time_s) for _, run in found]))
+        if abs(seen - time.mean[i]) <= Z90 * float(time.sigma[i]):
+            added.append(min(found, key=lambda pair: abs(math.log(pair[1].time_s) - seen)))
+        else:
+            at = ", ".join(f"{p} {format_number(found[0][0][p])}" for p in family.parameters)
+            notes.append(f"jobs at {at} did not take what was predicted: they are left out")
+    if not added:
+        return family
+    notes.append(f"finished jobs at {len(added)} points widen the range")
+    return SizedFamily(family.name, family.parameters, (*family.runs, *added))

@@ -1,0 +1,274 @@
+"""Keep the models of families in step with what they follow from.
+
+Workloads that differ in their numbers only are sizes of one family (core/parameters.py). A family
+with enough sizes on a node type gets a model named ``sizes``, for each group of jobs that may see
+its runs: what the options of its largest measured size take at other sizes. It is renewed in the
+transaction that changes what it follows from. Numpy is loaded only where there is one to make.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from advisor.core.observation import Observation, Quality, Scope
+from advisor.core.option import Option
+from advisor.core.parameters import ParameterLine, parameters_of
+from advisor.core.recognise import MAX_NAME
+from advisor.core.size_table import NODES
+from advisor.errors import AdvisorError
+from advisor.store.reader import Reader
+from advisor.store.records import SIZES, StoredModel, StoredObservation
+from advisor.store.transaction import StoreTransaction
+
+if TYPE_CHECKING:
+    from advisor.models.runs import ScopedRuns
+    from advisor.scaling.tabled import FamilyTable
+
+FEWEST = 3
+"""Fewer different sizes say nothing of a law."""
+_AS_LONG = 0.9
+"""A size that takes this share of the longest is as large: the two differ in a seed, perhaps."""
+_PREFIX = "{sizes} "
+"""Before a family's name in the table of workloads: no workload of a job has braces."""
+_SharedBy = tuple[str, Scope, str]
+
+
+def line_of(workload: str) -> ParameterLine | None:
+    """Return a workload's family and size, None where its name may have been cut."""
+    return parameters_of(workload) if len(workload) < MAX_NAME - len(_PREFIX) else None
+
+
+def renew(writer: StoreTransaction, touched: Collection[tuple[str, str]]) -> None:
+    """Make, renew or retire the models of the families that touched workloads are of."""
+    lines = {(a, line.family) for a, w in touched if (line := line_of(w)) is not None}
+    for application, family in sorted(lines):
+        _Family(writer, application, family).renew()
+
+
+@dataclass(slots=True)
+class _Family:
+    """One family of an application: its runs and models on every node type."""
+
+    writer: StoreTransaction
+    application: str
+    name: str
+
+    def renew(self) -> None:
+        """Bring its models in step with its runs."""
+        names = {
+            w: line
+            for (w,) in self.writer.rows(
+                "SELECT name FROM workloads WHERE application = ? AND id IN"
+                " (SELECT workload_id FROM observations)",
+                (self.application,),
+            )
+            if (line := line_of(w)) is not None and line.family == self.name
+        }
+        old: dict[_SharedBy, StoredModel] = {
+            (m.node_type, m.scope, m.owner): m
+            for m in self.writer.size_models(self.application)
+            if m.workload == _PREFIX + self.name
+        }
+        kept = set()
+        if names and (old or len(names) >= FEWEST or self._many_nodes(names)):
+            stored = [s for w in names for s in self.writer.observations(self.application, w)]
+            by_type: defaultdict[str, list[StoredObservation]] = defaultdict(list)
+            for s in sorted(stored, key=lambda s: s.id):
+                by_type[s.observation.configuration.node_type].append(s)
+            for node_type, there in by_type.items():
+                if _enough(there, names):
+                    kept |= self._renew_there(node_type, there, names, old)
+        for key, model in old.items():
+            if key not in kept:
+                self.writer.set_model_state(model.id, "replaced", "what it followed from is gone")
+
+    def _many_nodes(self, names: Iterable[str]) -> bool:
+        sql = (
+            "SELECT count(DISTINCT o.nodes) FROM observations AS o JOIN workloads AS w"
+            " ON w.id = o.workload_id WHERE w.application = ? AND w.name = ?"
+        )
+        return any(self.writer.rows(sql, (self.application, w))[0][0] >= FEWEST for w in names)
+
+    def _renew_there(
+        self,
+        node_type: str,
+        stored: Sequence[StoredObservation],
+        names: dict[str, ParameterLine],
+        old: dict[_SharedBy, StoredModel],
+    ) -> set[_SharedBy]:
+        from advisor.models.runs import runs_by_scope
+
+        kept: set[_SharedBy] = set()
+        everybody: list[object] = []
+        workload = {id(s.observation): s.workload for s in stored}
+        number = {id(s.observation): s.id for s in stored}
+        for group in runs_by_scope([s.observation for s in stored]):
+            mine = [(workload[id(o)], o) for o in group.observations]
+            counted = _counted(mine, number)
+            if counted == everybody:
+                continue
+            everybody = counted if group.scope == "all" else everybody
+            found = self._largest(node_type, group, mine)
+            if found is None:
+                continue
+            largest, confirms = found
+            options = [replace(o, confirmed=o.confirmed and confirms) for o in largest.options()]
+            key: _SharedBy = (node_type, group.scope, group.owner)
+            digest = _digest(counted, largest, options)
+            before = old.get(key)
+            same = before is not None and before.about_sizes.get("follows_from") == digest
+            if same or self._make(key, digest, mine, largest, options):
+                kept.add(key)
+        return kept
+
+    def _largest(
+        self,
+        node_type: str,
+        group: ScopedRuns,
+        runs: Sequence[tuple[str, Observation]],
+    ) -> tuple[StoredModel, bool] | None:
+        """Return the model of the largest measured size that has one which the group sees.
+
+        The largest takes longest. Where a larger one has no model, nothing is confirmed.
+        """
+        longest: dict[str, tuple[Any, ...]] = {}
+        for w, run in runs:
+            if run.source != "job":
+                c = run.configuration
+                place = c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz, run.time_s
+                longest[w] = max(longest.get(w, ()), place)
+        order = sorted(longest, key=lambda w: longest[w][-1], reverse=True)
+        rank = {"own": 2, "account": 1, "all": 0}
+        for w in order:
+            found = [
+                m
+                for m in self.writer.find_models(self.application, w, node_type)
+                if m.fitted and (m.scope == "all" or (m.scope, m.owner) == _whose(group))
+            ]
+            if found:
+                alike = longest[w][-1] >= _AS_LONG * longest[order[0]][-1]
+                return max(found, key=lambda m: rank[m.scope]), alike
+        return None
+
+    def _make(
+        self,
+        key: _SharedBy,
+        digest: str,
+        runs: Sequence[tuple[str, Observation]],
+        largest: StoredModel,
+        options: Sequence[Option],
+    ) -> bool:
+        from advisor.models.runs import of_one_method
+
+        node_type, scope, owner = key
+        quality: Quality = largest.energy_quality
+        notes: list[str] = []
+        usable = {id(o) for o in of_one_method([o for _, o in runs], notes)[0]}
+        if quality != "missing":
+            usable -= {id(o) for _, o in runs if o.energy_j is None or o.energy_quality != quality}
+        if any(o.fom for _, o in runs):  # runs of one size may differ in length
+            return False
+        try:
+            made = _table([(w, o) for w, o in runs if id(o) in usable], options)
+        except AdvisorError:  # too few of them: what they came from is stored nevertheless
+            return False
+        if made is None:
+            return False
+        kept = ("method", "error", "program")
+        about = {
+            **made.about,
+            "notes": [*notes, *made.about["notes"]],
+            "largest": largest.workload,
+            "follows_from": digest,
+        }
+        self.writer.save_model(
+            self.application,
+            _PREFIX + self.name,
+            node_type,
+            scope=scope,
+            owner=owner,
+            name=SIZES,
+            energy_quality=quality,
+            n_train=len(usable),
+            stats={
+                "sizes": about,
+                **{k: largest.stats[k] for k in kept if k in largest.stats},
+                "options": len(made.options),
+                "measured": 0,
+                "confirmed": sum(o.confirmed for o in made.options),
+                "zone": 0,
+                "front": 0,
+                "runs": len(usable),
+                "notes": [],
+            },
+            options=made.options,
+            sizes=b"" if made.table is None else made.table.pack(),
+        )
+        self.writer.change(  # nobody's workload: lists do not show it
+            "UPDATE workloads SET hidden = 1 WHERE application = ? AND name = ?",
+            (self.application, _PREFIX + self.name),
+        )
+        return True
+
+
+def _table(
+    runs: Sequence[tuple[str, Observation]], options: Sequence[Option]
+) -> FamilyTable | None:
+    import numpy as np
+
+    from advisor.scaling.family import families
+    from advisor.scaling.tabled import family_table
+
+    measured = families([(w, o) for w, o in runs if o.source != "job"])
+    jobs = families([(w, o) for w, o in runs if o.source == "job"])
+    if not measured:
+        return None
+    family = next(iter(measured.values()))
+    try:
+        return family_table(family, jobs.get(family.name), options)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _enough(stored: Sequence[StoredObservation], names: dict[str, ParameterLine]) -> bool:
+    """Tell whether a node type's measured runs have three values of anything that may grow."""
+    values: defaultdict[str, set[float]] = defaultdict(set)
+    for s in stored:
+        if s.observation.source != "job":
+            values[NODES].add(s.observation.configuration.nodes)
+            for name, value in names[s.workload].values:
+                values[name].add(value)
+    return any(len(v) >= FEWEST for v in values.values())
+
+
+def _whose(group: ScopedRuns) -> tuple[Scope, str]:
+    return group.scope, group.owner
+
+
+def _counted(runs: Sequence[tuple[str, Observation]], number: dict[int, int]) -> list[object]:
+    """Return the measured runs, and the sizes that enough finished jobs ran.
+
+    So a family is not fitted again for every job.
+    """
+    jobs = Counter((w, o.configuration) for w, o in runs if o.source == "job")
+    measured = [number[id(o)] for _, o in runs if o.source != "job"]
+    sizes = {w for w, o in runs if o.source != "job"}
+    return [*measured, *sorted(k for k, n in jobs.items() if n >= FEWEST and k[0] not in sizes)]
+
+
+def _digest(runs: Sequence[object], largest: StoredModel, options: Sequence[Option]) -> str:
+    """Return what differs as soon as a family's model may come out differently."""
+    seen = [(o.configuration.to_dict(), o.confirmed, o.in_zone) for o in options]
+    about = largest.workload, largest.energy_quality, largest.stats.get("program")
+    return hashlib.sha256(repr((runs, about, seen)).encode()).hexdigest()[:16]
+
+
+def family_models(reader: Reader, application: str, workload: str) -> list[StoredModel]:
+    """Return the models of a workload's family, if there are any."""
+    line = line_of(workload)
+    models = reader.size_models(application) if line is not None else []
+    return [m for m in models if line is not None and m.about_sizes.get("family") == line.family]

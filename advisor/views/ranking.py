@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from advisor.core.node_type_estimate import NodeTypeEstimate, similarity_text
+from advisor.core.option import Z90
 from advisor.core.words import describe
+from advisor.plotting.statistics import IntervalPanel
 from advisor.store.rankings import StoredRanking
 from advisor.views.options import View
 
@@ -30,6 +32,19 @@ class RankedRow:
     where: str
     brief: str
     how: str
+    low_s: float
+    high_s: float
+    """The 90 % interval of ``time_s``; both are it where no error is known."""
+
+
+def intervals(rows: Sequence[RankedRow]) -> IntervalPanel:
+    """Return the picture of the times: a line for each node type, by how it is known."""
+    kinds: dict[str, list[tuple[float, float, float] | None]] = {}
+    for kind in dict.fromkeys(row.kind for row in rows):
+        kinds[kind] = [(r.time_s, r.low_s, r.high_s) if r.kind == kind else None for r in rows]
+    return IntervalPanel(
+        "time (s) at best, with its 90 % interval", [r.node_type for r in rows], kinds
+    )
 
 
 def ranked(views: Mapping[str, View], stored: Sequence[StoredRanking]) -> tuple[RankedRow, ...]:
@@ -63,7 +78,8 @@ def _of_options(name: str, view: View) -> RankedRow:
         how = f"its options follow from {view.model.n_train} runs there"
     else:
         kind, brief, how = "predicted", "predicted", "predicted, nothing ran at its options"
-    return RankedRow(name, kind, best.time_s, energy, describe(best.configuration), brief, how)
+    where, low, high = describe(best.configuration), best.time_lo_s, best.time_hi_s
+    return RankedRow(name, kind, best.time_s, energy, where, brief, how, low, high)
 
 
 def _of_ranking(ranking: StoredRanking, base: View | None) -> RankedRow:
@@ -71,14 +87,18 @@ def _of_ranking(ranking: StoredRanking, base: View | None) -> RankedRow:
     time_s = estimate.time_s
     if estimate.node_type == ranking.base:
         how = "it ran there while it was characterised; advisor train measures its options"
-        return RankedRow(estimate.node_type, "measured", time_s, None, "", "characterised", how)
+        name, brief = estimate.node_type, "characterised"
+        return RankedRow(name, "measured", time_s, None, "", brief, how, time_s, time_s)
     if base is not None:
         fastest = min(base.options, key=lambda o: o.time_s)
         time_s = fastest.time_s * estimate.time_ratio
         if estimate.energy_ratio is not None and not math.isnan(fastest.energy_j):
             energy_j = fastest.energy_j * estimate.energy_ratio
     how = _sentence(estimate, ranking.base, ranking.method) + "; no options: none is applied there"
-    return RankedRow(estimate.node_type, "estimated", time_s, energy_j, "", _brief(estimate), how)
+    off = (1 + estimate.error_pct / 100) ** Z90
+    name, brief = estimate.node_type, _brief(estimate)
+    low, high = time_s / off, time_s * off
+    return RankedRow(name, "estimated", time_s, energy_j, "", brief, how, low, high)
 
 
 def _brief(estimate: NodeTypeEstimate) -> str:

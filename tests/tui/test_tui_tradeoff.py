@@ -130,6 +130,8 @@ def test_node_types_and_how_their_order_is_known(session: Session, play: Play) -
         shown = [line for line in at.lines if " runs there" in line]
         assert [name for line in shown for name in ranked if name in line] == ranked
         assert "advisor bench" not in at.text  # nothing is missing
+        drawn = at.lines[at.lines.index(next(x for x in at.lines if "90 % interval" in x)) :]
+        assert [n for line in drawn for n in ranked if f"{n} " in line][: len(ranked)] == ranked
         times = [r.time_s for r in page.boards.ranking]
         assert times == sorted(times)
         await at.press("down", "enter")

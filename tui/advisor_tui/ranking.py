@@ -12,7 +12,9 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from advisor.core.units import duration_like, format_energy
-from advisor.views.ranking import RankedRow
+from advisor.plotting.chart import Marks
+from advisor.plotting.terminal_statistics import draw_statistics
+from advisor.views.ranking import RankedRow, intervals
 from advisor.views.tradeoff import Boards
 from advisor_tui import signs
 from advisor_tui.dialogue import Dialogue
@@ -26,6 +28,9 @@ _COLUMNS = (
     Column("Energy", 9, right=True),
     Column("How it is known", 20, flex=2),
 )
+_BOX, _WIDTH, _TABLE, _OTHER_LINES, _AROUND = 0.9, 70, 8, 9, 3
+"""Share of the screen that a dialogue may take; columns before it has a size; most lines of the
+table; lines beside table and picture; lines of the picture beside the node types'."""
 
 
 def figures(boards: Boards, rank: RankedRow) -> tuple[str, str]:
@@ -50,6 +55,7 @@ class RankingDialogue(Dialogue[str]):
         """Yield the table, how the one under the cursor is known, and what would add to it."""
         yield LazyTable(_COLUMNS, id="ranking")
         yield Static("", id="how")
+        yield Static("", id="intervals")
         if self._boards.unranked:
             names = ", ".join(self._boards.unranked)
             yield Static(
@@ -68,10 +74,23 @@ class RankingDialogue(Dialogue[str]):
             time, energy = figures(self._boards, rank)
             known: Cell = (f"{SIGNS[rank.kind]} {rank.brief}", _ROLES[rank.kind])
             rows.append([str(place), (rank.node_type, "strong"), time, energy, known])
+        table.styles.height = min(_TABLE, len(rows) + 1)
         table.reset(len(rows))
         table.fill(0, rows)
         self.set_focus(table)
         self._say()
+        self.call_after_refresh(self._draw)
+
+    def _draw(self) -> None:
+        """Draw the times with their intervals as wide as the box, where there is room for it."""
+        picture = self.query_one("#intervals", Static)
+        panel = intervals(self._boards.ranking)
+        table = min(_TABLE, len(panel.rows) + 1)
+        room = int(_BOX * self.app.size.height) - table - _OTHER_LINES
+        room -= 2 * bool(self._boards.unranked)
+        if len(panel.rows) > 1 and room >= len(panel.rows) + _AROUND:
+            text = draw_statistics(panel, picture.size.width or _WIDTH, Marks())
+            picture.update(Content(text))
 
     @on(LazyTable.Moved)
     def _say(self) -> None:

@@ -31,6 +31,7 @@ from advisor.training.extraction import NO_RULES, beside, read_rules
 from advisor.training.postprocess import JOB_RESULTS, PostProcessing, placeholders
 
 _VARIABLE = re.compile(r"\\\$|\$(?:\{(\w+)\}|(\w+))")
+_THREADS = re.compile(r"\$(?:\{(OMP_NUM_THREADS)\}|(OMP_NUM_THREADS)\b)")
 _WALLTIME = re.compile(r"(\d+):[0-5]?\d:[0-5]?\d|\d+")
 _METERED = re.compile(r"(?:PM_(?:ENERGY|POWER|CPU_|MEMORY_)|UNITS:|RAPL|\d+$)")
 """What CrayPAT meters of power, its units, and the numbers of its own groups of counters."""
@@ -149,6 +150,11 @@ def _notes(file: ExperimentFile, shape: _SweepShape) -> list[str]:
         notes.append(
             "threadPlacement places the threads of each rank on the cores of that rank; the "
             "scheduler places the ranks"
+        )
+    if "$th" in file.texts["expExec"] or "OMP_NUM_THREADS" in file.texts["expExec"]:
+        notes.append(
+            "its script passes the thread count on: a sweep varies it, no count is advised for the "
+            "job; write the best one into it"
         )
     if "$fq" in file.texts["expExec"]:
         notes.append(
@@ -306,6 +312,8 @@ def _command(file: ExperimentFile, shape: _SweepShape, parameter: int | None) ->
             if parameter is None:
                 file.wrong("expExec", "has $p, but there is no execParam")
             return "" if parameter is None else str(parameter)
+        if name == "OMP_NUM_THREADS":  # not set where the job runs as it is
+            return f"${{{name}:-{shape.threads_of_rank}}}"
         if name == "th":
             all_ranks = shape.nodes * shape.ranks
             return f"$((${{OMP_NUM_THREADS:-{shape.threads_of_rank}}} * {all_ranks}))"
@@ -314,7 +322,7 @@ def _command(file: ExperimentFile, shape: _SweepShape, parameter: int | None) ->
             return f"${{{CAP_VARIABLE}:-{own}}}"
         return match[0]
 
-    return _VARIABLE.sub(value, file.texts["expExec"])
+    return _THREADS.sub(value, _VARIABLE.sub(value, file.texts["expExec"]))
 
 
 def _exports(file: ExperimentFile) -> dict[str, str]:

@@ -23,7 +23,13 @@ from advisor.training.experiment import Experiment
 from advisor.training.plan import Cost, axes, cost, expected_runs, planned
 from advisor.training.site_context import SiteContext, earlier_runs
 from advisor.training.state import SweepState
-from advisor.training.training_job import TrainingJob, current_user, named, understand
+from advisor.training.training_job import (
+    TrainingJob,
+    current_user,
+    named,
+    of_experiment,
+    understand,
+)
 
 SCRIPT_ENDINGS = (".sh", ".slurm", ".sbatch", ".pbs", ".job", ".bash")
 
@@ -94,6 +100,8 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     if reason := scheduler.available():
         raise SchedulerError(f"{scheduler.NAME} cannot be used: {reason}")
     job = _job(wish, known, scheduler)
+    if wish.experiment is not None:
+        job = of_experiment(job)
     if wish.nodes and wish.nodes != str(job.baseline.nodes):
         raise UsageError(
             f"--nodes {wish.nodes}: a sweep keeps the number of nodes that the job asks for",

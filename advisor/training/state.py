@@ -21,7 +21,7 @@ from advisor.core.rate import RateRule
 from advisor.errors import InputError
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.store.records import TrainingRequest, TrainingState
-from advisor.training.training_job import TrainingJob, TrainingSite, understand
+from advisor.training.training_job import TrainingJob, TrainingSite, of_experiment, understand
 
 VERSION = 1
 
@@ -341,6 +341,8 @@ def _subject(folder: Path, data: Mapping[str, Any], settings: SweepSettings) -> 
         node_type=node_type.name,
         extra_options=settings.extra_options,
     )
+    if settings.after:
+        again = of_experiment(again)
     job_name = data.get("job_name", again.request.job_name)  # the copy has another name
     return replace(
         again,

@@ -225,6 +225,19 @@ def understand(
     )
 
 
+def of_experiment(job: TrainingJob) -> TrainingJob:
+    """Return the job of an experiment's script, its threads to vary where it only reads them.
+
+    The sweep sets the variable that the script reads; nothing else does.
+    """
+    only_read = any(
+        job.threads_kept == f"the script uses {name} itself"
+        and f"{name}=" not in (job.request.script or "")
+        for name in job.threads_from
+    )
+    return replace(job, threads_kept="") if only_read else job
+
+
 def _program(
     command: Command | None, text: str | None, options: Mapping[str, str]
 ) -> dict[str, object]:

@@ -293,3 +293,9 @@ def test_an_experiment_file_is_swept(advisor: Run, script: Path, tmp_path: Path)
     assert wrong.code == 1
     assert "line 5, nodes" in wrong.err
     assert len(ran(script)) == 18
+    # a script that passes its thread count on: the sweep varies what it reads
+    experiment.write_text(
+        "[Experiment]\nexpExec = ./kernel \\${OMP_NUM_THREADS}\nppn = 2\nthreadCount = 1,2,1\n"
+    )
+    plan = advisor(*argv[:-1], "--dry-run", "--json").json()
+    assert plan["space"]["threads_per_node"] == [1, 2]

@@ -69,14 +69,14 @@ def test_an_experiment_is_a_job_script_and_its_axes(tmp_path: Path) -> None:
                  "module list", "export PAT_RT_PERFCTR=PM_ENERGY:NODE,PM_POWER:NODE"):  # fmt: skip
         assert line in lines
     assert lines[-1] == (
-        "srun $HOME/bin/stencil ${OMP_NUM_THREADS} 5 200000 of $((${OMP_NUM_THREADS:-22} * 40))"
+        "srun $HOME/bin/stencil ${OMP_NUM_THREADS:-22} 5 200000 of $((${OMP_NUM_THREADS:-22} * 40))"
     )
     assert (
         subprocess.run(["bash", "-n"], input=found.script, text=True, check=False).returncode == 0
     )
     assert "export OMP_PROC_BIND=close" in lines
     assert "#ADVISOR workload=200000-compact" in lines
-    assert [n.split()[0] for n in found.notes] == ["threadPlacement"]
+    assert [n.split()[0] for n in found.notes] == ["threadPlacement", "its"]
     assert found.after.post_exec.startswith("mv ") and found.after.parameters["nodePEs"] == 2
 
 

@@ -73,6 +73,10 @@ function M.exchange(path, line, deadline_s, no_answer, meanwhile)
     end
     done, problem, code = socket.send(fd, line)
     if done ~= #line then
+      if done then -- a part: too late for the rest, but a peer that hung up is told from a slow one
+        bound(socket.SO_SNDTIMEO, 0)
+        done, problem, code = socket.send(fd, line:sub(done + 1))
+      end
       return nil, (done or code == EAGAIN) and "timeout" or "closed", tostring(problem)
     end
     if no_answer then return "" end

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,19 +16,33 @@ ADVISOR = [sys.executable, "-m", "advisor"]
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> dict[str, str]:
-    """A user's surroundings, with settings that must not count."""
-    return {
-        "PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data"),
-        "ADVISOR_DB": str(tmp_path / "mine.db"), "ADVISOR": "off", "OMP_NUM_THREADS": "3",
+def demo(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the demo in a user's surroundings, with settings that must not count."""
+    env = {
+        "PATH": os.environ["PATH"], "HOME": str(home), "XDG_DATA_HOME": str(home / "data"),
+        "ADVISOR_DB": str(home / "mine.db"), "ADVISOR": "off", "OMP_NUM_THREADS": "3",
     }  # fmt: skip
-
-
-def test_it_shows_what_is_saved_and_touches_nothing(home: dict[str, str], tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*ADVISOR, "demo"], env=home, cwd=tmp_path, capture_output=True, text=True, check=True
+    return subprocess.run(
+        [*ADVISOR, "demo", *options], env=env, cwd=home, capture_output=True, text=True, check=True
     )
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where its picture is."""
+    return tmp_path_factory.mktemp("drawn") / "new.svg"
+
+
+@pytest.fixture(scope="module")
+def programs(drawn: Path) -> list[dict[str, Any]]:
+    """What it says of each program, as JSON."""
+    answer = json.loads(demo(drawn.parent, "--json", "--plot", str(drawn)).stdout)
+    shown: list[dict[str, Any]] = answer["programs"]
+    return shown
+
+
+def test_it_shows_what_is_saved_and_touches_nothing(tmp_path: Path) -> None:
+    done = demo(tmp_path)
     assert done.stderr == ""
     assert "D. Loghin and Y. M. Teo" in done.stdout and "CC BY 4.0" in done.stdout
     lines = done.stdout.splitlines()
@@ -42,12 +57,8 @@ def test_it_shows_what_is_saved_and_touches_nothing(home: dict[str, str], tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_its_figures_are_the_measured_ones(home: dict[str, str], tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*ADVISOR, "demo", "--json"], env=home, cwd=tmp_path, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
-    shown = {p["application"]: p for p in json.loads(done.stdout)["programs"]}
+def test_its_figures_are_the_measured_ones(programs: list[dict[str, Any]]) -> None:
+    shown = {p["application"]: p for p in programs}
     # data/raw/amd/data-sp.csv: 48 cores 139.9 s and 84240 J, 37 cores 122.65 s and 70920 J
     assert shown["SP"]["energy_pct"] == pytest.approx(100 * (70920 / 84240 - 1))
     assert shown["SP"]["time_pct"] == pytest.approx(100 * (122.65 / 139.9 - 1))
@@ -56,26 +67,18 @@ def test_its_figures_are_the_measured_ones(home: dict[str, str], tmp_path: Path)
         assert program["runs"] <= 15 and program["measured"] == 48
 
 
-def test_the_readme_shows_its_picture(home: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("programs")
+def test_the_readme_shows_its_picture(drawn: Path) -> None:
     """``advisor demo --plot docs/pictures/demo.svg`` makes it; the words in it are the same."""
-    drawn = tmp_path / "new.svg"
-    subprocess.run(
-        [*ADVISOR, "demo", "--json", "--plot", str(drawn)], env=home, check=True,
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
     kept = ROOT / "docs" / "pictures" / "demo.svg"
     assert words(drawn) == words(kept)
     head = (ROOT / "README.md").read_text().splitlines()[:25]
     assert any("docs/pictures/demo.svg" in line for line in head)
 
 
-def test_the_readme_has_its_table(home: dict[str, str], tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*ADVISOR, "demo", "--json"], env=home, cwd=tmp_path, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
+def test_the_readme_has_its_table(programs: list[dict[str, Any]]) -> None:
     readme = (ROOT / "README.md").read_text()
-    for p in json.loads(done.stdout)["programs"]:
+    for p in programs:
         if p["changed"]:
             energy, time = (f"−{-p[key]:.1f} %" for key in ("energy_pct", "time_pct"))
             threads = f"{p['advised']['threads_per_node']} of 48"

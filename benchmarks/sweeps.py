@@ -82,8 +82,12 @@ def replay(
     samples: int,
     policy: Policy,
     scheduler: Replay | None = None,
+    runs: Sequence[Configuration] = (),
 ) -> tuple[SweepOutcome, list[tuple[Role, Configuration, float]]]:
-    """Run a whole sweep on a grid; return its outcome and the runs it chose."""
+    """Run a whole sweep on a grid; return its outcome and the runs it chose.
+
+    ``runs``: its first runs, else those of the design.
+    """
     cells = sorted({o.configuration for o in grid})
     space = SearchSpace.of(cells[0].node_type, cells)
     base = max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.freq_khz))
@@ -98,9 +102,9 @@ def replay(
         "replay", "someone", model=model, design=design,
         most_runs=samples if design == SEQUENTIAL else 0,
     )  # fmt: skip
-    runs = planned(choose(space, samples, must_include=base), base)
+    first = planned(runs or choose(space, samples, must_include=base), base)
     with tempfile.TemporaryDirectory(prefix="replay-") as folder:
-        state = states.new(Path(folder), subject, space, settings, runs)
+        state = states.new(Path(folder), subject, space, settings, first)
         states.begin(state)
         sink = LocalResults(Writer(Path(folder) / "db"), user="someone", trust="all")
         sweep = Watched(

@@ -64,16 +64,23 @@ class TradeOffView:
         """Whether its energy is an estimate, not a measurement."""
         return self.view.model.energy_basis == "estimated"
 
-    def transferred(self, option: Option) -> bool:
-        """Whether nothing ran on an option's node type: it is estimated from another one."""
-        return option.configuration.node_type in self.foreign
+    def guessed(self, option: Option) -> bool:
+        """Whether an option follows from runs on another node type, or of other applications."""
+        by_class = self.view.model.by_class and option.estimated
+        return by_class or option.configuration.node_type in self.foreign
 
     @property
     def verdict(self) -> JobVerdict:
         """Say what a job like the baseline gets and whether it is applied, or why nothing."""
         if self.view.source and self.policy_at is None and self.yours_at is None:
             what = f"AN ESTIMATE {self.view.source.removeprefix('estimated ')}"
-            return JobVerdict(what, "NOT APPLIED: jobs are not sent there")
+            if not self.view.model.by_class:
+                return JobVerdict(what, "NOT APPLIED: jobs are not sent there")
+            return replace(self._decided, what=what)
+        return self._decided
+
+    @property
+    def _decided(self) -> JobVerdict:
         node_type = self.view.baseline.configuration.node_type
         return verdict(self.policy, self.yours, f"{node_type} is not in the inventory")
 
@@ -140,7 +147,7 @@ class TradeOffView:
         if number == self.baseline:
             return "the job as written"
         energy, time = self.view.change(self.options[number])
-        guessed = self.estimated or self.transferred(self.options[number])
+        guessed = self.estimated or self.guessed(self.options[number])
         return change_words(energy, time, estimated=guessed and not brief, brief=brief)
 
     def window(self, points: Sequence[PlotPoint], found: TradeOff) -> tuple[PlotPoint, PlotPoint]:
@@ -292,7 +299,7 @@ def spread(low: float, value: float, high: float) -> str:
 def detail(board: TradeOffView, number: int) -> list[str]:
     """Return everything about one option: where, what it takes, what it changes."""
     o = board.options[number]
-    about = "about " if board.transferred(o) else ""
+    about = "about " if board.guessed(o) else ""
     as_time = duration_like(board.view.baseline.time_s)
     time = f"time {about}{with_interval(o.time_s, o.time_lo_s, o.time_hi_s, as_time)}"
     energy = "energy not known"
@@ -314,14 +321,17 @@ def worth(board: TradeOffView, number: int, month: Month) -> list[str]:
     if math.isnan(option.energy_j):
         return []
     verb = "takes" if number == board.baseline else "worth"
-    about = "about " if board.estimated or board.transferred(option) else ""
+    about = "about " if board.estimated or board.guessed(option) else ""
     run, *rest = of_option(board.view, option, month).sentences()
     return [f"{verb} {about}{run}", *rest]
 
 
 def known(board: TradeOffView, option: Option) -> str:
     """Say how an option's numbers are known: measured, predicted, estimated."""
-    if board.transferred(option):
+    if board.guessed(option) and board.view.model.by_class:
+        time, energy = (text.strip(" ()") for text in board.view.intervals(option))
+        return f"estimated from applications like it: 90 % energy {energy}, time {time}"
+    if board.guessed(option):
         return "estimated from microbenchmarks: nothing ran on this node type"
     how = "predicted"
     if option.measured:

@@ -18,11 +18,14 @@ from advisor.core.signature import Signature
 from advisor.loop.outcomes import unmetered
 from advisor.models.design import uniform
 from advisor.schedulers.local.scheduler import Local
+from advisor.store.reader import Reader
 from advisor.store.records import CLASS
 from advisor.store.signatures import save_signatures
 from advisor.store.writer import Writer
 from advisor.training.planning import SweepWish, plan_sweep
 from advisor.training.site_context import load_known
+from advisor.views import tradeoff
+from advisor.views.preview import Person
 from advisor.views.training import plan_lines
 from tests.unit.never_swept import (
     CORES,
@@ -247,6 +250,20 @@ def test_a_job_is_advised_by_those_like_it(known: Writer) -> None:
     assert again.chosen is not None
     assert again.chosen.estimated
     assert not unmetered(again)
+
+
+def test_its_options_are_shown_as_estimates_with_their_intervals(known: Writer) -> None:
+    policy(known, mode="advise")
+    with Reader(Path(known.path)) as reader:
+        found = tradeoff.load(reader, "new", "default", Person("ada"))
+    board = found.by_type["cpu"]
+    number = board.find(Configuration("cpu", 1, 1, CORES, 2_000_000))
+    assert number is not None
+    _, figures, words = tradeoff.detail(board, number)
+    assert "time about" in figures
+    assert "estimated from applications like it: 90 % energy −1" in words
+    assert board.guessed(board.options[number]) and not board.guessed(board.options[board.baseline])
+    assert "not sent there" not in board.verdict.applied
 
 
 @pytest.mark.parametrize(

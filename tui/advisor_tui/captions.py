@@ -34,6 +34,8 @@ def title(boards: Boards, board: TradeOffView) -> str:
     known = f"from {runs} runs"
     if board.node_type in board.foreign:
         known = f"ESTIMATED from {model.transfer.get('base')}"
+    elif model.by_class:
+        known = f"ESTIMATED from {model.cold_start.get('applications')} applications"
     return (
         f"{boards.application} / {boards.workload}   {''.join(types)}  "
         f"{known}{whose[model.scope]}{state}"

@@ -32,7 +32,7 @@ COLUMNS = (
 
 def sign(board: TradeOffView, option: Option) -> str:
     """Return the sign of what is measured, predicted, estimated."""
-    if board.transferred(option):
+    if board.guessed(option):
         return signs.ESTIMATED
     if board.estimated:
         return signs.MEASURED_ESTIMATE if option.measured else signs.PREDICTED_ESTIMATE
@@ -52,7 +52,7 @@ def cells(board: TradeOffView, number: int) -> list[Cell]:
     special = {
         board.baseline: signs.BASELINE, board.policy_at: signs.POLICY, board.yours_at: signs.YOURS,
     }.get(number, " ")  # fmt: skip
-    about = "~" if board.estimated or board.transferred(o) else ""
+    about = "~" if board.estimated or board.guessed(o) else ""
     base = board.view.baseline
     energy: Cell = ("not known", "dim")
     change = 0.0
@@ -69,7 +69,7 @@ def cells(board: TradeOffView, number: int) -> list[Cell]:
         *([(c.node_type, "dim")] if board.node_type == view.EVERY else []),
         f"{c.nodes:>2} {c.ranks_per_node:>2} {c.threads_per_node:>3}",
         f"{c.freq_khz / 1e6:.{_digits(board)}f}" if c.freq_khz else "-",
-        _figure(f"~{time}" if board.transferred(o) else time, margin),
+        _figure(f"~{time}" if board.guessed(o) else time, margin),
         energy,
         (_percent(change) if o.energy_j == o.energy_j else "-", tone),
         _percent(o.time_s / base.time_s - 1),
@@ -140,7 +140,7 @@ def picture(
 
 
 def _role(board: TradeOffView, option: Option) -> str:
-    if board.transferred(option):
+    if board.guessed(option):
         return "estimated"
     return "measured" if option.measured else "predicted"
 

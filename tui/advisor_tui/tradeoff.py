@@ -49,7 +49,7 @@ the line, the front.
 
 ●  measured: a run was made there   ○  predicted from other runs
 ◍  measured, energy is estimated    ◌  predicted, energy is estimated
-△  estimated from microbenchmarks: nothing ran on this node type
+△  estimated: it never ran on this node type, or was never swept
 ◆  the job as written               ★  what the site's policy chooses
 ⚑  your own choice                  ░  trade-off zone: as good within
 [ ] the cursor                         error; faint signs lie outside

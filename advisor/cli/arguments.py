@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from advisor.core.parameters import parse_sizes
+
 if TYPE_CHECKING:
     from advisor.core.rate import RateRule
 
@@ -69,3 +71,11 @@ def rate_rule(args: argparse.Namespace) -> RateRule | None:
         return RateRule(args.rate, args.rate_take, args.rate_unit)
     except ValueError as error:
         raise UsageError(f"--rate: {error}") from None
+
+
+def size_argument(text: str) -> dict[str, float]:
+    """Read ``n=4e6,nodes=64``."""
+    try:
+        return parse_sizes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

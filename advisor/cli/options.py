@@ -8,6 +8,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from advisor import paths
+from advisor.cli.arguments import size_argument
 from advisor.cli.bars import bar, room_for
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import Drawing, add_plot_argument, check_plot, print_picture, save_plot
@@ -45,6 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
     parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
     parser.add_argument(
+        "--at", type=size_argument, metavar="NAME=NUMBER,...",
+        help="of a size, or nodes, that was not swept, as its family's model has them",
+    )  # fmt: skip
+    parser.add_argument(
         "--user", metavar="USER", help="also show this user's own models (default: yours)"
     )
     parser.add_argument("--all", action="store_true", help="also list options outside of the zone")
@@ -79,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
                 "application": args.application,
                 "models": [_model_json(v, worth) for v, worth in views],
                 "options": [j for v, _ in views for j in _options_json(v)],
+                **_size_json(args.at, views),
             },
         )
         return 0
@@ -98,9 +105,23 @@ def _views(args: argparse.Namespace) -> list[tuple[View, Worth | None]]:
     from advisor.store.seen import store_seen
     from advisor.views.misspelt import check_measured
     from advisor.views.options import views
+    from advisor.views.sized_options import sized_views
     from advisor.views.worth import of_view
 
     user = args.user or caller()
+    if args.at:
+        path = paths.whole_store(args.db, hint="families' models are in the site's store only")
+        with Reader(path) as store:
+            sized = sized_views(
+                store, args.application, args.at, user=user, node_type=args.node_type
+            )
+            if not sized:
+                check_measured(store, args.application, None, args.node_type)
+                raise RefusedError(
+                    f"no family of {args.application} has a model: three sizes are needed",
+                    hint=f"advisor fit {shlex.quote(args.application)} when they are measured",
+                )
+        return [(view, None) for view in sized]
     with Reader(store_seen(args.db, "options", application=args.application)) as store:
         seen = views(
             store, args.application, user=user, workload=args.workload, node_type=args.node_type
@@ -211,6 +232,18 @@ def _model_json(view: View, worth: Worth | None) -> dict[str, object]:
         "baseline": view.baseline.configuration.to_dict(),
         "worth": worth.to_dict() if worth else None,
     }
+
+
+def _size_json(
+    at: dict[str, float] | None, views: Sequence[tuple[View, object]]
+) -> dict[str, object]:
+    """Return the size that was asked for, and how far it is from what was measured."""
+    from advisor.views.sized_options import beyond
+
+    if not at:
+        return {}
+    shared = [100 * v.shared_error for v, _ in views]
+    return {"at": at, "beyond": beyond(views[0][0].model), "shared_error_pct": shared[0]}
 
 
 def _options_json(view: View) -> Sequence[dict[str, object]]:

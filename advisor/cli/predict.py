@@ -7,9 +7,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from advisor import paths
+from advisor.cli.arguments import size_argument
 from advisor.cli.output import print_json, print_table
 from advisor.core.option import Z90
-from advisor.core.parameters import parse_sizes
 from advisor.core.units import format_duration, format_energy, format_freq
 from advisor.errors import InputError, RefusedError
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("application", metavar="APPLICATION", help="the measured application")
     parser.add_argument(
         "--at",
-        type=_sizes,
+        type=size_argument,
         required=True,
         metavar="NAME=NUMBER,...",
         help="the size: every parameter, and nodes if other than the most measured",
@@ -49,13 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", default="auto", metavar="NAME",
         help="the scaling model: auto, physics, terms or pmnf (default: auto)",
     )  # fmt: skip
-
-
-def _sizes(text: str) -> dict[str, float]:
-    try:
-        return parse_sizes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(args: argparse.Namespace) -> int:

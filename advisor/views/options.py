@@ -10,10 +10,11 @@ from advisor.core.configuration import Configuration
 from advisor.core.disturbed import disturbed
 from advisor.core.node_type_estimate import similarity_text
 from advisor.core.option import Option
+from advisor.core.parameters import format_number
 from advisor.core.pareto import ErrorLimits, trade_off
 from advisor.core.rate import Work
 from advisor.core.reasons import like_text
-from advisor.core.units import format_change
+from advisor.core.units import format_change, format_duration
 from advisor.core.words import describe, interval_words
 from advisor.errors import RefusedError
 from advisor.plotting import PlotPoint, Scene
@@ -30,6 +31,8 @@ class View:
     model: StoredModel
     options: tuple[Option, ...]
     baseline: Option
+    shared_error: float = 0.0
+    """Of a size that was not swept: by what share all its times may be off together (90 %)."""
 
     @property
     def energy_known(self) -> bool:
@@ -53,6 +56,8 @@ class View:
         """Say from what a model that nobody fitted is estimated; "" for one that was fitted."""
         if self.model.by_class:
             return _by_class(self.model)
+        if self.model.of_sizes:
+            return _of_sizes(self)
         estimate = self.model.transfer
         if not estimate:
             return ""
@@ -100,6 +105,22 @@ def _by_class(model: StoredModel) -> str:
         ]
         line += "\n" + ", ".join([f"trial {trial['state']}: {where}", *changes])
     return line
+
+
+def _of_sizes(view: View) -> str:
+    """Say of a size that was not swept how far it is from those that were."""
+    about, base = view.model.about_sizes, view.baseline
+    measured = about.get("measured") or {}
+    ran = ", ".join(
+        f"{n} {format_number(v[0])} to {format_number(v[-1])}" for n, v in measured.items()
+    )
+    ends = interval_words(base.time_lo_s, base.time_hi_s, format_duration)
+    return (
+        f"extrapolated from {ran} by {about.get('model')}: as written "
+        f"{format_duration(base.time_s)}, {ends}; all options may be off together by "
+        f"{100 * view.shared_error:.0f} % (90 %)\nestimates were confirmed at "
+        f"{about.get('largest')}"
+    )
 
 
 def view_of(model: StoredModel, asked: Configuration | None = None) -> View:

@@ -374,3 +374,18 @@ def test_a_number_of_nodes_that_never_ran_is_decided_from_those_that_did(store_p
     assert never.baseline_time_s == pytest.approx(12.5, rel=0.2)
     assert "too-far" in far.codes and not far.changed
     assert "baseline-outside-model" in ask(without_sizes(site), "mesh", sbatch="-N8").codes
+
+
+def test_options_of_a_size_that_was_not_swept(family: Path, advisor: Callable[..., Any]) -> None:
+    data = advisor("options", "stencil", "--at", "n=8M", "--db", family, "--json").json()
+    assert data["at"] == {"n": 8e6} and data["beyond"] == {"n": 2.0}
+    assert 0 < data["shared_error_pct"] < 30
+    (base,) = [o for o in data["options"] if o["baseline"]]
+    assert base["time_s"] == pytest.approx(time_energy(8e6, BASE)[0], rel=0.1)
+    assert {o["confirmed"] or o["measured"] for o in data["options"]} == {False}
+    assert any(o["on_front"] for o in data["options"])
+    text = advisor("options", "stencil", "--at", "n=8e6", "--db", family).out
+    assert "-n {} at n 8e6" in text and "extrapolated from n 1e6 to 4e6 by physics" in text
+    for at, why in (("m=4", "m is no parameter of"), ("n=1e9", "too-far"), ("nodes=2", "nodes is no")):
+        result = advisor("options", "stencil", "--at", at, "--db", family)
+        assert result.code and why in result.err and result.err.count("\n") == 1

@@ -1,0 +1,100 @@
+"""Options of a size that was not swept, as its family's model has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from advisor.core.mark_front import place
+from advisor.core.option import Z90
+from advisor.core.parameters import format_number
+from advisor.core.policy import FARTHEST
+from advisor.core.size_table import NODES
+from advisor.errors import AdvisorError, InputError, RefusedError, StoreError
+from advisor.views.options import View, view_of
+
+if TYPE_CHECKING:
+    from advisor.store.reader import Reader
+    from advisor.store.records import StoredModel
+
+
+def sized_views(
+    reader: Reader,
+    application: str,
+    at: Mapping[str, float],
+    *,
+    user: str,
+    node_type: str | None = None,
+) -> list[View]:
+    """Return a view of every family's model that may advise the user's jobs, at a size.
+
+    Raises AdvisorError that says what is missing where no family is known at that size.
+    """
+    found: list[View] = []
+    problems: list[AdvisorError] = []
+    for model in reader.size_models(application):
+        if (model.scope == "own" and model.owner != user) or node_type not in (
+            None, model.node_type,
+        ):  # fmt: skip
+            continue
+        try:
+            found.append(_view(model, at))
+        except AdvisorError as problem:
+            problems.append(problem)
+    if not found and problems:
+        raise problems[0]
+    return found
+
+
+def beyond(model: StoredModel) -> dict[str, float]:
+    """Return how many times what was measured the size of a model in use is, where beyond it."""
+    return model.size_table().beyond(dict(model.size))
+
+
+def _view(model: StoredModel, at: Mapping[str, float]) -> View:
+    about = model.about_sizes
+    family = str(about.get("family"))
+    if about.get("answer") != "ok":
+        notes = about.get("notes") or [""]
+        raise RefusedError(
+            f"{model.application}: family-unfit: {notes[-1]}",
+            hint="measure that size, or more sizes near it",
+        )
+    try:
+        table = model.size_table()
+        axes = {a.name: a for a in table.axes}
+        fixed = about.get("fixed") or {}
+        known = [*axes, *fixed]
+        for name, value in at.items():
+            if name not in known:
+                raise InputError(
+                    f"{name} is no parameter of {family!r}", hint=f"it has {', '.join(known)}"
+                )
+            if name in fixed and fixed[name] != value:
+                raise RefusedError(
+                    f"few-sizes: {name} was only measured at {format_number(fixed[name])}"
+                )
+        size = {name: at[name] for name in axes if name in at}
+        if NODES in axes:
+            size.setdefault(NODES, axes[NODES].high)
+        for name, axis in axes.items():
+            if name not in size:
+                example = f"--at {name}={format_number(2 * axis.high)}"
+                raise InputError(f"{name} is not given, and time depends on it", hint=example)
+            if axis.beyond(size[name]) > FARTHEST:
+                high = format_number(axis.high)
+                raise RefusedError(
+                    f"too-far: {name} {format_number(size[name])} is more than {FARTHEST:g} times "
+                    f"what was measured, {format_number(axis.low)} to {high}"
+                )
+        words = ", ".join(f"{name} {format_number(value)}" for name, value in size.items())
+        sized = replace(model, workload=f"{family} at {words}", size=tuple(size.items()))
+        view = view_of(sized)
+        shared = table.predict(model.rows(), size).shared_sigma
+    except ValueError as error:
+        raise StoreError(f"model {model.id} of {model.application}: {error}") from None
+    marked = place(view.options, float(model.stats.get("error", 0.05)))
+    base = next(o for o in marked if o.configuration == view.baseline.configuration)
+    return View(sized, marked, base, shared_error=math.expm1(Z90 * shared))

@@ -217,7 +217,7 @@ def run(args: argparse.Namespace) -> int:
                 "account": args.account,
                 "energy": energy,
                 "extra_columns": list(table.extra_columns),
-                "workloads": list(sized),
+                **({} if list(sized) == [args.workload] else {"workloads": list(sized)}),
                 "next": after,
             },
         )

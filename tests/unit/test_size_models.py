@@ -386,6 +386,10 @@ def test_options_of_a_size_that_was_not_swept(family: Path, advisor: Callable[..
     assert any(o["on_front"] for o in data["options"])
     text = advisor("options", "stencil", "--at", "n=8e6", "--db", family).out
     assert "-n {} at n 8e6" in text and "extrapolated from n 1e6 to 4e6 by physics" in text
-    for at, why in (("m=4", "m is no parameter of"), ("n=1e9", "too-far"), ("nodes=2", "nodes is no")):
+    for at, why in (
+        ("m=4", "m is no parameter of"),
+        ("n=1e9", "too-far"),
+        ("nodes=2", "nodes is no"),
+    ):
         result = advisor("options", "stencil", "--at", at, "--db", family)
         assert result.code and why in result.err and result.err.count("\n") == 1

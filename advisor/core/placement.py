@@ -37,7 +37,7 @@ _BY_RUNTIME: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "cpu": "hwthread", "depth": "core", "numa_node": "numa", "none": "none"},
     },
 }  # fmt: skip
-_SRUN = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms", "none": "none"}
+_SRUN = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms"}
 _LIST = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*(?::\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)*")
 _MOST_CORE = 4095
 
@@ -84,6 +84,8 @@ def binding_variables(binding: str, launcher: str, runtime: str) -> dict[str, st
     if binding not in BINDINGS and not _LIST.fullmatch(binding):
         known = ", ".join(BINDINGS)
         raise ValueError(f"{binding!r} is neither a list of cores nor one of {known}")
+    if launcher == "srun" and binding == "none":  # seen on a real Slurm
+        raise ValueError("srun sets no frequency cap without binding; leave it out, or numa_node")
     if launcher == "srun":
         return {"SLURM_CPU_BIND": _SRUN.get(binding) or _srun_list(binding)}
     if binding not in BINDINGS:

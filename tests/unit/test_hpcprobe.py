@@ -117,6 +117,7 @@ def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
         ("[Experiment]\nexpExec = a\nnodePlacement = R\n", "known: C, S"),
         ("[Experiment]\nexpExec = a\nruntime = lam\n", "known: cray_mpi, intel_mpi, open_mpi"),
         ("[Experiment]\nexpExec = a\ncpuBinding = fast\n", "cpu, depth, numa_node, none"),
+        ("[Experiment]\nexpExec = a\ncpuBinding = none\n", "sets no frequency cap"),
         ("[Experiment]\nexpExec = a\nlimits = mem=4gb,gold=1\n", "line 3, limits: 'gold'"),
         (
             "[Experiment]\nexpExec = a\nenv = PAT_RT_PERFCTR=PAPI_TOT_INZ\n",

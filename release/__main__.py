@@ -25,6 +25,10 @@ def main(arguments: list[str]) -> int:
         "--interpreter", type=Path, default=_PYTHON,
         help=f"the Python of the site's hosts, {_PYTHON.name} somewhere (default: {_PYTHON})",
     )  # fmt: skip
+    parser.add_argument(
+        "--without", metavar="NAME,...", default="",
+        help="leave these libraries out: to try the packaging, not the programs",
+    )  # fmt: skip
     parser.add_argument("--level", type=int, default=9, help="compression by zstd, 1 to 19")
     args = parser.parse_args(arguments)
     out: Path = args.out.resolve()
@@ -47,7 +51,8 @@ def _build_others(wheel: Path, root: Path, out: Path, args: argparse.Namespace) 
         print(f"no {name}: {TOOLS[name]} is not installed (run make packages as root on Debian)")
     if formats:
         root.mkdir(mode=0o755)
-        tree.fill(root, wheel, args.interpreter)
+        wanted = tree.libraries() - set(args.without.split(","))
+        tree.fill(root, wheel, args.interpreter, wanted)
         made = package.Package(root, out, __version__, args.interpreter, args.level)
         for name in formats:
             print({"deb": package.deb, "rpm": package.rpm}[name](made))

@@ -11,7 +11,7 @@ import gzip
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -46,12 +46,15 @@ def write_shared(folder: Path) -> None:
         _write(folder / name, done.stdout)
 
 
-def fill(root: Path, wheel: Path, interpreter: Path) -> None:
-    """Write all files of the package below ``root``; ``interpreter`` is the Python of the hosts."""
+def fill(root: Path, wheel: Path, interpreter: Path, wanted: Collection[str]) -> None:
+    """Write all files of the package below ``root``, with the wanted libraries.
+
+    ``interpreter`` is the Python of the hosts.
+    """
     home = root / PREFIX
     packages = home / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     _pip("install", "--no-deps", "--ignore-installed", "--prefix", str(home), str(wheel))
-    for library in sorted(libraries()):
+    for library in sorted(wanted):
         _copy_library(library, packages)
     _write_environment(home, interpreter)
     (root / "usr/bin").mkdir(parents=True)

@@ -22,8 +22,8 @@ from advisor.store.signatures import save_signatures
 from advisor.store.writer import Writer
 
 _COUNTED = (
-    "SELECT 1 FROM signatures WHERE (job_id = ? OR (job_id > ? AND job_id < ?))"
-    " AND job_id <> '' AND contributor = ? LIMIT 1"
+    "SELECT 1 FROM signatures WHERE job_id >= ?1 AND job_id < ?1 || '/' AND job_id <> ''"
+    " AND (job_id = ?1 OR job_id > ?1 || '.') AND contributor = ?2 LIMIT 1"
 )
 """Of a job or one of its steps, ``JOB.STEP``: a slash comes after the dot."""
 SOURCE = "accounting"
@@ -57,8 +57,9 @@ def take_signature(
     signature = _signature(job, seen, inventory)
     if signature is None:
         return None
-    values = (job.job_id, f"{job.job_id}.", f"{job.job_id}/", job.user)
-    if writer.rows(_COUNTED, values) or not _room(writer, decision, signature, job.user):
+    if writer.rows(_COUNTED, (job.job_id, job.user)) or not _room(
+        writer, decision, signature, job.user
+    ):
         return None
     trust = policy_of(decision, job, policies).training.trust
     made = replace(

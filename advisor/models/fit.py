@@ -22,8 +22,6 @@ from advisor.models.runs import MIN_CONFIGURATIONS, Runs, broken, gather, of_one
 
 _MOST_OPTIONS = 20_000
 """A grid beyond this is the sum of unrelated runs: then only what was run becomes an option."""
-_NAMED = 5
-"""So many left-out runs of a response are named one by one."""
 MOST_CONFIRMATIONS = 3
 """So many options are confirmed in turn; if no run comes out as predicted, nothing is changed."""
 
@@ -170,11 +168,9 @@ def _forecast(
         out = {*odd["time"], *odd["energy"]}
         clean = replace(clean, energy=runs.energy.without(out), power=runs.power.without(out))
     for name, off in odd.items():
-        for c, error in list(off.items())[:_NAMED]:
+        for c, error in off.items():
             change = format_change(math.expm1(error))
             notes.append(f"{name} at {describe(c)} is {change} off its neighbours: {LEFT_OUT}")
-        if len(off) > _NAMED:
-            notes.append(f"{name}: {len(off)} runs are left out of the fit in all")
     outside = sorted({c for off in odd.values() for c in off})
     predictions = forecast(model, clean, [*wanted, *outside], options)
     energy = predictions.energy

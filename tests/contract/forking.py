@@ -18,7 +18,15 @@ from typing import Any, NoReturn
 
 from advisor.cli import VERBS, main
 
-HEAVY = ("numpy", "pandas", "scipy.stats", "statsmodels.api", "patsy", "yaml", "rich.table")
+HEAVY = (
+    "numpy", "pandas", "scipy.stats", "statsmodels.api", "patsy", "yaml", "rich.table", "pydantic",
+    "ClusterShell.NodeSet", "advisor.lab.compare_models", "advisor.loop.report", "advisor.loop.why",
+    "advisor.policy.fields", "advisor.policy.schema", "advisor.ranking.rank",
+    "advisor.training.planning", "advisor.views.explain",
+)  # fmt: skip
+"""What calls load when they need it."""
+FEW = 5
+"""So many calls load it themselves."""
 
 
 def redirect(number: int, target: int) -> None:
@@ -69,10 +77,10 @@ def run(plan: Path) -> None:
     """Fork for each call; the parent writes the exit codes."""
     for module, _ in VERBS.values():
         importlib.import_module(f"advisor.cli.{module}")
-    for name in HEAVY:
+    data = json.loads(plan.read_text())
+    for name in HEAVY if len(data["jobs"]) > FEW else ():
         importlib.import_module(name)
     gc.freeze()
-    data = json.loads(plan.read_text())
     codes = []
     for job in data["jobs"]:
         child = os.fork()

@@ -138,11 +138,12 @@ class Driver:
         await self.pilot.pause()
 
     async def until(self, found: Callable[[], object], seconds: float = 20) -> None:
-        """Wait until something holds."""
-        end = time.monotonic() + seconds
+        """Wait until something holds, and look more and more seldom: a look paints the screen."""
+        end, pause = time.monotonic() + seconds, 0.02
         while not found():
             assert time.monotonic() < end, self.text
-            await self.pilot.pause(0.02)
+            await self.pilot.pause(pause)
+            pause = min(0.3, 1.3 * pause)
 
     @property
     def lines(self) -> list[str]:

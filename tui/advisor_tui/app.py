@@ -16,6 +16,7 @@ from advisor.errors import AdvisorError
 from advisor_tui import settings
 from advisor_tui.background import begin, in_thread
 from advisor_tui.legible import speaks_utf8
+from advisor_tui.paint_once import PaintOnce
 from advisor_tui.places import PLACES, AppPlace
 from advisor_tui.session import Session
 from advisor_tui.shell import AppShell, Page, by_action
@@ -29,6 +30,9 @@ PAINTED_S = 0.2
 """Seconds after which the first screen is painted and the daemon is asked how it is."""
 IDLE_S = 0.5
 """Seconds after which the first screen is painted and other pages are made."""
+
+_MADE_FIRST = ("tradeoff:TradeOffPage", "choose:ChoosePage", "help:HelpScreen")
+"""What is opened most, beside the places."""
 
 
 def _palette() -> type[Provider]:
@@ -97,8 +101,8 @@ class AdvisorApp(AppShell):
                 await in_thread(self.session.demo)
             if isinstance(self.screen, Page):
                 self.screen.files_changed()
-        kinds: list[type[Page]] = []
-        for page in ("tradeoff:TradeOffPage", "choose:ChoosePage", *(p.page for p in PLACES)):
+        kinds: list[type[PaintOnce[None]]] = []
+        for page in _MADE_FIRST + tuple(place.page for place in PLACES):
             with suppress(AdvisorError):  # whoever goes there learns of it
                 kinds.append(await in_thread(partial(resolve_name, f"advisor_tui.{page}")))
         shown = {type(stack[0]) for stack in self._screen_stacks.values() if stack}
@@ -158,7 +162,9 @@ class AdvisorApp(AppShell):
         if isinstance(self.screen, Page):
             from advisor_tui.help import HelpScreen
 
-            self.push_screen(HelpScreen(self.screen))
+            screen = self.made(HelpScreen)
+            screen.explain(self.screen)
+            self.push_screen(screen)
 
     def _keep_theme(self) -> None:
         settings.keep_theme(self.session.settings, self.theme)

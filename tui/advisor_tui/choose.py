@@ -139,8 +139,11 @@ undo   (u) takes the last change back
         self.query_one("#scope", Picks).offer(_scopes(self.application))
         self._show_aims()
         self._show_problem("")
+        self.call_after_refresh(self._read)
+
+    def _read(self) -> None:
         begin(self, self._look_for_scripts, group="scripts")
-        self.call_after_refresh(self.preview)
+        self.preview()
 
     async def _look_for_scripts(self) -> None:
         folder, application = self.session.folder, self.application

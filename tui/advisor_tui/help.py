@@ -32,18 +32,22 @@ class HelpScreen(ModalScreen[None], PaintOnce[None]):
         Binding("up,k", "scroll('up')", show=False),
     ]
 
-    def __init__(self, page: Page) -> None:
-        super().__init__()
-        self._page = page
-
     def compose(self) -> ComposeResult:
         """Lay out the text."""
         with VerticalScroll() as scroll:
-            scroll.border_title = f"Help: {type(self._page).TITLE}"
             scroll.border_subtitle = "Esc closes"
-            yield Static(Content(type(self._page).HELP))
-            yield Static(Content("On this page\n" + keys_of(self._page)))
-            yield Static(Content("Everywhere\n" + EVERYWHERE))
+            yield Static()
+
+    def explain(self, page: Page) -> None:
+        """Have it say what a page is for."""
+        self._page = page
+
+    def opened(self) -> None:
+        """Write the text."""
+        page = self._page
+        self.query_one(VerticalScroll).border_title = f"Help: {type(page).TITLE}"
+        parts = (type(page).HELP, f"On this page\n{keys_of(page)}", f"Everywhere\n{EVERYWHERE}")
+        self.query_one(Static).update(Content("\n".join(parts)))
 
     def action_scroll(self, way: str) -> None:
         """Scroll the text."""

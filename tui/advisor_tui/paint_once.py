@@ -54,15 +54,20 @@ class PaintOnce(Screen[ScreenResultType]):
         self.refresh()
 
     @on(ScreenResume)
-    def _shown_first(self, event: ScreenResume) -> None:
-        """Keep the styles with which the screen was made, unless the theme is another one now."""
+    def _shown_again(self, event: ScreenResume) -> None:
+        """Keep the styles that the screen has, unless the theme is another one now."""
+        now = getattr(self.app, "_css_update_count", None)
+        event.refresh_styles = now is None or self._css_update_count != now
+        self._css_update_count = now or 0
         if self._new:
             self._new = False
-            event.refresh_styles = self._css_update_count != self.app._css_update_count
             self.opened()
 
     def opened(self) -> None:
         """Do what is to be done once, when the screen is shown and not merely made."""
+
+    async def ahead(self) -> None:
+        """Make more of the screen, when it is made ahead."""
 
     @on(Resize)
     def _laid_out_already(self, event: Resize) -> None:

@@ -58,7 +58,7 @@ class Picks(Widget, can_focus=True):
         self._keys = [key for key, _ in options]
         self._labels = [label for _, label in options]
         self.set_reactive(Picks.at, 0)
-        self.refresh(layout=not self._row)
+        self.refresh(layout=True)
 
     @property
     def key(self) -> str:
@@ -90,17 +90,28 @@ class Picks(Widget, can_focus=True):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return the lines it takes."""
-        return 1 if self._row else len(self._keys)
+        return len(self._lines(width))
+
+    def _lines(self, width: int) -> list[list[tuple[int, str]]]:
+        """Return number and text of what stands in each line; ``▸`` is where the keys act.
+
+        What does not fit into a row goes on in the next line.
+        """
+        lines: list[list[tuple[int, str]]] = []
+        room = 0
+        for number, label in enumerate(self._labels):
+            on = number == self.at
+            text = f"{'▸' if on and self.has_focus else ' '}({'•' if on else ' '}) {label}"
+            if not self._row or cell_len(text) > room:
+                lines.append([])
+                room = width
+            lines[-1].append((number, f"{text}  " if self._row else text))
+            room -= cell_len(text) + 2
+        return lines
 
     def _items(self, y: int) -> list[tuple[int, str]]:
-        """Return number and text of what stands in a line; ``▸`` is where the keys act."""
-        items = []
-        for number in range(len(self._keys)) if self._row else (y,):
-            on = number == self.at
-            mark = "▸" if on and self.has_focus else " "
-            text = f"{mark}({'•' if on else ' '}) {self._labels[number]}"
-            items.append((number, f"{text}  " if self._row else text))
-        return items
+        lines = self._lines(self.size.width)
+        return lines[y] if y < len(lines) else []
 
     def render_line(self, y: int) -> Strip:
         """Paint a line."""

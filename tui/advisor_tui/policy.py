@@ -213,10 +213,8 @@ take, with money and CO2 where the site states them.
         with self.app.batch_update():
             await self._mounted(part)
             self.query_one("#parts", ContentSwitcher).current = part
-            if part == "whatif":
-                self._begin()
-                await self.first_read()  # the workloads
-                await self.first_read()  # what each would get
+        if part == "whatif":
+            self.call_after_refresh(self._begin)
 
     @on(Input.Changed, "#facts Input")
     def _typed(self) -> None:

@@ -26,7 +26,7 @@ from advisor_tui.paint_once import PaintOnce
 from advisor_tui.session import Session
 
 T = TypeVar("T")
-P = TypeVar("P", bound="Page")
+P = TypeVar("P", bound=PaintOnce[None])
 
 SLOW_S = 2.0
 """Seconds after which a wait is shown."""
@@ -57,7 +57,7 @@ class AppShell(App[None]):
         self.daemon: str = ""
         self.keys: Mapping[str, str] = {}
         self._noticed: dict[str, float] = {}
-        self._made: dict[type[Page], Page] = {}
+        self._made: dict[type[PaintOnce[None]], PaintOnce[None]] = {}
 
     def ascii_only(self) -> None:
         """Paint ASCII from now on."""
@@ -67,7 +67,7 @@ class AppShell(App[None]):
         """Return what every painted line passes: colours that can be read, signs that are known."""
         return [*super().get_line_filters(), *getattr(self, "_terminal", ())]
 
-    async def make_ahead(self, *pages: type[Page]) -> None:
+    async def make_ahead(self, *pages: type[PaintOnce[None]]) -> None:
         """Make pages that somebody may open soon: to mount one takes longer than to show it."""
         make = getattr(self, "_get_screen", None)  # Textual's; without it they are made later
         for page in pages:
@@ -200,9 +200,6 @@ class Page(PaintOnce[None]):
         self._ready = True
         self.refresh_bindings()
         self.advisor.paint_status()
-
-    async def ahead(self) -> None:
-        """Make more of the page, while nobody waits for it."""
 
     async def first_read(self) -> None:
         """Wait for what the page reads, but not for long.

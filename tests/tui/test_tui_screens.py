@@ -59,11 +59,10 @@ STORIES: dict[tuple[int, int], dict[str, tuple[str, ...]]] = {
         "ranking": ("r",),
         "choose": ("escape", "left", "c"),
         "help": ("escape", "question_mark"),
-        "rule": ("escape", "4", "w"),
-        "whatif": ("escape", "i", "home"),
+        "whatif": ("escape", "4", "i", "home"),
     },
     (100, 24): {"jobs": ("2",), "training": ("3",)},
-    (160, 50): {"tradeoff": ("down", "enter", "right")},
+    (160, 50): {"tradeoff": ("down", "enter", "right"), "rule": ("4", "w")},
 }
 """By the terminal's size: pictures in the order in which one story comes to them, by which keys."""
 

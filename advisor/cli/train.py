@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PLAIN = (
     "application", "workload", "scheduler", "nodes", "samples", "design", "repeat_baseline",
-    "model", "meter",
+    "model", "meter", "complete",
 )  # fmt: skip
 """Arguments that a wish takes as they are."""
 
@@ -82,6 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder for the sweep's files; the nodes must see it",
     )  # fmt: skip
     add_rate_arguments(parser)
+    add(
+        "--complete", action="store_true",
+        help="make every run to its end (default: most end once their time is known)",
+    )  # fmt: skip
     add("--yes", "-y", action="store_true", help="do not ask")
     add("--dry-run", action="store_true", help="show plan and cost, run nothing")
     add(
@@ -319,6 +323,8 @@ def _execute(
             results.know(state.subject.node_type)
             if results.by_hand and scheduler.this_machine() is not None:  # no job says so
                 progress.say(results.by_hand)
+            if why := _library(state):
+                progress.say(f"all runs are complete: {why}")
             sweep = Sweep(
                 state, scheduler, results, policy, known.site, Recorder(state, progress.show)
             )
@@ -335,6 +341,28 @@ def _execute(
         if state.settings.after:
             print(f"HPCProbe's summary: {state.folder / 'summary.yml'}", file=out)
     return output.outcome_json(state, outcome)
+
+
+def _library(state: SweepState) -> str:
+    """Make the library that runs are watched with, in the sweep's folder; return why not."""
+    import shutil
+
+    from advisor.errors import AdvisorError
+    from advisor.lab.watching import watch_library
+
+    place = state.library
+    if not state.settings.within or place.is_file():
+        return ""
+    try:
+        place.parent.mkdir(exist_ok=True)
+        partial = place.with_name(f".{place.name}")
+        shutil.copyfile(watch_library(), partial)
+        partial.replace(place)
+    except AdvisorError as error:
+        return error.message
+    except OSError as error:
+        return f"{place.parent} cannot be written: {error.strerror}"
+    return ""
 
 
 # -- values -----------------------------------------------------------------------------------

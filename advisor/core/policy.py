@@ -124,6 +124,8 @@ class Training:
     budget_node_hours: float = 10.0
     payback_runs: int = 20
     trust: Trust = "own"
+    stop_early: bool = True
+    within: float = 0.03
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def of_jobs_alone(of: Response) -> Response:
 
 
 def _first_hand(of: Response) -> Response:
-    return replace(of, first_hand=dict(of.log_mean))
+    return of if of.first_hand is not None else replace(of, first_hand=dict(of.log_mean))
 
 
 def _summary(jobs: Sequence[JobValue], run_sigma: float) -> tuple[float, float, float]:

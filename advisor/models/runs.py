@@ -13,8 +13,9 @@ from advisor.core.observation import Observation, Quality, RunMethod, Scope
 from advisor.core.units import format_change
 from advisor.core.words import describe
 from advisor.errors import InputError
+from advisor.models.ended_runs import ended_early, response_of
 from advisor.models.job_runs import JobValue, error_of, is_job, of_jobs_alone, with_jobs
-from advisor.models.response import ASSUMED, Z95, Response, response
+from advisor.models.response import ASSUMED, Z95, Response
 
 MIN_CONFIGURATIONS = 4
 """Fewer distinct configurations say nothing about a shape, nor about the error of one."""
@@ -117,14 +118,17 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
         observations = measured
     observations = _without_stragglers(observations, notes)
     observations, work = of_equal_work(observations, notes)
+    if ended := sum(map(ended_early, observations)):
+        notes.append(f"{ended} of {len(observations)} runs were ended early and weigh less")
     sigma = measurement_error / Z95
-    time = response([(o.configuration, o.time_s) for o in observations], sigma)
+    time = response_of(observations, "time", lambda o: o.time_s, sigma)
     quality, chosen = _energies(observations, notes)
     energy = power = None
     if quality != "missing":
-        energy = response([(o.configuration, o.energy_j or 0.0) for o in chosen], sigma)
-        watts = [(o.configuration, o.energy_j / o.time_s) for o in chosen if o.energy_j is not None]
-        power = response(watts, _POWER_SHARE * sigma)
+        energy = response_of(chosen, "energy", lambda o: o.energy_j or 0.0, sigma)
+        power = response_of(
+            chosen, "energy", lambda o: (o.energy_j or 0.0) / o.time_s, _POWER_SHARE * sigma
+        )
     if jobs and alone:
         notes.append(
             f"{len(jobs)} jobs of the past are most of what is known: nothing is confirmed"

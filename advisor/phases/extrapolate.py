@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit  # scipy.stats takes a second more to load
 
 from advisor.phases.arrays import Floats, Ints
 
@@ -177,7 +177,7 @@ def _scatter(
 @cache
 def _quantile(freedom: int) -> float:
     """Return how many standard errors a 90 % half width has (Student's t)."""
-    return float(student.ppf((1 + CONFIDENCE) / 2, max(freedom, 1)))
+    return float(stdtrit(max(freedom, 1), (1 + CONFIDENCE) / 2))
 
 
 def _of_few(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,9 @@ _BLOCKS = 16
 
 _SILENT = 10
 """Times its period after which a meter without a reading does not speak for the run."""
+
+_READINGS_EACH = 10
+"""Readings of the meter in a stretch whose energy is judged as one."""
 
 _NUMBER = 0.02
 """Half width of the number of iterations where sequences differ and no other run is known."""
@@ -248,10 +252,23 @@ class Pairing:
             return None
         seen = int(known[-1])
         spent = meter.at(marks[: seen + 1])
-        paired = Paired(plan.energy, np.diff(spent), plan.classes, plan.units)
+        units = plan.units // self._together(meter, marks[seen] - marks[0], seen)
+        paired = Paired(plan.energy, np.diff(spent), plan.classes, units)
         joules, seconds = float(spent[-1] - spent[0]), marks[seen] - marks[0]
         resolution = 0.5 * meter.period_s * joules / seconds if seconds > 0 else 0.0
         return extrapolate(paired, joules, plan.number_share, energy=True, resolution=resolution)
+
+    def _together(self, meter: Metered, seconds: float, seen: int) -> int:
+        """Return how many iterations are one where energy is judged.
+
+        A meter that is slow beside them puts joules before a boundary or behind it. What one
+        iteration has too much the next has too little, and their sum is better known than each.
+        """
+        iterations = max(1, int(self._plan.units[seen - 1] - self._plan.units[0]))
+        readings = seconds / meter.period_s / iterations
+        if readings >= _READINGS_EACH:
+            return 1
+        return min(math.ceil(_READINGS_EACH / readings), max(1, iterations // LEAST_ITERATIONS))
 
     def ended(self) -> EarlyStop:
         """Return what the run took when it came to its own end."""

@@ -81,6 +81,15 @@ class TrainingSection(Strict):
     trust: Annotated[str, choice(core.TRUST)] = Field(
         default=_DEFAULT.training.trust, description="whose jobs one user's measurements advise"
     )
+    stop_early: Flag = Field(
+        default=_DEFAULT.training.stop_early,
+        description="end a sweep's runs once their time and energy are known; the first and the "
+        "confirming ones are always complete, and all of those that `mode: auto` makes",
+    )
+    within: Annotated[float, fraction(0.001, 0.2)] = Field(
+        default=_DEFAULT.training.within,
+        description="how well they must be known for that: the 90 % half width",
+    )
 
 
 class ColdStartSection(Strict):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,14 +36,70 @@ def role_of(job: SweepJob, run: PlannedRun) -> str:
     return "paired"
 
 
-def beside_words(job: SweepJob, run: PlannedRun, attempt: int, *, metered: bool) -> list[str]:
-    """Return the command that stands beside a run, but for ``--rings`` and ``--group``."""
+def beside_words(job: SweepJob, *, metered: bool) -> list[str]:
+    """Return the command that stands beside a run, but for role, name and rings.
+
+    ``metered``: the sweep's energies are measured, so that a run may only be ended where this
+    node's meter can be read as it goes on.
+    """
     assert job.watch is not None
     words = [
-        sys.executable, "-m", MODULE, role_of(job, run), "--folder", str(job.watch.folder),
-        "--name", stop_name(job, run.seq, attempt), "--within", f"{job.watch.within:g}",
+        "env", *(f"{name}=1" for name in _ONE_THREAD), sys.executable, "-m", MODULE,
+        "--folder", str(job.watch.folder), "--within", f"{job.watch.within:g}",
     ]  # fmt: skip
     return [*words, *(["--metered", "--meter", _online(job.meter)] if metered else [])]
+
+
+def driver_lines(job: SweepJob, *, metered: bool) -> list[str]:
+    """Return what a driver begins with: variables, and functions around a run that is watched.
+
+    ``watched ROLE NAME COMMAND`` runs a command, in a process group of its own where ROLE is not
+    empty, with the process beside it; ``ended NAME`` tells whether it was ended early.
+    """
+    if job.watch is None:
+        return [_UNWATCHED]
+    return [
+        f"watch={shlex.quote(str(job.watch.folder))}",
+        f"library={shlex.quote(str(job.watch.library))}",
+        f"beside=({shlex.join(beside_words(job, metered=metered))})",
+        _WATCHED,
+    ]
+
+
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_UNWATCHED = r"""
+watched() { "${@:3}"; }
+ended() { false; }
+"""
+_WATCHED = r"""
+watched() {  # role, name, command: runs it with a process beside it, returns its exit code
+  local role=$1 name=$2 rings= run= stands= waited= code
+  shift 2
+  [ -n "$role" ] && rings=$(mktemp -d "${TMPDIR:-/tmp}/advisor-watch.XXXXXX" 2> /dev/null)
+  if [ -z "$rings" ]; then "$@"; return; fi
+  set -m  # a process group of its own: what is ended is the run and nothing else
+  "${beside[@]}" "$role" --name "$name" --rings "$rings" > /dev/null 2>&1 < /dev/null &
+  stands=$!
+  for waited in {1..100}; do  # its meter is read from before the run on
+    if [ -e "$rings/ready" ] || ! kill -0 "$stands" 2> /dev/null; then break; fi
+    sleep 0.05
+  done
+  (
+    export ADVISOR_WATCH="$rings" LD_PRELOAD="$library${LD_PRELOAD:+ $LD_PRELOAD}"
+    "$@"
+  ) &
+  run=$!
+  echo "$run" > "$rings/group"
+  set +m
+  wait "$run"
+  code=$?
+  kill "$stands" 2> /dev/null
+  wait "$stands"
+  rm -rf "$rings"
+  return "$code"
+}
+ended() { [ -e "$watch/stops/$1" ]; }
+"""
 
 
 def _online(meter: str) -> str:

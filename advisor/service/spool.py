@@ -190,6 +190,7 @@ class Spool:
             if name in os.environ:
                 environment[name] = os.environ[name]
         command = [sys.executable, "-m", "advisor", "train", str(script), "--yes"]
+        command += ["--complete"]  # nobody has agreed to files that end early
         command += ["--scheduler", job["scheduler"], "--options", job["options"]]
         command += ["--", *job["arguments"]]
         as_user: dict[str, Any] = {}

@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,34 +43,53 @@ class _Counting(Protocol):
 
 @dataclass(slots=True)
 class Beside:
-    """Takes a run's events and readings as they come; ``pairing`` is None for the complete run."""
+    """Takes a run's events and readings as they come, and hands them to ``pairing`` once there.
 
-    watch: EventRings
+    It never is for the complete run; for others it takes as long as to load what it needs.
+    """
+
+    rings: EventRings
     counter: _Counting | None
     pairing: Pairing | None = None
     run: CompleteRun = field(default_factory=CompleteRun)
-    begun: bool = False
     _joules: float = -1.0
+    _fed: int = 0
+    _read: int = 0
 
     def look(self) -> EarlyStop | None:
         """Take what came since the last look; return a stop where the run may be ended."""
-        now, joules = time.monotonic(), self._read()
-        events = self.watch.poll()
-        if not self.begun and events:
-            self.begun = True
-            first = min(p.begin_s for p in self.watch.leading())
-            events.insert(0, (min(first, events[0][0]), BEGIN))
-        if self.watch.lost and not self.run.why:
-            self.run.why = f"{self.watch.lost} events came faster than they could be read"
-        before = [e for e in events if e[0] <= now]
-        stop = self._events(before)
+        run = self.run
+        now, joules = time.monotonic(), self._counted()
         if joules is not None:
-            self.run.readings.append((now, joules))
-            if self.pairing is not None:
-                self.pairing.read(now, joules)
-        return stop or self._events(events[len(before) :])
+            run.readings.append((now, joules))
+        events = self.rings.poll()
+        if events and not run.times:
+            first = min(p.begin_s for p in self.rings.leading())
+            events.insert(0, (min(first, events[0][0]), BEGIN))
+        if self.rings.lost:
+            run.why = run.why or f"{self.rings.lost} events came faster than they could be read"
+        if len(run.times) + len(events) > MOST_EVENTS:
+            run.why = run.why or f"it has more than {MOST_EVENTS} events"
+        if run.why:
+            return None
+        run.times += [t for t, _ in events]
+        run.sites += [s for _, s in events]
+        return None if self.pairing is None else self._feed(self.pairing)
 
-    def _read(self) -> float | None:
+    def _feed(self, pairing: Pairing) -> EarlyStop | None:
+        """Hand on what was not handed on yet, in the order of its times."""
+        run = self.run
+        while self._fed < len(run.times):
+            time_s = run.times[self._fed]
+            while self._read < len(run.readings) and run.readings[self._read][0] <= time_s:
+                pairing.read(*run.readings[self._read])
+                self._read += 1
+            self._fed += 1
+            if stop := pairing.feed(time_s, run.sites[self._fed - 1]):
+                return stop
+        return None
+
+    def _counted(self) -> float | None:
         """Return the meter's counter where it has moved."""
         if self.counter is None:
             return None
@@ -83,21 +103,6 @@ class Beside:
         self._joules = joules
         return joules
 
-    def _events(self, events: Sequence[tuple[float, str]]) -> EarlyStop | None:
-        if self.pairing is None:
-            if len(self.run.times) + len(events) > MOST_EVENTS:
-                self.run.why = self.run.why or f"it has more than {MOST_EVENTS} events"
-            if not self.run.why:
-                self.run.times += [t for t, _ in events]
-                self.run.sites += [s for _, s in events]
-            return None
-        if self.run.why:
-            return None
-        for time_s, site in events:
-            if stop := self.pairing.feed(time_s, site):
-                return stop
-        return None
-
     def ended(self) -> CompleteRun:
         """Return the complete run, after its end."""
         self.look()
@@ -105,7 +110,7 @@ class Beside:
         if not run.times:
             run.why = run.why or "it called neither OpenMP nor MPI where that can be seen"
             return run
-        ends = [p.end_s for p in self.watch.leading() if p.end_s is not None]
+        ends = [p.end_s for p in self.rings.leading() if p.end_s is not None]
         run.times.append(max(run.times[-1], *ends) if ends else run.times[-1])
         run.sites.append(END)
         return run
@@ -127,7 +132,8 @@ def _counter(name: str, root: Path) -> _Counting | None:
     return meter  # type: ignore[return-value]
 
 
-def _pairing(base: CompleteRun, within: float, *, metered: bool) -> Pairing:
+def _pair(beside: Beside, base: CompleteRun, within: float, metered: bool) -> None:
+    """Make the pairing while the run goes on: what it needs takes a second to load."""
     from advisor.phases.metered import Metered
     from advisor.phases.pairing import Baseline, Pairing, RunEvents
 
@@ -135,7 +141,8 @@ def _pairing(base: CompleteRun, within: float, *, metered: bool) -> Pairing:
     for time_s, joules in base.readings:
         meter.feed(time_s, joules)
     events = RunEvents(tuple(base.times), tuple(base.sites))
-    return Pairing(Baseline(events, meter if metered else None), within=within, metered=metered)
+    whole = Baseline(events, meter if metered else None)
+    beside.pairing = Pairing(whole, within=within, metered=metered)
 
 
 def _stop_json(stop: EarlyStop, base: CompleteRun, spent_j: float | None) -> dict[str, object]:
@@ -153,11 +160,22 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, spent_j: float | None) -> dic
 class _Run:
     """The run that is watched: the process group it was started as, and its Slurm steps."""
 
-    def __init__(self, group: int, steps_of: str) -> None:
-        self._group, self._job = group, steps_of
+    def __init__(self, rings: Path) -> None:
+        self._rings = rings
+        self._job = os.environ.get("SLURM_JOB_ID", "")
+
+    @property
+    def _group(self) -> int:
+        """The process group, as whoever started the run noted it; 0 where nobody did."""
+        try:
+            return int((self._rings / "group").read_text())
+        except (OSError, ValueError):
+            return 0
 
     def alive(self) -> bool:
         """Tell whether any process of the group, or a step, is left."""
+        if not self._group:
+            return False
         try:
             os.killpg(self._group, 0)
         except ProcessLookupError:
@@ -173,8 +191,10 @@ class _Run:
                 ["scancel", f"--signal={number.name.removeprefix('SIG')}", step],
                 capture_output=True, timeout=30, check=False,
             )  # fmt: skip
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._group, number)
+        group = self._group
+        if group:  # 0 would be our own
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
 
     def _steps(self) -> list[str]:
         if not self._job:
@@ -207,12 +227,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rings", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--group", type=int, required=True)
     parser.add_argument("--within", type=float, default=0.03)
     parser.add_argument("--metered", action="store_true")
     parser.add_argument("--meter", default="auto")
     parser.add_argument("--sys", type=Path, default=Path("/sys"))
-    parser.add_argument("--steps-of", default="")
     args = parser.parse_args(argv)
     over = False
 
@@ -227,16 +245,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         base = load_complete(args.folder / BASE)
         if base is None or base.why or base.span_s < LEAST_S:
             return 0
-    with contextlib.suppress(OSError):
-        os.nice(5)
-    beside = Beside(
-        EventRings(args.rings), _counter(args.meter, args.sys) if args.metered else None
-    )
+    counter = _counter(args.meter, args.sys) if args.metered else None
+    beside = Beside(EventRings(args.rings), counter)
+    beside.look()
+    (args.rings / "ready").touch()
+    run = _Run(args.rings)
     if base is not None:
-        beside.pairing = _pairing(base, args.within, metered=args.metered)
-        if beside.pairing.reason:
-            return 0
-    run = _Run(args.group, args.steps_of)
+        threading.Thread(
+            target=_pair, args=(beside, base, args.within, args.metered), daemon=True
+        ).start()
     while not over and os.getppid() == parent:
         stop = beside.look()
         if stop is not None and base is not None:

@@ -252,9 +252,12 @@ class Measuring:
             nodes = {r.seq: r.configuration.nodes for r in self.state.stages[name].runs}
             for result in results:
                 runs += 1
-                node_s += (result.time_s or 0.0) * nodes.get(result.seq, 1)
-                if result.energy_j is not None:
-                    energy_j += result.energy_j
+                node_s += (result.spent_s or result.time_s or 0.0) * nodes.get(result.seq, 1)
+                used = result.energy_j
+                if result.extrapolated is not None and used is not None:
+                    used = result.spent_j or used * result.extrapolated["share"]
+                if used is not None:
+                    energy_j += used
                     known = True
         return Spent(runs, node_s / 3600, energy_j, known)
 
@@ -304,7 +307,13 @@ class Measuring:
                 account=result.account or account,
                 scope=scope_of(self.policy.training.trust, result.account or account),
                 job_id=result.job_id,
-                extra={"sweep": state.id, "seq": result.seq, **about, **self._counters(run)},
+                extra={
+                    "sweep": state.id,
+                    "seq": result.seq,
+                    **about,
+                    **self._counters(run),
+                    **({"extrapolated": dict(result.extrapolated)} if result.extrapolated else {}),
+                },
                 method=subject.method,
             )
         new = [seq for seq in observations if seq not in state.stored]

@@ -19,6 +19,8 @@ MAX_FREQS = 16
 MIN_RUNS = 2
 """Fewer good runs than this leave nothing to choose between."""
 REPEATS_OF_FEW = 3
+USUAL_SHARE = 0.15
+"""Of a run that is ended early, what it usually takes (benchmarks/phases.py: 0.1 to 0.13)."""
 
 
 @dataclass(frozen=True, slots=True)

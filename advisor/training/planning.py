@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.core.configuration import Configuration
+from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.policy import Policy
 from advisor.core.rate import RateRule
+from advisor.core.script import advisor_lines
 from advisor.errors import InputError, RefusedError, SchedulerError, UsageError
 from advisor.meters.estimate import estimate_j
 from advisor.meters.events import not_counted
@@ -17,12 +18,15 @@ from advisor.models.design import DESIGNS
 from advisor.models.sequential import SEQUENTIAL, first_runs
 from advisor.schedulers.base import Scheduler
 from advisor.schedulers.choose import create, default
+from advisor.schedulers.submission import read_script
 from advisor.training import state as states
+from advisor.training.beside import LEAST_S
 from advisor.training.class_start import STARTED, ClassStart, class_start
 from advisor.training.experiment import Experiment
 from advisor.training.plan import Cost, axes, cost, expected_runs, planned
 from advisor.training.site_context import SiteContext, earlier_runs
 from advisor.training.state import SweepState
+from advisor.training.table import too_few_for_a_model
 from advisor.training.training_job import (
     TrainingJob,
     current_user,
@@ -62,6 +66,8 @@ class SweepWish:
     experiment: Experiment | None
     rate: RateRule | None = None
     """How the program's own rate is read; None: as the site's rule says."""
+    complete: bool = False
+    """No run is ended early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +162,30 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         repeats=wish.experiment.repeats if wish.experiment else 1,
         repeat_baseline=wish.repeat_baseline,
     )
+    if not _complete(wish, job, policy, grid.space):
+        settings = replace(settings, within=policy.training.within)
     state = states.new(root, job, grid.space, settings, runs)
     energy = scheduler.energy_source(state.job("design"))
     return PlannedSweep(
         state, policy, _cost(state, store, start), notes, energy, warnings, by_class
+    )
+
+
+def _complete(wish: SweepWish, job: TrainingJob, policy: Policy, space: SearchSpace) -> bool:
+    """Tell whether no run may be ended early.
+
+    Because that is asked for; because what is printed or written is read after each run; or
+    because there are too few configurations for a model, or the runs too short.
+    """
+    text = "" if job.script is None else read_script(job.script)[0]
+    return (
+        wish.complete
+        or not policy.training.stop_early
+        or "complete" in advisor_lines(text)
+        or job.rate is not None
+        or wish.experiment is not None
+        or too_few_for_a_model(space)
+        or (wish.estimate_s is not None and wish.estimate_s < LEAST_S)
     )
 
 

@@ -19,11 +19,14 @@ from advisor.core.inventory import Inventory, NodeType
 from advisor.core.program import checked
 from advisor.core.rate import RateRule
 from advisor.errors import InputError
-from advisor.schedulers.base import PlannedRun, SweepJob
+from advisor.schedulers.base import PlannedRun, SweepJob, WatchPlan
+from advisor.schedulers.early import LIBRARY
 from advisor.store.records import TrainingRequest, TrainingState
 from advisor.training.training_job import TrainingJob, TrainingSite, of_experiment, understand
 
 VERSION = 1
+CHECK = "check"
+"""The stage that makes a run again, complete, which was ended early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class SweepSettings:
     """What follows each run, by an experiment file; empty for nothing."""
     events: tuple[str, ...] = ()
     """Counters to read in each run."""
+    within: float = 0.0
+    """How well a run's time and energy must be known to end it; 0: all are complete."""
 
 
 @dataclass(slots=True)
@@ -107,6 +112,17 @@ class SweepState:
             "",
         )
 
+    @property
+    def library(self) -> Path:
+        """Return the place of the library that its runs are watched with."""
+        return self.folder / "watch" / LIBRARY
+
+    def watch(self, stage: str) -> WatchPlan | None:
+        """Return how a stage's runs are watched; None where all are complete."""
+        if not self.settings.within or stage == CHECK or not self.library.is_file():
+            return None
+        return WatchPlan(self.library.parent, self.library, self.settings.within)
+
     def job(self, stage: str) -> SweepJob:
         """Return what a scheduler needs to run a stage."""
         subject, settings = self.subject, self.settings
@@ -131,6 +147,7 @@ class SweepState:
             method=subject.method,
             threads_from=subject.threads_from,
             rate=subject.rate,
+            watch=self.watch(stage),
             events=settings.events,
             placement=self._placement(),
         )

@@ -13,15 +13,26 @@ from advisor.core.inventory import Inventory
 from advisor.core.option import Option
 from advisor.core.rate import Work
 from advisor.core.recommend import confirmed_choice, recommend
+from advisor.core.units import format_change
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
+from advisor.models.ended_runs import ended_early, half_width
 from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
 from advisor.models.sequential import SEQUENTIAL, next_run
 from advisor.training.measuring import Measuring
 from advisor.training.outcome import Confirmation, Event, SweepOutcome, compare, option_at
 from advisor.training.plan import payback_runs
-from advisor.training.state import confirm_stage, further_stage
+from advisor.training.state import CHECK, confirm_stage, further_stage
 from advisor.training.table import tabulate, too_few_for_a_model
+
+_TRUSTED = 2.0
+"""Half widths that a complete run may be off one that was ended early."""
+
+
+def _apart(one: Configuration, other: Configuration) -> float:
+    """Return how far two configurations are from each other, in logarithms."""
+    pairs = [(one.threads_per_node, other.threads_per_node), (one.freq_khz, other.freq_khz)]
+    return sum(abs(math.log(a / b)) for a, b in pairs if a and b)
 
 
 @dataclass(slots=True)
@@ -134,8 +145,36 @@ class Sweep(Measuring):
             attempts.append(attempt)
             if choice == c:
                 break
+            if not attempt.holds and self._check(c):
+                fit = self._fit()
             self.show(Event("note", name, f"{describe(c)} {attempt.verdict}: {attempt.reason}"))
         return fit, attempts
+
+    def _check(self, near: Configuration) -> bool:
+        """Make the run nearest to one that came out otherwise again, if it was ended early.
+
+        Where it takes something else than was expected, all that were ended are left out of this
+        sweep's fit. Tells whether so.
+        """
+        ended = [o for o in self.observations if ended_early(o)]
+        if not ended:
+            return False
+        run = min(ended, key=lambda o: _apart(o.configuration, near))
+        if CHECK not in self.state.stages:
+            self.plan(CHECK, "design", (run.configuration,))
+        off = [
+            (result.time_s or 0.0) / run.time_s - 1
+            for result in self.make(CHECK)
+            if abs((result.time_s or 0.0) / run.time_s - 1) > _TRUSTED * half_width(run, "time")
+        ]
+        where = describe(run.configuration)
+        if not off:
+            self.show(Event("note", CHECK, f"{where}: the run ended early was right"))
+            return False
+        self.observations = [o for o in self.observations if not ended_early(o)]
+        text = f"{where}: a complete run takes {format_change(off[0])} against the one ended early"
+        self.show(Event("note", CHECK, f"{text}: the {len(ended)} runs ended early are left out"))
+        return True
 
     def _proposed(self, fit: FitResult, tried: Sequence[Configuration]) -> Configuration | None:
         """Return what to confirm next: where a run is expected to improve the choice most.

@@ -16,7 +16,7 @@ from advisor.core.units import (
 )
 from advisor.core.words import describe
 from advisor.training.outcome import Confirmation, Event, SweepOutcome
-from advisor.training.plan import Cost
+from advisor.training.plan import USUAL_SHARE, Cost
 from advisor.training.planning import PlannedSweep
 from advisor.training.state import SweepState
 
@@ -61,11 +61,29 @@ def plan_lines(plan: PlannedSweep, *, listing: bool = False) -> list[str]:
             if subject.rate
             else []
         ),
+        *_early(plan),
         *(f"note: {note}" for note in plan.notes),
     ]
     if listing:
         lines += [f"  {r.seq:3d}  {r.role:8s}  {describe(r.configuration)}" for r in runs]
     return lines
+
+
+def _early(plan: PlannedSweep) -> list[str]:
+    """Say which runs may end early, what becomes of their files, and what that may save."""
+    within = plan.state.settings.within
+    if not within:
+        return []
+    runs = plan.state.stages["design"].runs
+    whole = sum(r.role == "baseline" for r in runs) + plan.state.settings.confirm
+    share = (whole + USUAL_SHARE * plan.cost.equal_runs) / max(1.0, plan.cost.equal_runs)
+    return [
+        f"runs end once their time and energy are known within {format_percent(within)}, but for "
+        "the first and those that confirm: files that other runs write end early "
+        "(--complete makes all runs whole)",
+        f"where the program repeats itself that costs about {format_percent(min(1.0, share))} "
+        "of it",
+    ]
 
 
 def run_line(event: Event) -> str:
@@ -83,6 +101,9 @@ def run_line(event: Event) -> str:
     else:
         sign = "~" if result.energy_quality == "estimated" else ""
         energy = f"{sign}{format_energy(result.energy_j)}"
+    if result.extrapolated is not None:
+        share = format_percent(result.extrapolated["share"])
+        energy += f"  (ended early, after {share} of it)"
     if result.rate is not None:
         energy += f"  rate {result.rate:.4g}"
     role = "confirms " if run.role == "confirm" else ""

@@ -110,7 +110,7 @@ def test_variables_in_the_pages_exist(page: Path) -> None:
 @page
 def test_lines_of_scripts_have_settings_that_exist(page: Path) -> None:
     settings = {name.removeprefix("ADVISOR_").lower() for name in SETTINGS}
-    settings |= {"off", "key", "size.n"}  # of sizes any name
+    settings |= {"off", "complete", "key", "size.n"}  # of sizes any name
     text = page.read_text(encoding="utf-8")
     for code in (*inline(text), *block_lines(text)):
         if code.startswith("#ADVISOR "):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from advisor.schedulers.base import PlannedRun, SweepJob
-from advisor.schedulers.early import beside_words, role_of
+from advisor.schedulers.early import beside_words, role_of, stop_name
+
+_READY_S = 5.0
+"""How long the process beside a run may take to begin."""
 
 
 class WatchedHere:
@@ -36,23 +41,32 @@ class WatchedHere:
             "ADVISOR_WATCH": str(self._rings),
             "LD_PRELOAD": f"{library} {before}".strip(),
         }
-        words = beside_words(job, run, attempt, metered=metered)
-        self._words = [*words, "--sys", str(root), "--rings", str(self._rings)]
+        self._words = [
+            *beside_words(job, metered=metered), role_of(job, run), "--sys", str(root),
+            "--name", stop_name(job, run.seq, attempt), "--rings", str(self._rings),
+        ]  # fmt: skip
 
     def __enter__(self) -> Self:
+        """Stand beside the run that comes: its meter is read from before it on."""
+        if self._rings is None:
+            return self
+        with contextlib.suppress(OSError):
+            self._beside = subprocess.Popen(
+                self._words,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        until = time.monotonic() + _READY_S
+        while self._beside is not None and time.monotonic() < until:
+            if (self._rings / "ready").exists() or self._beside.poll() is not None:
+                break
+            time.sleep(0.02)
         return self
 
     def start(self, pid: int) -> None:
-        """Stand beside the run, whose processes are a group of that id."""
-        if not self._words:
-            return
-        try:
-            self._beside = subprocess.Popen(
-                [*self._words, "--group", str(pid)],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-        except OSError:
-            self._words = []
+        """Tell which process group the run is."""
+        if self._rings is not None:
+            with contextlib.suppress(OSError):
+                (self._rings / "group").write_text(f"{pid}\n")
 
     def __exit__(
         self,

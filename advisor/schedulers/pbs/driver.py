@@ -15,6 +15,7 @@ from pathlib import Path
 from advisor.core.script_use import CAP_VARIABLE
 from advisor.schedulers.base import PlannedRun, SweepJob, array_environment
 from advisor.schedulers.command import interpreter
+from advisor.schedulers.early import driver_lines, role_of, stop_name
 
 _DRIVER = r"""
 now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
@@ -36,11 +37,12 @@ fi
 cd -- "$working" || { note "$PBS_JOBID" 0 0 0 lost "$highest"; exit 1; }
 [ -n "$limit" ] && job=(timeout --kill-after=30 "$limit" "${job[@]}")
 now; begin=$t
-"${job[@]}" > "$folder/output/run-$name.log" 2>&1 < /dev/null
+(watched "$role" "$stop" "${job[@]}") > "$folder/output/run-$name.log" 2>&1 < /dev/null
 code=$?
 now
 verdict=ok
 [ "$code" = 0 ] || verdict=failed
+ended "$stop" && code=0 && verdict=early
 [ -n "$limit" ] && { [ "$code" = 124 ] || [ "$code" = 137 ]; } && verdict=late
 note "$PBS_JOBID" "$begin" "$t" "$code" "$verdict" "$highest"
 exit "$code"
@@ -51,8 +53,8 @@ exit "$code"
 class Noted:
     """What a run's script has noted: seconds since the epoch, exit code, verdict.
 
-    ``verdict`` is ok, failed, late (over its limit), uncapped (``highest_khz`` is above the cap,
-    or 0: no cpufreq) or lost (its folder is not there).
+    ``verdict`` is ok, early (ended once it was known), failed, late (over its limit), uncapped
+    (``highest_khz`` is above the cap, or 0: no cpufreq) or lost (its folder is not there).
     """
 
     job_id: str
@@ -89,6 +91,8 @@ def write_script(job: SweepJob, run: PlannedRun, attempt: int, cap_khz: int, roo
             f"job=({shlex.join(argv)})",
             f"name={name} cap={cap_khz:d} limit={limit} sys={shlex.quote(str(root))}",
             *(f"export {k}={shlex.quote(v)}" for k, v in array_environment(job).items()),
+            f"role={role_of(job, run)} stop={shlex.quote(stop_name(job, run.seq, attempt))}",
+            *driver_lines(job, metered=True),
             *([f"export {CAP_VARIABLE}={khz:d}"] if (khz := run.configuration.freq_khz) else []),
             _DRIVER,
         ]

@@ -25,6 +25,7 @@ from advisor.schedulers.base import (
     Watched,
 )
 from advisor.schedulers.cluster import Cluster
+from advisor.schedulers.early import ended_early, keep_complete
 from advisor.schedulers.pbs import accounting as pbs_records
 from advisor.schedulers.pbs import availability
 from advisor.schedulers.pbs import control as pbs_control
@@ -292,9 +293,16 @@ class Pbs:
             waited = time.monotonic() - self._since.setdefault(key, time.monotonic())
             if waited < SETTLE_S and not (record is None and self._forgets()):
                 return None, ""
+        if noted.verdict == "early":
+            run = RunResult(
+                attempt.seq, attempt.attempt, False, noted.time_s, job_id=attempt.job_id
+            )
+            return ended_early(job, run), ""
         if noted.verdict != "ok" or noted.time_s <= 0:
             return _failed(job, attempt, noted, _why_failed(job, attempt, noted)), ""
-        return _good(job, attempt, noted, record), ""
+        result = _good(job, attempt, noted, record)
+        keep_complete(job, result)
+        return result, ""
 
     def _record(self, attempt: Submitted, *, eager: bool) -> JobRecord | None:
         """Return what PBS says of a job, asked now and then; None when it knows nothing."""

@@ -20,6 +20,7 @@ from typing import Literal
 from advisor.core.script_use import CAP_VARIABLE
 from advisor.schedulers.base import PlannedRun, SweepJob, array_environment
 from advisor.schedulers.command import interpreter
+from advisor.schedulers.early import driver_lines, role_of
 
 RunMode = Literal["steps", "wrap", "whole"]
 """``steps``: the script's sruns are timed; ``wrap``: the whole script is put into one step;
@@ -30,24 +31,28 @@ now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(da
 log() { local IFS=$'\t'; printf '%s\n' "$*" >> "$folder/events"; }
 
 @CONFIGURE@
-attempt() {  # seq, attempt, then as configure; sets verdict: ok, failed or late
+one() {  # steps, step name, then as configure: the user's script, once
+  configure "${@:3}"
+  export ADV_SWEEP_STEPS=$1 ADV_SWEEP_NAME=$2
+  export ADV_SWEEP_SRUN=$real ADV_SWEEP_EPILOG="$folder/bin/epilog"
+  if [ "$mode" != whole ]; then
+    export PATH="$folder/bin:$PATH"
+    srun() { "$ADV_SWEEP_SHIM" "$@"; }
+    export ADV_SWEEP_SHIM="$folder/bin/srun"
+    export -f srun
+  fi
+  [ "$mode" = wrap ] && in_one_step
+  [ -n "$limit" ] && job=(timeout --kill-after=30 "$limit" "${job[@]}")
+  exec "${job[@]}"
+}
+
+attempt() {  # seq, attempt, then as configure; sets verdict: ok, failed, late or early
   local seq=$1 try=$2 steps="$folder/steps/$1-$2" begin code good=1 lines=0 line
   : > "$steps"; : > "$steps.ids"
   now; begin=$t
   log begin "$seq" "$try" "$begin"
   (
-    configure "${@:3}"
-    export ADV_SWEEP_STEPS=$steps ADV_SWEEP_NAME="$name-$seq-$try"
-    export ADV_SWEEP_SRUN=$real ADV_SWEEP_EPILOG="$folder/bin/epilog"
-    if [ "$mode" != whole ]; then
-      export PATH="$folder/bin:$PATH"
-      srun() { "$ADV_SWEEP_SHIM" "$@"; }
-      export ADV_SWEEP_SHIM="$folder/bin/srun"
-      export -f srun
-    fi
-    [ "$mode" = wrap ] && in_one_step
-    [ -n "$limit" ] && job=(timeout --kill-after=30 "$limit" "${job[@]}")
-    exec "${job[@]}"
+    watched "${roles[seq]:-}" "$stage-$seq-$try" one "$steps" "$name-$seq-$try" "${@:3}"
   ) > "$folder/output/run-$seq-$try.log" 2>&1 < /dev/null
   code=$?
   now
@@ -58,7 +63,8 @@ attempt() {  # seq, attempt, then as configure; sets verdict: ok, failed or late
     done < "$steps"
     [ "$lines" -gt 0 ] || good=0
   fi
-  if [ "$code" = 0 ] && [ "$good" = 1 ]; then verdict=ok
+  if ended "$stage-$seq-$try"; then verdict=early
+  elif [ "$code" = 0 ] && [ "$good" = 1 ]; then verdict=ok
   elif [ -n "$limit" ] && { [ "$code" = 124 ] || [ "$code" = 137 ]; }; then verdict=late
   else verdict=failed; fi
   log end "$seq" "$try" "$begin" "$t" "$code" "$verdict"
@@ -69,7 +75,7 @@ run() {  # seq, first attempt, then as configure
   shift 2
   while [ "$try" -le "$attempts" ]; do
     attempt "$seq" "$try" "$@"
-    [ "$verdict" = ok ] && return 0
+    [ "$verdict" = ok ] || [ "$verdict" = early ] && return 0
     [ "$verdict" = late ] && return 1
     try=$((try + 1))
   done
@@ -216,22 +222,27 @@ def job_name(job: SweepJob) -> str:
     return f"adv-{job.id}-{job.stage}"
 
 
-def write_files(job: SweepJob, due: Iterable[tuple[PlannedRun, int]]) -> Path:
+def write_files(
+    job: SweepJob, due: Iterable[tuple[PlannedRun, int]], *, metered: bool = False
+) -> Path:
     """Write driver, wrapper and epilog for the runs due (each with its next attempt's number).
 
-    Returns the driver. Every text from outside is quoted by shlex; nothing is evaluated.
+    Returns the driver. ``metered``: Slurm measures energy. Every text from outside is quoted by
+    shlex; nothing is evaluated.
     """
     for name in ("bin", "output", "steps"):
         (job.folder / name).mkdir(parents=True, exist_ok=True)
     _write(job.folder / "bin" / "srun", _SHIM)
     _write(job.folder / "bin" / "epilog", _EPILOG)
     driver = job.folder / "driver.sh"
-    _write(driver, driver_text(job, due))
+    _write(driver, driver_text(job, due, metered=metered))
     return driver
 
 
-def driver_text(job: SweepJob, due: Iterable[tuple[PlannedRun, int]]) -> str:
-    """Return the driver script for the runs due."""
+def driver_text(
+    job: SweepJob, due: Iterable[tuple[PlannedRun, int]], *, metered: bool = False
+) -> str:
+    """Return the driver script for the runs due; ``metered``: Slurm measures their energy."""
     argv: Sequence[str] = job.command
     if job.script is not None:
         argv = [*interpreter(job.script), str(job.script), *job.arguments]
@@ -247,6 +258,9 @@ def driver_text(job: SweepJob, due: Iterable[tuple[PlannedRun, int]]) -> str:
         f"mode={mode_of(job)} attempts={job.attempts:d} limit={limit}",
         f"lowest={steps[0] if steps else 0:d}",
         f"threads_from={shlex.quote(' '.join(job.threads_from))}",
+        f"stage={shlex.quote(job.stage)}",
+        f"roles=({' '.join(f'[{r.seq:d}]={role_of(job, r)}' for r in job.runs)})",
+        *driver_lines(job, metered=metered),
         *(f"export {name}={value}" for name, value in array_environment(job).items()),
     ]
     calls = []

@@ -22,6 +22,7 @@ from advisor.schedulers.base import (
     slowdown_bound,
 )
 from advisor.schedulers.command import run_command
+from advisor.schedulers.early import ended_early, keep_complete
 from advisor.schedulers.results import append_result, good_run, rated, read_results
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm.control import (
@@ -89,7 +90,7 @@ class Sweeps:
             return running
         results = read_results(job.folder / "results.jsonl")
         due = [(run, 1 + sum(r.seq == run.seq for r in results)) for run in job.open_runs(results)]
-        driver = write_files(job, due)
+        driver = write_files(job, due, metered=self._metered(job))
         runs = [run for run, _ in due]
         argv = ["sbatch", "--parsable", *self._options(job, runs), str(driver)]
         try:
@@ -110,6 +111,12 @@ class Sweeps:
             message = " ".join((done.stderr or done.stdout).split()) or "no answer"
             raise SchedulerError(f"sbatch refused the sweep: {message}")
         return found[1]
+
+    @staticmethod
+    def _metered(job: SweepJob) -> bool:
+        """Tell whether Slurm measures the energy of a run's steps."""
+        plugin = config_value("AcctGatherEnergyType").removeprefix("acct_gather_energy/")
+        return mode_of(job) != "whole" and plugin not in ("", "none", "(null)")
 
     def _options(self, job: SweepJob, runs: list[PlannedRun]) -> list[str]:
         """Return sbatch's options: the job's own, all that bear on what is measured.
@@ -245,6 +252,10 @@ class Sweeps:
         mode = mode_of(job)
         time_s = attempt.time_s(mode)
         output = job.output(attempt.seq, attempt.number)
+        if attempt.verdict == "early":
+            run = RunResult(attempt.seq, attempt.number, False, time_s,
+                            job_id=attempt.job_id, account=attempt.account)  # fmt: skip
+            return ended_early(job, run)
         if attempt.verdict != "ok" or time_s <= 0:
             return RunResult(
                 attempt.seq,
@@ -266,7 +277,9 @@ class Sweeps:
             attempt.seq, attempt.number, True, time_s,
             job_id=attempt.job_id, account=attempt.account,
         )  # fmt: skip
-        return good_run(job, run, energy_j, "slurm", why)
+        result = good_run(job, run, energy_j, "slurm", why)
+        keep_complete(job, result)
+        return result
 
     def _energy(self, job: SweepJob, attempt: SweepRun) -> tuple[float | None, str] | None:
         """Return (joules or None, why not), or None while the accounting lags."""

@@ -1,0 +1,241 @@
+"""Runs ended early: what stands beside them, what is stored of them, and what they weigh."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.core.configuration import Configuration
+from advisor.core.inventory import NodeType
+from advisor.core.observation import Observation
+from advisor.models.ended_runs import half_width, response_of
+from advisor.models.fit import fit_options
+from advisor.models.response import Z95
+from advisor.phases.complete import BEGIN, END, CompleteRun, load_complete
+from advisor.schedulers.base import PlannedRun, Role, RunResult, SweepJob, WatchPlan
+from advisor.schedulers.early import driver_lines, ended_early, keep_complete, role_of, was_ended
+from advisor.schedulers.local.scheduler import Local
+from advisor.training.beside import Beside
+
+Run = Callable[..., Any]
+STOP = {
+    "time_s": 30.0, "time_half_s": 0.6, "base_time_s": 20.0, "energy_j": 900.0,
+    "energy_half_j": 18.0, "base_energy_j": 1000.0, "elapsed_s": 4.0, "spent_j": 120.0,
+    "iterations": 9, "share": 4 / 30, "reason": "known within 3 % after 9 iterations",
+}  # fmt: skip
+
+
+def place(threads: int, freq_khz: int = 0) -> Configuration:
+    return Configuration("t", 1, 1, threads, freq_khz)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SweepJob:
+    roles: tuple[Role, ...] = ("baseline", "design", "baseline", "confirm")
+    runs = tuple(PlannedRun(i, role, place(1)) for i, role in enumerate(roles))
+    watch = WatchPlan(tmp_path / "watch", tmp_path / "watch" / "watch.so", 0.03)
+    (tmp_path / "watch" / "stops").mkdir(parents=True)
+    return SweepJob("s", "design", tmp_path, tmp_path, NodeType("t"), runs, watch=watch)
+
+
+def test_the_first_run_and_those_that_confirm_are_complete(job: SweepJob) -> None:
+    assert [role_of(job, r) for r in job.runs] == ["complete", "paired", "", ""]
+    alone = replace(job, watch=None)
+    assert {role_of(alone, r) for r in job.runs} == {""} and not was_ended(alone, 1, 1)
+
+
+def test_a_run_that_was_ended_has_the_whole_ones_time_and_energy(job: SweepJob) -> None:
+    assert job.watch is not None
+    stop = job.watch.folder / "stops" / "design-1-1"
+    stop.write_text(json.dumps(STOP))
+    cut = RunResult(1, 1, False, 4.3)
+    assert was_ended(job, 1, 1) and not was_ended(job, 1, 2)
+    lost = ended_early(job, cut)
+    assert not lost.ok and "the complete run is lost" in lost.detail
+    whole = RunResult(0, 1, True, 20.5, 2000.0, "measured", "slurm")
+    keep_complete(job, replace(whole, seq=1, time_s=1.0))  # not the complete one
+    keep_complete(job, whole)
+    result = ended_early(job, cut)
+    assert result.ok and result.time_s == 30.5  # starting and ending took half a second
+    assert (result.energy_j, result.meter) == (1800.0, "slurm")  # 90 % of what Slurm says
+    assert (result.spent_s, result.spent_j) == (4.3, 120.0)
+    assert result.extrapolated == {
+        "share": STOP["share"], "time": pytest.approx(0.6 / 30.5), "energy": 0.02
+    }  # fmt: skip
+    stop.write_text(json.dumps({**STOP, "energy_j": None}))
+    assert not ended_early(job, cut).ok  # Slurm's step energy alone says nothing
+    keep_complete(job, replace(whole, energy_j=None, energy_quality="missing"))
+    timed = ended_early(job, cut)
+    assert timed.ok and timed.energy_j is None and "energy" not in (timed.extrapolated or {})
+
+
+class Rings:
+    """Rings that show what they are given, one look after the other."""
+
+    def __init__(self, *looks: list[tuple[float, str]], lost: int = 0) -> None:
+        self._looks, self.lost = list(looks), lost
+
+    def poll(self) -> list[tuple[float, str]]:
+        return self._looks.pop(0) if self._looks else []
+
+    def leading(self) -> list[Any]:
+        process = type("Process", (), {"begin_s": 1.0, "end_s": 9.0})
+        return [process]
+
+
+class Counter:
+    value = 0.0
+
+    def so_far_j(self) -> float:
+        self.value += 5.0
+        return self.value
+
+
+def test_the_complete_run_is_kept_from_begin_to_end(tmp_path: Path) -> None:
+    beside = Beside(Rings([], [(2.0, "a"), (3.0, "b")], [(4.0, "a")]), Counter())  # type: ignore[arg-type]
+    for _ in range(3):
+        assert beside.look() is None
+    run = beside.ended()
+    run.save(tmp_path / "complete.json")
+    kept = load_complete(tmp_path / "complete.json")
+    assert kept is not None
+    assert (kept.times, kept.sites) == ([0, 1, 2, 3, 8], [BEGIN, "a", "b", "a", END])
+    assert kept.why == "" and kept.span_s == 8 and len(kept.readings) == 4
+    (tmp_path / "complete.json").write_text('{"names": ["a"], "sites": [0, 7], "times": [2, 1]}')
+    assert load_complete(tmp_path / "complete.json") is None
+
+
+def test_what_was_not_seen_whole_is_paired_with_nothing() -> None:
+    lossy = Beside(Rings([(2.0, "a")], lost=7), None)  # type: ignore[arg-type]
+    lossy.look()
+    assert "7 events came faster" in lossy.ended().why
+    assert "neither OpenMP nor MPI" in Beside(Rings(), None).ended().why  # type: ignore[arg-type]
+
+
+def test_the_driver_runs_as_ever_where_nothing_is_watched(job: SweepJob, tmp_path: Path) -> None:
+    script = 'watched "{role}" x sh -c "echo $ADVISOR_WATCH/$LD_PRELOAD; exit 3"; echo $?\nended x'
+    for role, watched in (("paired", replace(job, watch=None)), ("", job)):
+        text = "\n".join([*driver_lines(watched, metered=False), script.format(role=role)])
+        done = subprocess.run(
+            ["bash", "-c", text], capture_output=True, text=True, check=False,
+            env={"PATH": os.environ["PATH"]},
+        )  # fmt: skip
+        assert (done.stdout, done.returncode) == ("/\n3\n", 1), done.stderr
+
+
+def test_a_run_beside_which_nothing_can_stand_goes_to_its_end(
+    job: SweepJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No library, no Python on the node: the run is as it would be."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
+    script = 'watched complete x sh -c "echo run; exit 3" 2>/dev/null; echo $?'
+    text = "\n".join([*driver_lines(job, metered=True), script])
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
+    assert done.stdout == "run\n3\n"
+
+
+RUNS = [
+    Observation(place(c, f), 400 / c + 8e6 / f, 900 + 30 * c * f / 1e6, contributor="ann")
+    for c in (2, 4, 8, 16)
+    for f in (1_200_000, 1_800_000, 2_400_000)
+]
+ENDED = {"extrapolated": {"share": 0.1, "time": 0.03, "energy": 0.05}}
+
+
+def ended(run: Observation) -> Observation:
+    return replace(run, source="sweep", extra=ENDED)
+
+
+def test_an_ended_run_weighs_what_its_interval_leaves() -> None:
+    run = ended(RUNS[0])
+    assert (half_width(run, "time"), half_width(run, "energy")) == (0.03, 0.05)
+    assert half_width(RUNS[0], "time") == 0
+    sigma = 0.02 / Z95
+    of = response_of([*RUNS[1:], run], "time", lambda o: o.time_s, sigma)
+    spread = math.log1p(0.03) / 1.6448536
+    assert of.counts[run.configuration] == pytest.approx(sigma**2 / (sigma**2 + spread**2))
+    assert of.confirming(run.configuration) is None
+    assert of.confirming(RUNS[1].configuration) is not None
+    beside = response_of([RUNS[0], run], "time", lambda o: o.time_s, sigma)
+    assert 1 < beside.counts[run.configuration] < 1.3
+
+
+def test_a_model_of_ended_runs_is_less_sure_and_confirms_nothing_by_them() -> None:
+    whole = fit_options(RUNS, model="polynomial")
+    cut = fit_options([RUNS[-1], *map(ended, RUNS[:-1])], model="polynomial")
+    assert any("11 of 12 runs were ended early" in n for n in cut.notes)
+    here = [o for o in cut.options if o.measured]
+    assert [o.configuration for o in here] == [RUNS[-1].configuration]
+    assert len([o for o in whole.options if o.measured]) == 12
+    for a, b in zip(whole.options, cut.options, strict=True):
+        assert b.time_s == pytest.approx(a.time_s, rel=0.05)
+        if not b.measured:
+            assert b.time_hi_s / b.time_lo_s >= a.time_hi_s / a.time_lo_s
+
+
+STEPS = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+int main(int argc, char **argv) {
+    struct timespec step = {0, atol(argv[1]) * 1000000L};
+    for (int i = 0; i < 60; i++) {
+        #pragma omp parallel num_threads(1)
+        nanosleep(&step, NULL);
+    }
+    puts("whole");
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_a_run_on_this_machine_is_ended(
+    job: SweepJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from advisor.lab.watching import watch_library
+
+    assert job.watch is not None
+    source = tmp_path / "steps.c"
+    source.write_text(STEPS)
+    subprocess.run(["gcc", "-fopenmp", source, "-o", tmp_path / "steps"], check=True)
+    shutil.copyfile(watch_library(), job.watch.library)
+    times = [float(i) / 8 for i in range(62)]  # a complete run of 60 steps of an eighth of a second
+    (tmp_path / "sites").write_text("")
+    run = CompleteRun(times, [BEGIN, *_sites(tmp_path, job)[:60], END])
+    run.save(job.watch.folder / "complete.json")
+    keep_complete(job, RunResult(0, 1, True, 8.0))
+    here = replace(
+        job, runs=(PlannedRun(1, "design", Configuration("local", 1, 1, 1, 0)),), meter="none",
+        command=(str(tmp_path / "steps"), "250"),
+    )  # fmt: skip
+    status = Local().poll(here, "")
+    (result,) = status.results
+    assert result.ok and result.extrapolated is not None, result
+    assert result.extrapolated["share"] < 1 and result.spent_s and result.time_s
+    assert result.time_s == pytest.approx(15.0, rel=0.2) and result.spent_s < result.time_s
+    assert "whole" not in here.output(1, 1).read_text()
+
+
+def _sites(folder: Path, job: SweepJob) -> list[str]:
+    """Return the call sites of the program, from a short run of it."""
+    from advisor.phases.ring import EventRings
+
+    assert job.watch is not None
+    rings = folder / "rings"
+    rings.mkdir()
+    environment = {
+        **os.environ, "ADVISOR_WATCH": str(rings), "LD_PRELOAD": str(job.watch.library)
+    }  # fmt: skip
+    subprocess.run([folder / "steps", "0"], env=environment, check=True, capture_output=True)
+    return [site for _, site in EventRings(rings).poll()]

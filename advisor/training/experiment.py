@@ -58,7 +58,7 @@ class Experiment:
     attempts: int
     go_on: bool
     reget: bool
-    sockets: int
+    node_sockets: int
     events: tuple[str, ...]
     after: PostProcessing
     notes: tuple[str, ...]
@@ -132,7 +132,7 @@ def read_experiments(path: Path, scheduler: str) -> tuple[Experiment, ...]:
             attempts=0 if file.counts["retries"] is None else file.counts["retries"] + 1,
             go_on=bool(file.flags["batchContinue"]),
             reget=bool(file.flags["reget"]),
-            sockets=file.counts["nodeSockets"] or 0,
+            node_sockets=file.counts["nodeSockets"] or 0,
             events=events,
             after=after.for_run(nodes=shape.nodes, nodePEs=shape.ranks, execParam=parameter),
             notes=tuple(_notes(file, shape)),

@@ -196,9 +196,9 @@ def _of_experiment(
     if experiment is None:
         return {}
     own = job.node_type.sockets
-    if experiment.after.parameters.get("threadPlacement") and experiment.sockets not in (0, own):
+    if experiment.after.parameters.get("threadPlacement") and experiment.node_sockets not in (0, own):
         warnings.append(
-            f"nodeSockets is {experiment.sockets}, but {job.node_type.name} has {own}: check it"
+            f"nodeSockets is {experiment.node_sockets}, but {job.node_type.name} has {own}: check it"
         )
     settings: dict[str, Any] = {"after": experiment.after.to_dict()}
     if experiment.attempts:

@@ -195,11 +195,9 @@ def _of_experiment(
     """Return the settings that an experiment adds; ``warnings`` take what cannot be done here."""
     if experiment is None:
         return {}
-    own = job.node_type.sockets
-    if experiment.after.parameters.get("threadPlacement") and experiment.node_sockets not in (0, own):
-        warnings.append(
-            f"nodeSockets is {experiment.node_sockets}, but {job.node_type.name} has {own}: check it"
-        )
+    own, stated = job.node_type.sockets, experiment.node_sockets
+    if experiment.after.parameters.get("threadPlacement") and stated not in (0, own):
+        warnings.append(f"nodeSockets is {stated}, but {job.node_type.name} has {own}: check it")
     settings: dict[str, Any] = {"after": experiment.after.to_dict()}
     if experiment.attempts:
         settings["attempts"] = experiment.attempts

@@ -82,7 +82,8 @@ def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _cache: Path) -
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(_cache))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # the hooks' circuit breaker is there
-    for name in ("ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_APPLICATION"):
+    own = ("ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_APPLICATION", "OMP_NUM_THREADS")
+    for name in own:
         monkeypatch.delenv(name, raising=False)
 
 

@@ -2,8 +2,9 @@
 
 One process serves every node: `silicon TESTBED_DIR`. A node counts next to nothing at rest, and its
 active loads; a load is a file `<pid>.load` with `watts start end pid` in the node's `loads` folder
-(monotonic seconds), and counts exactly from start to end, or until its process has gone. Files are
-replaced by rename, so a reader never sees an empty one.
+(monotonic seconds), and counts exactly from start to end, or until its process has gone. It counts a
+little ahead: a busy machine may let this process sleep while a step ends and its energy is read.
+Files are replaced by rename, so a reader never sees an empty one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from . import law
 
 TICK_S = 0.05
+AHEAD_S = 0.25
 #: Joules on the meter at start: Slurm takes 0 for "no meter".
 START_J = 1000.0
 
@@ -43,7 +45,7 @@ class Meter:
                 path.unlink(missing_ok=True)
                 continue
             counted = self._counted.get(path, start)
-            until = min(end, now)
+            until = min(end, now + AHEAD_S)
             self.energy_j += watts * max(0.0, until - counted)
             self._counted[path] = max(counted, until)
             if end <= now or not Path(f"/proc/{int(pid)}").exists():

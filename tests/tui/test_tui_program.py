@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +80,20 @@ def test_the_demo_needs_nothing(kind: str, tmp_path: Path) -> None:
     finally:
         screen.close()
     assert [p.name for p in tmp_path.iterdir() if not p.name.startswith("tmux")] == []
+
+
+def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
+    """A connection that breaks leaves no program behind that reads the end again and again."""
+    leader, follower = pty.openpty()
+    code = "import advisor_tui.app as a; a.EVERY_S = 0.1; a.start(demo=True)"
+    program = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=follower, stdout=follower, stderr=follower,
+        env={**os.environ, "HOME": str(tmp_path), "TERM": "xterm-256color"},
+    )  # fmt: skip
+    os.close(follower)
+    assert os.read(leader, 1)  # it has begun to paint
+    os.close(leader)
+    assert program.wait(60) == 128 + signal.SIGHUP
 
 
 def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

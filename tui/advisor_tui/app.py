@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
+import signal
+import termios
 from contextlib import nullcontext, suppress
 from functools import partial
 from pkgutil import resolve_name
@@ -123,6 +126,8 @@ class AdvisorApp(AppShell):
 
     def _look(self) -> None:
         """Look at daemon and sweeps, unless the last look is still under way."""
+        if _hung_up():
+            os._exit(128 + signal.SIGHUP)  # to leave in order, Textual would wait to paint
         if not self._looking:
             self._looking = True
             begin(self, self._looked, group="look")
@@ -168,6 +173,15 @@ class AdvisorApp(AppShell):
 
     def _keep_theme(self) -> None:
         settings.keep_theme(self.session.settings, self.theme)
+
+
+def _hung_up() -> bool:
+    """Tell whether the terminal is gone: Textual would read its end again and again."""
+    try:
+        termios.tcgetattr(0)
+    except termios.error as error:
+        return bool(error.args[0] == errno.EIO)
+    return False
 
 
 def start(

@@ -2,8 +2,8 @@
 
 One process serves every node: `silicon TESTBED_DIR`. A node counts next to nothing at rest, and its
 active loads; a load is a file `<pid>.load` with `watts start end pid` in the node's `loads` folder
-(monotonic seconds), and counts exactly from start to end, or until its process has gone. It counts a
-little ahead: a busy machine may let this process sleep while a step ends and its energy is read.
+(monotonic seconds), and counts exactly from start to end, or until its process has gone. It counts
+a little ahead: a busy machine may let this process sleep while a step ends and its energy is read.
 Files are replaced by rename, so a reader never sees an empty one.
 """
 

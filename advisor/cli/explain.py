@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--socket", metavar="FILE",
-        help="ask the daemon at this socket (default: read the store if that is allowed)",
+        help="ask the daemon at this socket (default: the one that answers from the store; where "
+        "none does, the store itself)",
     )  # fmt: skip
     parser.add_argument("--diff", action="store_true", help="show the changed script")
     parser.usage = "advisor explain SCRIPT [options] [-- SBATCH OR QSUB OPTIONS]"

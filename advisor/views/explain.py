@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.errors import InputError, StoreError
+from advisor.errors import AdvisorError, InputError, StoreError
 
 if TYPE_CHECKING:
     from advisor.core.decision import Decision
@@ -20,11 +20,12 @@ def explain(
 ) -> Decision:
     """Return the decision for a payload.
 
-    ``payload`` is what a hook would send; a readable ``store`` is asked before the daemon at
-    ``socket``. Nothing is recorded, and the job is never the one left alone at random. Raises
-    StoreError when there is neither, InputError for a request that makes no sense.
+    ``payload`` is what a hook would send. The daemon at ``socket`` is asked, as hooks ask it, where
+    it answers from ``store``: it alone knows queues, limits and what is free now. Else the store is
+    read, if it can be. Nothing is recorded, and the job is never the one left alone at random.
+    Raises StoreError when there is neither, InputError for a request that makes no sense.
     """
-    if store is not None and os.access(store, os.R_OK):
+    if store is not None and os.access(store, os.R_OK) and not _answers_from(store, socket):
         return from_store(store, payload, user=user, uid=uid)
     if store is not None and not socket.exists():
         raise StoreError(
@@ -32,6 +33,16 @@ def explain(
             hint="name a store with --db or a daemon with --socket",
         )
     return from_daemon(socket, payload)
+
+
+def _answers_from(store: Path, socket: Path) -> bool:
+    """Tell whether a daemon answers at a socket, and from this store."""
+    from advisor.core.protocol import call
+
+    try:
+        return store.samefile(str(call(socket, {"v": 1, "op": "status"}, 1.0).get("store")))
+    except (AdvisorError, OSError):
+        return False
 
 
 def from_daemon(socket: Path, payload: Mapping[str, object], *, timeout_s: float = 5.0) -> Decision:

@@ -5,9 +5,7 @@ PBS's hooks do not see a job's script. This adds variables to `-v`, by name only
 (the script's fingerprint, its launcher line with what that needs to be understood, the builds of
 the programs it runs, the user's choices file) and the ADVISOR_ settings of the environment.
 Everything else is qsub's own: this process becomes it, so options, prompts, signals and exit codes
-are what they were. Whatever goes wrong here, qsub runs as it was called.
-
-Python 3.6 to 3.13, the standard library only.
+are what they were. If anything goes wrong, qsub runs as it was called. Python 3.6 to 3.13 alone.
 """
 
 import os

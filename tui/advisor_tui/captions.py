@@ -1,4 +1,4 @@
-"""What stands around the picture of a trade-off: title, legend, and the column at its side."""
+"""What stands around the picture of a trade-off: title, legend, the column at its side, help."""
 
 from __future__ import annotations
 
@@ -7,10 +7,35 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from advisor.views import tradeoff as view
+from advisor.views.narrow import EXAMPLE
 from advisor.views.tradeoff import Boards, TradeOffView
 from advisor_tui import signs
 from advisor_tui.points import sign
 from advisor_tui.ranking import SIGNS, figures
+
+HELP = f"""\
+Each sign is an option: threads and a frequency cap to run the job
+with. Left is faster, lower takes less energy; the best lie along
+the line, the front.
+
+●  measured: a run was made there   ○  predicted from other runs
+◍  measured, energy is estimated    ◌  predicted, energy is estimated
+△  estimated: it never ran on this node type, or was never swept
+◆  the job as written               ★  what the site's policy chooses
+⚑  your own choice                  ░  trade-off zone: as good within
+[ ] the cursor                         error; faint signs lie outside
+
+The table lists what the arrows step through (v: front, zone, or every
+option, / only what fits, like {EXAMPLE}):
+nodes (N), ranks a node (R), threads a node (T), frequency cap, time
+and energy, and the change against ◆ (dE, dT in %). b makes the
+option under the cursor the new ◆. ± is half of the interval that
+holds the value with 90 % confidence; in the picture it is the cross
+at the cursor. ┊ is the slowest that the policy allows. Below stands
+what the option is worth for a run and for the runs of 30 days, with
+money and CO2 where the site states them.
+"""
+"""The help of the page of options."""
 
 
 def names(boards: Boards) -> list[str]:

@@ -42,28 +42,7 @@ class TradeOffPage(Page):
 
     TITLE = "Options"
     PLACE = "applications"
-    HELP = f"""\
-Each sign is an option: threads and a frequency cap to run the job
-with. Left is faster, lower takes less energy; the best lie along
-the line, the front.
-
-●  measured: a run was made there   ○  predicted from other runs
-◍  measured, energy is estimated    ◌  predicted, energy is estimated
-△  estimated: it never ran on this node type, or was never swept
-◆  the job as written               ★  what the site's policy chooses
-⚑  your own choice                  ░  trade-off zone: as good within
-[ ] the cursor                         error; faint signs lie outside
-
-The table lists what the arrows step through (v: front, zone, or every
-option, / only what fits, like {EXAMPLE}):
-nodes (N), ranks a node (R), threads a node (T), frequency cap, time
-and energy, and the change against ◆ (dE, dT in %). b makes the
-option under the cursor the new ◆. ± is half of the interval that
-holds the value with 90 % confidence; in the picture it is the cross
-at the cursor. ┊ is the slowest that the policy allows. Below stands
-what the option is worth for a run and for the runs of 30 days, with
-money and CO2 where the site states them.
-"""
+    HELP = captions.HELP
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
         Binding("a", "apply", "apply", tooltip="apply to my jobs what the site only advises"),

@@ -22,11 +22,14 @@ def explain(
 
     ``payload`` is what a hook would send. The daemon at ``socket`` is asked, as hooks ask it, where
     it answers from ``store``: it alone knows queues, limits and what is free now. Else the store is
-    read, if it can be. Nothing is recorded, and the job is never the one left alone at random.
+    read, if it can be; also by who asks for another user, which the daemon believes from root only.
+    Nothing is recorded, and the job is never the one left alone at random.
     Raises StoreError when there is neither, InputError for a request that makes no sense.
     """
-    if store is not None and os.access(store, os.R_OK) and not _answers_from(store, socket):
-        return from_store(store, payload, user=user, uid=uid)
+    if store is not None and os.access(store, os.R_OK):
+        if os.geteuid() not in (0, uid) or not _answers_from(store, socket):
+            return from_store(store, payload, user=user, uid=uid)
+        return from_daemon(socket, payload)
     if store is not None and not socket.exists():
         raise StoreError(
             f"{store}: cannot be read, and no daemon answers at {socket}",

@@ -350,7 +350,7 @@ def _library(state: SweepState) -> str:
     from advisor.errors import AdvisorError
     from advisor.lab.watching import watch_library
 
-    place = state.library
+    place = state.preload
     if not state.settings.within or place.is_file():
         return ""
     try:

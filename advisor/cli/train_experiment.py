@@ -89,7 +89,7 @@ def _earlier(root: Path, experiment: Experiment) -> SweepState | None:
         for s in _sweeps(root)
         if s.settings.after.get("experiment") == wanted.experiment
         and all(
-            s.settings.after.get("parameters", {}).get(n) == wanted.parameters.get(n)  # type: ignore[attr-defined]
+            s.settings.after.get("parameters", {}).get(n) == wanted.parameters.get(n)
             for n in ("execParam", "nodes", "nodePEs", "threadPlacement")
         )
     ]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 MOST_EVENTS = 1_000_000
 """Events of a run that are kept; of a longer one nothing is."""
@@ -62,8 +63,8 @@ def load_complete(path: Path) -> CompleteRun | None:
         return None
 
 
-def _ascending(values: Sequence[object]) -> list[float]:
-    times = [float(v) for v in values]  # type: ignore[arg-type]
+def _ascending(values: Sequence[Any]) -> list[float]:
+    times = [float(v) for v in values]
     if any(not math.isfinite(t) for t in times) or times != sorted(times):
         raise ValueError("times do not ascend")
     return times

@@ -143,13 +143,13 @@ class RunResult:
 class WatchPlan:
     """How a sweep's runs are watched, and ended once their time is known.
 
-    ``folder`` is the sweep's, visible on the nodes: it holds the preloaded ``library``, the
+    ``folder`` is the sweep's, visible on the nodes: it holds the preloaded library, the
     complete run and what is known of runs that were ended. ``within`` is the 90 % half width that
     is enough.
     """
 
     folder: Path
-    library: Path
+    preload: Path
     within: float
 
 

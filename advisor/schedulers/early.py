@@ -60,7 +60,7 @@ def driver_lines(job: SweepJob, *, metered: bool) -> list[str]:
         return [_UNWATCHED]
     return [
         f"watch={shlex.quote(str(job.watch.folder))}",
-        f"library={shlex.quote(str(job.watch.library))}",
+        f"preload={shlex.quote(str(job.watch.preload))}",
         f"beside=({shlex.join(beside_words(job, metered=metered))})",
         _WATCHED,
     ]
@@ -85,7 +85,7 @@ watched() {  # role, name, command: runs it with a process beside it, returns it
     sleep 0.05
   done
   (
-    export ADVISOR_WATCH="$rings" LD_PRELOAD="$library${LD_PRELOAD:+ $LD_PRELOAD}"
+    export ADVISOR_WATCH="$rings" LD_PRELOAD="$preload${LD_PRELOAD:+ $LD_PRELOAD}"
     "$@"
   ) &
   run=$!

@@ -47,7 +47,7 @@ class SweepSettings:
     confirm: int = 1
     working_folder: str = ""
     extra_options: tuple[str, ...] = ()
-    after: Mapping[str, object] = field(default_factory=dict)
+    after: Mapping[str, Any] = field(default_factory=dict)
     """What follows each run, by an experiment file; empty for nothing."""
     events: tuple[str, ...] = ()
     """Counters to read in each run."""
@@ -113,15 +113,15 @@ class SweepState:
         )
 
     @property
-    def library(self) -> Path:
+    def preload(self) -> Path:
         """Return the place of the library that its runs are watched with."""
         return self.folder / "watch" / LIBRARY
 
     def watch(self, stage: str) -> WatchPlan | None:
         """Return how a stage's runs are watched; None where all are complete."""
-        if not self.settings.within or stage == CHECK or not self.library.is_file():
+        if not self.settings.within or stage == CHECK or not self.preload.is_file():
             return None
-        return WatchPlan(self.library.parent, self.library, self.settings.within)
+        return WatchPlan(self.preload.parent, self.preload, self.settings.within)
 
     def job(self, stage: str) -> SweepJob:
         """Return what a scheduler needs to run a stage."""

@@ -209,7 +209,7 @@ def test_a_run_on_this_machine_is_ended(
     source = tmp_path / "steps.c"
     source.write_text(STEPS)
     subprocess.run(["gcc", "-fopenmp", source, "-o", tmp_path / "steps"], check=True)
-    shutil.copyfile(watch_library(), job.watch.library)
+    shutil.copyfile(watch_library(), job.watch.preload)
     times = [float(i) / 8 for i in range(62)]  # a complete run of 60 steps of an eighth of a second
     (tmp_path / "sites").write_text("")
     run = CompleteRun(times, [BEGIN, *_sites(tmp_path, job)[:60], END])
@@ -235,7 +235,7 @@ def _sites(folder: Path, job: SweepJob) -> list[str]:
     rings = folder / "rings"
     rings.mkdir()
     environment = {
-        **os.environ, "ADVISOR_WATCH": str(rings), "LD_PRELOAD": str(job.watch.library)
+        **os.environ, "ADVISOR_WATCH": str(rings), "LD_PRELOAD": str(job.watch.preload)
     }  # fmt: skip
     subprocess.run([folder / "steps", "0"], env=environment, check=True, capture_output=True)
     return [site for _, site in EventRings(rings).poll()]

@@ -36,10 +36,10 @@ class WatchedHere:
         except OSError:
             return  # no room: the run is as it would be without
         before = os.environ.get("LD_PRELOAD", "")
-        library = str(job.watch.library)
+        preload = str(job.watch.preload)
         self.environment = {
             "ADVISOR_WATCH": str(self._rings),
-            "LD_PRELOAD": f"{library} {before}".strip(),
+            "LD_PRELOAD": f"{preload} {before}".strip(),
         }
         self._words = [
             *beside_words(job, metered=metered), role_of(job, run), "--sys", str(root),

@@ -272,7 +272,7 @@ def _print_trained(trained: Trained, rows: list[TrainingRow], left_out: dict[str
     applications = len({row.application for row in rows})
     print(
         f"{len(rows)} workloads of {applications} applications; silhouette "
-        f"{trained.silhouette:.2f} (1: far apart, 0: not to be told apart)"
+        f"{trained.silhouette:.2f} (1: far apart, 0: not distinct)"
     )
     print_table(
         ("class", "medoid", "workloads", "CPI", "TPI", "GFLOP/s", "GB/s"),

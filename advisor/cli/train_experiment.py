@@ -40,7 +40,7 @@ class AdoptedSweep:
 def adopted(args: argparse.Namespace, root: Path) -> list[AdoptedSweep]:
     """Return the sweeps of an experiment file, or the one of a subject that is no such file.
 
-    What the command line says goes before the file. What is done otherwise is said.
+    The command line goes before the file. Where the sweep differs from the file, a line says so.
     """
     path = Path(args.subject or "")
     if not (is_experiment(path) and path.is_file()):

@@ -20,7 +20,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS",)
 """What sets a program's threads, where no site rule says otherwise."""
 
 CAP_VARIABLE = "ADV_SWEEP_CAP_KHZ"
-"""In which a script finds the cap of each run of a sweep, in kHz; a job is not told its own."""
+"""In which a script finds the cap of each run of a sweep, in kHz; a job does not learn its own."""
 
 MAX_SCRIPT = 65536
 """A longer script is not looked through: nobody writes one by hand."""

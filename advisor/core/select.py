@@ -34,8 +34,8 @@ WEIGHTS: dict[Goal, float] = {
     "min_time": 0.0,
 }
 TIE = 0.01
-"""Options whose score differs by less than this (1 %), or by less than can be told at the policy's
-confidence, are equal: ``resources`` decides."""
+"""Options whose score differs by less than this (1 %), or by less than the policy's confidence
+can distinguish, are equal: ``resources`` decides."""
 
 RUN_SIGMA = 0.02 / 1.96
 """Standard error of log time and energy of a single run where repeats do not tell: 2 % at 95 %."""

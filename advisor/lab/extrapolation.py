@@ -106,7 +106,7 @@ def extrapolate(
     max_slowdown: float = 0.05,
     min_saving: float = 0.03,
 ) -> Extrapolation:
-    """Train on a grid's sizes up to ``train_to`` and judge what is said of the larger ones.
+    """Train on a grid's sizes up to ``train_to`` and judge the predictions of the larger ones.
 
     Of a parameter, twelve runs at the largest of the last three sizes and, by ``samples``, three
     or twelve at each other are trained on; of ``nodes``, all runs. Cells shorter than ``min_time``

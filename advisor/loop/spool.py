@@ -1,6 +1,6 @@
 """Take what users left with the daemon, runs and characterisations, into the store.
 
-The files are the daemon's own (``advisor/service/spool.py``): whose they are was told by
+The files are the daemon's own (``advisor/service/spool.py``): whose they are comes from
 the socket's peer and is believed; everything else in them is the user's word and is checked. A
 file goes when its content is in the store, and running this twice stores nothing twice.
 """

@@ -85,7 +85,7 @@ def extrapolate(
     energy: bool = False,
     resolution: float = 0.0,
 ) -> Extrapolated | None:
-    """Return the whole run's total; None where nothing can be said yet.
+    """Return the whole run's total; None while nothing is known yet.
 
     ``elapsed`` is what was spent so far. ``number_share`` is the relative half width of the number
     of iterations to come, where other runs had other numbers. ``energy``: classes differ in power

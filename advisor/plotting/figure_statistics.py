@@ -14,7 +14,7 @@ from advisor.plotting.statistics import (
 )
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's, told apart by everybody."""
+"""Okabe and Ito's, distinct for everybody."""
 _GREY = "#6b7280"
 
 

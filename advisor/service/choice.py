@@ -155,7 +155,7 @@ def _estimated(chosen: Alternative | None, models: Mapping[str, StoredModel]) ->
     if chosen is None or not chosen.estimated:
         return ()
     name = chosen.configuration.node_type
-    if models[name].of_sizes:  # what it follows from is said of the whole size
+    if models[name].of_sizes:  # its origin is that of the whole size
         return ()
     if models[name].by_class:
         return (reason(BY_CLASS, *like_text(models[name].cold_start)),)

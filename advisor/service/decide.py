@@ -269,7 +269,7 @@ def _search(case: _Case) -> ModelSearch:
 
 
 def _take(case: _Case, found: JobModels) -> Mapping[str, StoredModel]:
-    """Keep a job's models; stop where nothing can be said of its size."""
+    """Keep a job's models; stop where its size cannot be predicted."""
     case.reasons += found.reasons
     case.workload, case.models = found.workload, found.models
     if found.stop is not None:

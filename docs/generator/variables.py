@@ -19,7 +19,7 @@ VARIABLES = {
         "ADVISOR_COLD_START": "`off`: nothing is done by what other applications do; or `advise`, "
         "`apply` as far as the policy goes",
         "ADVISOR_ESTIMATED_NODE_TYPES": "`accept` or `refuse` node types that are only estimated",
-        "ADVISOR_EXTRAPOLATED": "`refuse`, `advise` or `accept` what is said of sizes not "
+        "ADVISOR_EXTRAPOLATED": "`refuse`, `advise` or `accept` predictions of sizes not "
         "swept, as far as the policy goes",
         "ADVISOR_MAX_EXTRAPOLATION": "how many times the largest measured size the job may be, at "
         "most what the policy says",

@@ -108,7 +108,7 @@ class Legible(LineFilter):
         self._sixteen = sixteen
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the same segments in colours that can be told from their ground."""
+        """Return the same segments in colours that contrast with their ground."""
         return [
             s if s.style is None else Segment(s.text, legible(s.style, self._sixteen), s.control)
             for s in segments

@@ -19,7 +19,7 @@ SIGNS = ("auto", "ascii", "unicode")
 
 @dataclass(frozen=True, slots=True)
 class TuiSettings:
-    """What the file says; ``problems`` what is wrong with it, which then counts as not said."""
+    """What the file says; ``problems`` what is wrong with it, which then counts as not set."""
 
     theme: str = ""
     page: str = PLACES[0].name

@@ -186,7 +186,7 @@ def cluster_runs(
     else:
         count, silhouettes = _best_count(points)
         if count == 1:
-            notes.append("the threads show no classes that can be told apart: all are one")
+            notes.append("the threads show no distinct classes: all are in one")
     labels = [_labels(p, count) for p in points]
     order = _matched(points, labels, count)
     members = tuple(

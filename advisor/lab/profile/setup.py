@@ -93,7 +93,7 @@ def bound_text(bound: float) -> float | str:
 
 
 def default_options(metric: str, shape: MetricShape | None = None) -> MetricOptions:
-    """Return how a metric is modelled where nobody said (figure 3 and section 8.2)."""
+    """Return how a metric is modelled where no setup says how (figure 3 and section 8.2)."""
     kind = KNOWN.get(metric)
     shape = kind.shape if kind else shape or "scalar"
     if metric == "NThreads":

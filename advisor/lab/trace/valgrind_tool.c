@@ -1,4 +1,4 @@
-/* A valgrind tool that keeps the access sites of a program nobody has compiled anew.
+/* A valgrind tool that keeps the access sites of a program without compiling it again.
  *
  * What is kept, and how, is in sites.h, the same as in a program built with "advisor cc". On top,
  * floating-point operations are counted per region, and the elements of SIMD accesses are guessed

@@ -11,7 +11,7 @@ local OURS = { "ADVISOR_STAMP", "ADVISOR_DECISION", "SLURM_ADVISOR_STAMP" }
 local SET = { "ADVISOR_SET", "SLURM_ADVISOR_SET" }
 
 local M = {}
-local pending -- the decision whose job id is still to be told
+local pending -- the decision whose job id the daemon does not know yet
 
 -- Slurm's JSON of what the user set, mended: 22.05 leaves control characters in it as they are.
 local function explicit_options(options)

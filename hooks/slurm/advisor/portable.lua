@@ -73,7 +73,7 @@ function M.exchange(path, line, deadline_s, no_answer, meanwhile)
     end
     done, problem, code = socket.send(fd, line)
     if done ~= #line then
-      if done then -- a part: too late for the rest, but a peer that hung up is told from a slow one
+      if done then -- a part: too late for the rest, but a peer that hung up differs from a slow one
         bound(socket.SO_SNDTIMEO, 0)
         done, problem, code = socket.send(fd, line:sub(done + 1))
       end

@@ -6,7 +6,6 @@ import contextlib
 import os
 import selectors
 import threading
-from types import TracebackType
 from typing import Self
 
 from advisor.core.rate import LONGEST_LINE, RateReader, RateRule
@@ -38,12 +37,7 @@ class RateTap:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for write in self.streams:
             os.close(write)
         self._over.set()

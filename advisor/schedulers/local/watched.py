@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from advisor.schedulers.base import PlannedRun, SweepJob
@@ -68,12 +67,7 @@ class WatchedHere:
             with contextlib.suppress(OSError):
                 (self._rings / "group").write_text(f"{pid}\n")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let it keep the run, or end what is left of it; then clean up."""
         if self._beside is not None:
             self._beside.terminate()

@@ -2,7 +2,8 @@
 
 What such a run would have taken is known within an interval. It counts as the part of a run that
 this leaves: the variance of one run over that variance and the extrapolation's together. It
-confirms nothing, and no spread of repeats is taken from it.
+confirms nothing, and no spread of repeats is taken from it. Where a complete run shows that one was
+extrapolated wrongly, none of its sweep counts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from advisor.models.response import Response, response
 _LEAST = 0.01
 """Relative 90 % half width of an extrapolation, at least: nothing is known better by halves."""
 
+_TRUSTED = 2.0
+"""Half widths that a complete run may be off one that was ended early."""
+
 
 def half_width(run: Observation, name: str) -> float:
     """Return the relative 90 % half width of a run's time or energy; 0 of a complete run."""
@@ -33,6 +37,48 @@ def half_width(run: Observation, name: str) -> float:
 def ended_early(run: Observation) -> bool:
     """Tell whether a run was ended before its end."""
     return half_width(run, "time") > 0
+
+
+def refuted(run: Observation, whole: Observation) -> float:
+    """Return how far a complete run is off one that was ended early, where that is too far; else 0.
+
+    Time or energy, whichever is further off; a fraction of what was extrapolated.
+    """
+    pairs = [("time", whole.time_s, run.time_s)]
+    if whole.energy_j and run.energy_j and whole.energy_quality == run.energy_quality:
+        pairs.append(("energy", whole.energy_j, run.energy_j))
+    off = [(a / b - 1, half_width(run, name)) for name, a, b in pairs]
+    return max((e for e, half in off if abs(e) > _TRUSTED * half), key=abs, default=0.0)
+
+
+def without_refuted(observations: Sequence[Observation], notes: list[str]) -> list[Observation]:
+    """Return the runs without those ended early in a sweep that a complete run of it refutes.
+
+    The complete run is one of the same sweep and configuration. What was wrong there may be wrong
+    in all, so none of that sweep's counts; ``notes`` say how many.
+    """
+    whole: dict[tuple[str, Configuration], list[Observation]] = {}
+    for run in observations:
+        if not ended_early(run) and (sweep := _sweep(run)):
+            whole.setdefault((sweep, run.configuration), []).append(run)
+    wrong = {
+        _sweep(run)
+        for run in observations
+        if ended_early(run)
+        for other in whole.get((_sweep(run), run.configuration), ())
+        if refuted(run, other)
+    }
+    kept = [o for o in observations if not (ended_early(o) and _sweep(o) in wrong)]
+    if len(kept) < len(observations):
+        notes.append(
+            f"{len(observations) - len(kept)} runs that were ended early are left out: "
+            "complete runs of the same sweep took something else"
+        )
+    return kept
+
+
+def _sweep(run: Observation) -> str:
+    return str(run.extra.get("sweep") or "")
 
 
 def response_of(

@@ -15,6 +15,7 @@ from advisor.core.program import joined
 from advisor.core.units import format_change, format_freq
 from advisor.core.words import describe
 from advisor.models.base import LEFT_OUT, Forecast, Prediction
+from advisor.models.ended_runs import without_refuted
 from advisor.models.job_runs import is_job
 from advisor.models.registry import DEFAULT, forecast
 from advisor.models.response import Response
@@ -72,6 +73,7 @@ def fit_options(
     notes: list[str] = []
     observations, method = of_one_method(observations, notes)
     observations = _capped(observations, space, notes)
+    observations = without_refuted(observations, notes)
     runs = gather(observations, measurement_error=measurement_error)
     notes += runs.notes
     wanted = _wanted(observations, space, notes)

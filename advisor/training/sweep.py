@@ -16,7 +16,7 @@ from advisor.core.recommend import confirmed_choice, recommend
 from advisor.core.units import format_change
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
-from advisor.models.ended_runs import ended_early, half_width
+from advisor.models.ended_runs import ended_early, refuted, without_refuted
 from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
 from advisor.models.sequential import SEQUENTIAL, next_run
 from advisor.training.measuring import Measuring
@@ -24,9 +24,6 @@ from advisor.training.outcome import Confirmation, Event, SweepOutcome, compare,
 from advisor.training.plan import payback_runs
 from advisor.training.state import CHECK, confirm_stage, further_stage
 from advisor.training.table import tabulate, too_few_for_a_model
-
-_TRUSTED = 2.0
-"""Half widths that a complete run may be off one that was ended early."""
 
 
 def _apart(one: Configuration, other: Configuration) -> float:
@@ -153,26 +150,25 @@ class Sweep(Measuring):
     def _check(self, near: Configuration) -> bool:
         """Make the run nearest to one that came out otherwise again, if it was ended early.
 
-        Where it takes something else than was expected, all that were ended are left out of this
-        sweep's fit. Tells whether so.
+        Where it takes something else than was expected, no fit takes those that were ended from
+        then on. Tells whether so.
         """
         ended = [o for o in self.observations if ended_early(o)]
-        if not ended:
+        if not ended or len(without_refuted(self.observations, [])) < len(self.observations):
             return False
         run = min(ended, key=lambda o: _apart(o.configuration, near))
         if CHECK not in self.state.stages:
             self.plan(CHECK, "design", (run.configuration,))
-        off = [
-            (result.time_s or 0.0) / run.time_s - 1
-            for result in self.make(CHECK)
-            if abs((result.time_s or 0.0) / run.time_s - 1) > _TRUSTED * half_width(run, "time")
-        ]
+        self.make(CHECK)
+        again = [o for o in self.observations if not ended_early(o)]
+        off = [refuted(run, o) for o in again if o.configuration == run.configuration]
         where = describe(run.configuration)
-        if not off:
+        if not any(off):
             self.show(Event("note", CHECK, f"{where}: the run ended early was right"))
             return False
-        self.observations = [o for o in self.observations if not ended_early(o)]
-        text = f"{where}: a complete run takes {format_change(off[0])} against the one ended early"
+        text = (
+            f"{where}: a complete run is {format_change(max(off, key=abs))} off the one ended early"
+        )
         self.show(Event("note", CHECK, f"{text}: the {len(ended)} runs ended early are left out"))
         return True
 
@@ -192,7 +188,8 @@ class Sweep(Measuring):
         return best.configuration
 
     def _fit(self) -> FitResult:
-        if too_few_for_a_model(o.configuration for o in self.observations):
+        kept = without_refuted(self.observations, [])
+        if too_few_for_a_model(o.configuration for o in kept):
             return tabulate(self.observations)
         return fit_options(
             self.observations, model=self.state.settings.model, space=self.state.space

@@ -18,6 +18,7 @@ from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, trade_off
 from advisor.errors import InputError
 from advisor.models.fit import FitResult
+from advisor.models.ended_runs import without_refuted
 from advisor.models.runs import of_equal_work, of_one_method, rate_stats
 
 NAME = "measured"
@@ -43,6 +44,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
     """
     notes: list[str] = []
     observations, method = of_one_method(observations, notes)
+    observations = without_refuted(observations, notes)
     if not observations:
         raise InputError("no run succeeded")
     observations, work = of_equal_work(observations, notes)

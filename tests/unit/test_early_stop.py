@@ -18,7 +18,7 @@ import pytest
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
-from advisor.models.ended_runs import half_width, response_of
+from advisor.models.ended_runs import half_width, refuted, response_of, without_refuted
 from advisor.models.fit import fit_options
 from advisor.models.response import Z95
 from advisor.phases.complete import BEGIN, END, CompleteRun, load_complete
@@ -181,6 +181,26 @@ def test_a_model_of_ended_runs_is_less_sure_and_confirms_nothing_by_them() -> No
         assert b.time_s == pytest.approx(a.time_s, rel=0.05)
         if not b.measured:
             assert b.time_hi_s / b.time_lo_s >= a.time_hi_s / a.time_lo_s
+
+
+def test_runs_that_a_complete_one_refutes_count_in_no_fit() -> None:
+    """Derived from the stored runs alone: whoever fits later leaves the same out."""
+    mine = [replace(o, source="sweep", extra={**ENDED, "sweep": "s1"}) for o in RUNS[:-1]]
+    whole = replace(RUNS[-1], source="sweep", extra={"sweep": "s1"})
+    right = replace(mine[0], time_s=mine[0].time_s * 1.05, extra={"sweep": "s1"})
+    wrong = replace(right, time_s=mine[0].time_s * 1.07)  # two half widths are 6 %
+    notes: list[str] = []
+    assert len(without_refuted([*mine, whole, right], notes)) == 13 and not notes
+    assert without_refuted([*mine, whole, wrong], notes) == [whole, wrong]
+    assert notes[0].startswith("11 runs that were ended early are left out")
+    assert refuted(mine[0], wrong) == pytest.approx(0.07)
+    dear = replace(right, energy_j=(right.energy_j or 0) * 1.2)
+    assert refuted(mine[0], dear) == pytest.approx(0.2)
+    others = replace(wrong, extra={"sweep": "s2"})  # another sweep's runs say nothing of these
+    assert len(without_refuted([*mine, whole, others], [])) == 13
+    three = [replace(o, extra={"sweep": "s1"}) for o in RUNS[-4:-1]]
+    fit = fit_options([*mine, whole, wrong, *three], model="polynomial")
+    assert fit.stats["runs"] == 5 and any("took something else" in n for n in fit.notes)
 
 
 STEPS = r"""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.option import Z90
-from advisor.models.response import Response, response
+from advisor.models.response import ASSUMED, Z95, Response, response
 
 _LEAST = 0.01
 """Relative 90 % half width of an extrapolation, at least: nothing is known better by halves."""
@@ -39,15 +39,27 @@ def ended_early(run: Observation) -> bool:
     return half_width(run, "time") > 0
 
 
-def refuted(run: Observation, whole: Observation) -> float:
+def launch_spread(observations: Sequence[Observation]) -> float:
+    """Return the standard deviation of one run's log time from launch to launch.
+
+    That of the complete runs that were repeated; where none was, what is assumed of any run (a
+    95 % half width of 2 %, as in a fit).
+    """
+    whole = [(o.configuration, o.time_s) for o in observations if not ended_early(o)]
+    return response(whole, ASSUMED / Z95).run_sigma
+
+
+def refuted(run: Observation, whole: Observation, launches: float = ASSUMED / Z95) -> float:
     """Return how far a complete run is off one that was ended early, where that is too far; else 0.
 
-    Time or energy, whichever is further off; a fraction of what was extrapolated.
+    Time or energy, whichever is further off; a fraction of what was extrapolated. Beyond the
+    extrapolation's interval two launches differ by their spread (``launches``).
     """
     pairs = [("time", whole.time_s, run.time_s)]
     if whole.energy_j and run.energy_j and whole.energy_quality == run.energy_quality:
         pairs.append(("energy", whole.energy_j, run.energy_j))
-    off = [(a / b - 1, half_width(run, name)) for name, a, b in pairs]
+    apart = Z90 * math.sqrt(2) * launches
+    off = [(a / b - 1, math.hypot(half_width(run, name), apart)) for name, a, b in pairs]
     return max((e for e, half in off if abs(e) > _TRUSTED * half), key=abs, default=0.0)
 
 
@@ -61,12 +73,13 @@ def without_refuted(observations: Sequence[Observation], notes: list[str]) -> li
     for run in observations:
         if not ended_early(run) and (sweep := _sweep(run)):
             whole.setdefault((sweep, run.configuration), []).append(run)
+    launches = launch_spread(observations) if whole else 0.0
     wrong = {
         _sweep(run)
         for run in observations
         if ended_early(run)
         for other in whole.get((_sweep(run), run.configuration), ())
-        if refuted(run, other)
+        if refuted(run, other, launches)
     }
     kept = [o for o in observations if not (ended_early(o) and _sweep(o) in wrong)]
     if len(kept) < len(observations):

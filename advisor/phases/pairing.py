@@ -12,6 +12,7 @@ from advisor.phases.arrays import Floats, Ints
 from advisor.phases.extrapolate import Extrapolated, Paired, extrapolate
 from advisor.phases.metered import Metered
 from advisor.phases.sequence import IteratedPhase, find_iterations
+from advisor.phases.tracking import ClusterStability, TrackedCluster
 
 LEAST_ITERATIONS, LEAST_READINGS = 8, 50
 
@@ -32,6 +33,9 @@ _SILENT = 10
 
 _READINGS_EACH = 10
 """Readings of the meter in a stretch whose energy is judged as one."""
+
+_THIRDS = 3
+"""Clusterings in a row that must be alike before a run is ended."""
 
 _NUMBER = 0.02
 """Half width of the number of iterations where sequences differ and no other run is known."""
@@ -84,6 +88,12 @@ class PairedStretches:
         """Tell whether the phase under way has too few iterations by now to speak for its rest."""
         under_way = [p for p in self.phases if p[0] < stretch < p[-1]]
         return any((p[1:] <= stretch).sum() < LEAST_ITERATIONS for p in under_way)
+
+    def turns(self, stretch: int) -> Ints:
+        """Return the bounds of the iterations of the last phase begun by then, up to there."""
+        begun = [p for p in self.phases if p[0] < stretch]
+        bounds = begun[-1] if begun else self.looks
+        return bounds[bounds <= stretch]
 
 
 class Baseline:
@@ -157,6 +167,7 @@ class Pairing:
         self._turns: Turns | None = None
         self._looked = -np.inf
         self._looks = set(self._plan.looks.tolist())
+        self._asked = ClusterStability().required
         self.reason = ""
         """Why the run goes to its end, once that is certain."""
         if metered and not baseline.metered:
@@ -216,7 +227,7 @@ class Pairing:
         if iterations < LEAST_ITERATIONS or self._plan.young(seen):
             return None
         time = self._time(seen)
-        if time is None or not self._known(time):
+        if time is None or not self._known(time) or not self._stable(seen):
             return None
         energy = None
         if self._meter is not None:
@@ -232,6 +243,27 @@ class Pairing:
     def _known(self, total: Extrapolated) -> bool:
         limit = self._within * total.total
         return total.half <= limit and total.scatter <= _MARGIN * limit
+
+    def _stable(self, seen: int) -> bool:
+        """Tell whether the classes go on as they were, in three thirds of the phase under way.
+
+        Each class is a cluster at its ratio to the baseline. A run that slows down while it is
+        watched, or whose neighbours do, has clusters that move.
+        """
+        plan, stability = self._plan, ClusterStability(required=self._asked)
+        turns = plan.turns(seen)
+        run = np.diff(self._marks[: seen + 1])
+        kinds = int(plan.classes.max()) + 1
+        for k in range(_THIRDS):
+            first, last = (int(turns[(len(turns) - 1) * i // _THIRDS]) for i in (k, k + 1))
+            mine = plan.classes[first:last]
+            took = np.bincount(mine, run[first:last], kinds)
+            base = np.bincount(mine, plan.time[first:last], kinds)
+            ratios = [(t / b, t) for t, b in zip(took, base, strict=True) if b > 0]
+            clusters = [TrackedCluster({"ratio": (r, r)}, float(t)) for r, t in ratios]
+            stable = stability.feed(clusters)
+        self._asked = stability.required
+        return stable
 
     def _time(self, seen: int) -> Extrapolated | None:
         plan = self._plan

@@ -36,21 +36,22 @@ def role_of(job: SweepJob, run: PlannedRun) -> str:
     return "paired"
 
 
-def beside_words(job: SweepJob, *, metered: bool) -> list[str]:
+def beside_words(job: SweepJob, *, metered: bool, root: Path = Path("/sys")) -> list[str]:
     """Return the command that stands beside a run, but for role, name and rings.
 
     ``metered``: the sweep's energies are measured, so that a run may only be ended where this
-    node's meter can be read as it goes on.
+    node's meter can be read as it goes on. ``root`` is where that meter is.
     """
     assert job.watch is not None
     words = [
         "env", *(f"{name}=1" for name in _ONE_THREAD), sys.executable, "-m", MODULE,
         "--folder", str(job.watch.folder), "--within", f"{job.watch.within:g}",
+        "--sys", str(root),
     ]  # fmt: skip
     return [*words, *(["--metered", "--meter", _online(job.meter)] if metered else [])]
 
 
-def driver_lines(job: SweepJob, *, metered: bool) -> list[str]:
+def driver_lines(job: SweepJob, *, metered: bool, root: Path = Path("/sys")) -> list[str]:
     """Return what a driver begins with: variables, and functions around a run that is watched.
 
     ``watched ROLE NAME COMMAND`` runs a command, in a process group of its own where ROLE is not
@@ -61,7 +62,7 @@ def driver_lines(job: SweepJob, *, metered: bool) -> list[str]:
     return [
         f"watch={shlex.quote(str(job.watch.folder))}",
         f"preload={shlex.quote(str(job.watch.preload))}",
-        f"beside=({shlex.join(beside_words(job, metered=metered))})",
+        f"beside=({shlex.join(beside_words(job, metered=metered, root=root))})",
         _WATCHED,
     ]
 

@@ -8,20 +8,19 @@ library keeps, and the node's meter. Whatever goes wrong here, the run goes on t
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from advisor.phases.complete import BEGIN, END, MOST_EVENTS, CompleteRun, load_complete
 from advisor.phases.ring import EventRings
+from advisor.training.ending import RunProcesses, end_run
 
 if TYPE_CHECKING:
     from advisor.phases.pairing import EarlyStop, Pairing
@@ -30,8 +29,6 @@ POLL_S = 0.05
 """Between two looks: a ring of 4096 events lasts for 80,000 a second."""
 LEAST_S = 5.0
 """A complete run that took less leaves nothing worth ending."""
-GRACE_S = 10.0
-"""How long a run may take to end when asked."""
 BASE, STOPS = "complete.json", "stops"
 """What the folder of a sweep's watch holds: the complete run, and a file for each one ended."""
 
@@ -157,69 +154,6 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, spent_j: float | None) -> dic
     }  # fmt: skip
 
 
-class _Run:
-    """The run that is watched: the process group it was started as, and its Slurm steps."""
-
-    def __init__(self, rings: Path) -> None:
-        self._rings = rings
-        self._job = os.environ.get("SLURM_JOB_ID", "")
-
-    @property
-    def _group(self) -> int:
-        """The process group, as whoever started the run noted it; 0 where nobody did."""
-        try:
-            return int((self._rings / "group").read_text())
-        except (OSError, ValueError):
-            return 0
-
-    def alive(self) -> bool:
-        """Tell whether any process of the group, or a step, is left."""
-        if not self._group:
-            return False
-        try:
-            os.killpg(self._group, 0)
-        except ProcessLookupError:
-            return bool(self._steps())
-        except PermissionError:
-            return True
-        return True
-
-    def send(self, number: signal.Signals) -> None:
-        """Signal all of it."""
-        for step in self._steps():
-            subprocess.run(
-                ["scancel", f"--signal={number.name.removeprefix('SIG')}", step],
-                capture_output=True, timeout=30, check=False,
-            )  # fmt: skip
-        group = self._group
-        if group:  # 0 would be our own
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, number)
-
-    def _steps(self) -> list[str]:
-        if not self._job:
-            return []
-        try:
-            done = subprocess.run(
-                ["squeue", "--noheader", "--steps", f"--jobs={self._job}", "--format=%i"],
-                capture_output=True, text=True, timeout=30, check=False,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired):
-            return []
-        return [s for s in done.stdout.split() if s.rpartition(".")[2].isdecimal()]
-
-
-def end_run(run: _Run, sleep: Callable[[float], None] = time.sleep) -> None:
-    """End a run: SIGTERM, ten seconds, SIGKILL."""
-    run.send(signal.SIGTERM)
-    until = time.monotonic() + GRACE_S
-    while time.monotonic() < until:
-        if not run.alive():
-            return
-        sleep(0.2)
-    run.send(signal.SIGKILL)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Stand beside one run until it has ended, or end it."""
     parser = argparse.ArgumentParser(prog="beside")
@@ -249,7 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     beside = Beside(EventRings(args.rings), counter)
     beside.look()
     (args.rings / "ready").touch()
-    run = _Run(args.rings)
+    run = RunProcesses(args.rings)
     if base is not None:
         threading.Thread(
             target=_pair, args=(beside, base, args.within, args.metered), daemon=True

@@ -16,7 +16,7 @@ from advisor.core.recommend import confirmed_choice, recommend
 from advisor.core.units import format_change
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
-from advisor.models.ended_runs import ended_early, refuted, without_refuted
+from advisor.models.ended_runs import ended_early, launch_spread, refuted, without_refuted
 from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
 from advisor.models.sequential import SEQUENTIAL, next_run
 from advisor.training.measuring import Measuring
@@ -161,7 +161,8 @@ class Sweep(Measuring):
             self.plan(CHECK, "design", (run.configuration,))
         self.make(CHECK)
         again = [o for o in self.observations if not ended_early(o)]
-        off = [refuted(run, o) for o in again if o.configuration == run.configuration]
+        spread = launch_spread(again)
+        off = [refuted(run, o, spread) for o in again if o.configuration == run.configuration]
         where = describe(run.configuration)
         if not any(off):
             self.show(Event("note", CHECK, f"{where}: the run ended early was right"))

@@ -17,8 +17,8 @@ from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, trade_off
 from advisor.errors import InputError
-from advisor.models.fit import FitResult
 from advisor.models.ended_runs import without_refuted
+from advisor.models.fit import FitResult
 from advisor.models.runs import of_equal_work, of_one_method, rate_stats
 
 NAME = "measured"

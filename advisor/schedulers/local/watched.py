@@ -41,7 +41,7 @@ class WatchedHere:
             "LD_PRELOAD": f"{preload} {before}".strip(),
         }
         self._words = [
-            *beside_words(job, metered=metered), role_of(job, run), "--sys", str(root),
+            *beside_words(job, metered=metered, root=root), role_of(job, run),
             "--name", stop_name(job, run.seq, attempt), "--rings", str(self._rings),
         ]  # fmt: skip
 

@@ -92,7 +92,7 @@ def write_script(job: SweepJob, run: PlannedRun, attempt: int, cap_khz: int, roo
             f"name={name} cap={cap_khz:d} limit={limit} sys={shlex.quote(str(root))}",
             *(f"export {k}={shlex.quote(v)}" for k, v in array_environment(job).items()),
             f"role={role_of(job, run)} stop={shlex.quote(stop_name(job, run.seq, attempt))}",
-            *driver_lines(job, metered=True),
+            *driver_lines(job, metered=True, root=root),
             *([f"export {CAP_VARIABLE}={khz:d}"] if (khz := run.configuration.freq_khz) else []),
             _DRIVER,
         ]

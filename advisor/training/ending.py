@@ -1,0 +1,98 @@
+"""How a training run is ended: SIGTERM to all of it, ten seconds, SIGKILL."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+GRACE_S = 10.0
+"""How long a run may take to end when asked."""
+
+
+class RunProcesses:
+    """The processes of a run: the group it was started as, what left that group, its Slurm steps.
+
+    Shells, ``timeout`` and launchers put programs into groups of their own. What ``rings`` a
+    process is watched in says whose it is, whatever it has become.
+    """
+
+    def __init__(self, rings: Path, proc: Path = Path("/proc")) -> None:
+        self._rings = rings
+        self._proc = proc
+        self._mark = b"ADVISOR_WATCH=" + os.fsencode(rings)
+        self._job = os.environ.get("SLURM_JOB_ID", "")
+
+    @property
+    def _group(self) -> int:
+        """The process group, as whoever started the run noted it; 0 where nobody did."""
+        try:
+            return int((self._rings / "group").read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def _strays(self, group: int) -> Iterator[int]:
+        """Yield the run's processes on this node that are in another group."""
+        for folder in self._proc.glob("[0-9]*"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                pid = int(folder.name)
+                if self._mark not in (folder / "environ").read_bytes().split(b"\0"):
+                    continue
+                state, _, theirs = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+                if state != "Z" and int(theirs) != group and pid != os.getpid():
+                    yield pid
+
+    def alive(self) -> bool:
+        """Tell whether any of it is left."""
+        group = self._group
+        if not group:
+            return False
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return bool(self._steps()) or any(self._strays(group))
+        except PermissionError:
+            return True
+        return True
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal all of it."""
+        for step in self._steps():
+            subprocess.run(
+                ["scancel", f"--signal={number.name.removeprefix('SIG')}", step],
+                capture_output=True, timeout=30, check=False,
+            )  # fmt: skip
+        group = self._group
+        if not group:  # 0 would be our own
+            return
+        strays = list(self._strays(group))  # before their parents go
+        for signalled, which in ((os.killpg, group), *((os.kill, pid) for pid in strays)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signalled(which, number)
+
+    def _steps(self) -> list[str]:
+        if not self._job:
+            return []
+        try:
+            done = subprocess.run(
+                ["squeue", "--noheader", "--steps", f"--jobs={self._job}", "--format=%i"],
+                capture_output=True, text=True, timeout=30, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+        return [s for s in done.stdout.split() if s.rpartition(".")[2].isdecimal()]
+
+
+def end_run(run: RunProcesses, sleep: Callable[[float], None] = time.sleep) -> None:
+    """End a run: SIGTERM, ten seconds, SIGKILL."""
+    run.send(signal.SIGTERM)
+    until = time.monotonic() + GRACE_S
+    while time.monotonic() < until:
+        if not run.alive():
+            return
+        sleep(0.2)
+    run.send(signal.SIGKILL)

@@ -82,7 +82,7 @@ class EventRings:
     """The processes that left files in a folder, in the order in which they began."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._known: dict[Path, WatchedProcess] = {}
 
     @property
@@ -104,15 +104,19 @@ class EventRings:
         least = min(ranks) if ranks else None
         return [p for p in self.processes if p.rank in (None, least)]
 
-    def poll(self) -> list[tuple[float, str]]:
-        """Return the leading processes' events since the last call, in the order of their times."""
+    def look(self) -> None:
+        """Find processes that are new."""
         try:
-            paths = list(self._folder.iterdir())
+            paths = list(self.folder.iterdir())
         except OSError:
             paths = []
         for path in paths:
             if path not in self._known and (found := _opened(path)) is not None:
                 self._known[path] = found
+
+    def poll(self) -> list[tuple[float, str]]:
+        """Return the leading processes' events since the last call, in the order of their times."""
+        self.look()
         several = len({p.exe.name for p in self.leading()}) > 1
         events = [
             (time_s, f"{p.exe.name}:{site}" if several else site)

@@ -102,6 +102,8 @@ class Beside:
 
     def ended(self) -> CompleteRun:
         """Return the complete run, after its end."""
+        from advisor.phases.ranks import ranks_apart
+
         self.look()
         run = self.run
         if not run.times:
@@ -110,7 +112,30 @@ class Beside:
         ends = [p.end_s for p in self.rings.leading() if p.end_s is not None]
         run.times.append(max(run.times[-1], *ends) if ends else run.times[-1])
         run.sites.append(END)
+        run.why = run.why or ranks_apart(self.rings.folder)
         return run
+
+    @property
+    def by(self) -> str:
+        """Whose events stand for the run: ``rank 0 of 4 on the first of 2 nodes``; "": all's."""
+        from advisor.phases.ranks import ranks_here
+
+        ranks, nodes = ranks_here(self.rings), _nodes()
+        if len(ranks) < 2 and nodes < 2:
+            return ""
+        where = f"the first of {nodes} nodes" if nodes > 1 else "this node"
+        who = f"rank {ranks[0]} of {len(ranks)}" if ranks else "what ran"
+        return f"{who} on {where}"
+
+
+def _nodes() -> int:
+    """Return how many nodes the job has; 1 where nobody says."""
+    try:
+        hosts = Path(os.environ["PBS_NODEFILE"]).read_text().split()
+        return max(1, len(set(hosts)))
+    except (OSError, KeyError, UnicodeDecodeError):
+        stated = os.environ.get("SLURM_JOB_NUM_NODES", "")
+        return int(stated) if stated.isdecimal() else 1
 
 
 def _counter(name: str, root: Path) -> _Counting | None:
@@ -142,7 +167,8 @@ def _pair(beside: Beside, base: CompleteRun, within: float, metered: bool) -> No
     beside.pairing = Pairing(whole, within=within, metered=metered)
 
 
-def _stop_json(stop: EarlyStop, base: CompleteRun, spent_j: float | None) -> dict[str, object]:
+def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, object]:
+    spent_j, by = _spent(beside), beside.by
     energy, begin_j = stop.energy, base.readings[0][1] if base.readings else 0.0
     return {
         "time_s": stop.time.total, "time_half_s": stop.time.half, "base_time_s": base.span_s,
@@ -150,7 +176,8 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, spent_j: float | None) -> dic
         "energy_half_j": None if energy is None else energy.half,
         "base_energy_j": base.readings[-1][1] - begin_j if base.readings else None,
         "elapsed_s": stop.stop_s, "spent_j": spent_j, "iterations": stop.iterations,
-        "share": stop.stop_s / stop.time.total, "reason": stop.reason,
+        "share": stop.stop_s / stop.time.total,
+        "reason": f"{stop.reason}, by {by}" if by else stop.reason,
     }  # fmt: skip
 
 
@@ -192,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stop = beside.look()
         if stop is not None and base is not None:
             if run.alive():
-                _note_stop(args.folder / STOPS / args.name, _stop_json(stop, base, _spent(beside)))
+                _note_stop(args.folder / STOPS / args.name, _stop_json(stop, base, beside))
                 end_run(run)
             return 0
         if base is not None and (beside.run.why or (beside.pairing and beside.pairing.reason)):

@@ -76,14 +76,21 @@ def _early(plan: PlannedSweep) -> list[str]:
         return []
     runs = plan.state.stages["design"].runs
     whole = sum(r.role == "baseline" for r in runs) + plan.state.settings.confirm
+    base = plan.state.subject.baseline
     share = (whole + USUAL_SHARE * plan.cost.equal_runs) / max(1.0, plan.cost.equal_runs)
-    return [
+    lines = [
         f"runs end once their time and energy are known within {format_percent(within)}, but for "
         "the first and those that confirm: files that other runs write end early "
         "(--complete makes all runs whole)",
         f"where the program repeats itself that costs about {format_percent(min(1.0, share))} "
         "of it",
     ]
+    if base.nodes * base.ranks_per_node > 1:
+        lines.append(
+            "the lowest rank on a job's first node tells of all: where its ranks do not iterate "
+            "together no run ends early"
+        )
+    return lines
 
 
 def run_line(event: Event) -> str:

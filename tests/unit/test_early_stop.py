@@ -88,6 +88,8 @@ class Rings:
     def poll(self) -> list[tuple[float, str]]:
         return self._looks.pop(0) if self._looks else []
 
+    folder = Path("/nonexistent")
+
     def leading(self) -> list[Any]:
         process = type("Process", (), {"begin_s": 1.0, "end_s": 9.0})
         return [process]

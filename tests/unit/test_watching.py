@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 from advisor.lab.watching import shape_of, watch_library
+from advisor.phases import ring
+from advisor.phases.ranks import ranks_apart
 from advisor.phases.ring import SIZE, EventRings
 
 Run = Callable[..., Any]
@@ -170,6 +173,37 @@ def test_mpi_is_watched_without_headers_and_no_call_counts_twice(
     assert [p.rank for p in watched.rings.leading()] == [3]
     watched.run(programs / "ranks", PMI_RANK="0")
     assert [p.rank for p in watched.rings.leading()] == [0]  # one rank tells of all
+
+
+def test_ranks_that_do_not_iterate_together_are_named(tmp_path: Path) -> None:
+    """Rank 2 is a worker that turns thrice as fast, rank 5 ends before it turns eight times."""
+    for rank, step in ((0, 0.3), (1, 0.31), (2, 0.1)):
+        write_ring(tmp_path / f"{rank}.0", rank, [i * step for i in range(int(12 / step))])
+    assert ranks_apart(tmp_path) == "rank 2 takes 0.1 s for an iteration, rank 0 0.3 s"
+    (tmp_path / "2.0").unlink()
+    assert ranks_apart(tmp_path) == ""
+    write_ring(tmp_path / "5.0", 5, [0.5, 1.0, 1.7])
+    assert ranks_apart(tmp_path) == "rank 5 does not iterate as rank 0 does"
+    (tmp_path / "0.0").unlink()
+    assert "rank 5 does not iterate as rank 1" in ranks_apart(tmp_path)
+    (tmp_path / "1.0").unlink()
+    assert ranks_apart(tmp_path) == ""  # one alone
+
+
+def write_ring(path: Path, rank: int, times: list[float]) -> None:
+    """Write what the library leaves of a process with two call sites in turn."""
+    head = len(times) * 2
+    data = bytearray(ring.SIZE)
+    fields = (ring._MAGIC, ring.SIZE, 1, rank + 1, 10**9, 0, head, 2, 1, 0)
+    ring._HEAD.pack_into(data, 0, *fields)
+    data[ring._FILES_AT : ring._FILES_AT + 4] = b"prog"
+    for site in range(2):
+        struct.pack_into("<2Q", data, ring._SITES_AT + 16 * site, site + 1, 0)
+    for i, t in enumerate(times):
+        for site in range(2):
+            word = round((t + site * 0.01) * 1e9) << 10 | site
+            struct.pack_into("<Q", data, ring._RING_AT + 8 * (2 * i + site), word)
+    path.write_bytes(data)
 
 
 def test_without_room_a_program_goes_on_unwatched(programs: Path, watched: Watched) -> None:

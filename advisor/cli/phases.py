@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.cli import phases_show
+from advisor.cli import phases_caps, phases_show
 from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, percent, print_picture, save_plot
@@ -72,6 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--within", type=percent, default=0.03, metavar="PERCENT",
         help="end it when the 90%% half width of time and energy is this (default: 3%%)",
     )  # fmt: skip
+    caps = add_action(
+        actions, "caps", "choose a frequency cap for each phase, and tell what it would gain"
+    )
+    phases_caps.add_arguments(caps)
 
 
 def _share(text: str) -> float:
@@ -86,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
         "period": _period,
         "fold": _fold,
         "replay": _replay,
+        "caps": phases_caps.run,
     }
     return actions[args.action](args)
 

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.cli.output import print_json, print_table
+from advisor.cli.phases_caps import add_bounds, caps_json, print_caps
 
 if TYPE_CHECKING:
     from advisor.lab.watching import WatchedRun
+    from advisor.phases.caps import CapsByPhase
+    from advisor.training.state import SweepState
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "subject", nargs="?", metavar="APPLICATION|FOLDER",
         help="an application that was trained, a sweep's folder, or one that processes left",
     )  # fmt: skip
+    add_bounds(parser)
     parser.set_defaults(takes_tail=True)
 
 
@@ -57,10 +61,20 @@ def run(args: argparse.Namespace) -> int:
         ],
         "notes": list(seen.notes),
     }  # fmt: skip
+    caps = _caps(args) if args.subject else "only a sweep's runs at other caps tell"
     if args.json:
-        print_json("phases", {"action": "show", **data})
-    else:
-        _print(data, seen)
+        unknown = isinstance(caps, str)
+        by_phase = {
+            "caps": None if isinstance(caps, str) else caps_json(caps),
+            "no_caps": caps if unknown else "",
+        }
+        print_json("phases", {"action": "show", **data, **by_phase})
+        return 1 if seen.exit_code else 0
+    _print(data, seen)
+    if not isinstance(caps, str):
+        print_caps(caps)
+    elif args.subject:
+        print(f"caps by phase are not known: {caps}")
     return 1 if seen.exit_code else 0
 
 
@@ -88,6 +102,35 @@ def _print(data: dict[str, Any], seen: WatchedRun) -> None:
         print(f"process {pid} ({program}{where}): {events} events{gone}")
     for note in data["notes"]:
         print(f"note: {note}")
+
+
+def _caps(args: argparse.Namespace) -> CapsByPhase | str:
+    """Return the best caps by phase of a sweep's program, or why they are not known."""
+    from advisor.training.part_caps import caps_of_sweep
+
+    state = _sweep(args.subject)
+    if state is None:
+        return "only a sweep's runs at other caps tell"
+    return caps_of_sweep(state, slowdown=args.slowdown, switch_s=args.switch)
+
+
+def _sweep(subject: str) -> SweepState | None:
+    """Return the sweep that a subject's complete run is of, None for a mere folder of rings."""
+    from advisor import paths
+    from advisor.errors import InputError
+    from advisor.lab.watching import watched_folder
+    from advisor.training.state import load, newest_of
+
+    folder = Path(subject)
+    if folder.is_dir():
+        for place in (folder, folder.resolve().parent):
+            try:
+                return load(place)
+            except InputError:
+                continue
+        return None
+    sweeps = newest_of(paths.state_dir() / "sweeps", subject)
+    return next((s for s in sweeps if watched_folder(s.folder) is not None), None)
 
 
 def _kept(subject: str) -> WatchedRun:

@@ -12,6 +12,9 @@ from typing import Any
 MOST_EVENTS = 1_000_000
 """Events of a run that are kept; of a longer one nothing is."""
 
+BASE, STOPS = "complete.json", "stops"
+"""What the folder of a sweep's watch holds: the complete run, and a file for each one ended."""
+
 BEGIN, END = "begin", "end"
 """The sites of a run's first and last event: its first process begins, its last one ends."""
 

@@ -173,6 +173,29 @@ def read_marks(path: Path) -> Floats:
     return np.array(times)
 
 
+def read_caps(path: Path) -> dict[str, dict[int, tuple[float, float]]]:
+    """Return seconds and joules of each phase by cap: phase, freq_khz, time_s, energy_j."""
+    wanted = ("phase", "freq_khz", TIME, ENERGY)
+    cells = _Cells(path, wanted)
+    at = [cells.names.index(n) for n in wanted]
+    costs: dict[str, dict[int, tuple[float, float]]] = {}
+    for line, row in cells.rows():
+        name = row[at[0]].strip()
+        if not name:
+            raise InputError(f"{path}, line {line}, column phase: it is blank")
+        khz, time_s, energy_j = (
+            cells.number(line, n, row[i], above=0) for n, i in zip(wanted[1:], at[1:], strict=True)
+        )
+        if int(khz) in costs.setdefault(name, {}):
+            raise InputError(f"{path}, line {line}, column freq_khz: {name} has {khz:g} twice")
+        costs[name][int(khz)] = (time_s, energy_j)
+    if not costs:
+        raise InputError(f"{path}: there are no phases below the header")
+    if not set.intersection(*(set(c) for c in costs.values())):
+        raise InputError(f"{path}: its phases have no cap (freq_khz) in common")
+    return costs
+
+
 def _pairs(cells: _Cells, name: str) -> tuple[Floats, Floats]:
     t, v = cells.names.index(TIME), cells.names.index(name)
     times: list[float] = []

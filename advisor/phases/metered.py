@@ -78,6 +78,11 @@ class Metered:
         seconds = [s for s, _ in self._steps]
         return float(np.median(seconds)) if seconds else np.inf
 
+    @property
+    def readings(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The times of the readings, and the joules spent until each since the first."""
+        return np.array(self._times), np.array(self._joules)
+
     def between(self, begin_s: float, end_s: float) -> int:
         """Return how many readings lie between two times."""
         first, behind = np.searchsorted(self._times, [begin_s, end_s])

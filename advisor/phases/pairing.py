@@ -11,6 +11,7 @@ import numpy as np
 from advisor.phases.arrays import Floats, Ints
 from advisor.phases.extrapolate import Extrapolated, Paired, extrapolate
 from advisor.phases.metered import Metered
+from advisor.phases.parts import PartCost, costs_of, parts_of
 from advisor.phases.sequence import IteratedPhase, find_iterations
 from advisor.phases.tracking import ClusterStability, TrackedCluster
 
@@ -301,6 +302,13 @@ class Pairing:
         if readings >= _READINGS_EACH:
             return 1
         return min(math.ceil(_READINGS_EACH / readings), max(1, iterations // LEAST_ITERATIONS))
+
+    def parts(self) -> dict[str, PartCost]:
+        """Return what was seen of each part of the program; nothing where sequences differ."""
+        if self._turns is not None:
+            return {}
+        times, sites = self._base.events.times, self._base.events.sites
+        return costs_of(parts_of(times, sites, self._base.phases), times, self._times, self._meter)
 
     def ended(self) -> EarlyStop:
         """Return what the run took when it came to its own end."""

@@ -18,7 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from advisor.phases.complete import BEGIN, END, MOST_EVENTS, CompleteRun, load_complete
+from advisor.phases.complete import (
+    BASE,
+    BEGIN,
+    END,
+    MOST_EVENTS,
+    STOPS,
+    CompleteRun,
+    load_complete,
+)
 from advisor.phases.ring import EventRings
 from advisor.training.ending import RunProcesses, end_run
 
@@ -29,8 +37,6 @@ POLL_S = 0.05
 """Between two looks: a ring of 4096 events lasts for 80,000 a second."""
 LEAST_S = 5.0
 """A complete run that took less leaves nothing worth ending."""
-BASE, STOPS = "complete.json", "stops"
-"""What the folder of a sweep's watch holds: the complete run, and a file for each one ended."""
 
 
 class _Counting(Protocol):
@@ -178,6 +184,9 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, 
         "elapsed_s": stop.stop_s, "spent_j": spent_j, "iterations": stop.iterations,
         "share": stop.stop_s / stop.time.total,
         "reason": f"{stop.reason}, by {by}" if by else stop.reason,
+        "parts": {
+            name: [cost.ratio, cost.power_w] for name, cost in beside.pairing.parts().items()
+        } if beside.pairing else {},
     }  # fmt: skip
 
 

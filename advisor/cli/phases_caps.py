@@ -1,0 +1,137 @@
+"""``advisor phases caps``: the best frequency cap of each phase, and what it would gain."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.cli.output import print_json, print_table
+from advisor.cli.pictures import percent
+from advisor.core.units import format_change, format_duration, format_energy, format_freq
+
+if TYPE_CHECKING:
+    from advisor.phases.caps import CapChoice, CapsByPhase
+
+
+def add_bounds(parser: argparse.ArgumentParser) -> None:
+    """Add the options that caps are chosen under."""
+    from advisor.phases.caps import SWITCH_S
+
+    parser.add_argument(
+        "--slowdown", type=percent, default=0.05, metavar="PERCENT",
+        help="how much longer the whole run may take (default: 5%%)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--switch", type=_seconds, default=SWITCH_S, metavar="TIME",
+        help="what a change of the cap costs, like 50us (default: 500us)",
+    )  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the action."""
+    parser.add_argument(
+        "file", type=Path, metavar="TABLE.csv",
+        help="columns phase, freq_khz, time_s, energy_j: a whole run's, by phase and cap",
+    )  # fmt: skip
+    add_bounds(parser)
+    parser.add_argument(
+        "--changes", type=_count, default=0, metavar="N",
+        help="how often one phase follows another in the whole run (default: 0)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--switch-power", type=_watts, default=None, metavar="WATTS",
+        help="power while the cap changes (default: the run's mean at the highest cap)",
+    )  # fmt: skip
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"([0-9.]+(?:e-?[0-9]+)?)\s*(us|ms|s)", text.strip())
+    try:
+        if found is None:
+            raise ValueError
+        return float(found[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[found[2]]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time like 50us, 2ms or 0s") from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of changes")
+    return int(text)
+
+
+def _watts(text: str) -> float:
+    try:
+        value = float(text)
+        if not 0 <= value < float("inf"):
+            raise ValueError
+        return value
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no power in watts") from None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Choose caps for the phases of a table."""
+    from advisor.phases.caps import best_caps
+    from advisor.phases.files import read_caps
+
+    costs = read_caps(args.file)
+    names = list(costs)
+    # phases follow each other in turn; of N changes each neighbouring pair has its part
+    pairs = [(a, b) for a, b in zip(names, names[1:] + names[:1], strict=True) if a != b]
+    share, more = divmod(args.changes, len(pairs)) if pairs else (0, 0)
+    changes = {p: share + (i < more) for i, p in enumerate(pairs)}
+    found = best_caps(
+        costs, changes, slowdown=args.slowdown, switch_s=args.switch, switch_w=args.switch_power
+    )
+    if args.json:
+        print_json("phases", {"action": "caps", "file": str(args.file), **caps_json(found)})
+    else:
+        print_caps(found)
+    return 0
+
+
+def caps_json(found: CapsByPhase) -> dict[str, Any]:
+    """Return caps by phase as JSON."""
+    return {
+        "reference_khz": found.reference_khz, "bound_s": found.bound_s,
+        "one_cap": _choice(found.best_one), "by_phase": _choice(found.best),
+        "saving": found.saving, "answer": answer(found),
+    }  # fmt: skip
+
+
+def _choice(choice: CapChoice) -> dict[str, Any]:
+    return {
+        "caps_khz": choice.caps_khz, "time_s": choice.time_s, "energy_j": choice.energy_j,
+        "switches": choice.switches,
+    }  # fmt: skip
+
+
+def answer(found: CapsByPhase) -> str:
+    """Return what caps by phase are worth, in a sentence."""
+    khz = next(iter(found.best_one.caps_khz.values()))
+    if found.best.one:
+        return f"the same cap everywhere is best: {format_freq(khz)}"
+    longer = format_change(found.best.time_s / found.best_one.time_s - 1)
+    return (
+        f"caps by phase would save {100 * found.saving:.2f} % of the energy that "
+        f"{format_freq(khz)} everywhere takes, time {longer}; nothing is set"
+    )
+
+
+def print_caps(found: CapsByPhase) -> None:
+    """Print the caps of each phase and what the whole run would take."""
+    best, one = found.best, found.best_one
+    print_table(
+        ["phase", "best cap"], [[name, format_freq(khz)] for name, khz in best.caps_khz.items()]
+    )
+    print_table(
+        ["", "time", "energy", "changes of the cap"],
+        [
+            [what, format_duration(c.time_s), format_energy(c.energy_j), c.switches]
+            for what, c in (("one cap", one), ("by phase", best))
+        ],
+    )
+    print(f"{answer(found)} (at most {format_duration(found.bound_s)})")

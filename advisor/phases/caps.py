@@ -1,0 +1,176 @@
+"""The best frequency cap of each phase, and what the whole run would gain by it against one cap.
+
+The caps minimise the whole run's energy among all whose time keeps the slowdown bound, switching
+included: each change of phases with different caps costs ``switch_s``, at ``switch_w``. Nothing is
+set by this; it says what a change of caps inside of a run would be worth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.phases.arrays import Floats, Ints
+
+SWITCH_S = 0.0005
+"""Seconds that a change of the cap costs, unless something else is given: processors take a new one
+at opportunities half a millisecond apart (Hackenberg et al., "An Energy Efficiency Feature Survey
+of the Intel Haswell Processor", 2015)."""
+
+_MOST = 2_000_000
+"""Combinations of caps that are tried; beyond, the phases that take least share one cap."""
+
+REST = "the rest"
+
+_CONDITION, _UNSURE = 1e9, 0.2
+"""Of the normal equations, and standard error against the mean: beyond, a power is not known."""
+
+CostByCap = Mapping[int, tuple[float, float]]
+"""Seconds and joules of a phase in a whole run, by cap (kHz)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapChoice:
+    """A cap (kHz) for each phase, and the whole run's time (s) and energy (J) with them."""
+
+    caps_khz: dict[str, int]
+    time_s: float
+    energy_j: float
+    switches: int
+
+    @property
+    def one(self) -> bool:
+        """Whether all phases have the same cap."""
+        return len(set(self.caps_khz.values())) < 2
+
+
+@dataclass(frozen=True, slots=True)
+class CapsByPhase:
+    """The best single cap, and the best caps by phase, under one bound of time."""
+
+    reference_khz: int
+    bound_s: float
+    best_one: CapChoice
+    best: CapChoice
+
+    @property
+    def saving(self) -> float:
+        """What the caps by phase save of the best single cap's energy, a fraction."""
+        return 1 - self.best.energy_j / self.best_one.energy_j
+
+
+def best_caps(
+    costs: Mapping[str, CostByCap],
+    changes: Mapping[tuple[str, str], int],
+    *,
+    slowdown: float,
+    switch_s: float = SWITCH_S,
+    switch_w: float | None = None,
+    reference_khz: int = 0,
+) -> CapsByPhase:
+    """Return the best caps of phases that are all known at the same caps.
+
+    ``changes`` says how often one phase follows another in the whole run. ``slowdown`` is a
+    fraction of the time at ``reference_khz`` (0: the highest). ``switch_w``: None is the mean power
+    at the reference. Raises ValueError where no cap is known of all phases.
+    """
+    costs, changes = dict(costs), dict(changes)
+    caps = sorted(set.intersection(*(set(c) for c in costs.values())) if costs else set())
+    if not caps:
+        raise ValueError("no cap is known of all phases")
+    while len(caps) ** len(costs) > _MOST:
+        costs, changes = _joined(costs, changes, caps)
+    names = list(costs)
+    time = np.array([[costs[n][c][0] for c in caps] for n in names])
+    energy = np.array([[costs[n][c][1] for c in caps] for n in names])
+    reference = caps.index(reference_khz) if reference_khz in caps else len(caps) - 1
+    bound = float(time[:, reference].sum()) * (1 + slowdown)
+    watts = switch_w
+    if watts is None:
+        watts = float(energy[:, reference].sum() / time[:, reference].sum())
+    shape = (len(caps),) * len(names)
+    times, energies, switches = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    at = np.indices(shape, sparse=True)
+    for i in range(len(names)):
+        times = times + time[i][at[i]]
+        energies = energies + energy[i][at[i]]
+    for (one, other), count in changes.items():
+        differ = at[names.index(one)] != at[names.index(other)]
+        switches = switches + count * differ
+    times, energies = times + switches * switch_s, energies + switches * switch_s * watts
+
+    def chosen(place: Sequence[int]) -> CapChoice:
+        where = tuple(place)
+        picked = {n: caps[i] for n, i in zip(names, where, strict=True)}
+        return CapChoice(picked, float(times[where]), float(energies[where]), int(switches[where]))
+
+    kept = np.where(times <= bound * (1 + 1e-12), energies, np.inf)
+    best = np.unravel_index(int(np.argmin(kept)), shape)
+    ones = [(i,) * len(names) for i in range(len(caps))]
+    best_one = min(ones, key=lambda p: float(kept[p]))
+    return CapsByPhase(caps[reference], bound, chosen(best_one), chosen([int(i) for i in best]))
+
+
+def _joined(
+    costs: Mapping[str, CostByCap], changes: Mapping[tuple[str, str], int], caps: Sequence[int]
+) -> tuple[dict[str, CostByCap], dict[tuple[str, str], int]]:
+    """Return the phases with the two that take least time as one; what is the rest stays there."""
+    least = sorted(costs, key=lambda n: (n != REST, costs[n][caps[-1]][0]))[:2]
+    name = {n: REST if n in least else n for n in costs}
+    joined: dict[str, CostByCap] = {n: c for n, c in costs.items() if n not in least}
+    joined[REST] = {c: _sum([costs[n][c] for n in least]) for c in caps}
+    counts: dict[tuple[str, str], int] = {}
+    for (one, other), count in changes.items():
+        pair = name[one], name[other]
+        if pair[0] != pair[1]:
+            counts[pair] = counts.get(pair, 0) + count
+    return joined, counts
+
+
+def _sum(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return math.fsum(t for t, _ in pairs), math.fsum(e for _, e in pairs)
+
+
+def changes_of(labels: Ints, names: Sequence[str]) -> dict[tuple[str, str], int]:
+    """Return how often one part of a run follows another; ``labels`` number ``names``."""
+    before, after = labels[:-1], labels[1:]
+    pairs, counts = np.unique(
+        np.stack([before, after])[:, before != after], axis=1, return_counts=True
+    )
+    return {(names[a], names[b]): int(n) for (a, b), n in zip(pairs.T, counts, strict=True)}
+
+
+def powers(edges: Floats, labels: Ints, count: int, times: Floats, joules: Floats) -> Floats | None:
+    """Return the mean power (W) of each part of a run; None where a meter cannot tell them apart.
+
+    ``edges`` bound the stretches that ``labels`` number; ``joules`` were spent by ``times``. What
+    is spent between two readings is the sum over parts of their power times the seconds they had
+    there: least squares, without negative powers. A power with a standard error above a fifth of
+    the mean counts as not known.
+    """
+    from scipy.optimize import nnls
+
+    inside = (times >= edges[0]) & (times <= edges[-1])
+    t, j = times[inside], joules[inside]
+    if len(t) < 3 * count + 2:
+        return None
+    spans = np.diff(edges)
+    had = np.stack(
+        [
+            np.diff(np.interp(t, edges, np.concatenate([[0.0], np.cumsum(spans * (labels == i))])))
+            for i in range(count)
+        ],
+        axis=1,
+    )
+    spent = np.diff(j)
+    mean = float(spent.sum() / (t[-1] - t[0]))
+    found = np.asarray(nnls(had, spent)[0], float)
+    squares = float(((spent - had @ found) ** 2).sum()) / (len(spent) - count)
+    normal = had.T @ had
+    if mean <= 0 or np.linalg.cond(normal) > _CONDITION:
+        return None
+    errors = np.sqrt(np.maximum(np.diag(np.linalg.inv(normal)) * squares, 0.0))
+    return None if bool((errors > _UNSURE * mean).any()) else found

@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
 def add_bounds(parser: argparse.ArgumentParser) -> None:
     """Add the options that caps are chosen under."""
-    from advisor.phases.caps import SWITCH_S
-
     parser.add_argument(
         "--slowdown", type=percent, default=0.05, metavar="PERCENT",
         help="how much longer the whole run may take (default: 5%%)",
     )  # fmt: skip
     parser.add_argument(
-        "--switch", type=_seconds, default=SWITCH_S, metavar="TIME",
+        "--switch", type=_seconds, default=None, metavar="TIME",
         help="what a change of the cap costs, like 50us (default: 500us)",
     )  # fmt: skip
 
@@ -72,6 +70,13 @@ def _watts(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is no power in watts") from None
 
 
+def switch_s(args: argparse.Namespace) -> float:
+    """Return the seconds that a change of the cap costs."""
+    from advisor.phases.caps import SWITCH_S
+
+    return SWITCH_S if args.switch is None else float(args.switch)
+
+
 def run(args: argparse.Namespace) -> int:
     """Choose caps for the phases of a table."""
     from advisor.phases.caps import best_caps
@@ -84,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     share, more = divmod(args.changes, len(pairs)) if pairs else (0, 0)
     changes = {p: share + (i < more) for i, p in enumerate(pairs)}
     found = best_caps(
-        costs, changes, slowdown=args.slowdown, switch_s=args.switch, switch_w=args.switch_power
+        costs, changes, slowdown=args.slowdown, switch_s=switch_s(args), switch_w=args.switch_power
     )
     if args.json:
         print_json("phases", {"action": "caps", "file": str(args.file), **caps_json(found)})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.cli.output import print_json, print_table
-from advisor.cli.phases_caps import add_bounds, caps_json, print_caps
+from advisor.cli.phases_caps import add_bounds, caps_json, print_caps, switch_s
 
 if TYPE_CHECKING:
     from advisor.lab.watching import WatchedRun
@@ -111,7 +111,7 @@ def _caps(args: argparse.Namespace) -> CapsByPhase | str:
     state = _sweep(args.subject)
     if state is None:
         return "only a sweep's runs at other caps tell"
-    return caps_of_sweep(state, slowdown=args.slowdown, switch_s=args.switch)
+    return caps_of_sweep(state, slowdown=args.slowdown, switch_s=switch_s(args))
 
 
 def _sweep(subject: str) -> SweepState | None:

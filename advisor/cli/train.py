@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from advisor.cli.train_experiment import AdoptedSweep
     from advisor.core.policy import Policy
-    from advisor.training.experiment import Experiment
+    from advisor.training.outcome import SweepOutcome
     from advisor.training.planning import SweepWish
     from advisor.training.result_store import DaemonResults, LeftResults, LocalResults
     from advisor.training.site_context import SiteContext
@@ -61,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threads", metavar="N,N", help="threads per node to try, like 8,16,28")
     add("--freqs", metavar="FREQ,FREQ", help="frequency caps to try, like 1.9GHz,2.2GHz")
     add(
+        "--sizes", metavar="NAME=N,N,N",
+        help="measure the job at three or more sizes, like n=1e6,2e6,4e6: all runs at the largest, "
+        "three at each other",
+    )  # fmt: skip
+    add(
         "--repeat-baseline", type=int, default=0, metavar="N",
         help="repeat the run of the job as written N times (default: 0)",
     )  # fmt: skip
@@ -100,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
     """Plan, show the cost, ask, run, fit, confirm, and say what came out."""
     from advisor import paths
     from advisor.cli.train_experiment import adopted
+    from advisor.cli.train_sizes import sized_sweeps
     from advisor.errors import UsageError
     from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
@@ -110,12 +117,12 @@ def run(args: argparse.Namespace) -> int:
     seen = store_seen(args.db)
     known = load_known(seen)
     if args.resume is not None:
-        return _finish(args, [_resume(args, root)], known, root)
-    sweeps = adopted(args, root)
+        return _finish(args, _resume(args, root), known, root)
+    sweeps = sized_sweeps(args, root, known) if args.sizes else adopted(args, root)
     experiment = sweeps[0].experiment
     if experiment is not None and experiment.reget:
         return _read_again(args, sweeps)
-    if len(sweeps) > 1 and args.detach:
+    if len(sweeps) > 1 and args.detach and not args.sizes:
         raise UsageError(
             f"--detach takes one sweep, this file has {len(sweeps)}",
             hint="run it without --detach inside nohup or tmux",
@@ -127,16 +134,20 @@ def _finish(
     args: argparse.Namespace, begun: Sequence[SweepState], known: SiteContext, root: Path
 ) -> int:
     """Run sweeps one after the other, or leave the one to another process; print what came out."""
+    from advisor.cli import train_output as output
     from advisor.cli.output import print_json
 
     if args.detach and begun:
         return _detach(args, begun[0], root)
     made = []
+    spent = 0.0
     for state in begun:
-        outcome = _execute(args, state, known)
+        outcome = _execute(args, state, known, spent)
         if outcome is None:
             return 130
-        made.append(outcome)
+        made.append(output.outcome_json(state, outcome))
+        if state.settings.size is not None:
+            spent += outcome.spent.node_hours  # of the series' one budget
     if args.json and made:
         print_json("train", made[0] if len(made) == 1 else {"sweeps": made})
     return 0
@@ -201,8 +212,8 @@ def _begin(
     from advisor.cli import train_output as output
     from advisor.cli.output import print_json
     from advisor.training import state as states
-    from advisor.training.planning import plan_sweep
-    from advisor.views.training import plan_lines
+    from advisor.training.planning import check_series, plan_sweep
+    from advisor.views.training import plan_lines, series_lines
 
     out = _stream(args)
     gone_on: list[SweepState] = []
@@ -216,7 +227,7 @@ def _begin(
                 print(f"sweep {earlier.id} is continued", file=out)
                 gone_on.append(earlier)
             continue
-        plan = plan_sweep(_wish(sweep.args, sweep.experiment), known, root, seen)
+        plan = plan_sweep(_wish(sweep), known, root, seen)
         for warning in plan.warnings:
             print(f"advisor: {warning}", file=sys.stderr)
         if not (args.json and args.dry_run):
@@ -224,6 +235,9 @@ def _begin(
                 print(line, file=out)
         plan.check_budget()
         plans.append(plan)
+    if args.sizes:
+        check_series(plans)
+        print(*series_lines(plans), sep="\n", file=out)
     if args.dry_run:
         if args.json and plans:
             found = [output.plan_json(plan) for plan in plans]
@@ -238,11 +252,12 @@ def _begin(
     return [*gone_on, *(plan.state for plan in plans)]
 
 
-def _wish(args: argparse.Namespace, experiment: Experiment | None) -> SweepWish:
+def _wish(sweep: AdoptedSweep) -> SweepWish:
     """Return what the command line asks for. Raises UsageError for a value that makes no sense."""
     from advisor.core.units import parse_freq_khz
     from advisor.training.planning import SweepWish
 
+    args = sweep.args
     return SweepWish(
         **{name: getattr(args, name) for name in _PLAIN},
         subject=args.subject or "",
@@ -253,13 +268,14 @@ def _wish(args: argparse.Namespace, experiment: Experiment | None) -> SweepWish:
         estimate_s=_seconds("--estimate", args.estimate),
         limit_s=_seconds("--limit", args.limit),
         options=_words(args.options),
-        experiment=experiment,
+        experiment=sweep.experiment,
+        size=sweep.size,
         rate=rate_rule(args),
     )
 
 
-def _resume(args: argparse.Namespace, root: Path) -> SweepState:
-    """Return the sweep to go on with."""
+def _resume(args: argparse.Namespace, root: Path) -> list[SweepState]:
+    """Return the sweep to go on with, with what is left of its series."""
     from advisor.errors import RefusedError
     from advisor.training import state as states
 
@@ -274,7 +290,7 @@ def _resume(args: argparse.Namespace, root: Path) -> SweepState:
         raise RefusedError(f"there is no unfinished sweep under {root}")
     if state.state in ("confirmed", "fitted"):
         raise RefusedError(f"sweep {state.id} is finished ({state.detail or state.state})")
-    return state
+    return states.series_of(root, state)
 
 
 def _ask(out: TextIO) -> None:
@@ -300,11 +316,11 @@ def _results(
 
 
 def _execute(
-    args: argparse.Namespace, state: SweepState, known: SiteContext
-) -> dict[str, object] | None:
-    """Run the sweep, or the rest of it, and show what came out; return it for JSON.
+    args: argparse.Namespace, state: SweepState, known: SiteContext, spent: float
+) -> SweepOutcome | None:
+    """Run the sweep, or the rest of it, and show what came out; return it.
 
-    None where the user stopped it.
+    ``spent`` are node-hours that its budget has less. None where the user stopped it.
     """
     from advisor.cli import train_output as output
     from advisor.schedulers.choose import create
@@ -314,6 +330,8 @@ def _execute(
     from advisor.views.training import title
 
     policy = known.policy_for(state.subject, account=state.settings.account)
+    left = policy.training.budget_node_hours - spent
+    policy = replace(policy, training=replace(policy.training, budget_node_hours=left))
     scheduler = create(state.settings.scheduler)
     results = _results(args, state, policy)
     out = _stream(args)
@@ -340,7 +358,7 @@ def _execute(
         output.show_outcome(state, outcome, policy, out)
         if state.settings.after:
             print(f"HPCProbe's summary: {state.folder / 'summary.yml'}", file=out)
-    return output.outcome_json(state, outcome)
+    return outcome
 
 
 def _library(state: SweepState) -> str:

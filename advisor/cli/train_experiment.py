@@ -19,7 +19,7 @@ from advisor.schedulers.results import read_results
 from advisor.training import state as states
 from advisor.training.experiment import Experiment, is_experiment, read_experiments
 from advisor.training.postprocess import PostProcessor
-from advisor.training.state import SweepState
+from advisor.training.state import SeriesSize, SweepState
 
 _SCRIPTS = "experiments"
 """Where the job scripts made of experiments are, under the folder of sweeps."""
@@ -29,12 +29,14 @@ _SCRIPTS = "experiments"
 class AdoptedSweep:
     """One sweep to make: the command line that it stands for, and its experiment, if it is of one.
 
-    ``earlier`` is the last sweep of the same experiment with the same parameters.
+    ``earlier`` is the last sweep of the same experiment with the same parameters; ``size``: which
+    of several sizes it is.
     """
 
     args: argparse.Namespace
     experiment: Experiment | None = None
     earlier: SweepState | None = None
+    size: SeriesSize | None = None
 
 
 def adopted(args: argparse.Namespace, root: Path) -> list[AdoptedSweep]:
@@ -64,11 +66,16 @@ def adopted(args: argparse.Namespace, root: Path) -> list[AdoptedSweep]:
 
 
 def _written(experiment: Experiment, folder: Path) -> Path:
-    data = experiment.script.encode()
     name = re.sub(r"[^\w.+-]", "_", experiment.name)
-    path = folder / f"{name}-{hashlib.sha256(data).hexdigest()[:8]}.sh"
+    digest = hashlib.sha256(experiment.script.encode()).hexdigest()[:8]
+    return keep_script(experiment.script, folder / f"{name}-{digest}.sh")
+
+
+def keep_script(text: str, path: Path) -> Path:
+    """Write a job script that was made of a file. Raises AdvisorError."""
+    data = text.encode()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".new")
         draft.write_bytes(data)
         draft.chmod(0o755)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _BINARY = {"ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30, "ti": 2.0**40}
-_DIGITS = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
-_NUMBER = re.compile(rf"({_DIGITS})([kKmMgGtT]i?)?[bB]?")
+DIGITS = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+"""A number without its unit."""
+_NUMBER = re.compile(rf"({DIGITS})([kKmMgGtT]i?)?[bB]?")
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 _NAMED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)[=:](.+)")
 _ATTACHED = re.compile(r"-([A-Za-z])(\d.*)")
@@ -51,6 +52,11 @@ def parse_number(text: str) -> float:
 def format_number(value: float) -> str:
     """Return a parameter's value as people write it: ``4e6``, ``1.5e9``, ``640``."""
     return re.sub(r"e\+?(-?)0*", r"e\1", f"{value:g}")
+
+
+def plain_number(value: float) -> str:
+    """Return a parameter's value without an exponent where it is whole: ``4000000``."""
+    return str(int(value)) if value == int(value) and value < 1e15 else repr(value)
 
 
 def parse_sizes(text: str) -> dict[str, float]:
@@ -104,17 +110,13 @@ def sized_line(line: str, sizes: Mapping[str, float], ignore: Iterable[str] = ()
         )
         words.append(_filled(word.template, cut) if word.numbers else word.text)
     base = " ".join(words)
-    named = [f"{name}={_exact(value)}" for name, value in sizes.items()]
+    named = [f"{name}={plain_number(value)}" for name, value in sizes.items()]
     return " ".join([*([] if base == "default" and named else [base]), *named]).strip()
 
 
 def _filled(template: str, texts: Iterable[str]) -> str:
     rest = template.split(_CUT)
     return rest[0] + "".join(text + after for text, after in zip(texts, rest[1:], strict=True))
-
-
-def _exact(value: float) -> str:
-    return str(int(value)) if value == int(value) and value < 1e15 else repr(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from advisor.core.option import Z90, Row, estimated_row
 _VERSION = 1
 NODES = "nodes"
 """The axis of node counts, beside the parameters."""
+FEWEST_SIZES = 3
+"""Fewer different values of what grows say nothing of a law."""
 PER_KNOT, PER_CELL = 4, 4
 """Of a knot: shared errors and noise of time and energy. Of a configuration there: log time, its
 own error, log energy, its own error. Errors are standard deviations of logarithms."""

@@ -14,6 +14,7 @@ from advisor.core.units import format_change
 from advisor.core.words import describe
 from advisor.errors import InputError
 from advisor.models.ended_runs import ended_early, response_of
+from advisor.models.failed_fast import without_failed_fast
 from advisor.models.job_runs import JobValue, error_of, is_job, of_jobs_alone, with_jobs
 from advisor.models.response import ASSUMED, Z95, Response
 
@@ -116,7 +117,7 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
     alone = len({o.configuration for o in measured}) < MIN_CONFIGURATIONS
     if jobs and not alone:
         observations = measured
-    observations = _without_stragglers(observations, notes)
+    observations = without_failed_fast(_without_stragglers(observations, notes), notes)
     observations, work = of_equal_work(observations, notes)
     if ended := sum(map(ended_early, observations)):
         notes.append(f"{ended} of {len(observations)} runs were ended early and weigh less")

@@ -16,13 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.core.configuration import Configuration
+from advisor.core.size_table import FEWEST_SIZES as FEWEST_SIZES
 from advisor.core.size_table import NODES as NODES
 from advisor.errors import InputError
 from advisor.models.base import Matrix, Vector
 from advisor.models.response import ASSUMED, Z95
-
-FEWEST_SIZES = 3
-"""Fewer different values of what grows say nothing of a law."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,16 +25,21 @@ def baseline_of(cells: Collection[Configuration]) -> Configuration:
 
 
 def sized_design(
-    cells: Mapping[float, Sequence[Configuration]], each: int = AT_OTHERS
+    cells: Mapping[float, Sequence[Configuration]],
+    each: int = AT_OTHERS,
+    *,
+    most: int = AT_LARGEST,
+    baseline: Configuration | None = None,
 ) -> dict[float, list[Configuration]]:
     """Return the configurations to run by size, out of those there are at each.
 
-    The largest size has twelve, every other one ``each``.
+    The largest size has ``most``, every other one ``each``. ``baseline`` is what jobs are compared
+    with, None: the largest configuration.
     """
     largest = max(cells)
-    base = baseline_of(cells[largest])
+    base = baseline or baseline_of(cells[largest])
     space = SearchSpace.of(base.node_type, cells[largest])
-    chosen = {largest: within(uniform(space, AT_LARGEST, base), space, sorted(set(cells[largest])))}
+    chosen = {largest: within(uniform(space, most, base), space, sorted(set(cells[largest])))}
     seen = set(chosen[largest])
     for size in sorted(cells, reverse=True):
         if size != largest:

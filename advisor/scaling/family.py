@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import t as student
@@ -12,6 +12,7 @@ from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.core.parameters import parameters_of
 from advisor.errors import InputError
+from advisor.models.failed_fast import failed_fast, too_short
 from advisor.scaling.base import FEWEST_SIZES, NODES, SizedPlaces, SizedRuns
 from advisor.scaling.registry import AUTO, TriedForecast, too_few, tried_forecast
 
@@ -27,6 +28,8 @@ class SizedFamily:
     name: str
     parameters: tuple[str, ...]
     runs: tuple[tuple[Mapping[str, float], Observation], ...]
+    left_out: tuple[str, ...] = ()
+    """Which runs are not among them, and why."""
 
     def values(self, axis: str) -> list[float]:
         """Return the measured values of a parameter, or of ``nodes``, ascending."""
@@ -36,7 +39,7 @@ class SizedFamily:
 
     def only(self, parameters: Sequence[str]) -> SizedFamily:
         """Return the family with some of its parameters."""
-        return SizedFamily(self.name, tuple(parameters), self.runs)
+        return replace(self, parameters=tuple(parameters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,23 @@ def families(
                 size[column] = _number(column, run.extra[column])
         if all(c in size for c in columns if c != NODES):
             found.setdefault(line.family, []).append((size, run))
-    return {
-        name: SizedFamily(name, tuple(p for p in members[0][0] if all(p in s for s, _ in members)),
-                     tuple(members))
-        for name, members in found.items()
-    }  # fmt: skip
+    return {name: _family(name, members) for name, members in found.items()}
+
+
+def _family(name: str, members: Sequence[tuple[dict[str, float], Observation]]) -> SizedFamily:
+    """Return a family without the runs that failed fast, of each size for itself."""
+    parameters = tuple(p for p in members[0][0] if all(p in s for s, _ in members))
+    sizes: dict[tuple[float, ...], list[int]] = {}
+    for i, (size, _) in enumerate(members):
+        sizes.setdefault(tuple(size[p] for p in parameters), []).append(i)
+    left_out: list[str] = []
+    failed: set[int] = set()
+    for rows in sizes.values():
+        found = failed_fast([members[i][1] for i in rows])
+        failed |= {rows[i] for i in found}
+        left_out += [too_short(members[rows[i]][1]) for i in found]
+    runs = tuple(m for i, m in enumerate(members) if i not in failed)
+    return SizedFamily(name, parameters, runs, tuple(left_out))
 
 
 def predict_size(family: SizedFamily, at: Mapping[str, float], model: str = AUTO) -> SizePrediction:
@@ -89,7 +104,7 @@ def predict_size(family: SizedFamily, at: Mapping[str, float], model: str = AUTO
     if unknown:
         known = ", ".join([*family.parameters, NODES])
         raise InputError(f"{unknown[0]} is no parameter of {family.name!r}", hint=f"it has {known}")
-    notes: list[str] = []
+    notes: list[str] = list(family.left_out)
     effective = family.only(effective_parameters(family, at, notes))
     missing = [p for p in effective.parameters if p not in at]
     if missing:

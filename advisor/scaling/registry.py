@@ -39,13 +39,23 @@ class LargestTrial:
     """A model on the largest size, from the smaller ones: errors in log space.
 
     ``bias`` is the median error of the size's times, ``sigmas`` that over what the model expected,
-    ``off`` the median of the errors' magnitudes, of time or energy, whichever is larger.
+    ``off`` the median of the errors' magnitudes, of time or energy, whichever is larger;
+    ``energy_bias`` is 0 where no energy is known.
     """
 
     model: str
     bias: float
     sigmas: float
     off: float
+    energy_bias: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """How far off it was: ``+3%``, with energy where that is farther off than time."""
+        time = f"{math.expm1(self.bias):+.0%}"
+        if abs(self.energy_bias) <= max(_UNFIT_ERROR, abs(self.bias)):
+            return time
+        return f"{time} (energy {math.expm1(self.energy_bias):+.0%})"
 
     @property
     def unfit(self) -> bool:
@@ -106,10 +116,8 @@ def tried_forecast(runs: SizedRuns, wanted: SizedPlaces, model: str = AUTO) -> T
         time=forecast.time.widened(factor),
         energy=None if forecast.energy is None else forecast.energy.widened(factor),
     )
-    others = ", ".join(
-        f"{t.model} {math.expm1(t.bias):+.0%}" for t in trials if t.model != chosen.model
-    )
-    why = f"{chosen.model}: the largest measured size is {math.expm1(chosen.bias):+.0%} off"
+    others = ", ".join(f"{t.model} {t.words}" for t in trials if t.model != chosen.model)
+    why = f"{chosen.model}: the largest measured size is {chosen.words} off"
     notes = (why + (f" ({others})" if others else ""), *problems, *forecast.notes)
     return TriedForecast(chosen.model, forecast, tuple(trials), chosen.unfit, notes)
 
@@ -149,11 +157,14 @@ def _try(name: str, runs: SizedRuns, largest: NDArray[np.bool_]) -> LargestTrial
     forecast = create(name).forecast(rest, held.places)
     time, error = forecast.time, forecast.time.mean - held.log_time
     bias, off = float(np.median(error)), float(np.median(np.abs(error)))
+    energy_bias = 0.0
     if forecast.energy is not None and held.log_energy is not None:
-        off = max(off, float(np.median(np.abs(forecast.energy.mean - held.log_energy))))
+        energy_error = forecast.energy.mean - held.log_energy
+        energy_bias = float(np.median(energy_error))
+        off = max(off, float(np.median(np.abs(energy_error))))
     beside = np.hypot(time.own, time.noise) / math.sqrt(len(held))
     expected = math.hypot(float(np.mean(time.shared)), float(np.mean(beside)))
-    return LargestTrial(name, bias, abs(bias) / max(expected, 1e-6), off)
+    return LargestTrial(name, bias, abs(bias) / max(expected, 1e-6), off, energy_bias)
 
 
 def _choose(trials: Sequence[LargestTrial]) -> LargestTrial:

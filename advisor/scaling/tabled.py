@@ -22,6 +22,7 @@ from advisor.core.option import Z90, Option
 from advisor.core.parameters import format_number
 from advisor.core.policy import FARTHEST
 from advisor.core.size_table import NODES, SizeAxis, SizeTable
+from advisor.core.units import format_change
 from advisor.scaling.base import FEWEST_SIZES, SizedPlaces, SizedRuns
 from advisor.scaling.family import SizedFamily, effective_parameters
 from advisor.scaling.registry import AUTO, TriedForecast, tried_forecast
@@ -53,10 +54,11 @@ def family_table(
 ) -> FamilyTable:
     """Fit a family and evaluate it at knots, for the options of its largest measured size.
 
-    ``jobs`` are its finished jobs: sizes beyond the measured ones that ran as predicted widen the
-    range. Raises InputError where the runs do not suffice for any model.
+    ``jobs`` are its finished jobs: sizes beyond the measured ones widen the range, and those that
+    took something else correct the law or show that there is none. Raises InputError where the runs
+    do not suffice for any model.
     """
-    notes: list[str] = []
+    notes: list[str] = list(family.left_out)
     effective = family.only(effective_parameters(family, {}, notes))
     if not any(len(effective.values(a)) >= FEWEST_SIZES for a in _axes(effective)):
         return FamilyTable((), None, _about(effective, family, FEW, notes))
@@ -67,9 +69,9 @@ def family_table(
     groups = _job_groups(effective, jobs.only(effective.parameters)) if jobs else []
     wanted = [*_places(effective, options), *((g[0][0], g[0][1].configuration) for g in groups)]
     tried = _forecast(effective, wanted)
-    joined = _with_jobs(effective, groups, tried, notes)
+    joined, as_predicted = _with_jobs(effective, groups, tried, notes)
     if joined is not effective:
-        tried = _forecast(joined, _places(joined, options), tried.model)
+        tried = _forecast(joined, _places(joined, options), tried.model if as_predicted else AUTO)
     answer = UNFIT if tried.unfit else OK
     about = _about(joined, family, answer, [*notes, *tried.notes], tried)
     if tried.unfit:
@@ -219,21 +221,23 @@ def _job_groups(family: SizedFamily, jobs: SizedFamily) -> list[_JobGroup]:
 
 def _with_jobs(
     family: SizedFamily, groups: Sequence[_JobGroup], tried: TriedForecast, notes: list[str]
-) -> SizedFamily:
-    """Return the family with the jobs that ran as predicted, whose forecasts are the last rows.
+) -> tuple[SizedFamily, bool]:
+    """Return the family with its jobs, whose forecasts are the last rows, and if all agree.
 
-    The middle one of each size and configuration counts.
+    The middle one of each size and configuration counts. A law that jobs break has to hold with
+    them, too: left out, it would make the same promise again.
     """
-    time, added = tried.forecast.time, []
+    time, added, agree = tried.forecast.time, [], True
     first = len(time.mean) - len(groups)
     for i, found in enumerate(groups if not tried.unfit else (), first):
         seen = float(np.median([math.log(run.time_s) for _, run in found]))
-        if abs(seen - time.mean[i]) <= Z90 * float(time.sigma[i]):
-            added.append(min(found, key=lambda pair: abs(math.log(pair[1].time_s) - seen)))
-        else:
+        added.append(min(found, key=lambda pair: abs(math.log(pair[1].time_s) - seen)))
+        off = seen - float(time.mean[i])
+        if abs(off) > Z90 * float(time.sigma[i]):
+            agree = False
             at = ", ".join(f"{p} {format_number(found[0][0][p])}" for p in family.parameters)
-            notes.append(f"jobs at {at} did not take what was predicted: they are left out")
+            notes.append(f"jobs at {at} took {format_change(math.expm1(off))} against the forecast")
     if not added:
-        return family
+        return family, agree
     notes.append(f"finished jobs at {len(added)} points widen the range")
-    return SizedFamily(family.name, family.parameters, (*family.runs, *added))
+    return replace(family, runs=(*family.runs, *added)), agree

@@ -12,12 +12,10 @@ from advisor.core.parameters import ParameterLine, format_number, parameters_of
 from advisor.core.policy import Policy
 from advisor.core.reasons import EXTRAPOLATED, Reason, reason
 from advisor.core.recognise import MAX_NAME
-from advisor.core.size_table import NODES, SizeAxis
+from advisor.core.size_table import FEWEST_SIZES, NODES, SizeAxis
 from advisor.core.units import format_duration
 from advisor.store.records import StoredModel
 
-_FEWEST = 3
-"""Fewer different sizes say nothing of a law."""
 _RANK = {"own": 2, "account": 1, "all": 0}
 _FamilyName = tuple[str, str]
 
@@ -120,7 +118,7 @@ def sized_models(
         if not sizes:
             return None
         seen = _seen_values(families.measured[name], line)
-        return SizedModels({}, reason("few-sizes", seen, _FEWEST))
+        return SizedModels({}, reason("few-sizes", seen, FEWEST_SIZES))
     if policy.extrapolated == "refuse":
         return SizedModels({}, reason("extrapolated-refused"))
     size = {**line.size, NODES: float(nodes)}
@@ -160,11 +158,11 @@ def _obstacle(
     fixed = about.get("fixed")
     for name, value in (fixed if isinstance(fixed, dict) else {}).items():
         if size.get(name) != value:
-            return reason("few-sizes", f"{name} {_values([value])}", _FEWEST)
+            return reason("few-sizes", f"{name} {_values([value])}", FEWEST_SIZES)
     try:
         axes = families.axes(model)
         if any(a.name not in size for a in axes):
-            return reason("few-sizes", "none with its parameters", _FEWEST)
+            return reason("few-sizes", "none with its parameters", FEWEST_SIZES)
     except ValueError as error:
         return reason("family-unfit", error)
     measured = about.get("measured")
@@ -172,8 +170,8 @@ def _obstacle(
     for axis in axes:
         times = axis.beyond(size[axis.name])
         known = values.get(axis.name) or ()
-        if times > 1 and len(known) < _FEWEST:
-            return reason("few-sizes", f"{axis.name} {_values(known)}", _FEWEST)
+        if times > 1 and len(known) < FEWEST_SIZES:
+            return reason("few-sizes", f"{axis.name} {_values(known)}", FEWEST_SIZES)
         if times > policy.max_extrapolation:
             end = axis.high if size[axis.name] > axis.high else axis.low
             value = f"{axis.name} {format_number(size[axis.name])}"

@@ -18,7 +18,7 @@ from advisor.core.observation import Observation, Quality, Scope
 from advisor.core.option import Option
 from advisor.core.parameters import ParameterLine, parameters_of
 from advisor.core.recognise import MAX_NAME
-from advisor.core.size_table import NODES
+from advisor.core.size_table import FEWEST_SIZES, NODES
 from advisor.errors import AdvisorError
 from advisor.store.reader import Reader
 from advisor.store.records import SIZES, StoredModel, StoredObservation
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from advisor.models.runs import ScopedRuns
     from advisor.scaling.tabled import FamilyTable
 
-FEWEST = 3
-"""Fewer different sizes say nothing of a law."""
+_FEWEST_JOBS = 3
+"""Finished jobs that show how a size runs."""
 _AS_LONG = 0.9
 """A size that takes this share of the longest is as large: the two differ in a seed, perhaps."""
 _PREFIX = "{sizes} "
@@ -74,7 +74,7 @@ class _Family:
             if m.workload == _PREFIX + self.name
         }
         kept = set()
-        if names and (old or len(names) >= FEWEST or self._many_nodes(names)):
+        if names and (old or len(names) >= FEWEST_SIZES or self._many_nodes(names)):
             stored = [s for w in names for s in self.writer.observations(self.application, w)]
             by_type: defaultdict[str, list[StoredObservation]] = defaultdict(list)
             for s in sorted(stored, key=lambda s: s.id):
@@ -91,7 +91,9 @@ class _Family:
             "SELECT count(DISTINCT o.nodes) FROM observations AS o JOIN workloads AS w"
             " ON w.id = o.workload_id WHERE w.application = ? AND w.name = ?"
         )
-        return any(self.writer.rows(sql, (self.application, w))[0][0] >= FEWEST for w in names)
+        return any(
+            self.writer.rows(sql, (self.application, w))[0][0] >= FEWEST_SIZES for w in names
+        )
 
     def _renew_there(
         self,
@@ -242,7 +244,7 @@ def _enough(stored: Sequence[StoredObservation], names: dict[str, ParameterLine]
             values[NODES].add(s.observation.configuration.nodes)
             for name, value in names[s.workload].values:
                 values[name].add(value)
-    return any(len(v) >= FEWEST for v in values.values())
+    return any(len(v) >= FEWEST_SIZES for v in values.values())
 
 
 def _whose(group: ScopedRuns) -> tuple[Scope, str]:
@@ -257,7 +259,10 @@ def _counted(runs: Sequence[tuple[str, Observation]], number: dict[int, int]) ->
     jobs = Counter((w, o.configuration) for w, o in runs if o.source == "job")
     measured = [number[id(o)] for _, o in runs if o.source != "job"]
     sizes = {w for w, o in runs if o.source != "job"}
-    return [*measured, *sorted(k for k, n in jobs.items() if n >= FEWEST and k[0] not in sizes)]
+    return [
+        *measured,
+        *sorted(k for k, n in jobs.items() if n >= _FEWEST_JOBS and k[0] not in sizes),
+    ]
 
 
 def _digest(runs: Sequence[object], largest: StoredModel, options: Sequence[Option]) -> str:

@@ -319,7 +319,10 @@ class Measuring:
         new = [seq for seq in observations if seq not in state.stored]
         if new:
             ids = self.sink.observe(
-                subject.application, subject.workload, [observations[s] for s in new]
+                subject.application,
+                subject.workload,
+                [observations[s] for s in new],
+                fit=state.settings.fits,
             )
             state.stored.update(zip(new, ids, strict=True))
             state.save()

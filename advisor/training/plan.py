@@ -133,16 +133,17 @@ def planned(
     *,
     repeats: int = 1,
     repeat_baseline: int = 0,
+    alone: bool = True,
 ) -> tuple[PlannedRun, ...]:
     """Return the runs of the design stage, the baseline first: its time tells what the rest cost.
 
     Every run is made ``repeats`` times; ``repeat_baseline`` adds that many further baseline runs
     at the end. Too few configurations for a model are all run three times, so that their own
-    spread is known.
+    spread is known; not where other sizes tell it (``alone``).
     """
     rest = [c for c in design if c != baseline]
     roles = [("baseline", baseline), *(("design", c) for c in rest)]
-    few = too_few_for_a_model([baseline, *rest])
+    few = alone and too_few_for_a_model([baseline, *rest])
     roles *= max(repeats, REPEATS_OF_FEW if few else 1)
     roles += [("baseline", baseline)] * repeat_baseline
     return tuple(

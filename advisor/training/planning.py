@@ -16,6 +16,7 @@ from advisor.meters.estimate import estimate_j
 from advisor.meters.events import not_counted
 from advisor.models.design import DESIGNS
 from advisor.models.sequential import SEQUENTIAL, first_runs
+from advisor.scaling.design import AT_LARGEST, sized_design
 from advisor.schedulers.base import Scheduler
 from advisor.schedulers.choose import create, default
 from advisor.schedulers.submission import read_script
@@ -25,7 +26,7 @@ from advisor.training.class_start import STARTED, ClassStart, class_start
 from advisor.training.experiment import Experiment
 from advisor.training.plan import Cost, axes, cost, expected_runs, planned
 from advisor.training.site_context import SiteContext, earlier_runs
-from advisor.training.state import SweepState
+from advisor.training.state import SeriesSize, SweepState
 from advisor.training.table import too_few_for_a_model
 from advisor.training.training_job import (
     TrainingJob,
@@ -68,6 +69,8 @@ class SweepWish:
     """How the program's own rate is read; None: as the site's rule says."""
     complete: bool = False
     """No run is ended early."""
+    size: SeriesSize | None = None
+    """Which of several sizes the job is at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +91,19 @@ class PlannedSweep:
 
     def check_budget(self) -> None:
         """Raise RefusedError when the sweep costs more than the policy allows."""
-        budget = self.policy.training.budget_node_hours
-        if self.cost.node_hours is not None and self.cost.node_hours > budget:
-            raise RefusedError(
-                f"up to {self.cost.node_hours:.3g} node-hours ({self.cost.basis}) exceed the "
-                f"policy's training.budget_node_hours of {budget:g}",
-                hint="raise that key, state a run's time with --estimate, or use fewer --samples",
-            )
+        check_series([self])
+
+
+def check_series(plans: Sequence[PlannedSweep]) -> None:
+    """Raise RefusedError when sweeps cost more together than the policy allows."""
+    budget = min((p.policy.training.budget_node_hours for p in plans), default=0.0)
+    cost = sum(p.cost.node_hours or 0.0 for p in plans)
+    if cost > budget:
+        raise RefusedError(
+            f"up to {cost:.3g} node-hours ({plans[0].cost.basis}) exceed the "
+            f"policy's training.budget_node_hours of {budget:g}",
+            hint="raise that key, state a run's time with --estimate, or use fewer --samples",
+        )
 
 
 def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> PlannedSweep:
@@ -116,7 +125,8 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     policy = known.policy_for(job)
     if policy.training.mode == "off":
         raise RefusedError("the policy allows no training here: training.mode is off")
-    samples = policy.training.samples if wish.samples is None else wish.samples
+    usual = AT_LARGEST if wish.size else policy.training.samples
+    samples = usual if wish.samples is None else wish.samples
     if samples < 1 or wish.repeat_baseline < 0:
         raise UsageError("--samples must be at least 1, --repeat-baseline at least 0")
     freqs_khz = wish.freqs_khz
@@ -135,8 +145,12 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     )
     grows = wish.design == SEQUENTIAL
     choose = first_runs if grows else DESIGNS[wish.design]
-    design = choose(grid.space, samples, must_include=job.baseline)
-    start, notes = class_start(store, job), list(grid.notes)
+    if wish.size is None:
+        design = choose(grid.space, samples, must_include=job.baseline)
+    else:
+        design = _at_size(wish.size, grid.space, samples, job.baseline)
+    start = None if wish.size else class_start(store, job)
+    notes = list(grid.notes)
     by_class: Sequence[Configuration] = ()
     if start is not None and wish.design in STARTED and len(design) < len(grid.space):
         design, by_class = start.moved(design, grid.space, policy)
@@ -151,9 +165,10 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         model=wish.model,
         design=wish.design,
         most_runs=min(samples, len(grid.space)) if grows else 0,
-        confirm=policy.training.confirm,
+        confirm=policy.training.confirm if wish.size is None or wish.size.last else 0,
         working_folder=str(Path.cwd()),
         extra_options=wish.options,
+        size=wish.size,
         **_of_experiment(wish.experiment, job, scheduler, warnings),
     )
     runs = planned(
@@ -161,6 +176,7 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         job.baseline,
         repeats=wish.experiment.repeats if wish.experiment else 1,
         repeat_baseline=wish.repeat_baseline,
+        alone=settings.fits,
     )
     if not _complete(wish, job, policy, grid.space):
         settings = replace(settings, within=policy.training.within)
@@ -169,6 +185,15 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     return PlannedSweep(
         state, policy, _cost(state, store, start), notes, energy, warnings, by_class
     )
+
+
+def _at_size(
+    size: SeriesSize, space: SearchSpace, samples: int, baseline: Configuration
+) -> list[Configuration]:
+    """Return what is run at one of several sizes: most at the largest, a few of it elsewhere."""
+    cells = list(space)
+    every = sized_design({v: cells for v in size.values}, most=samples, baseline=baseline)
+    return every[size.value]
 
 
 def _complete(wish: SweepWish, job: TrainingJob, policy: Policy, space: SearchSpace) -> bool:
@@ -254,6 +279,8 @@ def _cost(state: SweepState, store: Path, start: ClassStart | None) -> Cost:
         confirm=settings.confirm,
     )
     time_s, energy_j, basis = settings.estimate_s, None, "your --estimate"
+    if time_s is not None and settings.size is not None:
+        basis += f", taken to grow with {settings.size.parameter}"
     if time_s is None:
         earlier = earlier_runs(store, state.subject)
         if earlier is not None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import Inventory, NodeType
+from advisor.core.parameters import format_number
 from advisor.core.program import checked
 from advisor.core.rate import RateRule
 from advisor.errors import InputError
@@ -25,8 +26,40 @@ from advisor.store.records import TrainingRequest, TrainingState
 from advisor.training.training_job import TrainingJob, TrainingSite, of_experiment, understand
 
 VERSION = 1
+_UNFINISHED = ("requested", "running", "stopped")
 CHECK = "check"
 """The stage that makes a run again, complete, which was ended early."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSize:
+    """One of the sizes that a job is measured at; all sweeps of one series share its name."""
+
+    series: str
+    parameter: str
+    value: float
+    values: tuple[float, ...]
+    """All of them, ascending."""
+
+    @property
+    def largest(self) -> float:
+        """The largest size of the series."""
+        return self.values[-1]
+
+    @property
+    def last(self) -> bool:
+        """Tell whether it is the largest size."""
+        return self.value == self.largest
+
+    @property
+    def words(self) -> str:
+        """The size for people: ``n 4e6``."""
+        return f"{self.parameter} {format_number(self.value)}"
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any] | None) -> SeriesSize | None:
+        """Read what ``asdict`` made of it."""
+        return cls(**{**data, "values": tuple(data["values"])}) if data else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +86,13 @@ class SweepSettings:
     """Counters to read in each run."""
     within: float = 0.0
     """How well a run's time and energy must be known to end it; 0: all are complete."""
+    size: SeriesSize | None = None
+    """Which of several sizes it is."""
+
+    @property
+    def fits(self) -> bool:
+        """Tell whether a model of its own follows; a smaller size's runs serve the family's."""
+        return self.size is None or self.size.last
 
 
 @dataclass(slots=True)
@@ -235,10 +275,25 @@ def newest_of(root: Path, application: str = "") -> list[SweepState]:
 
 def latest(root: Path, application: str = "") -> SweepState | None:
     """Return the newest unfinished sweep below ``root``, of an application if one is given."""
-    unfinished = (
-        s for s in newest_of(root, application) if s.state in ("requested", "running", "stopped")
-    )
+    unfinished = (s for s in newest_of(root, application) if s.state in _UNFINISHED)
     return next(unfinished, None)
+
+
+def series_of(root: Path, state: SweepState) -> list[SweepState]:
+    """Return a sweep with the unfinished ones of its series, by size."""
+    size = state.settings.size
+    if size is None:
+        return [state]
+    return sorted(
+        (
+            s
+            for s in newest_of(root, state.subject.application)
+            if s.settings.size is not None
+            and s.settings.size.series == size.series
+            and (s.id == state.id or s.state in _UNFINISHED)
+        ),
+        key=lambda s: s.settings.size.value if s.settings.size else 0.0,
+    )
 
 
 @contextlib.contextmanager
@@ -310,6 +365,7 @@ def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
             **data["settings"],
             "extra_options": tuple(data["settings"]["extra_options"]),
             "events": tuple(data["settings"].get("events", ())),
+            "size": SeriesSize.from_dict(data["settings"].get("size")),
         }
     )
     stages = {

@@ -61,6 +61,8 @@ class Sweep(Measuring):
             raise
 
     def _run(self) -> SweepOutcome:
+        if not self.state.settings.fits:
+            return self._runs_only()
         fit = self._measure()
         fit, attempts = self._confirm(fit)
         model_id = self._save(fit)
@@ -74,6 +76,15 @@ class Sweep(Measuring):
             "confirmed" if recommended is not None else "fitted", last.reason if last else ""
         )
         return self._outcome(fit, baseline, recommended, last, tuple(attempts), model_id)
+
+    def _runs_only(self) -> SweepOutcome:
+        """Make the runs of a smaller size; the model over sizes learns from them."""
+        self.make("design")
+        self.check_enough()
+        fit = tabulate(self.observations)
+        self.note_state("fitted", "its runs serve the model over sizes")
+        return self._outcome(fit, option_at(fit.options, self.state.subject.baseline), None, None,
+                             (), None)  # fmt: skip
 
     def _measure(self) -> FitResult:
         """Make the runs of the design and return the fit to them."""

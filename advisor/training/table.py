@@ -18,6 +18,7 @@ from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, trade_off
 from advisor.errors import InputError
 from advisor.models.ended_runs import without_refuted
+from advisor.models.failed_fast import without_failed_fast
 from advisor.models.fit import FitResult
 from advisor.models.runs import of_equal_work, of_one_method, rate_stats
 
@@ -47,7 +48,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
     observations = without_refuted(observations, notes)
     if not observations:
         raise InputError("no run succeeded")
-    observations, work = of_equal_work(observations, notes)
+    observations, work = of_equal_work(without_failed_fast(observations, notes), notes)
     quality = _quality(observations)
     times = _logs(observations, lambda o: o.time_s)
     energies = _logs(

@@ -16,7 +16,7 @@ from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import RunMethod
 from advisor.core.protocol import MAX_SCRIPT
 from advisor.core.rate import RateRule
-from advisor.core.recognise import ApplicationRule, clean_name, names_job, recognise
+from advisor.core.recognise import ApplicationRule, Recognised, clean_name, names_job, recognise
 from advisor.core.request import JobRequest, understood_of
 from advisor.core.requested_configuration import (
     UnclearError,
@@ -105,7 +105,7 @@ def current_user() -> str:
         return getpass.getuser()
 
 
-def _text_of(path: Path) -> str:
+def script_text(path: Path) -> str:
     """Return a job script's text. Raises InputError for what could never be advised."""
     text, truncated = read_script(path)
     if not text.strip():
@@ -144,7 +144,7 @@ def understand(
     jobs have their nodes for themselves. Raises InputError or UsageError.
     """
     arguments, command = tuple(arguments), tuple(command)
-    text = _text_of(script) if script is not None else None
+    text = script_text(script) if script is not None else None
     if text and _HET.search(text):
         raise InputError(f"{script} is a heterogeneous job; train a script with one component")
     language = translator(scheduler)
@@ -155,20 +155,11 @@ def understand(
     }
     request = _request(scheduler, options, text, script, arguments, command)
     request = request.with_understood(site.understood_options)
-    stated_settings = dict(stated(os.environ, advisor_lines(text) if text else {}).values)
-    for key, value in (("application", application), ("workload", workload)):
-        if value:
-            stated_settings[key] = (value, "you")
-    recognition = recognise(
-        text,
-        job_name=request.job_name,
-        script_arguments=arguments,
-        command=command if text is None else (),
-        stated={k: v for k, v in stated_settings.items() if names_job(k)},
-        rules=site.rules,
+    recognition, named_by_user = recognised(
+        text, request.job_name, arguments, command, site.rules, application, workload
     )
-    recognised = recognition.application or fallback
-    if not recognised:
+    name = recognition.application or fallback
+    if not name:
         raise UsageError(
             f"no application is recognised in {script or 'the command'}",
             hint="name it with --application",
@@ -182,9 +173,7 @@ def understand(
         )
     chosen = _node_type(node_type, request, site, this_machine)
     partition = _partition(request, chosen, site.inventory)
-    vouched = "application" in stated_settings or bool(
-        recognition.rule and recognition.rule.executable
-    )
+    vouched = named_by_user or bool(recognition.rule and recognition.rule.executable)
     use = use_of(request, recognition.threads_from, named=vouched)
     if "place" not in request.options and gives_whole_nodes(partition):
         request = replace(request, exclusive=True)  # what a PBS job says goes before its queue
@@ -201,7 +190,7 @@ def understand(
     if any(option.startswith("--cpu-freq") for option in launcher_options):
         freq_kept = f"{launcher} --cpu-freq sets it"
     return TrainingJob(
-        application=recognised,
+        application=name,
         workload=recognition.workload,
         node_type=chosen,
         baseline=baseline,
@@ -223,6 +212,46 @@ def understand(
         program=_program(recognition.command, text, options),
         rate=recognition.rule.rate if recognition.rule else None,
     )
+
+
+def recognised(
+    text: str | None,
+    job_name: str,
+    arguments: Sequence[str],
+    command: Sequence[str],
+    rules: Sequence[ApplicationRule],
+    application: str = "",
+    workload: str = "",
+) -> tuple[Recognised, bool]:
+    """Return what a script, or without one a command, is; and whether its user named it."""
+    stated_settings = dict(stated(os.environ, advisor_lines(text) if text else {}).values)
+    for key, value in (("application", application), ("workload", workload)):
+        if value:
+            stated_settings[key] = (value, "you")
+    found = recognise(
+        text,
+        job_name=job_name,
+        script_arguments=arguments,
+        command=command if text is None else (),
+        stated={k: v for k, v in stated_settings.items() if names_job(k)},
+        rules=rules,
+    )
+    return found, "application" in stated_settings
+
+
+def recognised_by_site(
+    scheduler: str,
+    site: TrainingSite,
+    script: Path | None,
+    text: str | None,
+    words: Sequence[str],
+    application: str = "",
+) -> Recognised:
+    """Return what a script of that text and arguments, or a command, would be recognised as."""
+    directives = translator(scheduler).read_directives(text) if text else {}
+    name = directives.get("job-name", script.name if script else "")
+    arguments, command = (words, ()) if text is not None else ((), words)
+    return recognised(text, name, arguments, command, site.rules, application)[0]
 
 
 def of_experiment(job: TrainingJob) -> TrainingJob:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Sequence
 
 from advisor.core.option import Option
+from advisor.core.parameters import format_number
 from advisor.core.policy import Policy
 from advisor.core.units import (
     format_change,
@@ -139,6 +141,12 @@ def outcome_lines(state: SweepState, outcome: SweepOutcome, policy: Policy) -> l
         lines.append("energy is estimated, not measured")
     lines += [f"left out: {failed}" for failed in outcome.failed]
     lines += [_attempt(attempt) for attempt in outcome.attempts]
+    size = state.settings.size
+    if size is not None and not size.last:
+        lines.append(
+            f"{size.words} has no model of its own: its runs show how {size.parameter} acts"
+        )
+        return [*lines, f"the sweep cost {outcome.spent.words}"]
     if outcome.recommended is None:
         lines.append(_why_none(outcome, policy))
     elif outcome.confirmation is None:
@@ -146,8 +154,23 @@ def outcome_lines(state: SweepState, outcome: SweepOutcome, policy: Policy) -> l
     elif not outcome.confirmation.chosen:
         lines.append("The recommended configuration is confirmed by an earlier run.")
     lines.append(f"the sweep cost {outcome.spent.words}{_payback(outcome, policy)}")
-    lines.append(f"all options: advisor options {shlex.quote(state.subject.application)}")
+    name = shlex.quote(state.subject.application)
+    lines.append(f"all options: advisor options {name}")
+    if size is not None:
+        twice = f"{size.parameter}={format_number(2 * size.largest)}"
+        lines.append(f"sizes that never ran: advisor predict {name} --at {twice}")
     return lines
+
+
+def series_lines(plans: Sequence[PlannedSweep]) -> list[str]:
+    """Return the cost of all sizes of a series together."""
+    runs = sum(p.cost.runs for p in plans)
+    hours = [p.cost.node_hours for p in plans]
+    known = [h for h in hours if h is not None]
+    cost = (
+        f"up to {format_node_hours(sum(known))}" if len(known) == len(hours) else "cost not known"
+    )
+    return [f"in all {len(plans)} sizes: {runs} runs, {cost}"]
 
 
 def _payback(outcome: SweepOutcome, policy: Policy) -> str:

@@ -23,7 +23,7 @@ VARIABLES = {
         "swept, as far as the policy goes",
         "ADVISOR_MAX_EXTRAPOLATION": "how many times the largest measured size the job may be, at "
         "most what the policy says",
-        "ADVISOR_SIZE_N": "the size's parameter `n`, like `4e6`; any name may stand for N (Slurm)",
+        "ADVISOR_SIZE_N": "the size's parameter `n`, like `4e6`; any name may stand for N",
         "ADVISOR_APPLICATION": "the application's name",
         "ADVISOR_WORKLOAD": "the name of its input",
     },

@@ -28,10 +28,11 @@ source spack test then touch trap true ulimit unset wait while cat
 FRONT = ("!", "then", "do", "else", "time", "exec", "nohup", "command", "stdbuf", "setsid")
 CLIENT = "ADVISOR_QSUB"
 PASSED = ("ADVISOR",)
+SIZES = "ADVISOR_SIZE_"
 OFF = ("off",)
 FLAGS, VALUED = "fhIVXz", "aAcCejJklmMNopPqrRSuvW"
 MAX_SCRIPT, MAX_EXCERPT, MAX_CHOICES, MAX_VALUE = 1 << 20, 4000, 4000, 6000
-MAX_OUTLINE = 40000
+MAX_OUTLINE, MAX_SIZES = 40000, 20
 SECRET = re.compile(r"^((?:export\s+)?[A-Za-z_]\w*)=(?:'[^']*'|\"[^\"$`]*\"|[^\s;&|$`'\"]*)$")
 ASSIGNMENT = re.compile(r"(?:export|declare|readonly|local)?\s*([A-Za-z_]\w*)=")
 VARIABLE = re.compile(r"\$\{?(\w+)")
@@ -81,7 +82,8 @@ def prepared(words):
     options, end = read_options(words)
     if "I" in options or end is None:
         return words
-    names = [name for name in PASSED if os.environ.get(name)]
+    sizes = [name for name in os.environ if re.fullmatch(SIZES + r"\w+", name)]
+    names = [name for name in (*PASSED, *sorted(sizes)[:MAX_SIZES]) if os.environ.get(name)]
     off = os.environ.get("ADVISOR", "").lower() in OFF
     rest = words[end:]
     text = b"" if rest[:1] == ["--"] else script_text(rest)

@@ -201,9 +201,10 @@ def test_variables_of_the_script_s_own_lines_stay(
 
 
 def test_the_environment_s_settings_go_along(qsub: Qsub) -> None:
-    env = {"ADVISOR_GOAL": "power", "ADVISOR_APPLICATION": "a,b", "ADVISOR_STAMP": "x"}
+    env = {"ADVISOR_GOAL": "power", "ADVISOR_APPLICATION": "a,b", "ADVISOR_STAMP": "x",
+           "ADVISOR_SIZE_N": "4e6"}  # fmt: skip
     seen = qsub("-v", "ADVISOR_GOAL=min_time", "job.sh", env=env)
-    assert seen.argv[3] == "ADVISOR_GOAL=min_time,ADVISOR_APPLICATION,ADVISOR_QSUB"
+    assert seen.argv[3] == "ADVISOR_GOAL=min_time,ADVISOR_APPLICATION,ADVISOR_SIZE_N,ADVISOR_QSUB"
     seen = qsub("job.sh", env={"ADVISOR": "off"})
     assert seen.argv == ["-v", "ADVISOR", "job.sh"]
     assert "ADVISOR_QSUB" not in seen.env

@@ -151,7 +151,8 @@ def test_a_route_to_another_server_is_left_alone(
 def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) -> None:
     event = job(
         WHOLE,
-        {"ADVISOR_GOAL": "power", "SECRET": "x", "ADVISOR_QSUB": "packed", "ADVISOR_STAMP": "y"},
+        {"ADVISOR_GOAL": "power", "ADVISOR_SIZE_N": "4e6", "SECRET": "x",
+         "ADVISOR_QSUB": "packed", "ADVISOR_STAMP": "y"},
         queue="workq", Account_Name="climate", project="p1", array_indices_submitted="1-4",
         Hold_Types="u", depend="afterok:1.pbs1", Priority="0", Mail_Points="a",
     )  # fmt: skip
@@ -169,7 +170,8 @@ def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) 
         },
         "attributes": {"Hold_Types": "u", "depend": "afterok:1.pbs1"},
         "submit_arguments": "<jsdl-hpcpa:Argument>job.sh</jsdl-hpcpa:Argument>",
-        "client": "packed", "env": {"ADVISOR_GOAL": "power"}, "cwd": "/home/alice",
+        "client": "packed", "cwd": "/home/alice",
+        "env": {"ADVISOR_GOAL": "power", "ADVISOR_SIZE_N": "4e6"},
     }  # fmt: skip
     assert "ADVISOR_QSUB" not in done["variables"]
     assert done["variables"]["SECRET"] == "x"

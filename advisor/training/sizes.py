@@ -1,0 +1,147 @@
+"""``advisor train SCRIPT --sizes n=1e6,2e6,4e6``: the same job at several sizes.
+
+A size is set where the script writes its number: in the launcher's line, in a variable that the
+line uses, in the script's arguments. Which place that is shows in what the job would be recognised
+as: of all numbers with the parameter's value the one counts that, changed, changes this parameter
+alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from advisor.core.parameters import (
+    DIGITS,
+    ParameterLine,
+    format_number,
+    parameters_of,
+    parse_number,
+    plain_number,
+)
+from advisor.core.size_table import FEWEST_SIZES
+from advisor.errors import InputError, UsageError
+
+_NUMBER = re.compile(rf"(?<![\d.$])(?<!\$\{{)({DIGITS})([kKmMgGtT]i?(?![A-Za-z]))?(?!\.?\d)")
+_NAME = re.compile(r"[A-Za-z][\w.-]*")
+_STATED = "#ADVISOR"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedSizes:
+    """A parameter and its values, ascending, each as it was written."""
+
+    parameter: str
+    values: tuple[tuple[float, str], ...]
+
+    @classmethod
+    def read(cls, text: str) -> AskedSizes:
+        """Read ``n=1e6,2e6,4e6``. Raises UsageError that names what is wrong."""
+        name, equals, rest = (part.strip() for part in text.partition("="))
+        if not equals or not _NAME.fullmatch(name):
+            raise UsageError(f"--sizes {text!r}: write one parameter, like n=1e6,2e6,4e6")
+        try:
+            values = {parse_number(word): word.strip() for word in rest.split(",") if word.strip()}
+        except ValueError as error:
+            raise UsageError(f"--sizes: {name}: {error}") from None
+        if len(values) < FEWEST_SIZES:
+            raise UsageError(
+                f"--sizes: {name} has {len(values)} different values",
+                hint=f"fewer than {FEWEST_SIZES} show no law; best each twice the one before",
+            )
+        return cls(name, tuple(sorted(values.items())))
+
+    @property
+    def largest(self) -> float:
+        """The largest value."""
+        return self.values[-1][0]
+
+
+@dataclass(frozen=True, slots=True)
+class SizedText:
+    """What holds a job's size: the script's text (None: there is none), and words after it."""
+
+    text: str | None
+    words: tuple[str, ...]
+
+
+def sized_texts(
+    job: SizedText, asked: AskedSizes, workload_of: Callable[[SizedText], str]
+) -> list[SizedText]:
+    """Return the job at each size asked for.
+
+    ``workload_of`` tells what a job would be recognised as. Raises InputError where the parameter
+    is not the job's, or no place is found where it can be changed alone.
+    """
+    line = parameters_of(workload_of(job))
+    if asked.parameter not in line.size:
+        known = ", ".join(f"{n} {format_number(v)}" for n, v in line.values)
+        raise InputError(
+            f"{asked.parameter} is no parameter of this job",
+            hint=f"it has {known}" if known else "no number stands in its launcher's line",
+        )
+    now = line.size[asked.parameter]
+    at = list(_numbers_of(job, now))
+    stated = [n for n in at if n.stated]
+    for number in (n for n in at if not n.stated):
+        for places in ([number], [number, *stated]):
+            found = [_changed(job, places, *value) for value in asked.values]
+            lines = [parameters_of(workload_of(one)) for one in found]
+            if all(
+                _only(line, asked.parameter, value, there)
+                for (value, _), there in zip(asked.values, lines, strict=True)
+            ):
+                return found
+    raise InputError(
+        f"nowhere in this job can {asked.parameter}={format_number(now)} be changed alone",
+        hint="write it once, as a number in the launcher's line or as a variable that it uses",
+    )
+
+
+def _only(line: ParameterLine, name: str, value: float, there: ParameterLine) -> bool:
+    return there.family == line.family and there.size == {**line.size, name: value}
+
+
+@dataclass(frozen=True, slots=True)
+class _WrittenNumber:
+    """A number in a job: in its text (``word`` -1) or in one of its words, with its unit."""
+
+    word: int
+    start: int
+    end: int
+    plain: bool
+    """Digits only; a program may not read ``4e6`` there."""
+    stated: bool
+    """In a line that only states it."""
+
+
+def _numbers_of(job: SizedText, value: float) -> Iterator[_WrittenNumber]:
+    texts = chain([(-1, job.text or "")], enumerate(job.words))
+    for word, text in texts:
+        for match in _NUMBER.finditer(text):
+            try:
+                same = parse_number(match[0]) == value
+            except ValueError:
+                continue
+            start = text.rfind("\n", 0, match.start()) + 1
+            comment = word < 0 and text[start:].lstrip().startswith("#")
+            stated = comment and text[start:].startswith(_STATED)
+            if same and (stated or not comment):
+                plain = match[0].replace(".", "", 1).isdigit()
+                yield _WrittenNumber(word, match.start(), match.end(), plain, stated)
+
+
+def _changed(
+    job: SizedText, places: Sequence[_WrittenNumber], value: float, written: str
+) -> SizedText:
+    text, words = job.text, list(job.words)
+    for p in sorted(places, key=lambda p: p.start, reverse=True):
+        new = plain_number(value) if p.plain else written
+        if p.word < 0:
+            assert text is not None
+            text = text[: p.start] + new + text[p.end :]
+        else:
+            words[p.word] = words[p.word][: p.start] + new + words[p.word][p.end :]
+    return SizedText(text, tuple(words))

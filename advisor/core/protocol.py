@@ -64,12 +64,9 @@ THREADS = (
 )  # fmt: skip
 """How many threads there are and where: for hooks that can ask for a variable only by its name."""
 
-SIZE_VARIABLES = "ADVISOR_SIZE_"
-"""How the variables begin that state a size: ``ADVISOR_SIZE_N=4e6``."""
-
 PREFIXES = (
     "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_",
-    "I_MPI_PIN", SIZE_VARIABLES,
+    "I_MPI_PIN", "ADVISOR_SIZE_",
 )  # fmt: skip
 """How such variables begin, for hooks that see the whole environment; they also send every
 ``..._NUM_THREADS``."""

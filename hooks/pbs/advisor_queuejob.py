@@ -19,7 +19,6 @@ DEFAULTS = {
     "host_resources": [],
     "inventory": "",
     "variables": ["ADVISOR", "ADVISOR_MODE", "ADVISOR_APPLICATION", "ADVISOR_WORKLOAD"],
-    "sizes": "ADVISOR_SIZE_",
     "counts": [],
     "resources": [],
     "harmless": [],
@@ -30,7 +29,6 @@ DEFAULTS = {
 CLIENT, DECISION, SET = "ADVISOR_QSUB", "ADVISOR_DECISION", "ADVISOR_SET"
 STAMP, FREQ, THREADS = "advisor_stamp", "cpu_freq_mhz", "ompthreads"
 MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_SOCKET, MAX_ATTRIBUTE = 65536, 65536, 2000, 107, 200
-MAX_SIZES = 20
 FORMS = {
     "select": r"[^\s\"'()]+\Z",
     THREADS: r"[1-9]\d{0,5}\Z",
@@ -141,8 +139,8 @@ def request(event, job, variables, settings):
         "array": job.array_indices_submitted,
     }
     options.update((name, str(value)) for name, value in own.items() if value)
-    sizes = sorted(n for n in variables if str(n).startswith(settings["sizes"]))
-    env = {n: variables.get(n) for n in (*settings["variables"], *sizes[:MAX_SIZES])}
+    sizes = sorted(n for n in variables if str(n).startswith("ADVISOR_SIZE_"))
+    env = {n: variables.get(n) for n in (*settings["variables"], *sizes[:20])}
     client = str(variables.get(CLIENT) or "")
     data = {
         "v": 1,

@@ -28,17 +28,15 @@ source spack test then touch trap true ulimit unset wait while cat
 FRONT = ("!", "then", "do", "else", "time", "exec", "nohup", "command", "stdbuf", "setsid")
 CLIENT = "ADVISOR_QSUB"
 PASSED = ("ADVISOR",)
-SIZES = "ADVISOR_SIZE_"
 OFF = ("off",)
 FLAGS, VALUED = "fhIVXz", "aAcCejJklmMNopPqrRSuvW"
 MAX_SCRIPT, MAX_EXCERPT, MAX_CHOICES, MAX_VALUE = 1 << 20, 4000, 4000, 6000
-MAX_OUTLINE, MAX_SIZES = 40000, 20
 SECRET = re.compile(r"^((?:export\s+)?[A-Za-z_]\w*)=(?:'[^']*'|\"[^\"$`]*\"|[^\s;&|$`'\"]*)$")
 ASSIGNMENT = re.compile(r"(?:export|declare|readonly|local)?\s*([A-Za-z_]\w*)=")
 VARIABLE = re.compile(r"\$\{?(\w+)")
 HERE = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 MOVES = re.compile(r"(?:^|[;&|(\s])(?:cd|pushd)(?:\s+([^;&|)]*))?")
-MAX_PROGRAMS, HEAD, MAX_NOTES = 5, 65536, 65536
+MAX_OUTLINE, MAX_SIZES, MAX_PROGRAMS, HEAD, MAX_NOTES = 40000, 20, 5, 65536, 65536
 LAUNCH = re.compile(r"(?:^|[\s;&|(/])(?:" + "|".join(map(re.escape, LAUNCHERS)) + r")(?=\s|$)")
 
 
@@ -82,8 +80,8 @@ def prepared(words):
     options, end = read_options(words)
     if "I" in options or end is None:
         return words
-    sizes = [name for name in os.environ if re.fullmatch(SIZES + r"\w+", name)]
-    names = [name for name in (*PASSED, *sorted(sizes)[:MAX_SIZES]) if os.environ.get(name)]
+    sizes = sorted(n for n in os.environ if re.fullmatch(r"ADVISOR_SIZE_\w+", n))[:MAX_SIZES]
+    names = [name for name in (*PASSED, *sizes) if os.environ.get(name)]
     off = os.environ.get("ADVISOR", "").lower() in OFF
     rest = words[end:]
     text = b"" if rest[:1] == ["--"] else script_text(rest)

@@ -197,7 +197,6 @@ def queuejob_config(
         "host_resources": list(inventory.host_resources) if inventory else [],
         "inventory": inventory.text() if inventory else "",
         "variables": [*protocol.SETTINGS, *protocol.THREADS],
-        "sizes": protocol.SIZE_VARIABLES,
         "counts": list(protocol.COUNTS),
         "resources": sorted({*pbs_table.RESOURCES, *site}),
         "harmless": sorted(n for n, axes in pbs_table.ATTRIBUTES.items() if not axes),
@@ -326,12 +325,7 @@ def client_state(path: Path) -> str:
 def client_text(qsub: Path | str) -> str:
     """Return the program that goes before a qsub, with what the protocol's home says."""
     text = share("hooks/pbs/qsub.py").read_text(encoding="utf-8")
-    words = {
-        "QSUB": str(qsub),
-        "PASSED": protocol.SETTINGS,
-        "SIZES": protocol.SIZE_VARIABLES,
-        "OFF": protocol.OFF,
-    }
+    words = {"QSUB": str(qsub), "PASSED": protocol.SETTINGS, "OFF": protocol.OFF}
     return re.sub(
         rf"(?m)^({'|'.join(words)}) = .*$", lambda line: f"{line[1]} = {words[line[1]]!r}", text
     )

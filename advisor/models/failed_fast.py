@@ -6,31 +6,37 @@ for a run, that would be the best option there is.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from statistics import median
+
+import numpy as np
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.units import format_duration
 from advisor.core.words import describe
 
-_NEIGHBOURS = 3
-"""Runs nearest to a run that it is compared with."""
+_NEIGHBOURS = 5
+"""Configurations nearest to a run's own that it is compared with, or as many as there are."""
 _SHORT = 0.2
 """Of the time that perfect scaling leaves: caches and contention never spare so much."""
+_MOST = 3000
+"""Configurations; of more, one run decides nothing."""
 
 
 def failed_fast(runs: Sequence[Observation]) -> list[int]:
     """Return which runs of one workload took less than a fifth of what is possible.
 
-    The time possible is the median of what the three nearest runs allow: theirs, or less by the
+    The time possible is the median of what the nearest configurations allow: theirs, or less by the
     cores and frequency that a run has more than they (perfect scaling). Runs with a rate of their
-    own may differ in length and are not judged, nor is one of fewer than four runs.
+    own may differ in length and are not judged.
     """
-    if len(runs) <= _NEIGHBOURS or any(r.fom is not None for r in runs):
+    cells: dict[Configuration, list[float]] = {}
+    for run in runs:
+        cells.setdefault(run.configuration, []).append(run.time_s)
+    if not 1 < len(cells) <= _MOST or any(r.fom is not None for r in runs):
         return []
-    return [i for i, run in enumerate(runs) if run.time_s < _SHORT * _possible(i, runs)]
+    possible = dict(zip(cells, _possible(cells), strict=True))
+    return [i for i, r in enumerate(runs) if r.time_s < _SHORT * possible[r.configuration]]
 
 
 def without_failed_fast(runs: Sequence[Observation], notes: list[str]) -> Sequence[Observation]:
@@ -48,20 +54,18 @@ def too_short(run: Observation) -> str:
     )
 
 
-def _possible(i: int, runs: Sequence[Observation]) -> float:
-    own = runs[i].configuration
-    others = (r for j, r in enumerate(runs) if j != i)
-    nearest = sorted(others, key=lambda r: _apart(own, r.configuration))[:_NEIGHBOURS]
-    return median(r.time_s * min(1.0, _power(r.configuration, own)) for r in nearest)
-
-
-def _power(one: Configuration, other: Configuration) -> float:
-    """Return how many times the other's cores and frequency one has."""
-    share = one.cores / other.cores
-    return share * one.freq_khz / other.freq_khz if one.freq_khz and other.freq_khz else share
-
-
-def _apart(one: Configuration, other: Configuration) -> float:
-    clocks = (one.freq_khz, other.freq_khz) if one.freq_khz and other.freq_khz else (1, 1)
-    pairs = ((one.cores, other.cores), (one.ranks_per_node, other.ranks_per_node), clocks)
-    return sum(abs(math.log(a / b)) for a, b in pairs)
+def _possible(cells: dict[Configuration, list[float]]) -> list[float]:
+    """Return each configuration's possible time by its neighbours' median ones."""
+    time = np.array([np.median(times) for times in cells.values()])
+    clocked = all(c.freq_khz for c in cells)
+    axes = np.log(
+        [(c.cores, c.ranks_per_node, c.freq_khz if clocked else 1) for c in cells]
+    ).astype(float)  # fmt: skip
+    found = []
+    for i, own in enumerate(axes):
+        apart = np.abs(axes - own).sum(axis=1)
+        apart[i] = np.inf
+        near = np.argsort(apart, kind="stable")[:_NEIGHBOURS]
+        less = np.minimum(0.0, (axes[near] - own)[:, [0, 2]].sum(axis=1))
+        found.append(float(np.median(time[near] * np.exp(less))))
+    return found

@@ -28,6 +28,10 @@ _PLAIN = (
 )  # fmt: skip
 """Fields that JSON has as they are."""
 
+_OF_OUTCOME = (
+    "application", "workload", "mode", "goal", "policy_version", "model_id", "holdout", "changed",
+)  # fmt: skip
+
 FROM_STAMP = "stamp"
 """The origin of a decision that is known from its job's stamp only."""
 
@@ -199,20 +203,13 @@ class Decision:
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form, as stored and as ``advisor explain --json`` prints it."""
-        chosen, baseline = self.chosen, None
-        if self.baseline is not None:
-            baseline = {
-                **self.baseline.to_dict(),
-                "time_s": self.baseline_time_s,
-                "energy_j": self.baseline_energy_j,
-            }
-        predicted = None
+        chosen, predicted = self.chosen, None
         if chosen is not None and not math.isnan(chosen.time_s):
             predicted = {**chosen.predicted(), "energy_quality": self.energy_quality}
         return {
             "decision": self.id,
             **{name: getattr(self, name) for name in _PLAIN},
-            "baseline": baseline,
+            "baseline": self._baseline_dict(),
             "rewrite": dict(self.rewrite),
             "environment": dict(self.environment),
             "chosen": None if chosen is None else chosen.configuration.to_dict(),
@@ -225,6 +222,19 @@ class Decision:
             **({"reading": self.reading.to_dict()} if self.reading else {}),
             **{n: getattr(self, n) for n in ("cold_start", "job_id", "origin") if getattr(self, n)},
         }
+
+    def brief_dict(self) -> dict[str, object]:
+        """Return of the JSON form what an outcome keeps: the point, the choice and why."""
+        found = {name: getattr(self, name) for name in _OF_OUTCOME}
+        chosen = None if self.chosen is None else self.chosen.configuration.to_dict()
+        found |= {"reasons": [r.code for r in self.reasons], "baseline": self._baseline_dict()}
+        return found | {"chosen": chosen, **({"cold_start": c} if (c := self.cold_start) else {})}
+
+    def _baseline_dict(self) -> dict[str, object] | None:
+        if self.baseline is None:
+            return None
+        cost = {"time_s": self.baseline_time_s, "energy_j": self.baseline_energy_j}
+        return self.baseline.to_dict() | cost
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], job_id: str | None = None) -> Decision:
@@ -250,8 +260,9 @@ class Decision:
         if job_id is not None:
             texts["job_id"] = job_id
         summary, request, cold = data.get("request"), None, data.get("cold_start")
+        program = checked(data.get("program"))
         if isinstance(summary, Mapping) and summary:
-            names, program = (texts[name] for name in _OF_REQUEST), checked(data.get("program"))
+            names = (texts[name] for name in _OF_REQUEST)
             request = JobRequest.from_summary(summary, *names, program=program)
         reading = data.get("reading")
         return cls(
@@ -272,7 +283,7 @@ class Decision:
             baseline_energy_j=_or_none(cost.get("energy_j")),
             request=request,
             reading=JobReading.from_dict(reading) if isinstance(reading, Mapping) else None,
-            program=checked(data.get("program")),
+            program=program,
             cold_start=dict(cold) if isinstance(cold, Mapping) else {},
             stamped_change=bool(data.get("changed")) and not (rewrite or environment),
         )

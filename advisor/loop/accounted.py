@@ -18,6 +18,7 @@ from advisor.loop.execution import Execution
 from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import policy_of
 from advisor.schedulers.base import JobRecord
+from advisor.store import rows as _rows
 from advisor.store.signatures import save_signatures
 from advisor.store.writer import Writer
 
@@ -35,8 +36,53 @@ ANOTHER = timedelta(days=1)
 """Where there are enough, one is replaced so often: programs change."""
 
 
+class RoomForSignatures:
+    """How many signatures of a user's jobs at one configuration there are, asked once for each."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._kept: dict[tuple[object, ...], tuple[int, int | None, str]] = {}
+
+    def make(self, decision: Decision, signature: Signature, user: str) -> bool:
+        """Tell whether one more is wanted; the oldest makes room where there are enough."""
+        key = self._key(decision, signature, user)
+        if key not in self._kept:
+            row = self._writer.rows(_KEPT, key)[0]
+            self._kept[key] = row[0], row[1], str(row[2] or "")
+        count, oldest, newest = self._kept[key]
+        if count < ENOUGH:
+            return True
+        at = moment(newest)
+        if at is not None and now() - ANOTHER < at <= now():
+            return False
+        self._writer.change("DELETE FROM signatures WHERE id = ?", (oldest,))
+        del self._kept[key]
+        return True
+
+    def took(self, decision: Decision, signature: Signature, user: str) -> None:
+        """Count one that was stored."""
+        key = self._key(decision, signature, user)
+        if key in self._kept and self._kept[key][0]:
+            count, oldest, _ = self._kept[key]
+            self._kept[key] = count + 1, oldest, _rows.now()
+        else:
+            self._kept.pop(key, None)
+
+    def _key(self, decision: Decision, signature: Signature, user: str) -> tuple[object, ...]:
+        place = (getattr(signature.configuration, name) for name in Configuration.__slots__)
+        return decision.application, decision.workload, SOURCE, user, *place
+
+
+_KEPT = (
+    "SELECT count(*), min(id), max(created_at) FROM signatures WHERE workload_id ="
+    " (SELECT id FROM workloads WHERE application = ? AND name = ?) AND source = ?"
+    f" AND contributor = ? AND {' AND '.join(f'{name} = ?' for name in Configuration.__slots__)}"
+)
+
+
 def take_signature(
     writer: Writer,
+    room: RoomForSignatures,
     job: JobRecord,
     match: MatchedJob,
     seen: Execution,
@@ -57,9 +103,9 @@ def take_signature(
     signature = _signature(job, seen, inventory)
     if signature is None:
         return None
-    if writer.rows(_COUNTED, (job.job_id, job.user)) or not _room(
-        writer, decision, signature, job.user
-    ):
+    if writer.rows(_COUNTED, (job.job_id, job.user)):
+        return None
+    if not room.make(decision, signature, job.user):
         return None
     trust = policy_of(decision, job, policies).training.trust
     made = replace(
@@ -70,28 +116,10 @@ def take_signature(
         job_id=job.job_id,
     )
     new = save_signatures(writer, decision.application, decision.workload, [made], touch=False)
-    return made if new else None
-
-
-def _room(writer: Writer, decision: Decision, signature: Signature, user: str) -> bool:
-    """Tell whether one more signature is wanted; the oldest makes room where there are enough."""
-    place = signature.configuration
-    names = Configuration.__slots__
-    rows = writer.rows(
-        "SELECT count(*), min(id), max(created_at) FROM signatures WHERE workload_id ="
-        " (SELECT id FROM workloads WHERE application = ? AND name = ?) AND source = ?"
-        f" AND contributor = ? AND {' AND '.join(f'{name} = ?' for name in names)}",
-        (decision.application, decision.workload, SOURCE, user,
-         *(getattr(place, name) for name in names)),
-    )  # fmt: skip
-    count, oldest, newest = rows[0]
-    if count < ENOUGH:
-        return True
-    at = moment(newest)
-    if at is not None and now() - ANOTHER < at <= now():
-        return False
-    writer.change("DELETE FROM signatures WHERE id = ?", (oldest,))
-    return True
+    if not new:
+        return None
+    room.took(decision, made, job.user)
+    return made
 
 
 def _signature(job: JobRecord, seen: Execution, inventory: Inventory) -> Signature | None:

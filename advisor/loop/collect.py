@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 from collections import Counter
@@ -16,7 +17,7 @@ from advisor.core.observation import Observation, RunMethod, Scope
 from advisor.core.policy import PolicySet, scope_of
 from advisor.errors import InputError
 from advisor.loop import clock
-from advisor.loop.accounted import take_signature
+from advisor.loop.accounted import RoomForSignatures, take_signature
 from advisor.loop.clock import utc
 from advisor.loop.execution import Execution, differs, ran
 from advisor.loop.left_results import ended
@@ -104,10 +105,14 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
             key, at = (job.user, job.results), ended(job.ended_at)
             result.places[key] = max(result.places.get(key, ""), at)
     collection = _Collection(writer, scheduler.NAME, result)
-    for start in range(0, len(jobs), BATCH):
-        with writer.batch():
-            for job in jobs[start : start + BATCH]:
-                collection.take(job)
+    try:
+        for start in range(0, len(jobs), BATCH):
+            gc.freeze()  # jobs and outcomes stay: looking for garbage in them took half of the time
+            with writer.batch():
+                for job in jobs[start : start + BATCH]:
+                    collection.take(job)
+    finally:
+        gc.unfreeze()
     result.trials["freed"] += free_places(writer, scheduler)
     signed = [group for group, _ in collection.signed.most_common(10 * MOST_LEARNED)]
     renew_groups(writer, signed, MOST_LEARNED)
@@ -139,6 +144,7 @@ class _Collection:
         self._inventory = writer.inventory()
         self._policies = writer.policy()
         self._runs = _Runs(writer, scheduler)
+        self._room = RoomForSignatures(writer)
         self._summed = Summed(writer)
         self.to_review: set[int] = set()
         self.signed: Counter[WorkloadGroup] = Counter()
@@ -198,7 +204,9 @@ class _Collection:
         decisions = self._keep_decision(job, match)
         result.programs += let_count(writer, job, match, outcome, seen)
         observations = self._runs.take(job, match, seen, self._inventory, self._policies)
-        signature = take_signature(writer, job, match, seen, self._inventory, self._policies)
+        signature = take_signature(
+            writer, self._room, job, match, seen, self._inventory, self._policies
+        )
         if signature is not None:
             result.signatures += 1
             name = match.decision.application, match.decision.workload

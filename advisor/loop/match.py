@@ -52,10 +52,11 @@ def stamp_of(job: JobRecord) -> Decision | None:
 def find(job: JobRecord, reader: Reader | None, *, brief: bool = False) -> MatchedJob | None:
     """Return the decision a job carries, None when it carries none. ``reader``: None, no store.
 
-    ``brief``: one that the store links to the job without alternatives and what was read.
+    ``brief``: one that the store links to the job without what was asked, read and weighed. What is
+    asked counts for a job that its time limit ended.
     """
     if reader is not None:
-        linked = _linked(job, reader, brief)
+        linked = _linked(job, reader, brief and job.state.split()[:1] != ["TIMEOUT"])
         if linked is not None:
             return linked
     stamp = stamp_of(job)

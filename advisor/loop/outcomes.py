@@ -19,13 +19,6 @@ from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
 
 _RANK = {"own": 2, "account": 1, "all": 0}
-_KEPT = (
-    "application", "workload", "mode", "goal", "policy_version", "model_id", "holdout", "changed",
-    "reasons", "baseline", "chosen", "cold_start",
-)  # fmt: skip
-"""What an outcome keeps of its decision's JSON form."""
-
-
 FACTS = (
     "user", "account", "state", "nodes", "node_list", "time_s", "energy_j",
     "freq_requested_khz", "freq_observed_khz",
@@ -96,13 +89,13 @@ def _judged(
 ) -> tuple[Judgement, dict[str, Any]]:
     """Return the verdict on a job with a decision, and what to keep of both."""
     decision = match.decision
-    record, quality = decision.to_dict(), decision.energy_quality if decision.chosen else ""
+    quality = decision.energy_quality if decision.chosen else ""
     time, energy = promised(decision.chosen, "time"), promised(decision.chosen, "energy")
     mismatch = incomparable(job, decision, seen, inventory)
     facts: dict[str, Any] = {
         "trust": match.trust,
         "trust_why": match.why,
-        **{name: record[name] for name in _KEPT if name in record},
+        **decision.brief_dict(),
         "decided_at": decision.created_at,
         "promised": {
             "time_s": time.to_list() if time else None,
@@ -127,8 +120,7 @@ def _judged(
         model = judged_model(decision, job, reader)
         if model is not None:
             facts["judged_model"] = model.id
-            home = next(iter(reader.models([decision.model_id or 0])), model)
-            facts["checked"] = match.trust == "verified" or model_promises(decision, model, home)
+            facts["checked"] = match.trust == "verified" or _promised_by(model, decision, reader)
     judgement = judge(
         job.state,
         seen,
@@ -138,6 +130,11 @@ def _judged(
         estimated_energy=unmetered(decision),
     )
     return judgement, facts
+
+
+def _promised_by(model: StoredModel, decision: Decision, reader: Reader) -> bool:
+    home = next(iter(reader.models([decision.model_id or 0])), model)
+    return model_promises(decision, model, home)
 
 
 def policy_of(decision: Decision, job: JobRecord, policies: PolicySet) -> Policy:

@@ -36,8 +36,10 @@ def settle_trial(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Out
 
     Its class model is renewed in the same transaction.
     """
+    if match.trust == "unverified":
+        return ""
     known = trials(writer, "t.decision_id = ? AND t.user = ?", (match.decision.id, job.user))
-    if not known or match.trust == "unverified":
+    if not known:
         return ""
     trial = known[0]
     if not job.node_list or outcome.state in _NOT_ITS_DOING or outcome.verdict == "left-alone":

@@ -242,7 +242,8 @@ class Reader(StoreConnection):
     def decisions_of(self, job_id: str, user: str, *, brief: bool = False) -> list[Decision]:
         """Return the decisions that are linked to a job of a user, newest first.
 
-        ``brief`` leaves alternatives, sentences and what was read out: half of the work.
+        ``brief`` leaves the request, alternatives, sentences and what was read out: most of the
+        work.
         """
         where = "job_id = ? AND job_id <> '' AND user = ? ORDER BY created_at DESC"
         return self._decisions(where, (job_id, user), brief)
@@ -258,8 +259,9 @@ class Reader(StoreConnection):
     def _decisions(
         self, where: str, values: Sequence[object], brief: bool = False
     ) -> list[Decision]:
-        sql = f"SELECT {_rows.DECISION_COLUMNS} FROM decisions WHERE {where}"
-        return [_rows.decision(row, brief) for row in self.rows(sql, values)]
+        columns = _rows.BRIEF_DECISION_COLUMNS if brief else _rows.DECISION_COLUMNS
+        sql = f"SELECT {columns} FROM decisions WHERE {where}"
+        return [_rows.decision(row) for row in self.rows(sql, values)]
 
     def outcome(self, job_id: str) -> Outcome | None:
         """Return the latest outcome of a job, None when it was not collected."""

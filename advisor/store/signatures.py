@@ -56,9 +56,12 @@ def save_signatures(
             key = ("workload_id", "node_type", "source", "contributor", "job_id")
             same = key if signature.job_id else tuple(row)
             where = " AND ".join(f"{name} IS ?" for name in same)
+            where += " AND job_id <> ''" if signature.job_id else ""  # by the index of jobs
             values = [row[name] for name in same]
-            new += not db.execute(f"SELECT 1 FROM signatures WHERE {where}", values).fetchone()
-            db.execute(f"DELETE FROM signatures WHERE {where}", values)
+            if db.execute(f"SELECT 1 FROM signatures WHERE {where}", values).fetchone():
+                db.execute(f"DELETE FROM signatures WHERE {where}", values)
+            else:
+                new += 1
             insert(db, "signatures", row | {"created_at": _rows.now()})
         if touch:
             writer.touch(application, workload)

@@ -55,8 +55,20 @@ class StoreTransaction(Reader, ABC):
 
     def change(self, sql: str, values: Sequence[object] = ()) -> int:
         """Run one statement that writes; return how many rows it changed."""
-        with self.transaction() as db:
+        with self._statement() as db:
             return db.execute(sql, values).rowcount
+
+    @contextmanager
+    def _statement(self) -> Iterator[sqlite3.Connection]:
+        """A transaction of one statement: inside another one SQLite undoes a failed one itself."""
+        if not self._connection.in_transaction:
+            with self.transaction() as db:
+                yield db
+            return
+        try:
+            yield self._connection
+        except sqlite3.Error as error:
+            raise faults.translate(error, self.path) from error
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -203,6 +215,10 @@ class StoreTransaction(Reader, ABC):
 
     def workload_id(self, db: sqlite3.Connection, application: str, workload: str) -> int:
         """Return the id of a workload, which is made or shown again where needed."""
+        sql = "SELECT id FROM workloads WHERE application = ? AND name = ?"
+        shown = db.execute(f"{sql} AND hidden = 0", (application, workload)).fetchone()
+        if shown is not None:
+            return int(shown[0])
         _rows.check_name("application", application)
         _rows.check_name("workload", workload)
         db.execute(
@@ -210,7 +226,6 @@ class StoreTransaction(Reader, ABC):
             " ON CONFLICT (application, name) DO UPDATE SET hidden = 0 WHERE hidden = 1",
             (application, workload, _rows.now()),
         )
-        sql = "SELECT id FROM workloads WHERE application = ? AND name = ?"
         return int(db.execute(sql, (application, workload)).fetchone()[0])
 
 
@@ -223,7 +238,7 @@ def insert(
         rest = [name for name in values if name not in (*key, "created_at")]
         changes = ", ".join(f"{name} = excluded.{name}" for name in rest)
         sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
-    return db.execute(sql, [_rows.clean(v) for v in values.values()]).lastrowid or 0
+    return db.execute(sql, [*map(_rows.clean, values.values())]).lastrowid or 0
 
 
 def marks(values: Sequence[object] | Mapping[str, object]) -> str:

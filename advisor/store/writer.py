@@ -236,12 +236,12 @@ class Writer(StoreTransaction):
     def save_decision(self, decision: Decision, *, job_id: str = "") -> None:
         """Store a decision; of one that is there already the fuller record is kept."""
         row = _rows.decision_row(decision, job_id)
-        with self.transaction() as db:
+        with self._statement() as db:
             db.execute(_rows.SAVE_DECISION, row)
 
     def link_job(self, decision_id: str, job_id: str) -> bool:
         """Note which job a decision was for; False when the decision is not known."""
-        with self.transaction() as db:
+        with self._statement() as db:
             done = db.execute(_rows.LINK_DECISION, {"id": decision_id, "job_id": job_id})
             return done.rowcount > 0
 
@@ -250,7 +250,7 @@ class Writer(StoreTransaction):
         values = {name: getattr(outcome, name) for name in Outcome.__slots__}
         values["record"] = _rows.to_json(outcome.record)
         values["collected_at"] = outcome.collected_at or _rows.now()
-        with self.transaction() as db:
+        with self._statement() as db:
             insert(db, "outcomes", values, key=("job_id", "scheduler", "submitted_at"))
 
     # -- training ------------------------------------------------------------------------------

@@ -1,8 +1,11 @@
-"""A store of the version before: the daemon answers at once, and has it brought up to date."""
+"""The version before: its store is brought up to date while the daemon answers, its hooks are
+answered as its own daemon answered them."""
 
 from __future__ import annotations
 
+import json
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +24,10 @@ from advisor.store.reader import Reader
 
 OLD = Path(__file__).resolve().parents[1] / "golden" / "store_0_2_0.sql"
 """Written by version 0.2.0: 77 runs of one program, its model, inventory and policy."""
+RECORDED = OLD.parent / "hooks_0_2_0"
+"""What the hooks of version 0.2.0 asked of a job that runs stencil, byte by byte, and what a daemon
+of that version answered from this store."""
+READ_BY_OLD_HOOKS = {"v", "decision", "rewrite", "message", "env", "to", "stamp", "program"}
 DECIDE: dict[str, object] = {
     "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
     "options": {"nodes": "1", "exclusive": "", "partition": "broadwell"}, "argv": ["/home/job.sh"],
@@ -60,11 +67,28 @@ def serving(place: Path, *arguments: str) -> Iterator[None]:
         daemon.wait(20)
 
 
+def ask(path: Path, line: bytes) -> dict[str, Any]:
+    """Send a line as it was recorded."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        connection.sendall(line)
+        answer: dict[str, Any] = json.loads(connection.makefile().readline())
+    return answer
+
+
 def test_the_daemon_answers_while_the_store_is_brought_up_to_date(place: Path) -> None:
     with serving(place):
         assert call(place / "s", DECIDE)["decision"]  # whatever is known of the store by now
         wait_for(lambda: call(place / "s", {"op": "status"})["models"] == 1)
         decision = call(place / "s", {**DECIDE, "op": "explain"})
+        for hook in ("cli_filter", "queuejob"):
+            then = json.loads((RECORDED / f"{hook}.answer").read_bytes())
+            now = ask(place / "s", (RECORDED / f"{hook}.request").read_bytes())
+            assert then["rewrite"] and set(now) <= READ_BY_OLD_HOOKS, hook
+            for name in ("v", "rewrite", "env", "message", "to"):
+                assert now[name] == then[name], hook
+            was, is_ = (json.loads(a["stamp"].removeprefix("advisor:")) for a in (then, now))
+            assert {**is_, "id": "", "at": ""} == {**was, "id": "", "at": ""}
     with closing(sqlite3.connect(place / "a.db")) as db:
         assert applied_migrations(db) == set(MIGRATIONS)
     with Reader(place / "a.db") as store:

@@ -36,6 +36,12 @@ CLUSTER = Cluster(
     ),
     (Partition("batch", default=True), Partition("debug", max_nodes=2)),
 )
+BEFORE = Path(__file__).resolve().parents[1] / "golden" / "hooks_0_2_0"
+BROADWELL = Cluster(
+    "22.05.8",
+    (Node("bdw1", ("broadwell",), 2, 28, 1, 8000, 1, ("batch",)),),
+    (Partition("batch", default=True),),
+)
 PRELUDE = """\
 local home = ...
 slurm = { SUCCESS = 0 }
@@ -558,6 +564,27 @@ def test_the_installed_filter_changes_a_job(
     assert done.stdout == "1200000-1900000\n4 0123456789abcdef\n"
     request = json.loads(peer.got)
     assert (request["op"], request["options"]["argv"]) == ("decide", ["job"])
+
+
+def test_an_answer_of_the_version_before_changes_a_job(
+    home: Path, path: Path, tmp_path: Path
+) -> None:
+    """The daemon's host may be upgraded last: the hooks take what version 0.2.0 answered."""
+    modules = tmp_path / "advisor" / "id"
+    modules.mkdir(parents=True)
+    for name, data in module_files(SlurmHookSettings(path, LATE_S), BROADWELL, {}).items():
+        (modules / name).write_bytes(data)
+    installed = tmp_path / "cli_filter.lua"
+    installed.write_bytes(stub("cli_filter.lua", tmp_path, "id", ""))
+    Peer(path, (BEFORE / "cli_filter.answer").read_bytes())
+    (tmp_path / "filter.lua").write_text(FILTER)
+    done = subprocess.run(
+        [LUA_OF[home], tmp_path / "filter.lua", installed], env={"PATH": os.environ["PATH"]},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    answer = json.loads((BEFORE / "cli_filter.answer").read_bytes())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"1200000-2000000\n16 {answer['decision']}\n"
 
 
 def test_a_line_goes_out_and_one_comes_back(home: Path, system: str, path: Path) -> None:

@@ -296,6 +296,8 @@ def read_policy(mode: str, goal: str) -> Policy:
 
 def number(value: object) -> float:
     """Return a finite number of a record, NaN for anything else."""
+    if type(value) is float and math.isfinite(value):
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     try:

@@ -7,6 +7,7 @@ which ways are compared (:mod:`advisor.prior.fit`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -135,9 +136,13 @@ class Way:
     def _kriged(self, rows: Rows) -> tuple[Array, Array]:
         owner = rows.owner
         inverse = self._inverse(rows)
-        left, factors = np.eye(len(owner)), np.zeros(len(owner))
-        for application in dict.fromkeys(rows.applications):
+        factors = 1.0 / np.diag(inverse)  # of applications with one row; the others follow
+        left = np.eye(len(owner)) - factors[:, None] * inverse
+        for application, count in Counter(rows.applications).items():
+            if count == 1:
+                continue
             i = np.flatnonzero(owner == application)
+            left[i] = np.eye(len(owner))[i]
             block = np.linalg.inv(inverse[np.ix_(i, i)])
             left[i] -= block @ inverse[i]
             factors[i] = np.diag(block)

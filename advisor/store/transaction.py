@@ -60,7 +60,7 @@ class StoreTransaction(Reader, ABC):
 
     @contextmanager
     def _statement(self) -> Iterator[sqlite3.Connection]:
-        """A transaction of one statement: inside another one SQLite undoes a failed one itself."""
+        """Make one statement a transaction; inside another one SQLite undoes it itself."""
         if not self._connection.in_transaction:
             with self.transaction() as db:
                 yield db

@@ -74,7 +74,9 @@ def test_an_answer_of_the_version_before_is_written_whole(
     tmp_path: Path, path: Path, settings: dict[str, object]
 ) -> None:
     """The daemon's host may be upgraded last: the hook takes what version 0.2.0 answered."""
-    answer = (HOOKS.parents[1] / "tests" / "golden" / "hooks_0_2_0" / "queuejob.answer").read_bytes()
+    answer = (
+        HOOKS.parents[1] / "tests" / "golden" / "hooks_0_2_0" / "queuejob.answer"
+    ).read_bytes()
     asked = {"select": "1:ncpus=28:mpiprocs=1:ompthreads=28", "place": "excl"}
     with daemon(path, answering(answer)):
         [done] = run_hook(HOOK, [job(asked)], {**settings, "deadline_s": 30}, folder=tmp_path)

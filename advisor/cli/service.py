@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.cli.output import print_json
+from advisor.service.units import FOLDER, LOOKED_INTO
 
-FOLDER = Path("/etc/systemd/system")
-LOOKED_INTO = (FOLDER, Path("/run/systemd/system"), Path("/usr/lib/systemd/system"))
-"""Where systemd looks for units, the first that has one wins; a package's are in the last."""
 UNITS = ("advisor.service", "advisor.socket", "advisor-collect.service", "advisor-collect.timer")
 
 

@@ -234,7 +234,7 @@ class Decision:
         if self.baseline is None:
             return None
         cost = {"time_s": self.baseline_time_s, "energy_j": self.baseline_energy_j}
-        return self.baseline.to_dict() | cost
+        return {**self.baseline.to_dict(), **cost}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], job_id: str | None = None) -> Decision:

@@ -8,6 +8,10 @@ from pathlib import Path
 
 from advisor.paths import share
 
+FOLDER = Path("/etc/systemd/system")
+LOOKED_INTO = (FOLDER, Path("/run/systemd/system"), Path("/usr/lib/systemd/system"))
+"""Where systemd looks for units, the first that has one wins; a package's are in the last."""
+
 
 def program() -> Path:
     """Return the absolute path of the ``advisor`` that runs."""

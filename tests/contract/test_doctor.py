@@ -199,6 +199,37 @@ def test_an_advisor_that_users_cannot_run(
     assert found["todo"].startswith(f"chmod o+x {place / 'venv'}; ")
 
 
+def test_services_that_run_something_else(
+    advisor: Run, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit, program = tmp_path / "advisor.service", tmp_path / "advisor"
+    monkeypatch.setattr("advisor.service.units.LOOKED_INTO", (tmp_path,))
+    monkeypatch.setattr("advisor.service.units.program", lambda: program)
+    assert checks(advisor, "service", "ok", "--db", store_path) == []  # there is no unit
+
+    def found(state: str) -> dict[str, str]:
+        [check] = checks(advisor, "service", state, "--db", store_path)
+        return check
+
+    unit.write_text("[Service]\nExecStart=advisor serve\n")
+    assert "no program by its whole path" in found("fail")["text"]
+    unit.write_text(f"[Service]\nExecStart={program} serve\n")
+    assert f"{program}: No such file" in found("fail")["text"]
+    program.write_text("#!/no/python3 -I\n")
+    assert "may not be executed" in found("fail")["text"]
+    program.chmod(0o755)
+    assert "/no/python3, is not there" in found("fail")["text"]
+    program.write_text("#!/bin/sh\n")
+    assert found("ok")["text"] == f"{unit} runs {program}"
+    other = tmp_path / "other"
+    other.write_bytes(program.read_bytes())
+    other.chmod(0o755)
+    unit.write_text(f"[Service]\nExecStart={other} serve\n")
+    check = found("warn")
+    assert f"runs {other}, this command is {program}" in check["text"]
+    assert "advisor service install" in check["todo"]
+
+
 def test_the_command_that_opens_files(place: Path) -> None:
     (place / "a" / "b").mkdir(parents=True)
     (place / "a b").mkdir(mode=0o711)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from advisor_tui.paint_once import PaintOnce
 from advisor_tui.session import Session
 
 Play = Callable[..., Any]
@@ -99,3 +100,23 @@ def test_pages_show_the_screen_that_is_kept(page: str) -> None:
         (ROOT / page).write_text(text.replace(shown, kept), encoding="utf-8")
     else:
         assert shown == kept
+
+
+def test_a_textual_without_the_methods_overridden_shows_the_same(
+    session: Session, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PaintOnce only spares Textual work: another version may call none of what it overrides."""
+    for name in ("_refresh_layout", "_screen_resized", "_compositor_refresh"):
+        monkeypatch.delattr(PaintOnce, name)
+    monkeypatch.setattr(PaintOnce, "lay_out", lambda page: None)
+
+    async def story(at: Any) -> None:
+        await at.press("home", "down", "enter", "right")
+        await at.until(lambda: "time (s)" in at.text)
+        kept = drawn((KEPT / "tradeoff-80x24.svg").read_text())
+        assert undated(at.lines[:-1])[1:4] == undated(kept)[1:4]
+        await at.press("c", "escape")
+        await at.pilot.resize_terminal(160, 50)
+        await at.until(lambda: "Under the cursor" in at.text)
+
+    play(session, story)

@@ -99,6 +99,8 @@ class AdvisorApp(AppShell):
 
         Python's collector would look through all of it every few keys, 60 ms at a time.
         """
+        if isinstance(self.screen, Page):
+            await self.screen.first_read()  # on a busy machine it is not painted yet
         if self.session.demo is not None:
             with suppress(AdvisorError):  # it is only an example
                 await in_thread(self.session.demo)

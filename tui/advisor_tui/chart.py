@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from rich.segment import Segment
 from rich.style import Style
 from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -69,6 +69,8 @@ class Chart(Widget, can_focus=True):
         self._shade: set[CharacterCell] = set()
         self._texts: dict[CharacterCell, str] = {}
         self._frame: Frame | None = None
+        self._drawn = Size()
+        """The size it is drawn for."""
         self._styles: dict[tuple[str, bool], Style] = {}
 
     # -- what is shown ---------------------------------------------------------------------------
@@ -122,8 +124,9 @@ class Chart(Widget, can_focus=True):
             self._draw()
 
     def on_resize(self, event: Resize) -> None:
-        """Draw for the room there is."""
-        self._draw()
+        """Draw for the room there is, unless it was painted there already."""
+        if event.size != self._drawn:
+            self._draw()
 
     # -- the mouse -------------------------------------------------------------------------------
 
@@ -164,10 +167,14 @@ class Chart(Widget, can_focus=True):
     # -- drawing ---------------------------------------------------------------------------------
 
     def _draw(self) -> None:
-        """Put everything but the cursor into cells."""
+        """Put everything but the cursor into cells, and have it painted."""
+        self._arrange()
+        self.refresh()
+
+    def _arrange(self) -> None:
         self._cells, self._shade, self._texts, self._frame = {}, set(), {}, None
         picture, window = self._picture, self._window
-        self.refresh()
+        self._drawn = self.size
         if picture is None or window is None or self.size.width < 20 or self.size.height < 4:
             return
         scales = picture.whole is not None
@@ -222,7 +229,9 @@ class Chart(Widget, can_focus=True):
                 return
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Paint lines; styles are looked up once for all of them."""
+        """Paint lines, for the size that the layout has just given; styles are looked up once."""
+        if self.size != self._drawn:
+            self._arrange()
         self._styles.clear()
         return super().render_lines(crop)
 

@@ -139,7 +139,7 @@ undo   (u) takes the last change back
         self.query_one("#scope", Picks).offer(_scopes(self.application))
         self._show_aims()
         self._show_problem("")
-        self.call_after_refresh(self._read)
+        self._read()
 
     def _read(self) -> None:
         begin(self, self._look_for_scripts, group="scripts")
@@ -203,6 +203,7 @@ undo   (u) takes the last change back
     def preview(self) -> None:
         """Show what the next submission would get."""
         begin(self, self._preview, group="outlook", exclusive=True)
+        self.hold()
 
     async def _preview(self) -> None:
         session, wish, script = self.session, self.wish, self.script

@@ -78,7 +78,7 @@ chosen, and every reason. advisor why JOBID prints the same.
 
     def opened(self) -> None:
         """Read the first jobs."""
-        self.call_after_refresh(self.load)
+        self.load()
 
     @property
     def table(self) -> LazyTable:

@@ -1,17 +1,28 @@
 """A screen that is styled, laid out and painted once when it opens.
 
 Textual 8 styles a new screen twice, lays it out three times and paints it up to five times before
-it rests: half of what a key costs that opens one. Two methods of Textual's own are overridden; a
+it rests: half of what a key costs that opens one. Some methods of Textual's own are overridden; a
 version that has others does as much as it always did.
 """
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import ExitStack, suppress
+
 from textual import on
-from textual.events import Mount, Resize, ScreenResume
+from textual.app import ScreenStackError
+from textual.events import Mount, ScreenResume
 from textual.geometry import Size
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
+
+from advisor_tui.background import finished
+
+FIRST_S = 0.2
+"""Seconds for which a screen waits for what it reads; it paints what it has after that."""
+SETTLED_S = 0.005
+"""Seconds in which widgets that were changed have asked for all they want."""
 
 
 class StyleOnce(Widget):
@@ -34,9 +45,8 @@ class PaintOnce(Screen[ScreenResultType]):
     ) -> None:
         super().__init__(name, id, classes)
         self._new = True
+        self._held: asyncio.Task[None] | None = None
         self._laid_out: Size | None = None
-        self._fits = self.app.size
-        """The size by which it has its classes."""
         # Made with the styles that hold now: switch_mode cannot know it and would parse them all
         # again, twice. Textual has no public way to say so.
         self._css_update_count = getattr(self.app, "_css_update_count", -1)
@@ -62,25 +72,61 @@ class PaintOnce(Screen[ScreenResultType]):
         if self._new:
             self._new = False
             self.opened()
+            self.hold()
 
     def opened(self) -> None:
         """Do what is to be done once, when the screen is shown and not merely made."""
 
+    def hold(self) -> None:
+        """Paint nothing until what was just begun beside the screen is there, but not for long.
+
+        All that a key changes is then laid out and painted once.
+        """
+        batch = ExitStack()
+        batch.enter_context(self.app.batch_update())
+        self._held = asyncio.ensure_future(self._release(batch))
+
+    async def _release(self, batch: ExitStack) -> None:
+        with batch:
+            await self.first_read()
+            await asyncio.sleep(SETTLED_S)
+        with suppress(ScreenStackError):  # the program is being left
+            self.app.screen.check_idle()  # another one may be shown by now
+
+    async def first_read(self) -> None:
+        """Wait for what the screen reads, but not for long."""
+        reads = [w for w in self.app.workers if w.node is self and w.group != "look"]
+        await finished(reads, FIRST_S)
+
     async def ahead(self) -> None:
         """Make more of the screen, when it is made ahead."""
 
-    @on(Resize)
-    def _laid_out_already(self, event: Resize) -> None:
+    def lay_out(self) -> None:
+        """Lay the screen out for the terminal's size while another is shown."""
+        if hasattr(super(), "_refresh_layout"):
+            self._refresh_layout(self.app.size)
+
+    def _screen_resized(self, size: Size) -> None:
         """Lay out for a size once: a screen learns of its own layout, too."""
-        if event.size == self._laid_out == self._fits:
-            event.prevent_default()
-        self._fits = event.size
+        if size != self._laid_out:
+            super()._screen_resized(size)
 
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
         super()._refresh_layout(size, scroll)
         self._laid_out = size or self._laid_out
+        if not scroll:
+            self._forget_asked()
+
+    def _forget_asked(self) -> None:
+        """Forget that widgets ask to be laid out for the size that they were just given."""
+        for widget in self.walk_children(Widget):
+            widget._layout_required = False
+            if widget.show_vertical_scrollbar:
+                widget.vertical_scrollbar._layout_required = False
 
     def _compositor_refresh(self) -> None:
-        """Paint, unless everything is about to be painted."""
-        if not self._repaint_required:
+        """Paint, unless everything is about to be painted, or nothing is to be painted yet."""
+        if getattr(self.app, "_batch_count", 0):
+            self.refresh()
+        elif not getattr(self, "_repaint_required", False):
             super()._compositor_refresh()

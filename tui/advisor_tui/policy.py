@@ -140,7 +140,7 @@ take, with money and CO2 where the site states them.
 
     def opened(self) -> None:
         """Read the policy."""
-        self.call_after_refresh(self.action_reload)
+        self.action_reload()
 
     def action_reload(self) -> None:
         """Read the policy again."""
@@ -196,12 +196,12 @@ take, with money and CO2 where the site states them.
 
     async def action_part(self, part: str) -> None:
         """Show a part."""
-        with self.app.batch_update():
-            await self._mounted(part)
-            self.query_one("#part", Picks).choose(part)
-            first = {"applied": "#applied", "rule": "#fact-application", "whatif": "#slowdown",
-                     "past": "#past-file"}  # fmt: skip
-            self.set_focus(self.query_one(first[part]))
+        await self._mounted(part)
+        self.query_one("#part", Picks).choose(part)
+        first = {"applied": "#applied", "rule": "#fact-application", "whatif": "#slowdown",
+                 "past": "#past-file"}  # fmt: skip
+        self.set_focus(self.query_one(first[part]))
+        self.hold()
 
     def action_leave(self) -> None:
         """Go back to the choice of parts."""
@@ -210,11 +210,11 @@ take, with money and CO2 where the site states them.
     @on(Picks.Changed, "#part")
     async def _part(self) -> None:
         part = self.query_one("#part", Picks).key
-        with self.app.batch_update():
-            await self._mounted(part)
-            self.query_one("#parts", ContentSwitcher).current = part
+        await self._mounted(part)
+        self.query_one("#parts", ContentSwitcher).current = part
         if part == "whatif":
-            self.call_after_refresh(self._begin)
+            self._begin()
+        self.hold()
 
     @on(Input.Changed, "#facts Input")
     def _typed(self) -> None:
@@ -270,6 +270,7 @@ take, with money and CO2 where the site states them.
 
     def _decide(self) -> None:
         begin(self, self._under, self._turn, group="whatif", exclusive=True)
+        self.hold()
 
     async def _under(self, turn: int) -> None:
         whatif = self._whatif

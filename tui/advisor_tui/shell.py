@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from advisor.edits import Edit
 from advisor.errors import AdvisorError
-from advisor_tui.background import begin, finished, in_thread
+from advisor_tui.background import begin, in_thread
 from advisor_tui.bar import Bar
 from advisor_tui.keys import Keys, Notice
 from advisor_tui.legible import Legible, Plain
@@ -30,9 +30,7 @@ P = TypeVar("P", bound=PaintOnce[None])
 
 SLOW_S = 2.0
 """Seconds after which a wait is shown."""
-FIRST_S = 0.2
-"""Seconds for which a page that is opened waits for what it shows; it is empty after that."""
-AHEAD_S = 0.5
+AHEAD_S = 1.0
 """Seconds after a page was opened until another is made ahead."""
 _SILENT_S = 10.0
 """Seconds in which the same notice is not repeated."""
@@ -75,7 +73,11 @@ class AppShell(App[None]):
                 made = page()
                 await make(made)[1]
                 self._made[page] = made
-                begin(made, made.ahead, group="look")
+                begin(made, self._ahead, made, group="look")
+
+    async def _ahead(self, page: PaintOnce[None]) -> None:
+        await page.ahead()
+        page.lay_out()
 
     def made(self, page: type[P], *, again: bool = True) -> P:
         """Return a page, made ahead if there is one; ``again``: another is, in its place."""
@@ -200,13 +202,6 @@ class Page(PaintOnce[None]):
         self._ready = True
         self.refresh_bindings()
         self.advisor.paint_status()
-
-    async def first_read(self) -> None:
-        """Wait for what the page reads, but not for long.
-
-        What is new is then laid out and painted once, not empty before.
-        """
-        await finished([w for w in self.app.workers if w.node is self], FIRST_S)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys typed ahead of a page that is still being laid out do nothing on it."""

@@ -106,7 +106,7 @@ class TradeOffPage(Page):
     def opened(self) -> None:
         """Read the options."""
         self._named()
-        self.call_after_refresh(self.load)
+        self.load()
 
     @property
     def chart(self) -> Chart:

@@ -89,7 +89,7 @@ Where no energy is known it shows time against threads.
     def opened(self) -> None:
         """Begin to look at the sweeps."""
         self.set_interval(EVERY_S, self.load)
-        self.call_after_refresh(self.load)
+        self.load()
 
     @property
     def table(self) -> LazyTable:

@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from advisor import paths
 from advisor.cli.arguments import size_argument
 from advisor.cli.bars import bar, room_for
 from advisor.cli.output import print_json, print_table
@@ -110,8 +109,7 @@ def _views(args: argparse.Namespace) -> list[tuple[View, Worth | None]]:
 
     user = args.user or caller()
     if args.at:
-        path = paths.whole_store(args.db, hint="families' models are in the site's store only")
-        with Reader(path) as store:
+        with Reader(store_seen(args.db, "options", application=args.application)) as store:
             sized = sized_views(
                 store, args.application, args.at, user=user, node_type=args.node_type
             )

@@ -94,6 +94,11 @@ def parameters_of(line: str, ignore: Iterable[str] = ()) -> ParameterLine:
     return ParameterLine(" ".join(w.template for w in words), tuple(values.items()))
 
 
+def line_at(line: ParameterLine, size: Mapping[str, float]) -> str:
+    """Return a line at another size: its family with the numbers of ``size``."""
+    return _filled(line.family, (plain_number(size[name]) for name, _ in line.values))
+
+
 def sized_line(line: str, sizes: Mapping[str, float], ignore: Iterable[str] = ()) -> str:
     """Return a line under which a job's sizes are known by name: ``-s _ n=4000000``.
 

@@ -46,7 +46,8 @@ def _take(db: sqlite3.Connection, ask: Ask, request: dict[str, object]) -> None:
         for table in _TABLES:
             for row in answer.get(table, ()):
                 if table == "models":
-                    row = {**row, "options": base64.b64decode(row["options"])}
+                    blobs = {n: base64.b64decode(row.get(n) or "") for n in ("options", "sizes")}
+                    row = {**row, **blobs}
                 columns = [c for c in _columns(db, table) if c in row]
                 marks = ", ".join("?" * len(columns))
                 db.execute(

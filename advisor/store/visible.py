@@ -8,6 +8,7 @@ Standard library only.
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from advisor.store.connection import StoreConnection
 PAGE = 200
 """Rows of a page, the large ones excepted."""
 _MODELS, _JOBS = 10, 50
+_TABLES = 200_000
+"""Bytes of families' tables in a page, but for a single one."""
 
 TableRow = dict[str, Any]
 
@@ -76,14 +79,22 @@ def _options(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
     rows = _rows(
         store,
         "SELECT m.* FROM models AS m JOIN workloads AS w ON w.id = m.workload_id WHERE"
-        " m.state <> 'replaced' AND m.name <> 'sizes' AND m.id > :after"
+        " m.state <> 'replaced' AND m.id > :after"
         f" AND {_SEEN_MODEL} AND {where}{on.format('m')} ORDER BY m.id LIMIT {_MODELS}",
         values,
     )
+    more = len(rows) == _MODELS
+    sizes = itertools.accumulate(len(row["sizes"]) for row in rows)
+    fit = max(1, sum(total <= _TABLES for total in sizes))
+    rows, more = rows[:fit], more or fit < len(rows)
     for row in rows:
-        row["options"] = base64.b64encode(row["options"]).decode()
-        del row["sizes"]
-    found: TableRow = {"models": rows, "next": rows[-1]["id"] if len(rows) == _MODELS else None}
+        for blob in ("options", "sizes"):
+            row[blob] = base64.b64encode(row[blob]).decode()
+    found: TableRow = {"models": rows, "next": rows[-1]["id"] if more and rows else None}
+    numbers = ", ".join(str(row["workload_id"]) for row in rows if row["name"] == "sizes")
+    if numbers:  # families' names, which lists of workloads do not show
+        sql = f"SELECT * FROM workloads WHERE id IN ({numbers})"
+        found["workloads"] = _rows(store, sql, {})
     if values["after"] or values["application"] is None:
         return found
     found["observations"] = _rows(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor.core.configuration import Configuration
@@ -81,6 +81,11 @@ class View:
         )
         time, energy = (f" ({interval_words(*pair, format_change)})" for pair in ends)
         return time, energy
+
+    def beside(self, asked: Configuration | None) -> View:
+        """Return the view with another baseline, if it is one of its options."""
+        named = next((o for o in self.options if o.configuration == asked), self.baseline)
+        return replace(self, baseline=named)
 
     def change(self, option: Option) -> tuple[float, float]:
         """Return changes of energy and time against the baseline, as fractions."""

@@ -40,7 +40,7 @@ def sized_views(
         ):  # fmt: skip
             continue
         try:
-            found.append(_view(model, at))
+            found.append(sized_view(model, at))
         except AdvisorError as problem:
             problems.append(problem)
     if not found and problems:
@@ -53,7 +53,8 @@ def beyond(model: StoredModel) -> dict[str, float]:
     return model.size_table().beyond(dict(model.size))
 
 
-def _view(model: StoredModel, at: Mapping[str, float]) -> View:
+def sized_view(model: StoredModel, at: Mapping[str, float]) -> View:
+    """Return a family's model at a size. Raises AdvisorError that says what is missing."""
     about = model.about_sizes
     family = str(about.get("family"))
     if about.get("answer") != "ok":

@@ -23,6 +23,8 @@ from advisor.views.applications import home
 from advisor.views.options import View, view_of
 from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.ranking import RankedRow, ranked
+from advisor.views.size_line import SizeLine, size_line, sized_views_of
+from advisor.views.sized_options import beyond
 from advisor.views.verdict import JobVerdict, verdict
 from advisor.views.worth import Month, of_option
 
@@ -53,6 +55,8 @@ class TradeOffView:
     """Options that show a disturbed run: neither drawn nor listed."""
     foreign: frozenset[str] = frozenset()
     """Its node types whose options are estimated from another one's."""
+    extrapolated: bool = False
+    """Whether it is of a size beyond those measured."""
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -73,6 +77,8 @@ class TradeOffView:
     def verdict(self) -> JobVerdict:
         """Say what a job like the baseline gets and whether it is applied, or why nothing."""
         if self.view.source and self.policy_at is None and self.yours_at is None:
+            if self.view.model.of_sizes:
+                return self._decided
             what = f"AN ESTIMATE {self.view.source.removeprefix('estimated ')}"
             if not self.view.model.by_class:
                 return JobVerdict(what, "NOT APPLIED: jobs are not sent there")
@@ -181,7 +187,10 @@ def board_of(
         own = None
     special = {baseline, policy_at, own}
     spikes = frozenset(n for n in disturbed(view.options) if n not in special)
-    return TradeOffView(view, node_type, policy, yours, baseline, policy_at, own, spikes, foreign)
+    far = view.model.of_sizes and bool(beyond(view.model))
+    return TradeOffView(
+        view, node_type, policy, yours, baseline, policy_at, own, spikes, foreign, far
+    )
 
 
 def axis_title(axis: Across | Up) -> str:
@@ -206,6 +215,8 @@ class Boards:
     unranked: tuple[str, ...] = ()
     """Node types of the inventory of which nothing is known."""
     month: Month = field(default_factory=Month)
+    sizes: SizeLine | None = None
+    """The sizes of its family, where it has one."""
 
     @property
     def first(self) -> str:
@@ -238,23 +249,28 @@ def load(
         if m.scope != "own" or m.owner == person.name
     ]
     stored = rankings(reader, application, workload, user=person.name)
+    sized = {} if models else sized_views_of(reader, application, workload, person.name)
+    models += [v.model for v in sized.values()]
     if not models and stored:
         return Boards(application, workload, 0, {}, ranked({}, stored))
     if not models:
         raise RefusedError(f"there is no model of {application} {workload} yet", hint="measure it")
     snapshot = site_for_preview(reader)
-    snapshot.take(models)
+    snapshot.take(reader.size_models(application) if sized else models)
     boards: dict[str, TradeOffView] = {}
-    first_one = home(list(snapshot.models.values()), person, snapshot.inventory).node_type
-    names = sorted(
-        {m.node_type for m in snapshot.models.values()}, key=lambda n: (n != first_one, n)
-    )
+    numbers = {m.id for m in models}
+    shown = [m for m in snapshot.models.values() if m.id in numbers]
+    first_one = home(shown, person, snapshot.inventory).node_type
+    names = sorted({m.node_type for m in shown}, key=lambda n: (n != first_one, n))
     for name in names:
-        here = [m for m in snapshot.models.values() if m.node_type == name]
+        here = [m for m in shown if m.node_type == name]
         model = home(here, person, snapshot.inventory)
         whose = replace(person, account=model.owner) if model.scope == "account" else person
         base = asked if asked and asked.node_type == name else None
-        view = view_of(model, base or reader.swept_baseline(application, workload, name))
+        if model.id in sized:
+            view = sized[model.id].beside(base)
+        else:
+            view = view_of(model, base or reader.swept_baseline(application, workload, name))
         boards[name] = _board(snapshot, view, whose, name, boards.get(first_one))
     if len(names) > 1:
         first = boards[asked.node_type if asked and asked.node_type in boards else names[0]]
@@ -272,7 +288,9 @@ def load(
     known = {r.node_type for r in ranking}
     unranked = tuple(n for n in snapshot.inventory.node_types if n not in known)
     month = Month.of(reader, application, workload, person.name)
-    return Boards(application, workload, runs, boards, ranking, unranked, month)
+    most = snapshot.policy.base.max_extrapolation
+    sizes = size_line(reader, application, workload, person.name, most)
+    return Boards(application, workload, runs, boards, ranking, unranked, month, sizes)
 
 
 def _board(
@@ -333,7 +351,7 @@ def known(board: TradeOffView, option: Option) -> str:
         return f"estimated from applications like it: 90 % energy {energy}, time {time}"
     if board.guessed(option):
         return "estimated from microbenchmarks: nothing ran on this node type"
-    how = "predicted"
+    how = "extrapolated from smaller sizes" if board.extrapolated else "predicted"
     if option.measured:
         how = "measured and confirmed" if option.confirmed else "measured"
     return f"{how}, energy estimated" if board.estimated else how

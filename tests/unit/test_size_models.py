@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import shutil
@@ -26,9 +27,12 @@ from advisor.schedulers.base import JobRecord
 from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, StoreSource
+from advisor.store import seen, visible
 from advisor.store.forgetting import forget
+from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.store.writer import Writer
+from advisor.views.sized_options import sized_views
 from tests.again import same_again
 
 FREQS = (1_200_000, 1_700_000, 2_200_000)
@@ -374,6 +378,29 @@ def test_a_number_of_nodes_that_never_ran_is_decided_from_those_that_did(store_p
     assert never.baseline_time_s == pytest.approx(12.5, rel=0.2)
     assert "too-far" in far.codes and not far.changed
     assert "baseline-outside-model" in ask(without_sizes(site), "mesh", sbatch="-N8").codes
+
+
+def test_the_daemon_shows_families_to_those_who_cannot_read_the_store(
+    family: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visible, "_TABLES", 1)  # a page each
+    with Reader(family) as reader:
+
+        def ask(request: dict[str, object]) -> dict[str, Any]:
+            answer = visible.page(reader, request, "eve", all_jobs=False)
+            found: dict[str, Any] = json.loads(json.dumps(answer))
+            return found
+
+        copied = tmp_path / "seen.db"
+        seen.copy(copied, ask, ("applications", "options"), application="stencil")
+        with Reader(copied) as copy:
+            ours, theirs = (
+                sized_views(r, "stencil", {"n": 8e6}, user="eve") for r in (reader, copy)
+            )
+            assert len(theirs) == 1 and theirs == ours
+            assert [w.name for w in copy.workloads("stencil")] == [
+                w.name for w in reader.workloads("stencil")
+            ]
 
 
 def test_options_of_a_size_that_was_not_swept(family: Path, advisor: Callable[..., Any]) -> None:

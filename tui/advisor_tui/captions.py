@@ -21,9 +21,13 @@ the line, the front.
 ●  measured: a run was made there   ○  predicted from other runs
 ◍  measured, energy is estimated    ◌  predicted, energy is estimated
 △  estimated: it never ran on this node type, or was never swept
+▽  extrapolated: this size is larger than all that were measured
 ◆  the job as written               ★  what the site's policy chooses
 ⚑  your own choice                  ░  trade-off zone: as good within
 [ ] the cursor                         error; faint signs lie outside
+
+Where three sizes or more of a program were measured, [ and ] go to
+smaller and larger ones; • marks those that were measured.
 
 The table lists what the arrows step through (v: front, zone, or every
 option, / only what fits, like {EXAMPLE}):
@@ -61,10 +65,18 @@ def title(boards: Boards, board: TradeOffView) -> str:
         known = f"ESTIMATED from {model.transfer.get('base')}"
     elif model.by_class:
         known = f"ESTIMATED from {model.cold_start.get('applications')} applications"
+    elif model.of_sizes:
+        how = "EXTRAPOLATED" if board.extrapolated else "predicted between sizes"
+        known = f"{how} from {runs} runs of other sizes"
     return (
         f"{boards.application} / {boards.workload}   {''.join(types)}  "
         f"{known}{whose[model.scope]}{state}"
     )
+
+
+def sizes(boards: Boards) -> str:
+    """Return the line of sizes, "" where the workload's family is not known."""
+    return f"{boards.sizes.text}   [ ] smaller, larger" if boards.sizes is not None else ""
 
 
 def verdict(board: TradeOffView, daemon: str) -> Content:
@@ -85,7 +97,7 @@ def legend(board: TradeOffView, shown: str) -> str:
     words = {
         signs.MEASURED: "measured", signs.MEASURED_ESTIMATE: "measured",
         signs.PREDICTED: "predicted", signs.PREDICTED_ESTIMATE: "predicted",
-        signs.ESTIMATED: "estimated",
+        signs.ESTIMATED: "estimated", signs.EXTRAPOLATED: "extrapolated",
     }  # fmt: skip
     drawn = {sign(board, option) for option in board.options}
     parts = [f"{char} {word}" for char, word in words.items() if char in drawn]

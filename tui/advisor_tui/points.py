@@ -34,6 +34,8 @@ def sign(board: TradeOffView, option: Option) -> str:
     """Return the sign of what is measured, predicted, estimated."""
     if board.guessed(option):
         return signs.ESTIMATED
+    if board.extrapolated:
+        return signs.EXTRAPOLATED
     if board.estimated:
         return signs.MEASURED_ESTIMATE if option.measured else signs.PREDICTED_ESTIMATE
     return signs.MEASURED if option.measured else signs.PREDICTED
@@ -140,7 +142,7 @@ def picture(
 
 
 def _role(board: TradeOffView, option: Option) -> str:
-    if board.guessed(option):
+    if board.guessed(option) or board.extrapolated:
         return "estimated"
     return "measured" if option.measured else "predicted"
 

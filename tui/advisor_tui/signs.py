@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from advisor.plotting import PlotPoint
 
 MEASURED, PREDICTED, MEASURED_ESTIMATE, PREDICTED_ESTIMATE = "●", "○", "◍", "◌"
-ESTIMATED = "△"
+ESTIMATED, EXTRAPOLATED = "△", "▽"
 BASELINE, POLICY, YOURS, ZONE = "◆", "★", "⚑", "░"
 BOUND = "┊"
 

@@ -52,13 +52,11 @@ class TradeOffPage(Page):
         Binding("v", "which", "front/all", tooltip="step through front, zone, or every option"),
         Binding("slash", "filter", "filter", tooltip="list what fits, like cores<=16 time<5%"),
         Binding("n", "node_type", "node", tooltip="the next node type, then all together"),
+        Binding("left_square_bracket", "size(-1)", "smaller", show=False, tooltip="a smaller size"),
+        Binding("right_square_bracket", "size(1)", "larger", show=False, tooltip="a larger size"),
         Binding("r", "ranking", "rank", tooltip="node types ranked, and how that is known"),
         Binding(
-            "plus,equals_sign",
-            "zoom(0.7)",
-            "zoom",
-            show=False,
-            tooltip="zoom in, around the cursor",
+            "plus,equals_sign", "zoom(0.7)", "zoom", False, tooltip="zoom in, around the cursor"
         ),
         Binding("minus", "zoom(1.43)", "zoom out", show=False),
         Binding("0", "fit", "fit", show=False, tooltip="show what matters, or everything"),
@@ -84,6 +82,7 @@ class TradeOffPage(Page):
     def body(self) -> Iterable[Widget]:
         """Yield picture, legend, table and detail."""
         yield Static("", id="tradeoff-title")
+        yield Static("", id="sizes")
         yield Static("", id="verdict")
         with Vertical(id="tradeoff-body"):
             with Vertical(id="tradeoff-left"):
@@ -232,9 +231,11 @@ class TradeOffPage(Page):
         assert self.boards is not None
         for name, text in (
             ("tradeoff-title", captions.title(self.boards, board)),
+            ("sizes", captions.sizes(self.boards)),
             ("legend", captions.legend(board, self.shown.words(board))),
         ):
             self.query_one(f"#{name}", Static).update(Content(text))
+        self.query_one("#sizes", Static).display = self.boards.sizes is not None
         self.status_changed()
 
     def status_changed(self) -> None:
@@ -324,6 +325,15 @@ class TradeOffPage(Page):
         here = self._configuration()
         self.shown.node_type = names[(names.index(self.shown.node_type) + 1) % len(names)]
         self._arrange(here)
+
+    def action_size(self, by: int) -> None:
+        """Go to the next size of the family, measured or not."""
+        sizes = self.boards.sizes if self.boards is not None else None
+        if sizes is None:
+            self.advisor.tell("Three measured sizes of it are needed to show others.")
+        elif 0 <= sizes.at + by < len(sizes.steps):
+            self.workload = sizes.steps[sizes.at + by].workload
+            self.load(keep=True)
 
     def action_axes(self) -> None:
         """Show the next pair of axes."""

@@ -1,0 +1,124 @@
+"""The sizes of a workload's family: those measured, and steps beyond them that never ran."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from advisor.core.parameters import ParameterLine, format_number, line_at
+from advisor.core.size_table import NODES
+from advisor.errors import AdvisorError
+from advisor.store.reader import Reader
+from advisor.store.records import StoredModel
+from advisor.store.size_models import line_of
+from advisor.views.options import View
+from advisor.views.sized_options import sized_view
+
+_STEP = math.sqrt(2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeStep:
+    """One size: the workload that it is, and whether it was measured."""
+
+    value: float
+    workload: str
+    measured: bool
+
+    @property
+    def text(self) -> str:
+        """The size for people, the measured ones marked."""
+        return f"{format_number(self.value)}{'•' if self.measured else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeLine:
+    """The sizes that a page can go to along one parameter, ascending; ``at`` is what it shows."""
+
+    parameter: str
+    steps: tuple[SizeStep, ...]
+    at: int
+
+    @property
+    def text(self) -> str:
+        """Return all sizes in one line, the one that is shown in brackets."""
+        shown = (f"[{s.text}]" if i == self.at else s.text for i, s in enumerate(self.steps))
+        return f"size {self.parameter}: {'  '.join(shown)}   • measured"
+
+
+def size_line(
+    reader: Reader, application: str, workload: str, user: str, most: float
+) -> SizeLine | None:
+    """Return the sizes around a workload, up to ``most`` times the largest measured.
+
+    The parameter is the one of which most values were measured; others stay. None where the
+    workload's family has no model that may advise the user's jobs.
+    """
+    line = line_of(workload)
+    models = _models(reader, application, line, user) if line is not None else []
+    measured = models[0].about_sizes.get("measured") if models else None
+    known = {n: v for n, v in (measured or {}).items() if n != NODES}
+    if line is None or not known:
+        return None
+    parameter = max(known, key=lambda n: len(known[n]))
+    now = line.size.get(parameter)
+    if now is None:
+        return None
+    ran = sorted(known[parameter])
+    beyond = [ran[-1] * _STEP**i for i in range(1, int(math.log(most, _STEP) + 1e-9) + 1)]
+    names = {w.name: found for w in reader.workloads(application) if (found := line_of(w.name))}
+    steps = []
+    for value in sorted({*ran, *map(_round, beyond), now}):
+        size = {**line.size, parameter: value}
+        stored = (n for n, o in names.items() if (o.family, o.size) == (line.family, size))
+        name = workload if value == now else next(stored, line_at(line, size))
+        steps.append(SizeStep(value, name, value in ran))
+    return SizeLine(parameter, tuple(steps), [s.value for s in steps].index(now))
+
+
+def sized_views_of(reader: Reader, application: str, workload: str, user: str) -> dict[int, View]:
+    """Return by model how a workload that was not swept looks, one for each node type.
+
+    Raises AdvisorError where its family is known and says nothing of its size.
+    """
+    line = line_of(workload)
+    found: dict[int, View] = {}
+    problem: AdvisorError | None = None
+    for model in _models(reader, application, line, user) if line is not None else []:
+        try:
+            view = sized_view(model, _known(model, line.size if line else {}))
+        except AdvisorError as error:
+            problem = error
+            continue
+        if model.node_type not in {v.model.node_type for v in found.values()}:
+            found[model.id] = replace(view, model=replace(view.model, workload=workload))
+    if not found and problem is not None:
+        raise problem
+    return found
+
+
+def _models(
+    reader: Reader, application: str, line: ParameterLine | None, user: str
+) -> list[StoredModel]:
+    """Return the models of a line's family for a user, their own first."""
+    models = [
+        m
+        for m in reader.size_models(application)
+        if line is not None
+        and m.about_sizes.get("family") == line.family
+        and (m.scope != "own" or m.owner == user)
+    ]
+    return sorted(models, key=lambda m: m.scope != "own")
+
+
+def _known(model: StoredModel, size: Mapping[str, float]) -> dict[str, float]:
+    """Return the numbers of a size that count; those without effect do not."""
+    about = model.about_sizes
+    names = {*(about.get("measured") or {}), *(about.get("fixed") or {})}
+    return {n: v for n, v in size.items() if n in names}
+
+
+def _round(value: float) -> float:
+    """Return a size that people would choose: three digits of it."""
+    return float(f"{value:.3g}")

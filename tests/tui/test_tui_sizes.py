@@ -1,0 +1,70 @@
+"""The line of sizes on the trade-off page: measured ones marked, others drawn apart."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from advisor_tui.session import Session
+
+from advisor.store.reader import Reader
+from advisor.views import tradeoff
+from advisor.views.preview import Person
+from tests.unit.test_size_models import make_store
+
+Play = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def sized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sized") / "advisor.db"
+    with make_store(path) as writer:
+        writer.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
+
+
+@pytest.fixture
+def at_sizes(session: Session, sized: Path, tmp_path: Path) -> Session:
+    """Ann's session where a stencil was measured at three sizes, the largest swept."""
+    store = tmp_path / "sized.db"
+    shutil.copy(sized, store)
+    arguments = ("--db", str(store))
+    return replace(session, store=store, socket=tmp_path / "none", arguments=arguments)
+
+
+def test_keys_go_to_other_sizes_and_those_never_run_are_drawn_apart(
+    at_sizes: Session, play: Play
+) -> None:
+    async def story(at: Any) -> None:
+        await at.press("home", "enter")
+        assert "size n: [1e6•]  2e6•  4e6•  5.66e6  8e6" in at.text
+        assert "predicted between sizes" in at.text and "○ predicted" in at.text
+        await at.press(*["right_square_bracket"] * 2)
+        assert "[4e6•]" in at.text and "● measured" in at.text
+        assert "▽" not in at.text
+        await at.press(*["right_square_bracket"] * 2)
+        assert "[8e6]" in at.text and at.app.screen.workload == "-n 8000000"
+        assert "EXTRAPOLATED" in at.text and "▽ extrapolated" in at.text
+        assert "●" not in at.text and "measured and confirmed" not in at.text
+        assert "extrapolated from smaller sizes" in at.text
+        assert "NOT APPLIED: the policy only shows what is extrapolated" in at.text
+        await at.press("left_square_bracket")
+        assert "[5.66e6]" in at.text
+
+    play(at_sizes, story, (120, 40))
+
+
+def test_a_family_decides_what_the_page_says(at_sizes: Session) -> None:
+    with Reader(at_sizes.store) as reader:
+        boards = tradeoff.load(reader, "stencil", "-n 8000000", Person("ann"))
+        (board,) = boards.by_type.values()
+        assert board.yours is not None and "extrapolated" in board.yours.codes
+        assert board.extrapolated and board.options and boards.sizes is not None
+        assert boards.sizes.steps[boards.sizes.at].value == 8e6
+        asked = board.options[0].configuration
+        other = tradeoff.load(reader, "stencil", "-n 8000000", Person("ann"), asked)
+        assert other.by_type[board.node_type].view.baseline.configuration == asked

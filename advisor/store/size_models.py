@@ -2,16 +2,19 @@
 
 Workloads that differ in their numbers only are sizes of one family (core/parameters.py). A family
 with enough sizes on a node type gets a model named ``sizes``, for each group of jobs that may see
-its runs: what the options of its largest measured size take at other sizes. It is renewed in the
-transaction that changes what it follows from. Numpy is loaded only where there is one to make.
+its runs: what the options of its largest measured size take at other sizes. The transaction that
+changes what it follows from takes it out of use; the fit, which takes seconds, follows after the
+commit, so that nobody waits for it, and is stored if nothing has changed meanwhile. Numpy is loaded
+only where there is one to make.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from advisor.core.observation import Observation, Quality, Scope
@@ -42,11 +45,25 @@ def line_of(workload: str) -> ParameterLine | None:
     return parameters_of(workload) if len(workload) < MAX_NAME - len(_PREFIX) else None
 
 
-def renew(writer: StoreTransaction, touched: Collection[tuple[str, str]]) -> None:
-    """Make, renew or retire the models of the families that touched workloads are of."""
+def renew(
+    writer: StoreTransaction, touched: Collection[tuple[str, str]]
+) -> list[Callable[[], None]]:
+    """Retire models of families that touched workloads are of; return how new ones are made."""
     lines = {(a, line.family) for a, w in touched if (line := line_of(w)) is not None}
-    for application, family in sorted(lines):
-        _Family(writer, application, family).renew()
+    return [
+        make for application, family in sorted(lines)
+        for make in _Family(writer, application, family).renew()
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a family's model is made from; ``digest`` tells whether that is still so."""
+
+    digest: str
+    runs: Sequence[tuple[str, Observation]]
+    largest: StoredModel
+    options: Sequence[Option]
 
 
 @dataclass(slots=True)
@@ -57,8 +74,27 @@ class _Family:
     application: str
     name: str
 
-    def renew(self) -> None:
-        """Bring its models in step with its runs."""
+    def renew(self) -> list[Callable[[], None]]:
+        """Retire what does not follow from its runs any more; return how what does is made."""
+        old = self._old()
+        wanted = self._wanted(old)
+        for key, model in old.items():
+            if key not in wanted or wanted[key].digest != _follows_from(model):
+                self.writer.set_model_state(model.id, "replaced", "what it followed from changed")
+        return [
+            partial(self._make, key, it) for key, it in wanted.items()
+            if key not in old or it.digest != _follows_from(old[key])
+        ]  # fmt: skip
+
+    def _old(self) -> dict[_SharedBy, StoredModel]:
+        return {
+            (m.node_type, m.scope, m.owner): m
+            for m in self.writer.size_models(self.application)
+            if m.workload == _PREFIX + self.name
+        }
+
+    def _wanted(self, old: Collection[_SharedBy]) -> dict[_SharedBy, _Wanted]:
+        """Return what there should be models of, and from what."""
         names = {
             w: line
             for (w,) in self.writer.rows(
@@ -68,12 +104,7 @@ class _Family:
             )
             if (line := line_of(w)) is not None and line.family == self.name
         }
-        old: dict[_SharedBy, StoredModel] = {
-            (m.node_type, m.scope, m.owner): m
-            for m in self.writer.size_models(self.application)
-            if m.workload == _PREFIX + self.name
-        }
-        kept = set()
+        wanted: dict[_SharedBy, _Wanted] = {}
         if names and (old or len(names) >= FEWEST_SIZES or self._many_nodes(names)):
             stored = [s for w in names for s in self.writer.observations(self.application, w)]
             by_type: defaultdict[str, list[StoredObservation]] = defaultdict(list)
@@ -81,10 +112,8 @@ class _Family:
                 by_type[s.observation.configuration.node_type].append(s)
             for node_type, there in by_type.items():
                 if _enough(there, names):
-                    kept |= self._renew_there(node_type, there, names, old)
-        for key, model in old.items():
-            if key not in kept:
-                self.writer.set_model_state(model.id, "replaced", "what it followed from is gone")
+                    wanted |= self._wanted_there(node_type, there)
+        return wanted
 
     def _many_nodes(self, names: Iterable[str]) -> bool:
         sql = (
@@ -95,16 +124,12 @@ class _Family:
             self.writer.rows(sql, (self.application, w))[0][0] >= FEWEST_SIZES for w in names
         )
 
-    def _renew_there(
-        self,
-        node_type: str,
-        stored: Sequence[StoredObservation],
-        names: dict[str, ParameterLine],
-        old: dict[_SharedBy, StoredModel],
-    ) -> set[_SharedBy]:
+    def _wanted_there(
+        self, node_type: str, stored: Sequence[StoredObservation]
+    ) -> dict[_SharedBy, _Wanted]:
         from advisor.models.runs import runs_by_scope
 
-        kept: set[_SharedBy] = set()
+        wanted: dict[_SharedBy, _Wanted] = {}
         everybody: list[object] = []
         workload = {id(s.observation): s.workload for s in stored}
         number = {id(s.observation): s.id for s in stored}
@@ -120,12 +145,8 @@ class _Family:
             largest, confirms = found
             options = [replace(o, confirmed=o.confirmed and confirms) for o in largest.options()]
             key: _SharedBy = (node_type, group.scope, group.owner)
-            digest = _digest(counted, largest, options)
-            before = old.get(key)
-            same = before is not None and before.about_sizes.get("follows_from") == digest
-            if same or self._make(key, digest, mine, largest, options):
-                kept.add(key)
-        return kept
+            wanted[key] = _Wanted(_digest(counted, largest, options), mine, largest, options)
+        return wanted
 
     def _largest(
         self,
@@ -156,37 +177,46 @@ class _Family:
                 return max(found, key=lambda m: rank[m.scope]), alike
         return None
 
-    def _make(
-        self,
-        key: _SharedBy,
-        digest: str,
-        runs: Sequence[tuple[str, Observation]],
-        largest: StoredModel,
-        options: Sequence[Option],
-    ) -> bool:
+    def _make(self, key: _SharedBy, wanted: _Wanted) -> None:
+        """Fit a model, outside of any transaction, and store it if it still follows."""
         from advisor.models.runs import of_one_method
 
-        node_type, scope, owner = key
+        runs, largest = wanted.runs, wanted.largest
         quality: Quality = largest.energy_quality
         notes: list[str] = []
         usable = {id(o) for o in of_one_method([o for _, o in runs], notes)[0]}
         if quality != "missing":
             usable -= {id(o) for _, o in runs if o.energy_j is None or o.energy_quality != quality}
         if any(o.fom for _, o in runs):  # runs of one size may differ in length
-            return False
+            return
         try:
-            made = _table([(w, o) for w, o in runs if id(o) in usable], options)
+            made = _table([(w, o) for w, o in runs if id(o) in usable], wanted.options)
         except AdvisorError:  # too few of them: what they came from is stored nevertheless
-            return False
+            return
         if made is None:
-            return False
-        kept = ("method", "error", "program")
+            return
         about = {
             **made.about,
             "notes": [*notes, *made.about["notes"]],
             "largest": largest.workload,
-            "follows_from": digest,
+            "follows_from": wanted.digest,
         }
+        with self.writer.transaction():
+            now = self._wanted([key]).get(key)
+            if now is not None and now.digest == wanted.digest:
+                self._save(key, largest, made, about, quality, len(usable))
+
+    def _save(
+        self,
+        key: _SharedBy,
+        largest: StoredModel,
+        made: FamilyTable,
+        about: dict[str, Any],
+        quality: Quality,
+        runs: int,
+    ) -> None:
+        node_type, scope, owner = key
+        kept = ("method", "error", "program")
         self.writer.save_model(
             self.application,
             _PREFIX + self.name,
@@ -195,7 +225,7 @@ class _Family:
             owner=owner,
             name=SIZES,
             energy_quality=quality,
-            n_train=len(usable),
+            n_train=runs,
             stats={
                 "sizes": about,
                 **{k: largest.stats[k] for k in kept if k in largest.stats},
@@ -204,7 +234,7 @@ class _Family:
                 "confirmed": sum(o.confirmed for o in made.options),
                 "zone": 0,
                 "front": 0,
-                "runs": len(usable),
+                "runs": runs,
                 "notes": [],
             },
             options=made.options,
@@ -214,7 +244,6 @@ class _Family:
             "UPDATE workloads SET hidden = 1 WHERE application = ? AND name = ?",
             (self.application, _PREFIX + self.name),
         )
-        return True
 
 
 def _table(
@@ -263,6 +292,10 @@ def _counted(runs: Sequence[tuple[str, Observation]], number: dict[int, int]) ->
         *measured,
         *sorted(k for k, n in jobs.items() if n >= _FEWEST_JOBS and k[0] not in sizes),
     ]
+
+
+def _follows_from(model: StoredModel) -> object:
+    return model.about_sizes.get("follows_from")
 
 
 def _digest(runs: Sequence[object], largest: StoredModel, options: Sequence[Option]) -> str:

@@ -3,7 +3,8 @@
 Models by transfer follow from rankings, base models and the inventory; class models from
 signatures and from what was swept on their node type; models of a family's sizes from its runs and
 the model of its largest size. Whoever changes one of these touches the workload; the outermost
-transaction renews each touched workload once, before it commits.
+transaction renews each touched workload once, before it commits. Only families' models are made
+after that: their fit takes seconds, and other writers would wait.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,7 @@ class StoreTransaction(Reader, ABC):
             connection.execute(begin)
             try:
                 yield connection
-                if not inner:
-                    self._renew_touched()
+                makes = [] if inner else self._renew_touched()
                 connection.execute(commit)
             except BaseException:
                 if connection.in_transaction:
@@ -98,6 +98,9 @@ class StoreTransaction(Reader, ABC):
             if not inner:
                 self._touched.clear()
                 self._touched_families.clear()
+        for make in makes:
+            with suppress(StoreError):  # what it follows from is stored; the next change makes it
+                make()
 
     # -- what follows from what --------------------------------------------------------------------
 
@@ -119,21 +122,24 @@ class StoreTransaction(Reader, ABC):
         for row in self.rows(sql):
             self.touch(*row)
 
-    def _renew_touched(self) -> None:
+    def _renew_touched(self) -> Sequence[Callable[[], None]]:
+        """Renew what follows from what was touched; return what is made after the commit."""
+        makes: Sequence[Callable[[], None]] = ()
         touched = set()
         while self._touched:
             key = self._touched.popitem()[0]
             self._renew(*key)
             touched.add(key)
         if families := touched.union(self._touched_families):
-            self._renew_sizes(families)
+            makes = self._renew_sizes(families)
         if touched:
             self._renew_classes(touched)
         self._touched.clear()
+        return makes
 
     @abstractmethod
-    def _renew_sizes(self, touched: Collection[tuple[str, str]]) -> None:
-        """Renew the models of the families of workloads; the Writer knows how."""
+    def _renew_sizes(self, touched: Collection[tuple[str, str]]) -> Sequence[Callable[[], None]]:
+        """Retire models of workloads' families; return how the new ones are made."""
 
     @abstractmethod
     def _renew_classes(self, touched: Collection[tuple[str, str]]) -> None:

@@ -40,8 +40,8 @@ class Writer(StoreTransaction):
     def _renew(self, application: str, workload: str) -> None:
         transfers.renew(self, application, workload)
 
-    def _renew_sizes(self, touched: Collection[tuple[str, str]]) -> None:
-        size_models.renew(self, touched)
+    def _renew_sizes(self, touched: Collection[tuple[str, str]]) -> Sequence[Callable[[], None]]:
+        return size_models.renew(self, touched)
 
     def _renew_classes(self, touched: Collection[tuple[str, str]]) -> None:
         class_models.renew(self, touched)

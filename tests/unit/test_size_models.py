@@ -27,7 +27,7 @@ from advisor.schedulers.base import JobRecord
 from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, StoreSource
-from advisor.store import seen, visible
+from advisor.store import seen, size_models, visible
 from advisor.store.forgetting import forget
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
@@ -288,7 +288,9 @@ def test_a_damaged_table_changes_no_job(family: Path, blob: bytes) -> None:
         assert not ask(site).changed
 
 
-def test_two_sizes_say_what_is_measured_and_default_is_not_used(store_path: Path) -> None:
+def test_two_sizes_say_what_is_measured_and_default_is_not_used(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Writer(store_path) as writer:
         writer.save_node_types([BDW], source="test")
         for n in (1e6, 2e6):
@@ -304,14 +306,25 @@ def test_two_sizes_say_what_is_measured_and_default_is_not_used(store_path: Path
         assert not decision.changed
         # Another word is another family, which nothing is known of.
         assert "workload-fallback" in ask(site, "-n 8000000 --fast").codes
-        # The third size makes the model in the same transaction, and forgetting it takes it away.
+        # The third size makes the model, right after its commit; forgetting it takes it away.
         for n in (1e6, 2e6, 4e6):
             sweep(writer, n, CELLS[::4] if n < 4e6 else CELLS[::2])
         with pytest.raises(InputError), writer.batch():
             fit(writer, 4e6)
             raise InputError("undone")
         assert not writer.size_models("stencil")
+        meanwhile: list[bool] = []
+
+        def table(*arguments: Any) -> Any:  # others write while it is fitted
+            with Writer(store_path, timeout_s=0.1) as other:
+                other.add_observations("other", "one", runs(1e6, CELLS[:1]))
+                meanwhile.append(not other.size_models("stencil"))
+            return real(*arguments)
+
+        real = size_models._table
+        monkeypatch.setattr(size_models, "_table", table)
         fit(writer, 4e6)
+        assert meanwhile == [True]
         (model,) = writer.size_models("stencil")
         assert (model.scope, model.owner, model.n_train) == ("all", "", 19)
         assert "extrapolated" in ask(snapshot(store_path)).codes

@@ -54,15 +54,18 @@ class Option:
 
     @property
     def time_sigma(self) -> float:
-        """Standard error of log time."""
-        return math.log(self.time_hi_s / self.time_lo_s) / (2 * Z90)
+        """Standard error of log time.
+
+        From the side below the mean: above it reach disturbed runs, which no choice avoids.
+        """
+        return math.log(self.time_s / self.time_lo_s) / Z90
 
     @property
     def energy_sigma(self) -> float:
         """Standard error of log energy; NaN when no energy is known."""
         if math.isnan(self.energy_j):
             return math.nan
-        return math.log(self.energy_hi_j / self.energy_lo_j) / (2 * Z90)
+        return math.log(self.energy_j / self.energy_lo_j) / Z90
 
 
 class Row(NamedTuple):

@@ -110,6 +110,8 @@ class Prediction:
     """The number of configurations trained on; the held-out ones may be more."""
     notes: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    upper: Vector | None = None
+    """Half widths upwards, where disturbed runs reach farther up than down; None: as ``half``."""
 
 
 @dataclass(frozen=True, slots=True)

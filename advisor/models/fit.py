@@ -200,6 +200,7 @@ def _with_outsiders(
         prediction,
         log_mean=prediction.log_mean[:cut],
         half=prediction.half[:cut],
+        upper=None if prediction.upper is None else prediction.upper[:cut],
         held_out=held,
         trained=len(prediction.held_out),
     )
@@ -208,15 +209,21 @@ def _with_outsiders(
 def _predicted(
     configuration: Configuration, i: int, time: Prediction, energy: Prediction | None
 ) -> Option:
-    t = _interval(time.log_mean[i], time.half[i])
-    e = (math.nan,) * 3 if energy is None else _interval(energy.log_mean[i], energy.half[i])
-    return Option(configuration, *t, *e)
+    e = (math.nan,) * 3 if energy is None else _new_run(energy, i)
+    return Option(configuration, *_new_run(time, i), *e)
 
 
-def _interval(log_mean: float, half: float) -> tuple[float, float, float]:
+def _new_run(prediction: Prediction, i: int) -> tuple[float, float, float]:
+    upper = prediction.half if prediction.upper is None else prediction.upper
+    return _interval(prediction.log_mean[i], prediction.half[i], upper[i])
+
+
+def _interval(
+    log_mean: float, half: float, upper: float | None = None
+) -> tuple[float, float, float]:
     """Mean, low and high of a response; kept finite, so that they can be stored and compared."""
-    half = min(half, 50.0)
-    return math.exp(log_mean), math.exp(log_mean - half), math.exp(log_mean + half)
+    down, up = (min(width, 50.0) for width in (half, half if upper is None else upper))
+    return math.exp(log_mean), math.exp(log_mean - down), math.exp(log_mean + up)
 
 
 def _measured(

@@ -14,6 +14,7 @@ from advisor.core.option import Z90
 from advisor.core.units import format_change
 from advisor.core.words import describe
 from advisor.models.base import DISTURBED, Forecast, Matrix, ModelOption, Prediction, Vector, matrix
+from advisor.models.disturbances import Disturbances
 from advisor.models.intervals import r_squared, relative_rmse
 from advisor.models.process import Belief, What, believe
 from advisor.models.response import Response
@@ -61,6 +62,7 @@ class _Response:
     held_out: dict[Configuration, tuple[float, float]]
     """Log mean and standard deviation of each training run, as the others predict it."""
     fitted: dict[Configuration, float]
+    disturbances: Disturbances
     notes: tuple[str, ...]
     facts: dict[str, Any]
 
@@ -104,13 +106,17 @@ class _Response:
             sigma,
             held_out,
             dict(zip(trained, belief.mean[m:].tolist(), strict=True)),
+            belief.disturbances,
             (*notes, *([law] if law else [])),
             {"law": {**belief.parameters, "top_step_apart": belief.turbo}},
         )
 
     def prediction(self) -> Prediction:
         """Return the response by itself."""
-        return self._predicting(self.response, self.mean, self.sigma, self.held_out, self.fitted)
+        upper = self.disturbances.upper(self.sigma)
+        return self._predicting(
+            self.response, self.mean, self.sigma, upper, self.held_out, self.fitted
+        )
 
     def times(self, time: _Response, energy: Response) -> Prediction:
         """Return energy, from this power and a time."""
@@ -120,13 +126,15 @@ class _Response:
             held_out[c] = t + p, math.hypot(t_sigma, p_sigma)
         mean, sigma = time.mean + self.mean, np.hypot(time.sigma, self.sigma)
         fitted = {c: time.fitted[c] + self.fitted[c] for c in held_out}
-        return self._predicting(energy, mean, sigma, held_out, fitted)
+        upper = time.disturbances.upper(sigma)
+        return self._predicting(energy, mean, sigma, upper, held_out, fitted)
 
     def _predicting(
         self,
         of: Response,
         mean: Vector,
         sigma: Vector,
+        upper: Vector,
         held_out: Mapping[Configuration, tuple[float, float]],
         fitted: Mapping[Configuration, float],
     ) -> Prediction:
@@ -142,6 +150,7 @@ class _Response:
             len(runs),
             self.notes,
             self.facts,
+            np.maximum(upper, Z90 * sigma),
         )
 
 

@@ -29,9 +29,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from advisor.models.base import Matrix, Vector, folds
+from advisor.models.disturbances import Disturbances
 from advisor.models.laws import LawAxes, LawFamily, Placements, power_laws, time_laws
 
 What = Literal["time", "power"]
@@ -44,12 +44,11 @@ _BEND_LENGTH = 0.5
 """Length of the bend in frequency, as a share of the range of caps in logarithms."""
 _FREQ_SHARED = 0.4
 """Share of tilt and bend (variance) that all core counts have in common."""
-_TOP_SHARED, _TOP_LENGTH = 0.6, 1.5
-"""Share of turbo's variance that all core counts have in common; length (log cores) of the rest."""
+_TOP_SHARED, _TOP_LENGTH = 0.3, 5.0
+"""Share of turbo's variance that all core counts have in common; length (log cores) of the rest: so
+long that its trend goes on to few cores, where turbo is highest."""
 _DISTURBED_SIGMA, _DISTURBED_SHARE = 0.5, 0.02
 """How far (log) a disturbed run is off, and how many of all runs are: one in fifty."""
-_DISTURBED_RUNS = 20.0
-"""That share counts as this many runs beside those that were seen."""
 _LONGER, _SHORTER = 2.0, 0.2
 """A disturbance makes a run longer ten times as often as shorter: factors of the odds."""
 _MOST_DISTURBED = 6
@@ -58,8 +57,6 @@ _TRUST = 12.0
 """The process' own error counts as much as a dozen held-out runs."""
 _MOST_SURPRISE = 9.0
 """Most that one run's squared standardised error counts: three standard deviations."""
-_MOST_SHARE = 0.09
-"""Most of the runs (fraction) that a 90 % interval gives up as disturbed: fewer than the 10 %."""
 _SCREEN, _PAIRS_OF_MANY = 40, 24
 """Of more runs than 40, 40 choose the 24 pairs of law and setting that all runs then weigh."""
 _LEAST_WEIGHT = 1e-6
@@ -118,7 +115,8 @@ class Belief:
 
     ``mean`` and ``sigma`` (m,) are those at the places asked for, ``held_out`` and
     ``held_out_sigma`` (n,) the runs' own, each from the others only. ``disturbed`` (n,) marks
-    the runs that hardly count, ``parameters`` the laws' average parameters, ``turbo`` how probable
+    the runs that hardly count, ``disturbances`` what they make of the interval upwards,
+    ``parameters`` the laws' average parameters, ``turbo`` how probable
     it is that the highest frequency stands apart from the others.
     """
 
@@ -127,6 +125,7 @@ class Belief:
     held_out: Vector
     held_out_sigma: Vector
     disturbed: NDArray[np.bool_]
+    disturbances: Disturbances
     parameters: dict[str, float]
     turbo: float
 
@@ -161,7 +160,8 @@ def believe(
     mean, variance = process.predict(weighed, Placements.of(wanted, axes), at, sigma)
     everywhere, own = _scales(left, disturbed)
     undisturbed = left.variance - np.where(disturbed, _DISTURBED_SIGMA**2, 0.0)
-    wider = _wider(disturbed)
+    disturbances = Disturbances.of(disturbed, left.error)
+    wider = disturbances.wider
     parameters = weighed.weight @ family.parameters[weighed.law][:, : len(family.shown)]
     return Belief(
         mean,
@@ -169,6 +169,7 @@ def believe(
         log_y - left.error,
         np.sqrt(np.maximum(undisturbed, sigma**2)) * own * wider,
         disturbed,
+        disturbances,
         dict(zip(family.shown, parameters.tolist(), strict=True)),
         float(sum(w for h, w in zip(weighed.setting, weighed.weight, strict=True)
                   if process.settings[h].top)),
@@ -398,16 +399,3 @@ def _scales(left: _LeftOut, disturbed: NDArray[np.bool_]) -> tuple[float, Vector
     everywhere = math.sqrt((_TRUST + total) / (_TRUST + count))
     own = np.sqrt((_TRUST + total - squares) / (_TRUST + count - ~disturbed))
     return everywhere, own
-
-
-def _wider(disturbed: NDArray[np.bool_]) -> float:
-    """Return how much wider 90 % intervals must be where some runs are disturbed.
-
-    Disturbed runs miss any interval, so the others must fill the 90 %: of a share of 4 % the
-    others' interval must hold 94 %.
-    """
-    share = (int(disturbed.sum()) + _DISTURBED_SHARE * _DISTURBED_RUNS) / (
-        len(disturbed) + _DISTURBED_RUNS
-    )
-    share = min(share, _MOST_SHARE)
-    return float(ndtri(0.5 + 0.45 / (1 - share)) / ndtri(0.95))

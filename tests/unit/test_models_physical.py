@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import ndtr, ndtri
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
-from advisor.core.option import Option
+from advisor.core.option import Z90, Option
 from advisor.models.design import random_, uniform
+from advisor.models.disturbances import Disturbances
 from advisor.models.fit import FitResult, fit_options
 
 FREQS = tuple(range(1_200_000, 2_300_001, 100_000))
@@ -146,6 +148,31 @@ def test_a_disturbed_run_is_named_and_hardly_bends_the_rest() -> None:
     at = {o.configuration: o for o in disturbed.options}
     assert at[slow.configuration].time_s == pytest.approx(slow.time_s)
     assert not at[slow.configuration].confirmed
+    for o in (disturbed.predicted[i] for i in others):
+        below, above = math.log(o.time_s / o.time_lo_s), math.log(o.time_hi_s / o.time_s)
+        assert above > below  # the next run may be disturbed, too, and only takes longer then
+        assert o.time_sigma == pytest.approx(below / Z90)
+        assert o.energy_hi_j / o.energy_j > o.energy_j / o.energy_lo_j
+
+
+def test_the_interval_upwards_is_the_quantile_of_a_mixture() -> None:
+    """With hardly an error of its own, share * exp(-x / size) = 5 %: x = size ln(share / 5 %).
+
+    One of 12 runs disturbed, 0.2 above its expectation, beside the usual 8 % of 6 runs and 0.3 of
+    2: share 1.48 / 18, size 0.8 / 3. Where none is, a normal tail of (5 % - 0.48 / 18) / (1 - 0.48
+    / 18) remains beside disturbed runs, which are always beyond.
+    """
+    one = np.arange(12) == 3
+    seen = Disturbances.of(one, np.where(one, 0.2, -0.01))
+    assert seen.share == pytest.approx(1.48 / 18)
+    assert seen.upper(np.array([1e-6]))[0] == pytest.approx(0.8 / 3 * math.log(seen.share / 0.05))
+    none = Disturbances.of(~one & False, np.zeros(12))
+    z = -float(ndtri((0.05 - none.share) / (1 - none.share)))
+    assert none.upper(np.array([1e-6]))[0] == pytest.approx(1e-6 * z, rel=1e-3)
+    assert none.wider == pytest.approx(float(ndtri(0.5 + 0.45 / (1 - none.share))) / Z90)
+    both = seen.upper(np.array([0.01, 0.05, 0.2]))
+    beyond = (1 - seen.share) * ndtr(-both / [0.01, 0.05, 0.2])
+    assert beyond + seen.share * np.exp(-both / seen.size) == pytest.approx([0.05] * 3)
 
 
 @pytest.mark.parametrize(

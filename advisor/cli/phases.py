@@ -16,9 +16,7 @@ from advisor.core.units import format_duration, format_energy
 if TYPE_CHECKING:
     from advisor.phases.extrapolate import Extrapolated
     from advisor.phases.files import SampledSignal
-    from advisor.phases.fold import FoldedSignal
     from advisor.phases.metered import Metered
-    from advisor.plotting.panels import Panels
 
 _NO_PERIOD = "no period"
 
@@ -211,6 +209,7 @@ def _fold(args: argparse.Namespace) -> int:
     from advisor.errors import RefusedError
     from advisor.phases.files import read_marks, read_readings
     from advisor.phases.fold import fold
+    from advisor.views.phases import picture_of_power
 
     check_plot(args.plot)
     readings, marks = read_readings(args.file), read_marks(args.marks)
@@ -220,7 +219,7 @@ def _fold(args: argparse.Namespace) -> int:
             "there is too little to fold: fewer than 8 iterations with readings in them",
             hint="readings and marks must be of the same clock",
         )
-    picture = _picture(folded)
+    picture = picture_of_power(folded)
     if args.plot is not None:
         save_plot(picture, args.plot)
     if args.json:
@@ -236,15 +235,6 @@ def _fold(args: argparse.Namespace) -> int:
     print(folded.answer)
     print(f"{folded.per_iteration:.4g} J in an iteration of {format_duration(folded.iteration_s)}")
     return 0
-
-
-def _picture(folded: FoldedSignal) -> Panels:
-    from advisor.plotting.panels import Line, Lines, Panels
-
-    every = range(0, len(folded.x), 2)
-    line = Line("power", *([float(v[i]) for i in every]
-                           for v in (folded.x, folded.value, folded.low, folded.high)))  # fmt: skip
-    return Panels("an iteration, folded", (Lines("part of the iteration", "W", (line,)),))
 
 
 def metered(readings: SampledSignal) -> Metered:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import percent
-from advisor.core.units import format_change, format_duration, format_energy, format_freq
+from advisor.core.units import format_duration, format_energy, format_freq
 
 if TYPE_CHECKING:
     from advisor.phases.caps import CapChoice, CapsByPhase
@@ -100,10 +100,13 @@ def run(args: argparse.Namespace) -> int:
 
 def caps_json(found: CapsByPhase) -> dict[str, Any]:
     """Return caps by phase as JSON."""
+    from advisor.views.phases import caps_answer
+
     return {
         "reference_khz": found.reference_khz, "bound_s": found.bound_s,
         "one_cap": _choice(found.best_one), "by_phase": _choice(found.best),
-        "saving": found.saving, "answer": answer(found),
+        "saving": found.saving, "saving_half": found.saving_half,
+        "answer": caps_answer(found),
     }  # fmt: skip
 
 
@@ -114,20 +117,10 @@ def _choice(choice: CapChoice) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def answer(found: CapsByPhase) -> str:
-    """Return what caps by phase are worth, in a sentence."""
-    khz = next(iter(found.best_one.caps_khz.values()))
-    if found.best.one:
-        return f"the same cap everywhere is best: {format_freq(khz)}"
-    longer = format_change(found.best.time_s / found.best_one.time_s - 1)
-    return (
-        f"caps by phase would save {100 * found.saving:.2f} % of the energy that "
-        f"{format_freq(khz)} everywhere takes, time {longer}; nothing is set"
-    )
-
-
 def print_caps(found: CapsByPhase) -> None:
     """Print the caps of each phase and what the whole run would take."""
+    from advisor.views.phases import caps_answer
+
     best, one = found.best, found.best_one
     print_table(
         ["phase", "best cap"], [[name, format_freq(khz)] for name, khz in best.caps_khz.items()]
@@ -139,4 +132,4 @@ def print_caps(found: CapsByPhase) -> None:
             for what, c in (("one cap", one), ("by phase", best))
         ],
     )
-    print(f"{answer(found)} (at most {format_duration(found.bound_s)})")
+    print(f"{caps_answer(found)} (at most {format_duration(found.bound_s)})")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.cli.output import print_json, print_table
 from advisor.cli.phases_caps import add_bounds, caps_json, print_caps, switch_s
+from advisor.cli.pictures import add_plot_argument, check_plot, print_picture, save_plot
 
 if TYPE_CHECKING:
     from advisor.lab.watching import WatchedRun
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an application that was trained, a sweep's folder, or one that processes left",
     )  # fmt: skip
     add_bounds(parser)
+    add_plot_argument(parser)
     parser.set_defaults(takes_tail=True)
 
 
@@ -37,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
             "name an application or a folder, or give a command after --",
             hint="advisor phases show -- COMMAND",
         )
+    check_plot(args.plot)
     seen = watched_command(args.tail, quiet=args.json) if args.tail else _kept(args.subject)
     times, sites = seen.run.times, seen.run.sites
     begin = times[0] if times else 0.0
@@ -71,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
         print_json("phases", {"action": "show", **data, **by_phase})
         return 1 if seen.exit_code else 0
     _print(data, seen)
+    _print_power(seen, args.plot)
     if not isinstance(caps, str):
         print_caps(caps)
     elif args.subject:
@@ -102,6 +106,26 @@ def _print(data: dict[str, Any], seen: WatchedRun) -> None:
         print(f"process {pid} ({program}{where}): {events} events{gone}")
     for note in data["notes"]:
         print(f"note: {note}")
+
+
+def _print_power(seen: WatchedRun, plot: Path | None) -> None:
+    """Show power inside of an iteration, where a meter was read beside the run."""
+    from advisor.errors import RefusedError
+    from advisor.phases.inside import power_inside
+    from advisor.views.phases import picture_of_power
+
+    folded = power_inside(seen.run)
+    if folded is not None:
+        picture = picture_of_power(folded)
+        print_picture(picture)
+        print(folded.answer)
+        if plot is not None:
+            save_plot(picture, plot)
+    elif plot is not None:
+        raise RefusedError(
+            "there is no power to show: no meter was read beside 8 iterations of this run",
+            hint="a sweep's complete run has it where its node has RAPL or pm_counters",
+        )
 
 
 def _caps(args: argparse.Namespace) -> CapsByPhase | str:

@@ -29,10 +29,14 @@ class RunParts:
 
 @dataclass(frozen=True, slots=True)
 class PartCost:
-    """What a run took for a part against the baseline, and its power (W; None: not known)."""
+    """What a run took for a part against the baseline, and its power (W; None: not known).
+
+    ``error_w`` is the power's standard error.
+    """
 
     ratio: float
     power_w: float | None
+    error_w: float = 0.0
 
 
 def parts_of(
@@ -84,7 +88,9 @@ def costs_of(
         watts = powers(edges, dense[labels], len(seen), *meter.readings)
     return {
         parts.names[i]: PartCost(
-            float(ours[i] / theirs[i]), None if watts is None else float(watts[number])
+            float(ours[i] / theirs[i]),
+            None if watts is None else float(watts[0][number]),
+            0.0 if watts is None else float(watts[1][number]),
         )
         for number, i in enumerate(seen)
     }

@@ -185,7 +185,8 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, 
         "share": stop.stop_s / stop.time.total,
         "reason": f"{stop.reason}, by {by}" if by else stop.reason,
         "parts": {
-            name: [cost.ratio, cost.power_w] for name, cost in beside.pairing.parts().items()
+            name: [cost.ratio, cost.power_w, cost.error_w]
+            for name, cost in beside.pairing.parts().items()
         } if beside.pairing else {},
     }  # fmt: skip
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from advisor.core.configuration import Configuration
-from advisor.phases.caps import SWITCH_S, CapsByPhase, best_caps, changes_of
+from advisor.core.option import Z90
+from advisor.phases.caps import LEAST, SWITCH_S, CapsByPhase, best_caps, changes_of
 from advisor.phases.complete import BASE, STOPS, load_complete
 from advisor.phases.metered import Metered
-from advisor.phases.parts import costs_of, parts_of
+from advisor.phases.parts import PartCost, costs_of, parts_of
 from advisor.phases.sequence import find_iterations
 from advisor.training.state import SweepState
 
-_Costs = Mapping[str, tuple[float, float | None]]
-"""By part: its time against the baseline's, and its power (W)."""
+_Costs = Mapping[str, PartCost]
 
 
 def caps_of_sweep(
@@ -49,29 +49,38 @@ def caps_of_sweep(
         return "the meter cannot tell the power of its phases apart"
     took = np.bincount(parts.labels, np.diff(np.array(run.times)), len(parts.names))
     seconds = dict(zip(parts.names, took.tolist(), strict=True))
-    at_caps: dict[int, _Costs] = {
-        _cap(state, state.subject.baseline): {n: (1.0, c.power_w) for n, c in own.items()}
-    }
+    at_caps: dict[int, _Costs] = {_cap(state, state.subject.baseline): own}
     for configuration, found in _stops(state, folder / STOPS):
-        known = all(n in found and found[n][1] is not None for n in parts.names)
-        if (
-            known
-            and set(found) == set(parts.names)
-            and _alike(configuration, state.subject.baseline)
-        ):
+        known = set(found) == set(parts.names) and all(c.power_w for c in found.values())
+        if known and _alike(configuration, state.subject.baseline):
             at_caps.setdefault(_cap(state, configuration), found)
     if len(at_caps) < 2:
         return "no run with the job's threads at another cap was ended early with its power known"
     costs: dict[str, dict[int, tuple[float, float]]] = {name: {} for name in parts.names}
     for khz, found in at_caps.items():
-        for name, (ratio, watts) in found.items():
-            took_s = seconds[name] * ratio
-            costs[name][khz] = (took_s, took_s * (watts or 0.0))
+        for name, took_s in seconds.items():
+            cost = own[name] if took_s < LEAST * run.span_s else found[name]  # its power: the mean
+            costs[name][khz] = (took_s * cost.ratio, took_s * cost.ratio * (cost.power_w or 0.0))
     changes = changes_of(parts.labels, parts.names)
-    return best_caps(
+    chosen = best_caps(
         costs, changes, slowdown=slowdown, switch_s=switch_s,
         reference_khz=_cap(state, state.subject.baseline),
     )  # fmt: skip
+    return replace(chosen, saving_half=_unsure(chosen, costs, at_caps))
+
+
+def _unsure(
+    chosen: CapsByPhase,
+    costs: Mapping[str, Mapping[int, tuple[float, float]]],
+    at_caps: Mapping[int, _Costs],
+) -> float:
+    """Return the 90 % half width of the saving: of the powers of parts that change their cap."""
+    squares = 0.0
+    for name, khz in chosen.best.caps_khz.items():
+        one = chosen.best_one.caps_khz[name]
+        if khz != one and name in costs:
+            squares += sum((costs[name][k][0] * at_caps[k][name].error_w) ** 2 for k in (khz, one))
+    return Z90 * math.sqrt(squares) / chosen.best_one.energy_j
 
 
 def _cap(state: SweepState, configuration: Configuration) -> int:
@@ -93,8 +102,10 @@ def _stops(state: SweepState, folder: Path) -> list[tuple[Configuration, _Costs]
         run = runs.get((stage, int(rest))) if rest.isdecimal() else None
         try:
             parts = json.loads(path.read_text())["parts"]
-            costs: _Costs = {str(n): (_number(r), None if w is None else _number(w))
-                     for n, (r, w) in parts.items()}  # fmt: skip
+            costs: _Costs = {
+                str(n): PartCost(_number(r), None if w is None else _number(w), _number(e))
+                for n, (r, w, e) in parts.items()
+            }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
         if run is not None:

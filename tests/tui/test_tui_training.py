@@ -102,7 +102,9 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Session, 
         await at.until(lambda: any(w in at.text for w in (" fitted", " confirmed")))
         await at.press("r")
         assert "It is finished" in at.notices or "It is running" in at.notices
-        await at.press("o")
+        await at.press("p")
+        await at.until(lambda: "No complete run of this sweep was watched" in at.text)
+        await at.press("escape", "o")
         await at.until(lambda: "kernel / one" in at.lines[1])
 
     play(local, look_after, (100, 30))

@@ -20,6 +20,7 @@ from advisor.phases.parts import parts_of
 from advisor.phases.sequence import find_iterations
 from advisor.schedulers.base import PlannedRun
 from advisor.training.part_caps import caps_of_sweep
+from advisor.views import phases
 
 Run = Callable[..., Any]
 HIGH, MID, LOW = 2_000_000, 1_500_000, 1_000_000
@@ -78,9 +79,15 @@ def test_power_of_parts_comes_from_readings_that_are_slower_than_they() -> None:
         times = np.arange(0, 33, period)
         found = powers(edges, labels, 2, times, np.interp(times, edges, spent))
         if known:
-            assert found == pytest.approx([300, 100], rel=0.01)
+            assert found is not None and found[0] == pytest.approx([300, 100], rel=0.01)
+            assert (found[1] < 1).all()
         else:
             assert found is None
+    labels[:2] = 2  # half a second of a hundred is too little to tell its power
+    times = np.arange(0, 33, 0.25)
+    small = powers(edges, labels, 3, times, np.interp(times, edges, spent))
+    assert small is not None and small[0][2] == pytest.approx(spent[-1] / edges[-1], rel=0.02)
+    assert small[0][:2] == pytest.approx([300, 100], rel=0.03)
     assert powers(edges, labels, 2, np.array([0.0, 1.0]), np.array([0.0, 200.0])) is None
 
 
@@ -111,7 +118,7 @@ def sweep(tmp_path: Path) -> Any:
             pairing.read(*reading)
     for time_s, site in zip(other.times[:42], other.sites[:42], strict=True):
         pairing.feed(time_s, site)
-    parts = {n: [c.ratio, c.power_w] for n, c in pairing.parts().items()}
+    parts = {n: [c.ratio, c.power_w, c.error_w] for n, c in pairing.parts().items()}
     (tmp_path / "watch" / STOPS / "design-1-1").write_text(json.dumps({"parts": parts}))
     (tmp_path / "watch" / STOPS / "design-2-1").write_text('{"parts": {"solve": ["x", 1]}}')
     runs = tuple(
@@ -132,11 +139,29 @@ def test_caps_by_phase_come_from_a_sweeps_runs(sweep: Any) -> None:
     assert found.best.caps_khz["solve"] == HIGH and found.best.caps_khz["copy"] == LOW
     saved = found.best_one.energy_j - found.best.energy_j
     assert saved == pytest.approx(1440 - 590.4, rel=0.05)
+    assert 0 < found.saving_half < found.saving == pytest.approx(849.6 / 9270, rel=0.05)
     assert found.best.switches == 119 + (found.best.caps_khz[REST] == LOW)
     (sweep.folder / "watch" / STOPS / "design-1-1").unlink()
     assert "no run with the job's threads" in str(caps_of_sweep(sweep, slowdown=0.05))
     (sweep.folder / "watch" / BASE).unlink()
     assert "no complete run" in str(caps_of_sweep(sweep, slowdown=0.05))
+
+
+def test_the_page_of_a_sweep_has_its_phases_caps_and_power(
+    sweep: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(phases, "load", lambda folder: sweep)
+    lines = phases.phases_of_sweep(sweep.folder, 0.05, 60)
+    text = "\n".join(lines)
+    assert lines[0] == "1 phase in 34.0 s, by 121 calls"
+    assert "60 iterations of 0.550 s" in lines[1]
+    assert "  solve: 2 GHz" in lines and "  copy: 1 GHz" in lines
+    assert "nothing is set" in text and "an iteration, folded" in text
+    assert max(map(len, lines[-15:])) <= 60
+    (sweep.folder / "watch" / BASE).unlink()
+    assert phases.phases_of_sweep(sweep.folder, 0.05, 60) == [
+        "No complete run of this sweep was watched."
+    ]
 
 
 def test_parts_are_the_sites_that_take_most() -> None:

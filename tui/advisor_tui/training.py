@@ -68,6 +68,7 @@ Where no energy is known it shows time against threads.
         Binding("r", "resume", "resume", tooltip="resume the sweep"),
         Binding("enter", "log", "log", priority=False, tooltip="what it has printed"),
         Binding("o", "options", "options", tooltip="the options of its application"),
+        Binding("p", "phases", "phases", tooltip="what its program repeats, and where power goes"),
     ]
 
     def __init__(self) -> None:
@@ -226,6 +227,14 @@ Where no energy is known it shows time against threads.
         own = self._own("read the log of")
         if own is not None:
             self.app.push_screen(LogPage(own))
+
+    def action_phases(self) -> None:
+        """Show what was seen of the program's phases."""
+        own = self._own("see the phases of")
+        if own is not None:
+            from advisor_tui.phases import PhasesPage
+
+            self.app.push_screen(PhasesPage(own))
 
     @on(LazyTable.Opened, "#sweeps")
     def _opened(self) -> None:

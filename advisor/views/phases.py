@@ -1,0 +1,96 @@
+"""What is known of a program's phases from a sweep: its iterations, power inside them, caps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from advisor.core.units import format_change, format_duration, format_energy, format_freq
+from advisor.errors import InputError
+from advisor.phases.caps import SWITCH_S, CapsByPhase
+from advisor.phases.complete import BASE, CompleteRun, load_complete
+from advisor.phases.fold import FoldedSignal
+from advisor.phases.inside import power_inside
+from advisor.phases.sequence import IteratedPhase, find_iterations
+from advisor.plotting.chart import Marks
+from advisor.plotting.panels import Line, Lines, Panels
+from advisor.plotting.terminal import draw_panels
+from advisor.training.part_caps import caps_of_sweep
+from advisor.training.state import load
+
+
+def phases_of_sweep(folder: Path, slowdown: float, width: int) -> list[str]:
+    """Return what a sweep's folder tells of its program's phases, as lines of a page.
+
+    ``slowdown`` bounds the caps by phase (a fraction), ``width`` the picture (columns).
+    """
+    run = load_complete(folder / "watch" / BASE)
+    if run is None or not run.times:
+        why = run.why if run is not None else ""
+        return [why or "No complete run of this sweep was watched."]
+    phases = find_iterations(run.times, run.sites)
+    count = "1 phase" if len(phases) == 1 else f"{len(phases)} phases" if phases else "no period"
+    lines = [f"{count} in {format_duration(run.span_s)}, by {len(run.times) - 2} calls"]
+    lines += [_phase(number, p, run) for number, p in enumerate(phases, 1)]
+    lines += ["", *caps_lines(_caps(folder, slowdown), slowdown)]
+    folded = power_inside(run)
+    if folded is not None:
+        lines += [
+            "",
+            *draw_panels(picture_of_power(folded), width=width, marks=Marks()).split("\n"),
+        ]
+        lines.append(folded.answer)
+    return lines
+
+
+def _phase(number: int, phase: IteratedPhase, run: CompleteRun) -> str:
+    begin, end = (format_duration(t - run.times[0]) for t in (phase.begin_s, phase.end_s))
+    each = format_duration(phase.period_s)
+    return f"phase {number}: {begin} to {end}, {phase.iterations} iterations of {each}"
+
+
+def _caps(folder: Path, slowdown: float) -> CapsByPhase | str:
+    try:
+        return caps_of_sweep(load(folder), slowdown=slowdown, switch_s=SWITCH_S)
+    except InputError as error:
+        return error.message
+
+
+def caps_lines(found: CapsByPhase | str, slowdown: float) -> list[str]:
+    """Return the best cap of each phase and what it would gain, or why that is not known."""
+    if isinstance(found, str):
+        return [f"Caps by phase are not known: {found}."]
+    caps = [f"  {name}: {format_freq(khz)}" for name, khz in found.best.caps_khz.items()]
+    took = [
+        f"  {what}: {format_duration(c.time_s)}, {format_energy(c.energy_j)}, "
+        f"{c.switches} changes of the cap"
+        for what, c in (("one cap", found.best_one), ("by phase", found.best))
+    ]
+    title = f"Best cap of each phase, at most {slowdown:.0%} slower as a whole:"
+    return [title, *caps, *took, f"{caps_answer(found)}."]
+
+
+def caps_answer(found: CapsByPhase) -> str:
+    """Return what caps by phase are worth, in a sentence."""
+    khz = next(iter(found.best_one.caps_khz.values()))
+    if found.best.one:
+        return f"the same cap everywhere is best: {format_freq(khz)}"
+    longer = format_change(found.best.time_s / found.best_one.time_s - 1)
+    half = f" (give or take {100 * found.saving_half:.1f})" if found.saving_half else ""
+    return (
+        f"caps by phase would save {100 * found.saving:.2f} %{half} of the energy that "
+        f"{format_freq(khz)} everywhere takes, time {longer}; nothing is set"
+    )
+
+
+def picture_of_power(folded: FoldedSignal) -> Panels:
+    """Return a folded iteration as a picture, with its band."""
+
+    def every_second(values: Sequence[float]) -> list[float]:
+        return [float(v) for v in values[::2]]
+
+    x, value, low, high = (
+        every_second(v.tolist()) for v in (folded.x, folded.value, folded.low, folded.high)
+    )
+    line = Line("power", x, value, low, high)
+    return Panels("an iteration, folded", (Lines("part of the iteration", "W", (line,)),))

@@ -40,6 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster.add_argument(
         "--seed", type=int, default=0, metavar="N", help="draws the subset (default: 0)"
     )
+    cluster.add_argument(
+        "--by", type=_names, default=(), metavar="NAME,NAME",
+        help="cluster by these columns, or ipc (default: instructions,ipc)",
+    )  # fmt: skip
+    cluster.add_argument(
+        "--counters", type=_names, default=(), metavar="NAME,NAME",
+        help="more columns that were counted, to show by instruction and by second",
+    )  # fmt: skip
     period = add_action(actions, "period", "find iterations in a sequence of events or a signal")
     period.add_argument(
         "file", type=Path, metavar="FILE.csv",
@@ -76,6 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     phases_caps.add_arguments(caps)
 
 
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(n.strip() for n in text.split(",")))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of columns")
+    return names
+
+
 def _share(text: str) -> float:
     return 1.0 if text.strip().rstrip("%") == "100" else percent(text)
 
@@ -102,7 +117,8 @@ def _cluster(args: argparse.Namespace) -> int:
     from advisor.phases.bursts import cluster
     from advisor.phases.files import read_bursts
 
-    bursts = read_bursts(args.file)
+    bursts = read_bursts(args.file, by=args.by, counters=args.counters)
+    extra = [n for n in bursts.counters if n not in ("instructions", "cycles")]
     found = cluster(bursts, subset=args.subset, seed=args.seed)
     whole = float(bursts.duration_s.sum())
     clusters: list[dict[str, Any]] = []
@@ -111,14 +127,18 @@ def _cluster(args: argparse.Namespace) -> int:
         if not mine.any():
             continue
         took = float(bursts.duration_s[mine].sum())
-        instructions = float((10 ** bursts.axes[mine, 0]).sum())
-        cycles = float((10 ** bursts.axes[mine, 0] / bursts.axes[mine, 1]).sum())
+        counted = {n: float(v[mine].sum()) for n, v in bursts.counters.items()}
+        instructions, cycles = counted["instructions"], counted["cycles"]
         clusters.append(
             {
                 "label": label, "bursts": int(mine.sum()), "time_share": took / whole,
                 "mean_burst_s": took / int(mine.sum()), "ipc": instructions / cycles,
                 "mips": instructions / took / 1e6,
-                "instructions": float(np.median(10 ** bursts.axes[mine, 0])),
+                "instructions": float(np.median(bursts.counters["instructions"][mine])),
+                "counters": {
+                    n: {"per_s": counted[n] / took, "per_instruction": counted[n] / instructions}
+                    for n in extra
+                },
             }
         )  # fmt: skip
     if args.json:
@@ -130,14 +150,26 @@ def _cluster(args: argparse.Namespace) -> int:
         print_json("phases", {"action": "cluster", **data})
         return 0
     print_table(
-        ["cluster", "bursts", "share of time", "mean burst", "IPC", "MIPS"],
+        ["cluster", "bursts", "share of time", "mean burst", "IPC", "MIPS",
+         *map(_rate_name, extra)],
         [
             [c["label"] or "none", c["bursts"], f"{c['time_share']:.1%}",
-             format_duration(c["mean_burst_s"]), f"{c['ipc']:.2f}", f"{c['mips']:.0f}"]
+             format_duration(c["mean_burst_s"]), f"{c['ipc']:.2f}", f"{c['mips']:.0f}",
+             *(_rate(n, c["counters"][n]) for n in extra)]
             for c in sorted(clusters, key=lambda c: (not c["label"], c["label"]))
         ],
     )  # fmt: skip
     return 0
+
+
+def _rate_name(counter: str) -> str:
+    return {"bytes": "GB/s", "flops": "Gflop/s"}.get(counter, f"{counter} an instruction")
+
+
+def _rate(counter: str, rates: dict[str, float]) -> str:
+    if counter in ("bytes", "flops"):
+        return f"{rates['per_s'] / 1e9:.3g}"
+    return f"{rates['per_instruction']:.3g}"
 
 
 # -- period ----------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ IPDPS 2009). A subset is clustered, the rest goes to its nearest burst (Llort et
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from scipy.spatial import cKDTree
 
 from advisor.phases.arrays import Floats, Ints
 
+IPC = "ipc"
 WHOLE_PROCESSES = 8
 """Processes whose bursts are all in the subset; of the others a share drawn at random."""
 
@@ -42,11 +44,15 @@ class Clustering:
 
 @dataclass(frozen=True, slots=True)
 class BurstTable:
-    """Bursts, one a row: process, seconds, and the counters that they are clustered by."""
+    """Bursts, one a row: process, seconds, and the axes that they are clustered by.
+
+    ``counters`` are what was counted in each, by name.
+    """
 
     process: Ints
     duration_s: Floats
     axes: Floats
+    counters: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -57,6 +63,20 @@ class BurstTable:
 def axes_of(instructions: Floats, cycles: Floats) -> Floats:
     """Return log10 instructions and IPC of every burst, shape (bursts, 2)."""
     return np.column_stack([np.log10(instructions), instructions / cycles])
+
+
+def axes_by(counters: Mapping[str, Floats], names: Sequence[str]) -> Floats:
+    """Return the log10 of each counter named, and of ``ipc`` its value, shape (bursts, names).
+
+    A counter below 1 counts as 1.
+    """
+    columns = [
+        counters["instructions"] / counters["cycles"]
+        if name == IPC
+        else np.log10(np.maximum(counters[name], 1.0))
+        for name in names
+    ]
+    return np.column_stack(columns)
 
 
 def scaled(axes: Floats) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.errors import InputError
 from advisor.phases.arrays import Floats
-from advisor.phases.bursts import BurstTable, axes_of
+from advisor.phases.bursts import IPC, BurstTable, axes_by, axes_of
 from advisor.phases.pairing import RunEvents
 
 TIME, SITE, ENERGY = "time_s", "site", "energy_j"
@@ -84,6 +84,13 @@ class _Cells:
             raise InputError(f"{where}: {cell.strip()} is not above {above:g}")
         return value
 
+    def counted(self, line: int, name: str, cell: str) -> float:
+        """Return a cell as what was counted: a number, 0 or more."""
+        value = self.number(line, name, cell)
+        if value < 0:
+            raise InputError(f"{self.path}, line {line}, column {name}: {value:g} is below 0")
+        return value
+
     def ascending(self, line: int, name: str, cell: str, before: float) -> float:
         """Return a cell as a time that is not before the one above it."""
         value = self.number(line, name, cell)
@@ -99,21 +106,40 @@ def columns_of(path: Path) -> list[str]:
     return _Cells(path, ()).names
 
 
-def read_bursts(path: Path) -> BurstTable:
-    """Return bursts: process, duration_s, instructions, cycles of each."""
-    wanted = ("process", "duration_s", "instructions", "cycles")
-    cells = _Cells(path, wanted)
-    at = [cells.names.index(n) for n in wanted]
+_BURSTS = ("process", "duration_s", "instructions", "cycles")
+COUNTED = ("bytes", "flops")
+"""Counters of bursts that are read wherever a file has them: GB/s and flop/s come of them."""
+
+
+def read_bursts(path: Path, *, by: Sequence[str] = (), counters: Sequence[str] = ()) -> BurstTable:
+    """Return bursts: process, duration_s, instructions, cycles of each, and what else was counted.
+
+    ``by`` names the counters that are the axes, or ``ipc`` (nothing: log instructions and IPC);
+    ``counters`` names more columns that are counters.
+    """
+    own = [n for n in (*by, *counters) if n != IPC and n not in _BURSTS]
+    cells = _Cells(path, (*_BURSTS, *own))
+    names = list(dict.fromkeys((*own, *(n for n in COUNTED if n in cells.names))))
+    at = {n: cells.names.index(n) for n in (*_BURSTS, *names)}
     processes: dict[str, int] = {}
     rows = []
     for line, row in cells.rows():
-        process = processes.setdefault(row[at[0]].strip(), len(processes))
-        rows.append((process, *(cells.number(line, n, row[i], above=0)
-                                for n, i in zip(wanted[1:], at[1:], strict=True))))  # fmt: skip
+        process = processes.setdefault(row[at["process"]].strip(), len(processes))
+        known = [cells.number(line, n, row[at[n]], above=0) for n in _BURSTS[1:]]
+        more = [cells.counted(line, n, row[at[n]]) for n in names]
+        rows.append((process, *known, *more))
     if not rows:
         raise InputError(f"{path}: there are no bursts below the header")
     table = np.array(rows, float)
-    return BurstTable(table[:, 0].astype(np.int64), table[:, 1], axes_of(table[:, 2], table[:, 3]))
+    found = {n: table[:, i] for i, n in enumerate((*_BURSTS[2:], *names), 2)}
+    if "process" in by:
+        raise InputError(f"{path}: process is no counter to cluster by")
+    axes = (
+        axes_by({**found, "duration_s": table[:, 1]}, by)
+        if by
+        else axes_of(found["instructions"], found["cycles"])
+    )
+    return BurstTable(table[:, 0].astype(np.int64), table[:, 1], axes, found)
 
 
 def read_events(path: Path) -> RunEvents:

@@ -153,7 +153,7 @@ def test_the_page_of_a_sweep_has_its_phases_caps_and_power(
     monkeypatch.setattr(phases, "load", lambda folder: sweep)
     lines = phases.phases_of_sweep(sweep.folder, 0.05, 60)
     text = "\n".join(lines)
-    assert lines[0] == "1 phase in 34.0 s, by 121 calls"
+    assert lines[0] == "1 phase in 34.0 s, by 120 calls"
     assert "60 iterations of 0.550 s" in lines[1]
     assert "  solve: 2 GHz" in lines and "  copy: 1 GHz" in lines
     assert "nothing is set" in text and "an iteration, folded" in text

@@ -390,6 +390,32 @@ def test_a_tenth_of_a_run_is_enough_and_disturbed_runs_go_on() -> None:
 # -- files and the verb ----------------------------------------------------------------------------
 
 
+def test_bursts_cluster_by_counters_of_ones_choice(
+    tmp_path: Path, advisor: Callable[..., Any]
+) -> None:
+    """All have the same instructions and IPC; half of them moves a hundred times the bytes."""
+    rows = [
+        f"{i % 4},0.001,1000,2000,{10 ** (4 + 2 * (i % 2)) + i},{i % 2 * 500}"
+        for i in range(80)
+    ]
+    path = tmp_path / "bursts.csv"
+    path.write_text("\n".join(["process,duration_s,instructions,cycles,bytes,stalled", *rows, ""]))
+    done = advisor(
+        "phases", "cluster", path, "--by", "bytes,ipc", "--counters", "stalled", "--json"
+    )
+    assert done.code == 0, done.err
+    one, other = done.json()["clusters"]
+    assert {one["bursts"], other["bursts"]} == {40}
+    rates = sorted(c["counters"]["bytes"]["per_s"] for c in (one, other))
+    assert rates == pytest.approx([1e7, 1e9], rel=0.01)
+    stalled = sorted(c["counters"]["stalled"]["per_instruction"] for c in (one, other))
+    assert stalled == pytest.approx([0, 0.5], rel=0.01)
+    text = advisor("phases", "cluster", path).out
+    assert "GB/s" in text and "stalled" not in text
+    assert "no column loads" in advisor("phases", "cluster", path, "--by", "loads").err
+    assert "process is no counter" in advisor("phases", "cluster", path, "--by", "process").err
+
+
 @pytest.mark.parametrize(
     ("text", "read", "place"),
     [

@@ -28,7 +28,7 @@ _NORMAL = 1.645
 _MOST_UNLIKE = 0.6
 """Relative half width of the energy of what was never seen, at most."""
 
-_PRIOR, _PRIOR_WEIGHT = 0.045, 6.0
+_PRIOR, _PRIOR_WEIGHT = 0.04, 6.0
 """Scatter of an iteration that counts like so many seen ones: a few that happen to agree are no
 proof that all do."""
 

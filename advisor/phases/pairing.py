@@ -20,8 +20,11 @@ LEAST_ITERATIONS, LEAST_READINGS = 8, 50
 WITHIN = 0.03
 """The 90 % half width at which a run is ended, unless the policy says another."""
 
-_MARGIN = 0.66
-"""Of that half width, what scatter may take: a stop chosen for its narrow interval is too sure."""
+_MARGIN = 0.7
+"""Of that half width, what scatter may take: a stop chosen for its narrow interval is too sure.
+
+This and the scatter assumed beforehand were chosen on one set of drawn programs (12 seeds from 7000 on), and
+hold on others."""
 
 _STEP = 0.004
 """Of the baseline's time, between two looks at the estimate."""

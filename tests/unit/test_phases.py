@@ -395,8 +395,7 @@ def test_bursts_cluster_by_counters_of_ones_choice(
 ) -> None:
     """All have the same instructions and IPC; half of them moves a hundred times the bytes."""
     rows = [
-        f"{i % 4},0.001,1000,2000,{10 ** (4 + 2 * (i % 2)) + i},{i % 2 * 500}"
-        for i in range(80)
+        f"{i % 4},0.001,1000,2000,{10 ** (4 + 2 * (i % 2)) + i},{i % 2 * 500}" for i in range(80)
     ]
     path = tmp_path / "bursts.csv"
     path.write_text("\n".join(["process,duration_s,instructions,cycles,bytes,stalled", *rows, ""]))

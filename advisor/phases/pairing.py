@@ -22,9 +22,8 @@ WITHIN = 0.03
 
 _MARGIN = 0.7
 """Of that half width, what scatter may take: a stop chosen for its narrow interval is too sure.
-
-This and the scatter assumed beforehand were chosen on one set of drawn programs (12 seeds from 7000 on), and
-hold on others."""
+This and what is assumed of scatter were chosen on drawn programs of 12 seeds; others have the
+same shares and coverage (docs/phases.md)."""
 
 _STEP = 0.004
 """Of the baseline's time, between two looks at the estimate."""

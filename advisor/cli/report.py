@@ -10,7 +10,7 @@ from advisor.cli.output import print_json, print_table
 from advisor.core.reasons import Reason
 from advisor.core.units import format_change
 from advisor.core.words import interval_words, with_interval
-from advisor.core.worth import format_kwh
+from advisor.core.worth import J_PER_KWH, format_kwh
 
 if TYPE_CHECKING:
     from advisor.loop.compare import MeasuredChange
@@ -70,6 +70,7 @@ def _print(r: Report, remarks: list[str]) -> None:
     print(f"jobs{about}{whose} submitted since {r.since}")
     if not r.jobs:
         print("  none that the advisor knows of")
+        _print_pruned(r)
         _print_notes(remarks)
         return
     print(
@@ -82,6 +83,7 @@ def _print(r: Report, remarks: list[str]) -> None:
     if r.advised:
         _print_outcomes(r)
         _print_savings(r)
+    _print_pruned(r)
     _print_notes(remarks)
 
 
@@ -194,6 +196,24 @@ def _bar(change: float, scale: float) -> str:
     return beside(abs(change) / scale if scale else 0.0, worse=change > 0)
 
 
+def _print_pruned(r: Report) -> None:
+    """Print the sums of what was pruned: of whole months, and not in the totals."""
+    if not r.pruned:
+        return
+    print("\npruned jobs, in sums by whole month; they are in none of the numbers above")
+    headers = ["month", "decisions", "rewritten", "ended", "worse", "node-hours", "energy"]
+    print_table(
+        headers,
+        [
+            [
+                m.month, m.decisions, m.changed, m.outcomes, m.worse, f"{m.node_s / 3600:.4g}",
+                format_kwh(m.energy_j / J_PER_KWH),
+            ]
+            for m in r.pruned
+        ],
+    )  # fmt: skip
+
+
 def _print_notes(remarks: list[str]) -> None:
     if remarks:
         print("\nnotes")
@@ -260,6 +280,14 @@ def _json(r: Report, remarks: list[str]) -> dict[str, object]:
                 "reason": m.state_reason,
             }
             for m in r.suspended
+        ],
+        "pruned": [
+            {
+                name: getattr(m, name)
+                for name in ("month", "decisions", "changed", "outcomes", "worse")
+            }
+            | {"node_hours": m.node_s / 3600, "energy_kwh": m.energy_j / J_PER_KWH}
+            for m in r.pruned
         ],
         "notes": remarks,
     }

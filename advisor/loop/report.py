@@ -21,6 +21,7 @@ from advisor.loop.compare import (
 )
 from advisor.loop.outcomes import unmetered
 from advisor.loop.verdict import PromiseInterval, promised
+from advisor.store.pruning import MonthSums, month_sums
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
 from advisor.store.rows import outcome
@@ -111,6 +112,8 @@ class Report:
     energy_calibration: Calibration = field(default_factory=lambda: Calibration(0, 0))
     suspended: list[StoredModel] = field(default_factory=list)
     missing_models: Counter[str] = field(default_factory=Counter)
+    pruned: list[MonthSums] = field(default_factory=list)
+    """What is no longer known job by job; not in the totals, and empty for one user's jobs."""
 
 
 def report(reader: Reader, *, since: str, application: str = "", user: str = "") -> Report:
@@ -135,6 +138,8 @@ def report(reader: Reader, *, since: str, application: str = "", user: str = "")
     for t in trials(reader, "t.created_at >= ? AND t.state <> 'freed'", (since,)):
         if application in ("", t.application) and user in ("", t.user):
             result.trials[t.class_name][t.state] += 1
+    if not user:  # the sums know no users
+        result.pruned = month_sums(reader, since, application)
     result.suspended = [
         m
         for m in reader.models(_suspended(reader))

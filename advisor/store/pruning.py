@@ -93,6 +93,34 @@ def prune(
     return done
 
 
+@dataclass(frozen=True, slots=True)
+class MonthSums:
+    """What was pruned of one month (``2026-01``): ``changed`` of the decisions rewrote their job,
+    ``worse`` of the outcomes came out worse than promised."""
+
+    month: str
+    decisions: int
+    changed: int
+    outcomes: int
+    worse: int
+    node_s: float
+    energy_j: float
+
+
+def month_sums(reader: Reader, since: str, application: str = "") -> list[MonthSums]:
+    """Return the sums of what was pruned, from the month of ``since`` (ISO 8601) on, in order.
+
+    They are of whole months, and of all applications where none is named.
+    """
+    sums = ", ".join(f"sum({name})" for name in MonthSums.__slots__[1:])
+    rows = reader.rows(
+        f"SELECT month, {sums} FROM months WHERE month >= ?1 AND (?2 = '' OR application = ?2)"
+        " GROUP BY month ORDER BY month",
+        (since[:7], application),
+    )
+    return [MonthSums(*row) for row in rows]
+
+
 class Summed:
     """What the sums by month hold already: it must not come into the store again."""
 

@@ -203,6 +203,16 @@ def test_pruning_forgets_decisions_and_no_model(advisor: Run, store: Path) -> No
         assert len(reader.observations("cg-solver")) == runs
         sums = reader.rows("SELECT sum(decisions), sum(outcomes) FROM months")[0]
         assert tuple(sums) == (jobs, outcomes)
+    report = advisor("report", "--since", "2000-01-01", "--db", store, "--json").json()
+    assert report["jobs"] == 0
+    assert sum(month["decisions"] for month in report["pruned"]) == jobs
+    assert sum(month["outcomes"] for month in report["pruned"]) == outcomes
+    text = advisor("report", "--since", "2000-01-01", "--db", store).out
+    assert "sums by whole month" in text and report["pruned"][0]["month"] in text
+    others = ("--application", "other"), ("--user", "ann")  # the sums know no users
+    for more in others:
+        found = advisor("report", "--since", "2000-01-01", "--db", store, "--json", *more).json()
+        assert found["pruned"] == []
     assert advisor("prune", "--db", store).code == 3  # the policy keeps everything
     assert advisor("prune", "--older-than", "soon", "--db", store).code == 2
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from advisor.core.configuration import Configuration
@@ -289,6 +290,7 @@ class Decision:
         )
 
 
+@lru_cache
 def read_policy(mode: str, goal: str) -> Policy:
     """Return the policy of a decision that is read back, of which only these two are known."""
     return Policy(mode=cast(Mode, mode), goal=cast(Goal, goal))

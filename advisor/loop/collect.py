@@ -50,7 +50,8 @@ MOST_LEARNED = 5
 
 @dataclass(slots=True)
 class Collected:
-    """What one collection found. ``jobs`` ended; ``known`` of them are as they were.
+    """What one collection found. ``jobs`` ended; ``known`` of them are as they were; ``outcomes``
+    are the new ones without their records, which are in the store.
 
     ``programs`` were built again and count for their models from now on; ``trials``: how many of
     applications never swept came out in which way, or ``freed`` their place.
@@ -219,7 +220,7 @@ class _Collection:
             outcome = before
         else:
             writer.save_outcome(outcome)
-            result.outcomes.append(outcome)
+            result.outcomes.append(replace(outcome, record={}))
         result.decisions += decisions
         result.observations += observations
         number = outcome.record.get("judged_model")

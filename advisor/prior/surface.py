@@ -33,9 +33,9 @@ class WorkloadSurface:
     label: str = ""
     kernel: bool = False
 
-    def known_by(self, signature: Mapping[str, float]) -> WorkloadSurface:
-        """Return the same surface of a workload with another signature."""
-        other = replace(self, signature=signature)
+    def known_by(self, signature: Mapping[str, float], label: str | None = None) -> WorkloadSurface:
+        """Return the same surface of a workload with another signature, and class if given."""
+        other = replace(self, signature=signature, label=self.label if label is None else label)
         other.__dict__["_lines"] = self._lines
         return other
 

@@ -121,6 +121,7 @@ class _NodeType:
     rows: dict[int, list[Row]] = field(default_factory=dict)
     grids: dict[JobGroup, frozenset[tuple[int, int]]] = field(default_factory=dict)
     surfaces: dict[object, list[tuple[WorkloadSurface, int]]] = field(default_factory=dict)
+    shapes: dict[int, tuple[WorkloadSurface, int] | None] = field(default_factory=dict)
     classes: tuple[Classifier | None] | None = None
     broken: str = ""
     """What is wrong with the files of classes."""
@@ -349,31 +350,40 @@ class _NodeType:
         self, group: JobGroup, release: str | None
     ) -> Iterable[tuple[WorkloadSurface, int]]:
         """Return the surfaces of what was swept, with the signatures known, and their nodes."""
-        import numpy as np
-
-        from advisor.prior.surface import WorkloadSurface
-
         for m in self._known(group):
-            rows = self._rows(m)
-            least = min((r.nodes for r in rows), default=1)
-            best: dict[tuple[int, int], Row] = {}
-            for r in rows:
-                key = r.threads_per_node, r.freq_khz
-                if r.nodes == least and not math.isnan(r.energy_j):
-                    best[key] = min(best.get(key, r), r, key=lambda x: x.time_s)
-            if not best:
+            if m.id not in self.shapes:
+                self.shapes[m.id] = self._shape(m)
+            shape = self.shapes[m.id]
+            if shape is None:
                 continue
-            points = np.array([self.place(*key) for key in best])
-            time = np.array([r.log_time for r in best.values()])
-            energy = np.array([r.log_energy for r in best.values()])
+            surface, least = shape
             stored = self.signatures.get((m.application, m.workload), [])
             visible = [s.signature for s in stored if seen_by(group_of(s.signature), group)]
             measures = dict(mean_signature(visible) or {})
             if tpi_release(visible) != release:
                 measures.pop("tpi", None)
             label = self._label(visible, measures)
-            surface = WorkloadSurface(m.application, measures, points, time, energy, label)
-            yield surface, least
+            yield surface.known_by(measures, label), least
+
+    def _shape(self, model: StoredModel) -> tuple[WorkloadSurface, int] | None:
+        """Return a model's surface, without signature and class, and its nodes; None: no energy."""
+        import numpy as np
+
+        from advisor.prior.surface import WorkloadSurface
+
+        rows = self._rows(model)
+        least = min((r.nodes for r in rows), default=1)
+        best: dict[tuple[int, int], Row] = {}
+        for r in rows:
+            key = r.threads_per_node, r.freq_khz
+            if r.nodes == least and not math.isnan(r.energy_j):
+                best[key] = min(best.get(key, r), r, key=lambda x: x.time_s)
+        if not best:
+            return None
+        points = np.array([self.place(*key) for key in best])
+        time = np.array([r.log_time for r in best.values()])
+        energy = np.array([r.log_energy for r in best.values()])
+        return WorkloadSurface(model.application, {}, points, time, energy), least
 
     def _options(
         self,

@@ -124,6 +124,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, wal: bool, timeout_s: f
         _to_wal(connection, timeout_s)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA cache_size = -65536")  # KiB, as far as pages are read
     if not pending:
         return
     connection.execute("BEGIN IMMEDIATE")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Scope
@@ -20,6 +21,7 @@ from advisor.store.transaction import StoreTransaction, insert, marks
 
 _PLACE = tuple(Configuration.__slots__)
 _ORIGIN = ("source", "release", "contributor", "account", "scope", "job_id")
+_OF_JOB = ("workload_id", "node_type", "source", "contributor", "job_id")
 _COLUMNS = (*_PLACE, *MEASURES, "cpus", *_ORIGIN)
 
 
@@ -53,10 +55,8 @@ def save_signatures(
         new = 0
         for signature in signatures:
             row = {"workload_id": workload_id, **_row(signature)}
-            key = ("workload_id", "node_type", "source", "contributor", "job_id")
-            same = key if signature.job_id else tuple(row)
-            where = " AND ".join(f"{name} IS ?" for name in same)
-            where += " AND job_id <> ''" if signature.job_id else ""  # by the index of jobs
+            same = _OF_JOB if signature.job_id else tuple(row)
+            where = _where(same)
             values = [row[name] for name in same]
             if db.execute(f"SELECT 1 FROM signatures WHERE {where}", values).fetchone():
                 db.execute(f"DELETE FROM signatures WHERE {where}", values)
@@ -66,6 +66,12 @@ def save_signatures(
         if touch:
             writer.touch(application, workload)
         return new
+
+
+@lru_cache
+def _where(same: tuple[str, ...]) -> str:
+    found = " AND ".join(f"{name} IS ?" for name in same)
+    return f"{found} AND job_id <> ''" if same == _OF_JOB else found  # by the index of jobs
 
 
 def _row(signature: Signature) -> dict[str, object]:

@@ -14,6 +14,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -239,12 +240,18 @@ def insert(
     db: sqlite3.Connection, table: str, values: Mapping[str, Any], *, key: Sequence[str] = ()
 ) -> int:
     """Insert a row, or update the one with the same ``key``; return its id."""
-    sql = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks(values)})"
+    sql = _insert(table, tuple(values), tuple(key))
+    return db.execute(sql, [*map(_rows.clean, values.values())]).lastrowid or 0
+
+
+@lru_cache
+def _insert(table: str, names: tuple[str, ...], key: tuple[str, ...]) -> str:
+    sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks(names)})"
     if key:
-        rest = [name for name in values if name not in (*key, "created_at")]
+        rest = [name for name in names if name not in (*key, "created_at")]
         changes = ", ".join(f"{name} = excluded.{name}" for name in rest)
         sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
-    return db.execute(sql, [*map(_rows.clean, values.values())]).lastrowid or 0
+    return sql
 
 
 def marks(values: Sequence[object] | Mapping[str, object]) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+
+from advisor.core.option import Row
 
 Array = npt.NDArray[np.float64]
 
@@ -78,6 +81,28 @@ class WorkloadSurface:
             values = np.stack([both[:, here] for _, here in some])
             lines.append(([k for k, _ in some], np.array(cores), values))
         return frequencies, lines
+
+
+def surface_of(
+    application: str, rows: Sequence[Row], place: Callable[[int, int], tuple[float, float]]
+) -> tuple[WorkloadSurface, int] | None:
+    """Return a model's surface on its fewest nodes, and how many those are; None: no energy.
+
+    ``place`` gives a point's logarithms from its threads and frequency. Signature and class are
+    left open (:meth:`WorkloadSurface.known_by`).
+    """
+    least = min((r.nodes for r in rows), default=1)
+    best: dict[tuple[int, int], Row] = {}
+    for r in rows:
+        key = r.threads_per_node, r.freq_khz
+        if r.nodes == least and not math.isnan(r.energy_j):
+            best[key] = min(best.get(key, r), r, key=lambda x: x.time_s)
+    if not best:
+        return None
+    points = np.array([place(*key) for key in best])
+    time = np.array([r.log_time for r in best.values()])
+    energy = np.array([r.log_energy for r in best.values()])
+    return WorkloadSurface(application, {}, points, time, energy), least
 
 
 def _neighbours(

@@ -350,9 +350,11 @@ class _NodeType:
         self, group: JobGroup, release: str | None
     ) -> Iterable[tuple[WorkloadSurface, int]]:
         """Return the surfaces of what was swept, with the signatures known, and their nodes."""
+        from advisor.prior.surface import surface_of
+
         for m in self._known(group):
             if m.id not in self.shapes:
-                self.shapes[m.id] = self._shape(m)
+                self.shapes[m.id] = surface_of(m.application, self._rows(m), self.place)
             shape = self.shapes[m.id]
             if shape is None:
                 continue
@@ -364,26 +366,6 @@ class _NodeType:
                 measures.pop("tpi", None)
             label = self._label(visible, measures)
             yield surface.known_by(measures, label), least
-
-    def _shape(self, model: StoredModel) -> tuple[WorkloadSurface, int] | None:
-        """Return a model's surface, without signature and class, and its nodes; None: no energy."""
-        import numpy as np
-
-        from advisor.prior.surface import WorkloadSurface
-
-        rows = self._rows(model)
-        least = min((r.nodes for r in rows), default=1)
-        best: dict[tuple[int, int], Row] = {}
-        for r in rows:
-            key = r.threads_per_node, r.freq_khz
-            if r.nodes == least and not math.isnan(r.energy_j):
-                best[key] = min(best.get(key, r), r, key=lambda x: x.time_s)
-        if not best:
-            return None
-        points = np.array([self.place(*key) for key in best])
-        time = np.array([r.log_time for r in best.values()])
-        energy = np.array([r.log_energy for r in best.values()])
-        return WorkloadSurface(model.application, {}, points, time, energy), least
 
     def _options(
         self,

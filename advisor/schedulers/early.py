@@ -55,7 +55,10 @@ def driver_lines(job: SweepJob, *, metered: bool, root: Path = Path("/sys")) -> 
     """Return what a driver begins with: variables, and functions around a run that is watched.
 
     ``watched ROLE NAME COMMAND`` runs a command, in a process group of its own where ROLE is not
-    empty, with the process beside it; ``ended NAME`` tells whether it was ended early.
+    empty, with the process beside it; ``ended NAME`` tells whether it was ended early. Where one
+    stood beside it, ``timed_inside`` sets ``begin`` and ``t`` to when the command began and ended:
+    that the other starts first and ends last is no time of the run. ROLE ``none``: a process that
+    only starts. The driver defines ``now`` and ``times``, a file.
     """
     if job.watch is None:
         return [_UNWATCHED]
@@ -70,11 +73,12 @@ def driver_lines(job: SweepJob, *, metered: bool, root: Path = Path("/sys")) -> 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _UNWATCHED = r"""
 watched() { "${@:3}"; }
+timed_inside() { :; }
 ended() { false; }
 """
 _WATCHED = r"""
 watched() {  # role, name, command: runs it with a process beside it, returns its exit code
-  local role=$1 name=$2 rings= run= stands= waited= code
+  local role=$1 name=$2 began= rings= run= stands= waited= code
   shift 2
   [ -n "$role" ] && rings=$(mktemp -d "${TMPDIR:-/tmp}/advisor-watch.XXXXXX" 2> /dev/null)
   if [ -z "$rings" ]; then "$@"; return; fi
@@ -85,6 +89,7 @@ watched() {  # role, name, command: runs it with a process beside it, returns it
     if [ -e "$rings/ready" ] || ! kill -0 "$stands" 2> /dev/null; then break; fi
     sleep 0.05
   done
+  now; began=$t
   (
     export ADVISOR_WATCH="$rings" LD_PRELOAD="$preload${LD_PRELOAD:+ $LD_PRELOAD}"
     "$@"
@@ -94,10 +99,15 @@ watched() {  # role, name, command: runs it with a process beside it, returns it
   set +m
   wait "$run"
   code=$?
+  now; printf '%s %s\n' "$began" "$t" > "$times"
   kill "$stands" 2> /dev/null
   wait "$stands"
   rm -rf "$rings"
   return "$code"
+}
+timed_inside() {
+  [ ! -s "$times" ] || read -r begin t < "$times"
+  rm -f "$times"
 }
 ended() { [ -e "$watch/stops/$1" ]; }
 """

@@ -194,7 +194,7 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, 
 def main(argv: Sequence[str] | None = None) -> int:
     """Stand beside one run until it has ended, or end it."""
     parser = argparse.ArgumentParser(prog="beside")
-    parser.add_argument("role", choices=("complete", "paired"))
+    parser.add_argument("role", choices=("complete", "paired", "none"))
     parser.add_argument("--rings", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--name", required=True)
@@ -220,6 +220,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     beside = Beside(EventRings(args.rings), counter)
     beside.look()
     (args.rings / "ready").touch()
+    if args.role == "none":
+        return 0
     run = RunProcesses(args.rings)
     if base is not None:
         threading.Thread(

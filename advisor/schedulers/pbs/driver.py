@@ -36,10 +36,11 @@ if [ "$cap" -gt 0 ] && { [ "$highest" = 0 ] || [ "$highest" -gt "$cap" ]; }; the
 fi
 cd -- "$working" || { note "$PBS_JOBID" 0 0 0 lost "$highest"; exit 1; }
 [ -n "$limit" ] && job=(timeout --kill-after=30 "$limit" "${job[@]}")
+times="$folder/runs/.$name.times"
 now; begin=$t
 (watched "$role" "$stop" "${job[@]}") > "$folder/output/run-$name.log" 2>&1 < /dev/null
 code=$?
-now
+now; timed_inside
 verdict=ok
 [ "$code" = 0 ] || verdict=failed
 ended "$stop" && code=0 && verdict=early
@@ -91,7 +92,9 @@ def write_script(job: SweepJob, run: PlannedRun, attempt: int, cap_khz: int, roo
             f"job=({shlex.join(argv)})",
             f"name={name} cap={cap_khz:d} limit={limit} sys={shlex.quote(str(root))}",
             *(f"export {k}={shlex.quote(v)}" for k, v in array_environment(job).items()),
-            f"role={role_of(job, run)} stop={shlex.quote(stop_name(job, run.seq, attempt))}",
+            # PBS meters the whole job: all wait alike for a process beside them
+            f"role={role_of(job, run) or 'none'}",
+            f"stop={shlex.quote(stop_name(job, run.seq, attempt))}",
             *driver_lines(job, metered=True, root=root),
             *([f"export {CAP_VARIABLE}={khz:d}"] if (khz := run.configuration.freq_khz) else []),
             _DRIVER,

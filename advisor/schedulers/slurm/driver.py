@@ -47,7 +47,8 @@ one() {  # steps, step name, then as configure: the user's script, once
 }
 
 attempt() {  # seq, attempt, then as configure; sets verdict: ok, failed, late or early
-  local seq=$1 try=$2 steps="$folder/steps/$1-$2" begin code good=1 lines=0 line
+  local seq=$1 try=$2 steps="$folder/steps/$1-$2" times="$folder/steps/$1-$2.times"
+  local begin code good=1 lines=0 line
   : > "$steps"; : > "$steps.ids"
   now; begin=$t
   log begin "$seq" "$try" "$begin"
@@ -55,7 +56,7 @@ attempt() {  # seq, attempt, then as configure; sets verdict: ok, failed, late o
     watched "${roles[seq]:-}" "$stage-$seq-$try" one "$steps" "$name-$seq-$try" "${@:3}"
   ) > "$folder/output/run-$seq-$try.log" 2>&1 < /dev/null
   code=$?
-  now
+  now; timed_inside
   if [ "$mode" != whole ]; then
     while IFS=$'\t' read -r _ _ line _; do
       lines=$((lines + 1))

@@ -14,6 +14,8 @@ from advisor.core.units import format_duration, format_energy, format_freq
 from advisor.errors import InputError, RefusedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from advisor.core.observation import Observation
     from advisor.scaling.base import ScaledResponse
     from advisor.scaling.family import SizedFamily, SizePrediction
@@ -65,11 +67,50 @@ def run(args: argparse.Namespace) -> int:
             f"{args.application}: family-unfit: {prediction.tried.notes[0]}",
             hint="measure that size, or more sizes near it",
         )
+    fits, notes = _in_memory(args, prediction)
+    notes = [*_notes(prediction), *notes]
     if args.json:
-        print_json("predict", {"application": args.application, **_json(prediction)})
+        print_json("predict", {"application": args.application, **_json(prediction, fits, notes)})
         return 0
-    _print(args.application, prediction)
+    _print(args.application, prediction, fits, notes)
     return 0
+
+
+def _in_memory(args: argparse.Namespace, prediction: SizePrediction) -> tuple[list[int], list[str]]:
+    """Return the options that have the memory which the profiles predict, and what to say.
+
+    Raises RefusedError where none has it.
+    """
+    from advisor.errors import AdvisorError
+    from advisor.lab.profile.footprint import footprint, footprint_study
+    from advisor.store.reader import Reader
+
+    every = list(range(len(prediction.configurations)))
+    first = prediction.configurations[0]
+    with Reader(paths.whole_store(args.db)) as store:
+        node_type = store.inventory().resolve(first.node_type)
+        study = footprint_study(store, args.application)
+    if study is None or node_type is None or not node_type.memory_mb:
+        return every, []
+    lack: dict[int, str] = {}
+    has = node_type.memory_mb * 2**20
+    for ranks in sorted({c.ranks_per_node for c in prediction.configurations}):
+        try:
+            need = footprint(study, prediction.at, first.nodes * ranks) / first.nodes
+        except AdvisorError as error:
+            return every, [error.message]
+        if need > has:
+            lack[ranks] = (
+                f"{ranks} rank{'s' * (ranks != 1)} a node need {need / 2**30:.3g} GiB of memory by "
+                f"the profiles, {node_type.name} has {has / 2**30:.3g} GiB: left out"
+            )
+    fits = [i for i in every if prediction.configurations[i].ranks_per_node not in lack]
+    if not fits:
+        raise RefusedError(
+            f"{args.application}: no option has the memory: {next(iter(lack.values()))}",
+            hint="more nodes share it: add nodes=N to --at",
+        )
+    return fits, list(lack.values())
 
 
 def _runs(args: argparse.Namespace) -> list[tuple[str, Observation]]:
@@ -130,11 +171,12 @@ def _family(args: argparse.Namespace, runs: list[tuple[str, Observation]]) -> Si
     return max(fitting, key=lambda f: len(f.runs))
 
 
-def _json(prediction: SizePrediction) -> dict[str, Any]:
+def _json(prediction: SizePrediction, fits: Sequence[int], notes: Sequence[str]) -> dict[str, Any]:
     forecast = prediction.tried.forecast
     time, energy = forecast.time, forecast.energy
     options = []
-    for i, c in enumerate(prediction.configurations):
+    for i in fits:
+        c = prediction.configurations[i]
         option: dict[str, Any] = {
             **c.to_dict(),
             "time_s": math.exp(time.mean[i]),
@@ -153,7 +195,7 @@ def _json(prediction: SizePrediction) -> dict[str, Any]:
         "shared_error_pct": _percent(float(time.shared[0])),
         "terms": list(forecast.terms),
         "options": options,
-        "notes": _notes(prediction),
+        "notes": list(notes),
     }
 
 
@@ -172,7 +214,9 @@ def _percent(sigma: float) -> float:
     return 100.0 * math.expm1(Z90 * sigma)
 
 
-def _print(application: str, prediction: SizePrediction) -> None:
+def _print(
+    application: str, prediction: SizePrediction, fits: Sequence[int], notes: Sequence[str]
+) -> None:
     forecast = prediction.tried.forecast
     time, energy = forecast.time, forecast.energy
     at = ", ".join(f"{k} {v:g}" for k, v in prediction.at.items())
@@ -181,7 +225,8 @@ def _print(application: str, prediction: SizePrediction) -> None:
     print(f"beyond the largest measured: {beyond}" if beyond else "within what was measured")
     print(f"all options may be off together by {_percent(float(time.shared[0])):.0f} % (90 %)\n")
     rows = []
-    for i, c in enumerate(prediction.configurations):
+    for i in fits:
+        c = prediction.configurations[i]
         low, high = _interval(time, i)
         row = [c.threads_per_node, format_freq(c.freq_khz), format_duration(math.exp(time.mean[i])),
                f"{format_duration(low)} to {format_duration(high)}"]  # fmt: skip
@@ -193,5 +238,5 @@ def _print(application: str, prediction: SizePrediction) -> None:
          "own error"],
         rows,
     )  # fmt: skip
-    for note in _notes(prediction):
+    for note in notes:
         print(note)

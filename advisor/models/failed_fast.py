@@ -42,11 +42,11 @@ def failed_fast(runs: Sequence[Observation]) -> list[int]:
 def without_failed_fast(runs: Sequence[Observation], notes: list[str]) -> Sequence[Observation]:
     """Return the runs that did not fail fast; ``notes`` take a sentence for each other one."""
     failed = failed_fast(runs)
-    notes += [too_short(runs[i]) for i in failed]
+    notes += [_too_short(runs[i]) for i in failed]
     return [r for i, r in enumerate(runs) if i not in set(failed)] if failed else runs
 
 
-def too_short(run: Observation) -> str:
+def _too_short(run: Observation) -> str:
     """Return the sentence that says why a run is left out."""
     return (
         f"a run of {format_duration(run.time_s)} at {describe(run.configuration)} is far shorter "

@@ -12,7 +12,8 @@ from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.core.parameters import parameters_of
 from advisor.errors import InputError
-from advisor.models.failed_fast import failed_fast, too_short
+from advisor.models.ended_runs import without_refuted
+from advisor.models.failed_fast import without_failed_fast
 from advisor.scaling.base import FEWEST_SIZES, NODES, SizedPlaces, SizedRuns
 from advisor.scaling.registry import AUTO, TriedForecast, too_few, tried_forecast
 
@@ -79,19 +80,19 @@ def families(
 
 
 def _family(name: str, members: Sequence[tuple[dict[str, float], Observation]]) -> SizedFamily:
-    """Return a family without the runs that failed fast, of each size for itself."""
+    """Return a family without the runs that no model learns from, of each size for itself."""
     parameters = tuple(p for p in members[0][0] if all(p in s for s, _ in members))
     sizes: dict[tuple[float, ...], list[int]] = {}
     for i, (size, _) in enumerate(members):
         sizes.setdefault(tuple(size[p] for p in parameters), []).append(i)
     left_out: list[str] = []
-    failed: set[int] = set()
+    kept: set[int] = set()
     for rows in sizes.values():
-        found = failed_fast([members[i][1] for i in rows])
-        failed |= {rows[i] for i in found}
-        left_out += [too_short(members[rows[i]][1]) for i in found]
-    runs = tuple(m for i, m in enumerate(members) if i not in failed)
-    return SizedFamily(name, parameters, runs, tuple(left_out))
+        runs = without_refuted([members[i][1] for i in rows], left_out)
+        kept |= {id(run) for run in without_failed_fast(runs, left_out)}
+    return SizedFamily(
+        name, parameters, tuple(m for m in members if id(m[1]) in kept), tuple(left_out)
+    )
 
 
 def predict_size(family: SizedFamily, at: Mapping[str, float], model: str = AUTO) -> SizePrediction:

@@ -19,6 +19,7 @@ from advisor.core.recognise import ApplicationRule
 from advisor.core.remembered import Remembered
 from advisor.core.request import understood_of
 from advisor.core.select import find_row
+from advisor.core.size_table import SizeTable
 from advisor.service.answered import Answered
 from advisor.service.families import Families, narrowest
 from advisor.store.reader import Reader
@@ -27,6 +28,8 @@ from advisor.store.trials import TrialsUnderWay, under_way
 
 _DECODED = 1024
 """Models whose options are kept decoded; the others stay packed (100 bytes an option)."""
+_FAMILIES = 256
+"""Families whose tables are kept unpacked."""
 _SIZED = 32
 """Sizes whose predicted options are kept: a new one is rarely asked for twice."""
 SWEEP_LASTS = timedelta(days=1)
@@ -60,6 +63,7 @@ class Snapshot:
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
     _decoded: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
     _sized: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
+    _tables: OrderedDict[int, tuple[str, list[Row], SizeTable]] = field(default_factory=OrderedDict)
 
     def take(self, models: Iterable[StoredModel]) -> None:
         """Add models, under the inventory's names for their node types."""
@@ -97,11 +101,21 @@ class Snapshot:
         if held is not None and held[0] == model.updated_at:
             kept.move_to_end(key)
             return held[1]
-        rows = model.rows()
+        rows = self._at_size(model) if model.size else model.rows()
         kept[key] = (model.updated_at, rows)
         if len(kept) > most:
             kept.popitem(last=False)
         return rows
+
+    def _at_size(self, model: StoredModel) -> list[Row]:
+        """Return a family's options at a size; its table is unpacked once while it is in use."""
+        held = self._tables.get(model.id)
+        if held is None or held[0] != model.updated_at:
+            measured, table = replace(model, size=()).rows(), model.table()
+            held = self._tables[model.id] = (model.updated_at, measured, table)
+            if len(self._tables) > _FAMILIES:
+                self._tables.popitem(last=False)
+        return model.rows_at(*held[1:])
 
     def baseline(
         self, model: StoredModel, nodes: int, ranks: int, threads: int, freq_khz: int, default: bool

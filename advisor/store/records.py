@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -122,9 +124,24 @@ class StoredModel:
 
     def rows(self) -> list[Row]:
         """Unpack the options as they are stored. Raises StoreError as :meth:`options` does."""
-        try:
+        with self._whole():
             rows = unpack_rows(self.options_blob)
-            return self.size_table().predict(rows, dict(self.size)).rows if self.size else rows
+        return self.rows_at(rows, self.table()) if self.size else rows
+
+    def rows_at(self, measured: Sequence[Row], table: SizeTable) -> list[Row]:
+        """Return the rows at its size. Raises StoreError where the table is of other options."""
+        with self._whole():
+            return table.predict(measured, dict(self.size)).rows
+
+    def table(self) -> SizeTable:
+        """Return :meth:`size_table`. Raises StoreError as :meth:`options` does."""
+        with self._whole():
+            return self.size_table()
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        try:
+            yield
         except ValueError as error:
             raise StoreError(
                 f"model {self.id} of {self.application}: {error}",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from advisor.core.configuration import Configuration
+from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
 from advisor.store.writer import Writer
+from tests.profiled import grid_profile, write_runs
 
 Advisor = Callable[..., Any]
 
@@ -106,3 +110,27 @@ def test_an_import_makes_a_workload_of_each_size(advisor: Advisor, tmp_path: Pat
         "--from", "extrap", "--configuration", "nodes=p,threads_per_node=24", file="one.jsonl"
     ).json()
     assert (data["imported"], data["workloads"]) == (3, ["n=1000"])
+
+
+def test_what_lacks_memory_is_ruled_out(advisor: Advisor, store: Path, tmp_path: Path) -> None:
+    db = tmp_path / "memory.db"
+    with Writer(store) as writer:
+        writer.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copy(store, db)
+    for n in (1_000_000, 2_000_000, 4_000_000):  # a kilobyte each
+        run = grid_profile((2,), n)
+        run |= {"application": "lines", "appScale": {"N": n, "NPC": 2}}
+        for thread in run["threads"]:
+            thread["memoryFootprint"] = {"total_distinct_addresses_byte_granularity": 500 * n}
+        write_runs(tmp_path / f"runs{n}", [run])
+        assert advisor("profile", "import", tmp_path / f"runs{n}", "--db", db).code == 0
+    predict = ("predict", "lines", "--at", "n=8M", "--db", db)
+    kind = NodeType("a", cores=16, freq_khz=(1_200_000, 2_400_000), memory_mb=6000)
+    for memory, code in ((0, 0), (6000, 3), (16_000, 0)):
+        with Writer(db) as writer:
+            writer.save_node_types([replace(kind, memory_mb=memory)], source="test")
+        done = advisor(*predict)
+        assert done.code == code, done.err
+        if code:
+            assert "need 7.45 GiB of memory by the profiles, a has 5.86 GiB" in done.err
+            assert done.err.count("\n") == 1 and not done.out

@@ -367,6 +367,13 @@ def test_finished_jobs_widen_the_range_of_their_owner(family: Path, store_path: 
         assert "extrapolated" in decisions["ada"].codes
         assert "n 1e6 to 8e6" in " ".join(r.text for r in decisions["ada"].reasons)
         assert "too-far" in decisions["eve"].codes
+        # Jobs that break the law show that there is none beyond what was measured.
+        broken = [replace(o, time_s=4 * o.time_s) for o in runs(1.6e7, [BASE] * 3, "own", "eve",
+                                                                source="job")]  # fmt: skip
+        writer.add_observations("stencil", "-n 16000000", broken)
+        decision = ask(snapshot(store_path), "-n 8000000", user="eve")
+        assert "family-unfit" in decision.codes and not decision.changed
+        assert "extrapolated" in ask(snapshot(store_path), "-n 8000000", user="bob").codes
 
 
 def test_a_number_of_nodes_that_never_ran_is_decided_from_those_that_did(store_path: Path) -> None:

@@ -47,7 +47,7 @@ def now() -> str:
 
 def clean(value: Any) -> Any:
     """Return a value as SQLite can store it: bytes that were no UTF-8 become ``?`` in text."""
-    if type(value) is str and not value.isascii():
+    if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "replace").decode("utf-8")
     return value
 

@@ -168,6 +168,23 @@ def ended_early(job: SweepJob, result: RunResult) -> RunResult:
     return good_run(job, known, energy_j, str(whole["meter"]), why)
 
 
+def why_whole(job: SweepJob, run: PlannedRun, attempt: int) -> str:
+    """Return why a run went to its end that could have been ended; "" where nobody noted it.
+
+    Of the complete run: why nothing can be paired with it.
+    """
+    role = role_of(job, run)
+    if not role or job.watch is None:
+        return ""
+    if role == "complete":
+        kept = _read(job.watch.folder / "complete.json")
+        return str(kept["why"]) if kept and kept.get("why") else ""
+    try:
+        return (job.watch.folder / "whole" / stop_name(job, run.seq, attempt)).read_text()
+    except OSError:
+        return ""
+
+
 def _stop(job: SweepJob, seq: int, attempt: int) -> Mapping[str, float] | None:
     assert job.watch is not None
     return _read(job.watch.folder / "stops" / stop_name(job, seq, attempt))

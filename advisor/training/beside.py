@@ -231,14 +231,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         stop = beside.look()
         if stop is not None and base is not None:
             if run.alive():
-                _note_stop(args.folder / STOPS / args.name, _stop_json(stop, base, beside))
+                data = json.dumps(_stop_json(stop, base, beside))
+                _note(args.folder / STOPS / args.name, data)
                 end_run(run)
             return 0
-        if base is not None and (beside.run.why or (beside.pairing and beside.pairing.reason)):
+        reason = beside.run.why or (beside.pairing.reason if beside.pairing else "")
+        if base is not None and reason:
+            _note(args.folder / "whole" / args.name, reason)
             return 0
         time.sleep(POLL_S)
     if base is None and over:
-        beside.ended().save(args.folder / BASE)
+        whole = beside.ended()
+        if whole.span_s < LEAST_S:
+            whole.why = whole.why or f"it took less than {LEAST_S:g} s"
+        whole.save(args.folder / BASE)
+    elif over and beside.pairing and beside.run.times:
+        _note(args.folder / "whole" / args.name, beside.pairing.ended().reason)
     return 0
 
 
@@ -247,12 +255,12 @@ def _spent(beside: Beside) -> float | None:
     return readings[-1][1] - readings[0][1] if readings else None
 
 
-def _note_stop(path: Path, data: dict[str, object]) -> None:
-    """Write what is known of the run before it is ended: a run ended without a word has failed."""
+def _note(path: Path, text: str) -> None:
+    """Write what is known of a run before it is ended: a run ended without a word has failed."""
     path.parent.mkdir(exist_ok=True)
     partial = path.with_name(f".{path.name}")
     with partial.open("w") as file:
-        json.dump(data, file)
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)

@@ -12,7 +12,15 @@ from advisor.core.observation import Observation
 from advisor.core.policy import Policy, scope_of
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
-from advisor.schedulers.base import PlannedRun, Role, RunResult, Scheduler, SweepStatus
+from advisor.schedulers.base import (
+    PlannedRun,
+    Role,
+    RunResult,
+    Scheduler,
+    SweepJob,
+    SweepStatus,
+)
+from advisor.schedulers.early import why_whole
 from advisor.schedulers.results import read_results
 from advisor.store.records import TrainingRun, TrainingState
 from advisor.training.outcome import Event, Spent
@@ -28,7 +36,8 @@ class Measuring:
     """The runs of one sweep in this process. ``show`` is called with every event.
 
     ``good`` are the good results by number, ``failed`` says of the others why, ``observations``
-    are the good runs as the store has them.
+    are the good runs as the store has them. ``said`` are the reasons, shown already, why runs were
+    not ended early.
     """
 
     state: SweepState
@@ -42,6 +51,7 @@ class Measuring:
     failed: list[str] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     processor: PostProcessor | None = None
+    said: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Take up what an experiment does after each run."""
@@ -147,6 +157,7 @@ class Measuring:
                     spent=self.spent(),
                 )
             )  # fmt: skip
+            self._say_why_whole(name, job, run, result)
             if final:
                 self.note_state("running")  # shows others that it lives
                 self.sink.run(
@@ -162,6 +173,16 @@ class Measuring:
                     )
                 )
         return len(status.results)
+
+    def _say_why_whole(self, name: str, job: SweepJob, run: PlannedRun, result: RunResult) -> None:
+        """Say once for each reason why a run went to its end that could have been ended."""
+        why = why_whole(job, run, result.attempt) if result.ok and not result.extrapolated else ""
+        if not why or why in self.said:
+            return
+        self.said.add(why)
+        where = "no run ends early" if run.role == "baseline" else describe(run.configuration)
+        text = f"{where}: {why}" if run.role == "baseline" else f"{where} went to its end: {why}"
+        self.show(Event("note", name, text))
 
     def _baseline_failed(self, status: SweepStatus) -> bool:
         job = self.state.job("design")

@@ -23,7 +23,14 @@ from advisor.models.fit import fit_options
 from advisor.models.response import Z95
 from advisor.phases.complete import BEGIN, END, CompleteRun, load_complete
 from advisor.schedulers.base import PlannedRun, Role, RunResult, SweepJob, WatchPlan
-from advisor.schedulers.early import driver_lines, ended_early, keep_complete, role_of, was_ended
+from advisor.schedulers.early import (
+    driver_lines,
+    ended_early,
+    keep_complete,
+    role_of,
+    was_ended,
+    why_whole,
+)
 from advisor.schedulers.local.scheduler import Local
 from advisor.training.beside import Beside
 
@@ -122,6 +129,19 @@ def test_what_was_not_seen_whole_is_paired_with_nothing() -> None:
     lossy.look()
     assert "7 events came faster" in lossy.ended().why
     assert "neither OpenMP nor MPI" in Beside(Rings(), None).ended().why  # type: ignore[arg-type]
+
+
+def test_why_a_run_went_to_its_end_is_known(job: SweepJob) -> None:
+    assert job.watch is not None
+    assert [why_whole(job, run, 1) for run in job.runs] == [""] * 4
+    CompleteRun([0.0], [BEGIN], [], "rank 2 does not iterate as rank 0 does").save(
+        job.watch.folder / "complete.json"
+    )
+    (job.watch.folder / "whole").mkdir()
+    (job.watch.folder / "whole" / "design-1-2").write_text("event 3 is 'x'")
+    assert "rank 2 does not" in why_whole(job, job.runs[0], 1)
+    assert why_whole(job, job.runs[1], 1) == "" != why_whole(job, job.runs[1], 2)
+    assert why_whole(replace(job, watch=None), job.runs[1], 2) == ""
 
 
 def test_the_driver_runs_as_ever_where_nothing_is_watched(job: SweepJob, tmp_path: Path) -> None:

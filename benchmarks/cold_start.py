@@ -6,6 +6,7 @@ used only at 90 % confidence. A trial is a run at the chosen point, shown from t
 the best of what the trials confirmed is used, else the job stays as it was.
 
     python benchmarks/cold_start.py [FOLDER ...] [--kernels FOLDER] [--programs]
+    python benchmarks/cold_start.py [FOLDER ...] --drawn 8 10 14
 
 Folders of one node type are read together. Each holds one grid per workload, NAME.csv or
 NAME_INPUT.csv, with the columns of ``advisor import``, and may hold signatures.csv (application,
@@ -14,7 +15,8 @@ and dram_j, counters). FOLDER_kernels, beside FOLDER, is read as ``--kernels``.
 
 Printed: the share of the best possible saving, as a mean over grids where that is 3 % at least and
 of the total; harm, a slowdown beyond the bound and 2 points or energy above +2 %; the trials that
-harm; and how many 90 % intervals hold.
+harm; and how many 90 % intervals hold. With ``--drawn``, the same over eight draws of so many
+applications: what is used where many are known says little of a site that knows few.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import random
 import re
 import sys
 from collections import defaultdict
@@ -38,6 +41,7 @@ from advisor.prior.ways import METHODS, WAYS
 
 BOUNDS = (0.05, 0.10)
 TRIALS = 2
+DRAWS = 8
 WORTH = 0.03
 """Grids whose best saving is less do not count for the mean share."""
 RUN_ERROR = 0.01
@@ -210,11 +214,32 @@ def follow(
         print(f"  {grid.name}, {100 * bound:.0f} %: best {100 * best:.1f} %: {text}")
 
 
-def evaluate(grids: Sequence[Grid], kernels: Sequence[Grid], way: str, programs: bool) -> None:
-    """Leave every application out in turn and print what one way makes of it."""
-    tallies = {bound: Tally() for bound in BOUNDS}
-    hold: list[tuple[float, float]] = []
-    picked: dict[str, int] = defaultdict(int)
+@dataclass
+class Outcome:
+    """What became of all left-out grids by one way."""
+
+    tallies: dict[float, Tally] = field(default_factory=lambda: {b: Tally() for b in BOUNDS})
+    hold: list[tuple[float, float]] = field(default_factory=list)
+    picked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def show(self, name: str) -> None:
+        """Print a line for each bound."""
+        held = 100 * np.mean(self.hold, axis=0) if self.hold else (math.nan, math.nan)
+        for bound, tally in self.tallies.items():
+            parts = "  ".join(tally.text(count) for count in range(TRIALS + 1))
+            bad = f"{sum(tally.trials):3d} of {len(tally.trials):<3d}"
+            print(f"{name:11} {100 * bound:3.0f} %  {parts}  {bad}  {held[0]:3.0f} {held[1]:3.0f}")
+
+
+def evaluate(
+    grids: Sequence[Grid],
+    kernels: Sequence[Grid],
+    way: str,
+    programs: bool,
+    outcome: Outcome,
+) -> None:
+    """Leave every application out in turn and add what one way makes of it."""
+    tallies = outcome.tallies
     some = [c for c in WAYS if way in ("chosen", c.method)]
     for grid in grids:
         others = [g.surface for g in grids if g.surface.application != grid.surface.application]
@@ -231,22 +256,26 @@ def evaluate(grids: Sequence[Grid], kernels: Sequence[Grid], way: str, programs:
             continue
         index = {tuple(p): i for i, p in enumerate(s.points.tolist())}
         at = [index[tuple(p)] for p in prior.points.tolist()]
-        picked[prior.way.method + ("+kernels" if prior.kernels else "")] += 1
+        outcome.picked[prior.way.method + ("+kernels" if prior.kernels else "")] += 1
         truth = np.array([s.ln_time[at], s.ln_energy[at]])
         truth -= np.array([[s.ln_time[grid.own]], [s.ln_energy[grid.own]]])
         inside = np.abs(truth - prior.mean) <= prior.half_width(0.90)
         other = np.array([i != grid.own for i in at])
         if other.any():
-            hold.append(tuple(inside[:, other].mean(axis=1)))
+            outcome.hold.append(tuple(inside[:, other].mean(axis=1)))
         for bound, tally in tallies.items():
             follow(grid, prior, at, bound, tally, programs)
-    held = 100 * np.mean(hold, axis=0) if hold else (math.nan, math.nan)
-    for bound, tally in tallies.items():
-        parts = "  ".join(tally.text(count) for count in range(TRIALS + 1))
-        bad = f"{sum(tally.trials):3d} of {len(tally.trials):<3d}"
-        print(f"{way:11} {100 * bound:3.0f} %  {parts}  {bad}  {held[0]:3.0f} {held[1]:3.0f}")
-    if way == "chosen":
-        print("chosen:", ", ".join(f"{name} {n}" for name, n in sorted(picked.items())))
+
+
+def draw(grids: Sequence[Grid], count: int, programs: bool) -> Outcome:
+    """Return what became of the grids of so many applications, over all draws."""
+    outcome = Outcome()
+    names = sorted({g.surface.application for g in grids})
+    for seed in range(DRAWS):
+        some = set(random.Random(f"{count} {seed}").sample(names, min(count, len(names))))
+        drawn = [g for g in grids if g.surface.application in some]
+        evaluate(drawn, (), "chosen", programs, outcome)
+    return outcome
 
 
 def main() -> int:
@@ -254,6 +283,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("folder", nargs="*", type=Path, help="measured grids of one node type")
     parser.add_argument("--kernels", type=Path, help="grids of microbenchmark kernels on it")
+    parser.add_argument(
+        "--drawn", nargs="+", type=int, metavar="N", help="draw so many applications instead"
+    )
     parser.add_argument("--programs", action="store_true", help="show every program too")
     args = parser.parse_args()
     if not args.folder:
@@ -264,13 +296,22 @@ def main() -> int:
     folder = args.kernels or (beside if beside.is_dir() else None)
     kernels = read(folder, kernel=True) if folder else []
     names = {g.surface.application for g in grids}
+    if args.drawn:
+        kernels = []
     print(f"{len(grids)} grids of {len(names)} applications, {len(kernels)} kernels")
     print("share of the best saving: mean, total %; harmed; after 0, 1, 2 trials")
     print("way        bound    no trial        one trial       two trials    bad trials  hold t e")
+    for count in args.drawn or ():
+        draw(grids, count, args.programs).show(f"{count} drawn")
+    if args.drawn:
+        return 0
     for bound in BOUNDS:
         print(f"{'no prior':11} {100 * bound:3.0f} %  " + "  ".join(["   0    0    0"] * 3))
     for way in (*METHODS, "chosen"):
-        evaluate(grids, kernels, way, args.programs and way == "chosen")
+        outcome = Outcome()
+        evaluate(grids, kernels, way, args.programs and way == "chosen", outcome)
+        outcome.show(way)
+    print("chosen:", ", ".join(f"{name} {n}" for name, n in sorted(outcome.picked.items())))
     return 0
 
 

@@ -76,6 +76,9 @@ TEXTS: dict[str, str] = {
     "class-estimated": "never measured: estimated from {0}, by {1}",
     "class-few": "nothing changed: only {0} applications are swept on {1}, the policy asks for {2}",
     "class-not-listed": "nothing changed: {0} jobs stay as written until they are measured",
+    "class-unseen": "nothing changed: {0} applications are swept on {1}, too few for a point that "
+    "never ran at {2} confidence: that needs {3}, or a trial",
+    "class-doubted": "{0} options need a trial first: only its signature speaks for them",
     "class-trial": "trial {0} of {1}: it promises most of what may be tried; its outcome decides "
     "whether later jobs run so",
     "trial-confirmed": "confirmed by a trial of an earlier job",

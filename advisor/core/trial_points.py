@@ -23,8 +23,18 @@ PERCENT = (*map(float, range(50, 100)), 99.5, 99.9, 99.99)
 """The chances at which quantiles are kept."""
 WORTH = 0.004
 """An improvement of ln energy below this is less than any meter tells: nothing to try."""
-_VALUES = struct.Struct("<2f")
+_VALUES = struct.Struct("<4f")
 _LOG_TIME, _LOG_ENERGY = (Row._fields.index(name) for name in ("log_time", "log_energy"))
+
+
+def needed_unseen(confidence: float) -> int:
+    """Return how many applications must be known where a point is used that nothing ran at.
+
+    Of n + 1 applications in no order, the new one comes out worst with a chance of 1 in n + 1:
+    whatever intervals say, n of them show nothing at a confidence above n / (n + 1).
+    """
+    confidence = min(confidence, 0.999)
+    return math.ceil(confidence / (1 - confidence) - 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +42,19 @@ class TrialPoints:
     """What trials are chosen by.
 
     ``quantiles``: Student's t at each of :data:`PERCENT`. ``values``, for each option of the model
-    in its order: scale of ln time, and expected improvement of ln energy over the best confirmed
+    in its order: scale of ln time, expected improvement of ln energy over the best confirmed, and
+    the most ln time and ln energy against the own point that any method of the prior expects
     (NaN: not to be tried).
     """
 
     quantiles: tuple[float, ...]
-    values: tuple[tuple[float, float], ...]
+    values: tuple[tuple[float, float, float, float], ...]
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form: quantiles rounded, values as packed floats."""
         packed = b"".join(_VALUES.pack(*v) for v in self.values)
         quantiles = [round(q, 4) for q in self.quantiles]
-        return {"quantiles": quantiles, "values": base64.b64encode(packed).decode()}
+        return {"quantiles": quantiles, "by_option": base64.b64encode(packed).decode()}
 
     @classmethod
     def from_dict(cls, data: object) -> TrialPoints | None:
@@ -51,7 +62,7 @@ class TrialPoints:
         if not isinstance(data, Mapping):
             return None
         try:
-            values = tuple(_VALUES.iter_unpack(base64.b64decode(str(data["values"]))))
+            values = tuple(_VALUES.iter_unpack(base64.b64decode(str(data["by_option"]))))
             quantiles = tuple(map(float, data["quantiles"]))
         except (KeyError, TypeError, ValueError, struct.error):
             return None
@@ -84,7 +95,7 @@ class TrialPoints:
         weight, confidence = WEIGHTS[policy.goal], policy.cold_start.confidence - 1e-9
         slowest, dearest = own.log_time + slowdown, own.log_energy + saving
         found: list[tuple[float, Row]] = []
-        for row, (scale, gain) in zip(rows, self.values, strict=False):
+        for row, (scale, gain, *_) in zip(rows, self.values, strict=False):
             # slower by its mean than the bound: kept less often than not, whatever the scale
             if not (row[_LOG_TIME] < slowest and row[_LOG_ENERGY] < dearest and gain > WORTH):
                 continue
@@ -96,6 +107,12 @@ class TrialPoints:
         allowed = {r[:4] for r in feasible} if found else set()
         best = max((f for f in found if f[1][:4] in allowed), key=_gain, default=None)
         return None if best is None else best[1]
+
+    def doubted(self, rows: Sequence[Row], policy: Policy) -> set[tuple[int, ...]]:
+        """Return the options that some method expects beyond ``max_slowdown`` or ``min_saving``."""
+        slowdown, saving = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
+        each = zip(rows, self.values, strict=False)
+        return {r[:4] for r, (*_, time, energy) in each if time > slowdown or energy > saving}
 
 
 def _gain(found: tuple[float, Row]) -> float:

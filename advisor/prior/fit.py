@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy.special import gammaln, stdtrit
 
 from advisor.prior.surface import Array, WorkloadSurface
-from advisor.prior.ways import WAYS, New, Rows, Way
+from advisor.prior.ways import WAYS, New, Rows, SurfaceEstimate, Way
 
 PSEUDO = 4.0
 """How many applications the smooth covariance counts for."""
@@ -46,7 +46,8 @@ class Prior:
 
     ``mean`` (2, n), ``cov`` (2n, 2n) scale matrix, ``dof``; ``scores``: by way, what the
     selection saw (mean log density of an application left out). ``doubts``: what other ways say
-    that are within a standard error of the best.
+    that are within a standard error of the best. ``others``: what the best of every
+    other method expects, ``mean`` alone.
     """
 
     points: Array
@@ -59,6 +60,7 @@ class Prior:
     like: tuple[str, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
     doubts: tuple[Prior, ...] = ()
+    others: tuple[Array, ...] = ()
 
     @property
     def scale(self) -> Array:
@@ -77,7 +79,10 @@ class Prior:
         return bool((off <= self.half_width()[:, index]).all())
 
     def observe(self, index: int, ln_time: float, ln_energy: float, error: float) -> Prior:
-        """Return the prior given a run at a point; ``error`` is the run's, of the logarithms."""
+        """Return the prior given a run at a point; ``error`` is the run's, of the logarithms.
+
+        Other ways are not asked any more: the run itself tells more than they do.
+        """
         n = len(self.points)
         i = [index, n + index]
         seen = self.cov[np.ix_(i, i)] + error**2 * np.eye(2)
@@ -87,18 +92,20 @@ class Prior:
         cov = (self.cov - gain @ self.cov[i]) * (self.dof + surprise) / (self.dof + 2.0)
         cov[np.diag_indices_from(cov)] = np.maximum(np.diag(cov), FLOOR**2)
         mean = self.mean + (gain @ off).reshape(2, -1)
-        return replace(self, mean=mean, cov=cov, dof=self.dof + 2.0)
+        return replace(self, mean=mean, cov=cov, dof=self.dof + 2.0, doubts=(), others=())
 
 
 @dataclass(frozen=True)
 class Learned:
     """What the swept applications teach of workloads whose own point is the same.
 
-    ``points`` (n, 2): those where the prior can say something.
+    ``points`` (n, 2): those where the prior can say something. ``near``: the way that is taken, and
+    those within a standard error of the best; ``far``: the best of every other method.
     """
 
     points: Array
     near: tuple[_Judged, ...]
+    far: tuple[_Judged, ...]
     stretch: Array
     scores: Mapping[str, float]
 
@@ -114,7 +121,8 @@ class Learned:
             way.prior(self.points, cov, signature, label)
             for way, cov in zip(self.near, self._covariances, strict=True)
         ]
-        return replace(found[0], doubts=tuple(found[1:]), scores=self.scores)
+        others = tuple(way.estimate(signature, label).surface.reshape(2, -1) for way in self.far)
+        return replace(found[0], doubts=tuple(found[1:]), others=others, scores=self.scores)
 
 
 def learn(
@@ -159,9 +167,13 @@ def learn(
     for t in sorted(tried, key=lambda t: t.errors.score):
         scores[t.name] = t.errors.score
     others = (t for t in near.values() if t.name != first.name)
-    return Learned(
-        points, (first, *others), np.repeat(_stretch(every, by_way), len(points)), scores
-    )
+    best: dict[str, _Judged] = {}
+    for t in sorted(tried, key=lambda t: t.errors.score):
+        best[t.way.method] = t
+    for t in near.values():
+        best.pop(t.way.method, None)
+    stretch = np.repeat(_stretch(every, by_way), len(points))
+    return Learned(points, (first, *others), tuple(best.values()), stretch, scores)
 
 
 @dataclass(frozen=True)
@@ -178,9 +190,13 @@ class _Judged:
     def name(self) -> str:
         return self.way.method + ("+kernels" if self.with_kernels else "")
 
+    def estimate(self, signature: Mapping[str, float], label: str) -> SurfaceEstimate:
+        """Return the surface that this way says of a workload."""
+        return self.way.estimate(self.rows, self.scaled.new(signature, label))
+
     def prior(self, points: Array, cov: Array, signature: Mapping[str, float], label: str) -> Prior:
         """Return what this way says at ``points``, with errors of covariance ``cov`` (2n, 2n)."""
-        estimate = self.way.estimate(self.rows, self.scaled.new(signature, label))
+        estimate = self.estimate(signature, label)
         cov = cov * estimate.factor
         w = estimate.weights
         alike = w > 1.001 * w.mean()  # the mean of all is like nobody more than others

@@ -21,6 +21,7 @@ from advisor.prior.trials import expected_improvement
 _Z_USE = 1.2816
 """Where other ways doubt an option, the policy's usual confidence of 90 % must doubt it too."""
 _DOUBT = 0.75
+"""The chance at which ways about as good must trust an option."""
 _RUN_ERROR = 0.02 / 1.96
 
 
@@ -68,7 +69,7 @@ def options(
         if trial.measured is not None and trial.where in places:
             at = places.index(trial.where)
             unlike |= not prior.expects(at, *trial.measured[:2])
-            prior = _given(prior, at, trial.measured)
+            prior = prior.observe(at, *trial.measured)
     spread = np.maximum(prior.half_width(0.90) / Z90, _doubted(prior)).T.tolist()
     change = np.exp(prior.mean).T.tolist()
     made = {own: _option(own, time_s, energy_j, _RUN_ERROR, _RUN_ERROR)}
@@ -101,12 +102,6 @@ def _places(points: Array, own: Configuration, node_type: NodeType) -> list[Conf
     return found
 
 
-def _given(prior: Prior, at: int, measured: tuple[float, float, float]) -> Prior:
-    """Return the prior, and what other ways say, given a run at a point."""
-    doubts = tuple(other.observe(at, *measured) for other in prior.doubts)
-    return replace(prior.observe(at, *measured), doubts=doubts)
-
-
 def _trial_points(
     prior: Prior,
     placed: Sequence[Option],
@@ -117,11 +112,13 @@ def _trial_points(
     """Return what trials are chosen by, for each of the options."""
     kept = [t.measured[1] for t in tried if t.confirmed and t.measured is not None]
     gain = expected_improvement(prior.mean[1], prior.scale[1], prior.dof, min(kept, default=0.0))
-    known = dict(zip(places, zip(prior.scale[0].tolist(), gain.tolist(), strict=True), strict=True))
+    scale = np.maximum(prior.scale[0], _high(prior)[0] / stdtrit(prior.dof, _DOUBT)).tolist()
+    ends = np.max([prior.mean, *prior.others], axis=0).tolist()
+    known = dict(zip(places, zip(scale, gain.tolist(), *ends, strict=True), strict=True))
     for where in (own, *(t.where for t in tried)):
         known.pop(where, None)
     quantiles = stdtrit(prior.dof, np.array(PERCENT) / 100)
-    nothing = math.nan, math.nan
+    nothing = (math.nan,) * 4
     values = tuple(known.get(option.configuration, nothing) for option in placed)
     return TrialPoints(tuple(quantiles.tolist()), values)
 
@@ -142,8 +139,13 @@ def _option(
 
 def _doubted(prior: Prior) -> Array:
     """Return the least standard errors (2, n) with which no other way doubts an option."""
-    least = np.zeros_like(prior.mean)
+    return _high(prior) / _Z_USE
+
+
+def _high(prior: Prior) -> Array:
+    """Return how far above the mean (2, n) the ways about as good put the end of their trust."""
+    high = np.zeros_like(prior.mean)
     for other in prior.doubts:
-        high = other.mean + other.scale * stdtrit(other.dof, _DOUBT)
-        least = np.maximum(least, (high - prior.mean) / _Z_USE)
-    return least
+        end = other.mean + other.scale * stdtrit(other.dof, _DOUBT)
+        high = np.maximum(high, end - prior.mean)
+    return high

@@ -2,9 +2,12 @@
 
 Both stay within ``max_slowdown`` and save at least ``min_saving``: what is used at the policy's
 confidence, what is tried more likely than not (and within ``max_slowdown`` at a confidence of its
-own). Of those, the trial is the point of greatest expected improvement. What is used unseen must
-not be doubted by any other way that foretells applications about as well. A trial that comes out
-unlike its intervals (``Prior.expects``) is the last: the workload is like none of the others.
+own, by every way that foretells applications about as well). Of those, the trial is the point of
+greatest expected improvement. What is used unseen must be trusted by these ways as a trial is,
+and no other method may think it likelier than not that it breaks a bound; and as few applications
+as :func:`~advisor.core.trial_points.needed_unseen` forbids show nothing at that confidence. A trial
+that comes out unlike its intervals (``Prior.expects``) is the last: the workload is like none of
+the others.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, stdtr, stdtrit
 
-from advisor.core.trial_points import WORTH
+from advisor.core.trial_points import WORTH, needed_unseen
 from advisor.prior.fit import Prior
 from advisor.prior.surface import Array
 
@@ -40,9 +43,14 @@ class TrialBounds:
 
 def usable(prior: Prior, bounds: TrialBounds) -> int | None:
     """Return the point that saves most among those good enough to be used unseen, if any."""
+    if prior.applications < needed_unseen(bounds.confidence):
+        return None
     good = _within(prior, bounds, bounds.confidence)
     for other in prior.doubts:
         good &= _within(other, bounds, bounds.trial_confidence)
+    slowdown, saving = bounds.ln
+    for time, energy in prior.others:
+        good &= (time <= slowdown) & (energy <= saving)
     return int(np.argmin(np.where(good, prior.mean[1], np.inf))) if good.any() else None
 
 
@@ -64,7 +72,8 @@ def trial(
     """
     slowdown, saving = bounds.ln
     scale, dof = prior.scale, prior.dof
-    keeps = stdtr(dof, (slowdown - prior.mean[0]) / scale[0])
+    by_way = [stdtr(p.dof, (slowdown - p.mean[0]) / p.scale[0]) for p in (prior, *prior.doubts)]
+    keeps = np.min(by_way, axis=0)
     saves = stdtr(dof, (saving - prior.mean[1]) / scale[1])
     good = (keeps >= bounds.trial_confidence) & (saves > 0.5)
     good[list(done)] = False

@@ -15,12 +15,12 @@ from advisor.core.decision import Alternative
 from advisor.core.feasible import Constraints, explain, feasible_rows
 from advisor.core.node_type_estimate import similarity_text
 from advisor.core.option import Row
-from advisor.core.policy import ColdStart, Policy
+from advisor.core.policy import Policy
 from advisor.core.reasons import BY_CLASS, ESTIMATED, TRIAL, Reason, like_text, reason
 from advisor.core.request import JobRequest
 from advisor.core.select import Candidate, Selection, select, weigh
 from advisor.core.settings import Pin
-from advisor.core.trial_points import TrialPoints
+from advisor.core.trial_points import TrialPoints, needed_unseen
 from advisor.service.snapshot import Snapshot
 from advisor.store.records import StoredModel
 from advisor.store.trials import STOP, keys_seen
@@ -94,6 +94,8 @@ def _choose(
         selection = _after_trials(model, others, baseline, policy)
     else:
         selection = select(others, baseline, policy)
+        if model.by_class and class_obstacle(model, policy) is None:
+            selection = _agreed(snapshot, model, others, baseline, policy, selection)
     chosen = selection.chosen.alternative() if selection.chosen else None
     reasons += (*selection.reasons, *_estimated(chosen, models))
     shown = tuple(w.alternative() for w in selection.alternatives)
@@ -108,7 +110,7 @@ def _trial(
     policy: Policy,
 ) -> Choice | None:
     """Return the trial that a job at a class model's own point may run, if one is worth it."""
-    if policy.mode != "apply" or class_obstacle(model, policy.cold_start):
+    if policy.mode != "apply" or class_obstacle(model, policy):
         return None
     points = TrialPoints.from_dict(model.cold_start.get("trial_points"))
     cold, number = policy.cold_start, len(model.trials) + 1
@@ -124,6 +126,32 @@ def _trial(
     estimated = reason(BY_CLASS, *like_text(model.cold_start))
     reasons = (estimated, reason(TRIAL, number, cold.trials))
     return Choice(found._replace(estimated=True), (), reasons)
+
+
+def _agreed(
+    snapshot: Snapshot,
+    model: StoredModel,
+    candidates: Sequence[Candidate],
+    baseline: Row,
+    policy: Policy,
+    selection: Selection,
+) -> Selection:
+    """Return the selection among options that no method of the prior thinks out of bounds.
+
+    Others may be shown, but only a trial may be the first to run there.
+    """
+    points = TrialPoints.from_dict(model.cold_start.get("trial_points"))
+    if selection.chosen is None or points is None:
+        return selection
+    doubted = points.doubted(snapshot.rows(model), policy)
+    if selection.chosen.row[:4] not in doubted:
+        return selection
+    agreed = [c for c in candidates if c[0] != model.node_type or c[1][:4] not in doubted]
+    waiting = reason("class-doubted", len(candidates) - len(agreed))
+    if not agreed:
+        return Selection(None, (), (waiting,))
+    found = select(agreed, baseline, policy)
+    return replace(found, reasons=(waiting, *found.reasons))
 
 
 def _is_own(model: StoredModel, baseline: Row) -> bool:
@@ -200,9 +228,14 @@ def cold_start_of(model: StoredModel | None, choice: Choice) -> dict[str, object
     return {**known, "trial": trial, "trials": model.trials, "intervals": intervals}
 
 
-def class_obstacle(model: StoredModel, cold: ColdStart) -> Reason | None:
-    """Return why a class model changes no job, None where the policy lets it."""
-    base = model.cold_start
+def class_obstacle(
+    model: StoredModel, policy: Policy, choice: Choice | None = None
+) -> Reason | None:
+    """Return why a class model changes no job, None where the policy lets it.
+
+    ``choice`` where nothing ran yet: it needs as many applications as the policy's confidence.
+    """
+    base, cold = model.cold_start, policy.cold_start
     known, name = base.get("applications", 0), base.get("class") or "unknown"
     if known < cold.min_applications:
         return reason("class-few", known, model.node_type, cold.min_applications)
@@ -210,6 +243,9 @@ def class_obstacle(model: StoredModel, cold: ColdStart) -> Reason | None:
         return reason("cold-start-advise")
     if name not in cold.classes:
         return reason("class-not-listed", name)
+    unseen = choice is not None and not model.trials
+    if unseen and known < (least := needed_unseen(policy.confidence)):
+        return reason("class-unseen", known, model.node_type, f"{policy.confidence:.0%}", least)
     return None
 
 

@@ -14,7 +14,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.option import Row
 from advisor.core.policy import JobFacts, Policy
 from advisor.core.reading import JobReading
-from advisor.core.reasons import Reason, reason
+from advisor.core.reasons import TRIAL, Reason, reason
 from advisor.core.recognise import Recognised
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import (
@@ -306,9 +306,11 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
         if against := reason_against(case.request, case.recognised, case.model):
             case.reasons.append(against)
             raise _StopError
-        if case.model.by_class and (obstacle := class_obstacle(case.model, policy.cold_start)):
-            case.reasons.append(obstacle)
-            raise _StopError
+        if case.model.by_class:
+            trial = TRIAL in (r.code for r in choice.reasons)
+            if obstacle := class_obstacle(case.model, policy, None if trial else choice):
+                case.reasons.append(obstacle)
+                raise _StopError
         estimate = case.model.energy_quality == "estimated" and policy.estimated_energy != "apply"
         if policy.mode == "advise" or estimate:
             raise _stop(case, "mode-advise")

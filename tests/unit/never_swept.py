@@ -70,9 +70,9 @@ def of(writer: Writer, name: str) -> list[StoredModel]:
 SCRIPT = "#!/bin/bash\nsrun ./new\n"
 
 
-def policy(writer: Writer, **cold: Any) -> None:
-    base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "max_slowdown": 0.10}
-    base["cold_start"] = cold
+def policy(writer: Writer, slowdown: float = 0.10, confidence: float = 0.90, **cold: Any) -> None:
+    base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "max_slowdown": slowdown}
+    base |= {"confidence": confidence, "cold_start": cold}
     writer.apply_config(
         "policy", path="p.yaml", text=repr(cold), compiled={"base": base, "rules": []}, by="test"
     )

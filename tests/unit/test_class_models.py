@@ -229,7 +229,11 @@ def known(store: Writer) -> Writer:
     return store
 
 
+UNSEEN = {"mode": "apply", "classes": ["unknown"], "trials": 0}
+
+
 def test_a_job_is_advised_by_those_like_it(known: Writer) -> None:
+    policy(known, 0.20, 0.85, **UNSEEN)
     decision = ask(known)
     assert decision.chosen is not None
     assert decision.chosen.estimated
@@ -250,6 +254,26 @@ def test_a_job_is_advised_by_those_like_it(known: Writer) -> None:
     assert again.chosen is not None
     assert again.chosen.estimated
     assert not unmetered(again)
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "confidence", "code"),
+    [
+        (0.20, 0.90, "class-unseen"),  # at 90 % nine applications are needed, eight are known
+        (0.10, 0.85, "class-doubted"),  # most of the others would break the bound there
+    ],
+)
+def test_unseen_nothing_is_used_on_weak_grounds(
+    known: Writer, slowdown: float, confidence: float, code: str
+) -> None:
+    policy(known, slowdown, confidence, **UNSEEN)
+    decision = ask(known)
+    assert code in decision.codes
+    assert not (decision.rewrite or decision.environment)
+    policy(known, slowdown, confidence, **UNSEEN | {"trials": 2})
+    assert "class-trial" in ask(known).codes
+    policy(known, slowdown, confidence, mode="advise")
+    assert ask(known).chosen is not None
 
 
 def test_its_options_are_shown_as_estimates_with_their_intervals(known: Writer) -> None:

@@ -233,6 +233,10 @@ def test_used_is_what_saves_most_at_the_confidence() -> None:
     assert usable(replace(prior, applications=4), TrialBounds(0.05)) is None
     doubt = flat(mean, [[0.01, 0.01, 0.01, 0.08], [0.01] * 4])
     assert usable(replace(prior, doubts=(doubt,)), TrialBounds(0.05)) == 1
+    expects = np.array([[0.0, 0.02, 0.02, 0.06], mean[1]])
+    assert usable(replace(prior, others=(expects,)), TrialBounds(0.05)) == 1
+    assert usable(replace(prior, applications=8), TrialBounds(0.05)) is None
+    assert usable(replace(prior, applications=8), TrialBounds(0.05, confidence=0.85)) == 3
 
 
 def test_tried_is_the_greatest_improvement_that_is_likely_enough() -> None:
@@ -241,6 +245,8 @@ def test_tried_is_the_greatest_improvement_that_is_likely_enough() -> None:
     assert trial(prior, TrialBounds(0.05)) == 1
     assert trial(prior, TrialBounds(0.05, trial_confidence=0.55)) == 2
     assert trial(prior, TrialBounds(0.05), done=[1]) is None
+    doubt = flat([[0.0, 0.04, 0.0, 0.0], mean[1]], [[0.02] * 4, [0.03] * 4])
+    assert trial(replace(prior, doubts=(doubt,)), TrialBounds(0.05)) is None
     assert trial(replace(prior, applications=4), TrialBounds(0.05)) is None
 
 

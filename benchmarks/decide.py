@@ -81,7 +81,8 @@ def fill(path: Path, models: int, by_class: int = 0) -> None:
             own = max(table, key=lambda o: (o.configuration.threads_per_node, o.configuration))
             estimates = [o if o is own else estimate(o) for o in table]
             z = [NormalDist().inv_cdf(p / 100) for p in PERCENT]
-            points = TrialPoints(tuple(z), tuple((0.02, 0.01 + i / 1e4) for i in range(len(table))))
+            values = ((0.02, 0.01 + i / 1e4, 0.0, -0.05) for i in range(len(table)))
+            points = TrialPoints(tuple(z), tuple(values))
             cold = {
                 "class": "memory-bound", "strategy": "default", "method": "gp", "applications": 12,
                 "like": ["a", "b"], "own": own.configuration.to_dict(), "signature": {"gbs": 90.0},

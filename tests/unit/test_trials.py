@@ -442,7 +442,9 @@ def test_the_looked_up_trial_is_the_one_the_prior_would_try() -> None:
     assert checked > 20
 
 
-@pytest.mark.parametrize("data", [None, {}, {"quantiles": [0.0], "values": ""}, {"values": "%"}, 7])
+@pytest.mark.parametrize(
+    "data", [None, {}, {"quantiles": [0.0], "by_option": ""}, {"by_option": "%"}, {"values": ""}, 7]
+)
 def test_torn_trial_points_mean_no_trial(data: object) -> None:
     assert TrialPoints.from_dict(data) is None
 

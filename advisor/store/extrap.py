@@ -80,7 +80,12 @@ def read_extrap(path: Path, terms: Terms, choice: ExtrapChoice) -> RunsFile:
 def _read_text(experiment: _Experiment, text: str) -> None:
     path = experiment.path
     points: list[list[str]] = []
-    region, metric, at = "", "", 0
+    region, metric, at, where = "", "", 0, ""
+
+    def ended() -> None:
+        if 0 < at < len(points):
+            raise _wrong(path, where, f"{at} DATA before it, but there are {len(points)} POINTS")
+
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -95,8 +100,10 @@ def _read_text(experiment: _Experiment, text: str) -> None:
             groups = re.findall(r"\(([^()]*)\)", rest)
             points += [g.split() for g in groups] if groups else [[p] for p in rest.split()]
         elif section == "REGION":
+            ended()
             region, at = rest, 0
         elif section == "METRIC":
+            ended()
             metric, at = rest, 0
         elif section == "DATA":
             if at >= len(points):
@@ -105,6 +112,8 @@ def _read_text(experiment: _Experiment, text: str) -> None:
             at += 1
         else:
             raise _wrong(path, where, f"{section[:40]!r} is no section of Extra-P's text format")
+    where = "its end"
+    ended()
 
 
 def _read_json(experiment: _Experiment, text: str) -> None:

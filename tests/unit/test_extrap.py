@@ -105,6 +105,8 @@ def test_one_parameter_needs_no_braces_and_no_metric(tmp_path: Path) -> None:
     ("text", "choice", "why"),
     [
         ("PARAMETER n\nPOINTS 1\nREGION r\nDATA 1\nDATA 2", {}, "line 5: more DATA than the 1"),
+        ("PARAMETER n\nPOINTS 1 2\nDATA 1", {}, "its end: 1 DATA before it, but there are 2"),
+        ("PARAMETER n\nPOINTS 1 2\nDATA 1\nMETRIC e", {}, "line 4: 1 DATA before it"),
         ("PARAMETER n\nPOINTS 1\nDATA x", {}, "line 3: 'x' is not a number"),
         ("PARAMETER n m\nPOINTS (1)\nDATA 1", {}, "line 3: 1 coordinates, but there are 2"),
         ("HELLO there", {}, "line 1: 'HELLO' is no section"),

@@ -31,6 +31,7 @@ from advisor.store.profiles import (
 )
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.pictures import kept
 
 Advisor = Callable[..., Any]
 MOST_PER_SECOND = 5e11
@@ -150,6 +151,7 @@ def test_profiles_are_shown(advisor: Advisor, store_path: Path, tmp_path: Path) 
     assert "0.1" in advisor("bench", "show", "--microbenchmark", "fma").out
     assert advisor("bench", "show", "--plot", tmp_path / "p.svg").code == 0
     assert "stride 64 B" in (tmp_path / "p.svg").read_text()
+    kept(tmp_path / "p.svg", "bench")
     across = advisor("bench", "show", "--across").out
     assert "KB (stride 64 B)" in across and "a mine" in across
     bad = advisor("bench", "show", "--microbenchmark", "none")

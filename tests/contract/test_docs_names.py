@@ -169,6 +169,15 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def test_every_picture_is_shown_by_a_page() -> None:
+    shown = {
+        (page.parent / name).resolve()
+        for page in PAGES
+        for name in re.findall(r"!\[[^\]]*\]\(([^)]*)\)", page.read_text())
+    }
+    assert shown == set((ROOT / "docs" / "pictures").rglob("*.svg"))
+
+
 def test_the_readme_lists_every_page() -> None:
     listed = set(re.findall(r"\]\(docs/([\w/]+\.md)\)", (ROOT / "README.md").read_text()))
     kept = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}

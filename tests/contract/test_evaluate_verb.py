@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.models.neural import Neural
+from tests.pictures import kept
 
 Advisor = Callable[..., Any]
 HEADER = "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j"
@@ -213,6 +214,7 @@ def test_pictures_of_an_evaluation(advisor: Advisor, grid: Path, tmp_path: Path,
     assert done.code == 0, done.err
     assert "grid, bspline, 12 runs" in path.read_text()
     assert "time (s)" in done.out or "forecast time" in done.out
+    kept(path, view)
 
 
 def test_a_picture_of_several_evaluations_is_refused_before_they_begin(

@@ -21,6 +21,7 @@ from advisor.models.design import uniform
 from advisor.store.opening import caller
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.pictures import kept
 
 Advisor = Callable[..., Any]
 SPACE = SearchSpace(
@@ -286,6 +287,7 @@ def test_a_picture_of_the_options(advisor: Advisor, fitted: Path, tmp_path: Path
     picture = tmp_path / "options.svg"
     assert advisor("options", "stencil", "--plot", picture).code == 0
     assert b"energy against the job as written" in picture.read_bytes()
+    kept(picture, "options")
 
 
 def test_others_own_models_are_shown_on_request_only(advisor: Advisor, fitted: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.pictures import kept
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "stencil64_bspline.csv"
 AXES = ("--x", "mflops_per_joule:max", "--y", "mflops_per_second:max")
 Advisor = Callable[..., Any]
@@ -71,6 +73,7 @@ def test_a_picture_file(advisor: Advisor, tmp_path: Path, kind: str) -> None:
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == [picture.name]
     if kind == "svg":
         assert b"trade-off zone" in picture.read_bytes()
+        kept(picture, "zone")
 
 
 def test_a_picture_that_cannot_be_made_is_refused_before_anything_is_printed(

@@ -16,6 +16,7 @@ from advisor.lab.profile.memory import curve_error, norm_distances
 from advisor.lab.profile.metrics import total
 from advisor.lab.profile.regression import determination, relative_error, weights_of
 from advisor.plotting.threads import GraphPanel, RadarPanel, text_of
+from tests.pictures import kept
 from tests.profiled import grid_profile, write_runs
 
 SETUP = """
@@ -291,9 +292,11 @@ def test_models_are_shown_adjusted_and_steps_done_again(
     drawn = advisor(*one, "--along", "SIZE", "--at", "NPC=36", "--plot", study / "trend.svg")
     assert "predicted LSys" in drawn.out and "a model   b train" in drawn.out
     assert "predicted LSys" in (study / "trend.svg").read_text()
+    kept(study / "trend.svg", "trend")
     drawn = advisor(*one, "--along", "NPC,SIZE", "--log", "--plot", study / "map.svg")
     assert "* within the trained region" in drawn.out
     assert "trained region" in (study / "map.svg").read_text()
+    kept(study / "map.svg", "map")
     steps = advisor("profile", "history", "grid", "--json").json()["steps"]
     assert [s["action"] for s in steps] == [
         "import", "import", "classify", "fit", "adjust", "adjust", "adjust",
@@ -330,6 +333,7 @@ def test_classes_are_drawn(advisor: Callable[..., Any], tmp_path: Path) -> None:
         done = advisor("profile", "classify", "grid", "--method", "communication",
                        "--picture", kind, "--plot", path)  # fmt: skip
         assert done.code == 0 and text in path.read_text()
+        kept(path, kind)
     mesh = GraphPanel("mesh", [(0, 0), (1, 0), (0, -1), (1, -1)], "ABCD", [(0, 1)])
     assert text_of(mesh, 80).splitlines()[1:] == ["A B", "C D"]
     assert text_of(RadarPanel("A", ["x"], [], [0.5]), 28).endswith("x  0.50 ##########")

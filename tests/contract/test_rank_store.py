@@ -18,6 +18,7 @@ from advisor.store.rankings import rankings, save_characterisation
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.views.ranking_picture import measured_times
+from tests.pictures import kept
 
 Advisor = Callable[..., Any]
 STREAM = {"size_kb": 1000, "stride_b": 8, "dtype_b": 8, "access": "P"}
@@ -81,6 +82,7 @@ def test_estimated_and_measured_times_are_drawn(
     assert "● estimated   ○ measured" in told.out
     svg = (tmp_path / "p.svg").read_text()
     assert all(text in svg for text in ("time (s)", "fast", "metered", "measured"))
+    kept(tmp_path / "p.svg", "rank")
     with Reader(store_path) as reader:
         times = measured_times(reader, "app", "w")
     assert list(times) == ["fast"] and times["fast"][0] == pytest.approx(5.6)

@@ -22,6 +22,7 @@ from advisor.phases.pairing import Baseline, EarlyStop, RunEvents, replay
 from advisor.phases.sequence import IterationFinder, find_iterations
 from advisor.phases.signal import find_periods
 from advisor.phases.tracking import ClusterStability, TrackedCluster, matched_share, overlap
+from tests.pictures import kept
 
 # -- iterations ------------------------------------------------------------------------------------
 
@@ -454,3 +455,16 @@ def test_the_verb_prints_what_was_found(
     assert (answer["phases"], answer["answer"]) == ([], "no period")
     refused = advisor("phases", "replay", "events.csv", "events.csv", "--readings", "none.csv")
     assert refused.code == 2 and "--base-readings" in refused.err
+
+
+def test_a_folded_signal_is_drawn(advisor: Callable[..., Any], tmp_path: Path) -> None:
+    times, joules, marks = readings(0.1, 0.73, 200)
+    rows = "\n".join(f"{t:.6f},{j:.3f}" for t, j in zip(times, joules, strict=True))
+    (tmp_path / "readings.csv").write_text(f"time_s,energy_j\n{rows}\n")
+    (tmp_path / "marks.csv").write_text("time_s\n" + "\n".join(f"{m:.6f}" for m in marks) + "\n")
+    done = advisor(
+        "phases", "fold", tmp_path / "readings.csv", "--marks", tmp_path / "marks.csv",
+        "--plot", tmp_path / "fold.svg",
+    )  # fmt: skip
+    assert done.code == 0 and "J in an iteration of" in done.out, done.err
+    kept(tmp_path / "fold.svg", "fold")

@@ -53,12 +53,15 @@ class PastJobs(Vertical):
         file = self.query_one("#past-file", Input).value.strip()
         since = self.query_one("#past-since", Input).value.strip()
         session = self._page.session
+        width = self.query_one("#past-result").scrollable_content_region.width
 
         def going_on() -> bool:
             return self.app.is_running and self._turn == turn
 
         try:
-            text = await self._page.advisor.ask(lambda: _tried(session, file, since, going_on))
+            text = await self._page.advisor.ask(
+                lambda: _tried(session, file, since, width, going_on)
+            )
         except AdvisorError as error:
             text = str(error)
         if turn == self._turn:
@@ -68,8 +71,10 @@ class PastJobs(Vertical):
         self.query_one("#past-text", Static).update(Content(text))
 
 
-def _tried(session: Session, file: str, since: str, going_on: Callable[[], bool]) -> str:
-    """Return what a policy file would have done. Raises AdvisorError."""
+def _tried(
+    session: Session, file: str, since: str, width: int, going_on: Callable[[], bool]
+) -> str:
+    """Return what a policy file would have done, ``width`` columns wide. Raises AdvisorError."""
     from advisor.loop import clock
     from advisor.policy.load import check_text, read_file
     from advisor.views import simulated_words as words
@@ -89,5 +94,10 @@ def _tried(session: Session, file: str, since: str, going_on: Callable[[], bool]
     headers, rows, more = words.table(found, 200)
     lines = words.sentences(found, path.name)
     if rows:
-        lines += ["", *table(headers, rows)]
+        shown = table(headers, rows)
+        if max(map(len, shown)) > width:  # the intervals of the sums are above
+            at = headers.index("90 %")
+            without = [[*row[:at], *row[at + 1 :]] for row in (headers, *rows)]
+            shown = table(without[0], without[1:])
+        lines += ["", *shown]
     return "\n".join([*lines, *([f"and {more} more"] if more else [])])

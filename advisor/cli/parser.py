@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -16,6 +17,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise UsageError; the hint says where help is."""
         raise UsageError(message, hint=f"{self.prog} --help says more")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help or version; argparse's own hides that it cannot be written."""
+        (file or sys.stderr).write(message)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

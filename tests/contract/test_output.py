@@ -155,9 +155,13 @@ def usual(starts: Starts) -> Made:
     return starts.make([*each("", CALLS), *full, *each("gone", CALLS)])
 
 
+UNBUFFERED: list[Call] = [("--help",), ("options", "--help"), ("--version",)]
+"""What argparse prints itself; it would hide that it cannot."""
+
+
 @pytest.fixture(scope="module")
 def unbuffered(starts: Starts) -> Made:
-    return starts.make(each("/dev/full", CALLS), {"PYTHONUNBUFFERED": "1"})
+    return starts.make(each("/dev/full", CALLS, UNBUFFERED), {"PYTHONUNBUFFERED": "1"})
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +258,12 @@ def test_every_verbs_help(verb: str, usual: Made, latin1: Made) -> None:
     full = usual[(verb, "--help"), "/dev/full"]
     assert_plain(full, verb)
     assert full.code == 1 and b"No space left" in full.err
+
+
+@pytest.mark.parametrize("call", UNBUFFERED, ids=" ".join)
+def test_help_on_a_full_disk_is_no_success(call: Call, unbuffered: Made) -> None:
+    done = unbuffered[call, "/dev/full"]
+    assert done.code == 1 and b"No space left" in done.err
 
 
 @pytest.mark.parametrize("to", ["", "/dev/full"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import terminal
+from advisor_tui.help import joined
 from advisor_tui.legible import CONTRAST, contrast, legible, plain, speaks_utf8
 from advisor_tui.session import Session
 from rich.cells import cell_len
@@ -94,3 +95,17 @@ def test_the_real_program_writes_ascii_where_the_locale_knows_no_more(
         terminal.until_left(screen)
     finally:
         screen.close()
+
+
+def test_help_flows_where_its_lines_do_not_fit(session: Session, play: Play) -> None:
+    text = "One sentence that\ngoes on.\n\nname   a line of a list\n  and more of it\nThe end.\n"
+    assert joined(text) == text.replace("that\ngoes", "that goes")
+
+    async def story(at: Any) -> None:
+        await at.press("down", "enter", "question_mark")
+        inside = [line for line in at.lines if "│" in line]
+        assert inside and all(line.rstrip().endswith("│") for line in inside)
+        assert "Each sign is an option: threads and a frequency cap" in at.text
+        assert "to run the job with. Left is faster" in at.text
+
+    play(session, story, (60, 15))

@@ -11,16 +11,20 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from advisor_tui.jobs import hanging
 from advisor_tui.paint_once import PaintOnce
 from advisor_tui.places import PLACES
 from advisor_tui.shell import Page
 
 EVERYWHERE = f"""\
-{f"1 to {len(PLACES)}":<8} {", ".join(place.title for place in PLACES):<41} Esc  back
-Ctrl+P   every command by name, and themes         Tab  next part
-u        undo the last change of a file       q    leave
+{f"1 to {len(PLACES)}":<8} {", ".join(place.title for place in PLACES)}
+Ctrl+P   every command by name, and themes
+u        undo the last change of a file
+Tab      next part          Esc  back          q  leave
 Mouse    click to choose, double click to open, wheel to zoom
 """
+_SHARE, _MOST, _FRAME = 0.96, 110, 5
+"""Of the screen's columns, as style.tcss has it: the box's share, at most; its frame and bar."""
 
 
 class HelpScreen(ModalScreen[None], PaintOnce[None]):
@@ -43,16 +47,35 @@ class HelpScreen(ModalScreen[None], PaintOnce[None]):
         self._page = page
 
     def opened(self) -> None:
-        """Write the text."""
+        """Write the text, as wide as there is room."""
         page = self._page
         self.query_one(VerticalScroll).border_title = f"Help: {type(page).TITLE}"
-        parts = (type(page).HELP, f"On this page\n{keys_of(page)}", f"Everywhere\n{EVERYWHERE}")
-        self.query_one(Static).update(Content("\n".join(parts)))
+        width = min(_MOST, int(_SHARE * self.app.size.width)) - _FRAME
+        text = type(page).HELP
+        if max(map(len, text.split("\n"))) > width:
+            text = joined(text)
+        parts = (text, f"On this page\n{keys_of(page)}", f"Everywhere\n{EVERYWHERE}")
+        lines = [part for line in "\n".join(parts).split("\n") for part in hanging(line, width)]
+        self.query_one(Static).update(Content("\n".join(lines)))
 
     def action_scroll(self, way: str) -> None:
         """Scroll the text."""
         scroll = self.query_one(VerticalScroll)
         (scroll.scroll_down if way == "down" else scroll.scroll_up)(animate=False)
+
+
+def joined(text: str) -> str:
+    """Return a text with the lines of each paragraph in one; lists and tables stay as they are."""
+    lines: list[str] = []
+    goes_on = False
+    for line in text.split("\n"):
+        prose = bool(line) and line[0] != " " and "  " not in line
+        if prose and goes_on:
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line)
+        goes_on = prose
+    return "\n".join(lines)
 
 
 def keys_of(page: Page) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import Any
 
 from advisor.plotting.statistics import (
@@ -16,6 +17,8 @@ from advisor.plotting.statistics import (
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's, distinct for everybody."""
 _GREY = "#6b7280"
+_LABEL_WIDTH = 44
+"""Characters of an axis label that fit a panel beside another."""
 
 
 def draw_statistics(figure: Any, axes: Any, panel: StatisticsPanel) -> None:
@@ -96,5 +99,11 @@ def _intervals(axes: Any, panel: IntervalPanel) -> None:
         )  # fmt: skip
     axes.set_yticks(range(len(panel.rows)), panel.rows, fontsize=7)
     axes.invert_yaxis()
-    axes.set_xlabel(panel.label)
-    axes.legend(fontsize=8, frameon=False)
+    axes.set_xlabel(fill(panel.label, _LABEL_WIDTH))
+    axes.legend(
+        fontsize=8,
+        frameon=False,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1),
+        ncols=len(panel.kinds),
+    )  # above: the intervals fill the axes

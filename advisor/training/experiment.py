@@ -145,7 +145,10 @@ def _notes(file: ExperimentFile, shape: _SweepShape) -> list[str]:
     """Return what is done otherwise than HPCProbe does it."""
     notes = []
     if file.flags["omp"] is False:
-        notes.append("omp = False: OMP_NUM_THREADS is set all the same; MPI ranks do not mind")
+        notes.append(
+            "omp = False: runs on fewer threads set OMP_NUM_THREADS all the same; "
+            "MPI ranks do not mind"
+        )
     if file.texts["threadPlacement"] and shape.ranks > 1:
         notes.append(
             "threadPlacement places the threads of each rank on the cores of that rank; the "

@@ -209,6 +209,9 @@ def _why_none(outcome: SweepOutcome, policy: Policy) -> str:
     tries = len(outcome.attempts)
     if tries:
         runs = "The confirmation run" if tries == 1 else f"None of the {tries} confirmation runs"
+        if any(attempt.holds for attempt in outcome.attempts):
+            verb = "does not keep" if tries == 1 else "keeps"
+            return f"{runs} {verb} the policy's bounds; no change recommended."
         verb = "did not match" if tries == 1 else "matched"
         return f"{runs} {verb} its prediction; no change recommended."
     return (

@@ -46,6 +46,7 @@ from advisor.training.site_context import earlier_runs, load_known
 from advisor.training.state import SweepSettings, SweepState
 from advisor.training.sweep import Sweep
 from advisor.training.training_job import TrainingSite, current_user, understand
+from advisor.views.training import outcome_lines
 
 FREQS = (1_000_000, 1_400_000, 1_800_000, 2_000_000)
 NODE = NodeType(
@@ -324,6 +325,10 @@ def test_what_confirming_runs_do_not_bear_out_is_not_recommended(world: World) -
     assert not any(a.chosen for a in outcome.attempts)
     assert all("energy" in a.reason for a in outcome.attempts if not a.holds)
     assert not outcome.attempts[0].holds
+    for holds, why in ((False, "matched its prediction"), (True, "keeps the policy's bounds")):
+        attempts = tuple(replace(a, holds=holds) for a in outcome.attempts)
+        lines = outcome_lines(state, replace(outcome, attempts=attempts), world.policy)
+        assert f"None of the 3 confirmation runs {why}; no change recommended." in lines
     # what was learnt on the way counts: the runs are in the model, and none of them is applied
     with Reader(world.store) as reader:
         (model,) = reader.find_models("posed")

@@ -57,6 +57,10 @@ _WAITING = """
     AND m.updated_at < (SELECT max(b.updated_at) FROM models AS b
         WHERE b.node_type = m.node_type AND b.name NOT IN ('class', 'transfer'))
     ORDER BY m.updated_at"""
+_CURRENT = """
+    SELECT m.id, m.name, m.node_type, w.application, w.name FROM models AS m
+    JOIN workloads AS w ON w.id = m.workload_id
+    WHERE m.state <> 'replaced' AND m.name <> 'sizes' ORDER BY m.id"""
 _NODE_TYPES = """
     SELECT m.node_type, 1 FROM models AS m JOIN workloads AS w ON w.id = m.workload_id
     WHERE w.application = ? AND w.name = ? AND m.name NOT IN ('class', 'transfer')
@@ -128,7 +132,7 @@ class _NodeType:
 
     def renew(self, only: Collection[Named] | None) -> None:
         """Bring the class models of some workloads in step, of all for None."""
-        self._look()
+        self._look(only)
         groups = [
             (key, group)
             for key, stored in sorted(self.signatures.items())
@@ -144,13 +148,20 @@ class _NodeType:
         groups = [key for key in wanted if key[0] in self.signatures]
         self._renew(groups, {key: m for key, m in self._by_class() if key in groups})
 
-    def _look(self) -> None:
+    def _look(self, only: Collection[Named] | None = None) -> None:
+        """Read what is known here: all, or what some workloads' class models follow from."""
         mine = self.node_type.name
-        for model in self.writer.models():
-            if self._name(model.node_type) == mine:
-                self.models.append(model)
+        current = self.writer.rows(_CURRENT)
+        here = {name for name in {row[2] for row in current} if self._name(name) == mine}
+        ids = [i for i, name, node_type, *key in current if node_type in here
+               and (only is None or name != CLASS or tuple(key) in only)]  # fmt: skip
+        self.models = list(self.writer.models(ids))
+        keys: list[tuple[str | None, str | None]] = [(None, None)]
+        if only is not None:
+            swept = {(m.application, m.workload) for m in self.models if m.fitted}
+            keys = list({*only, *swept})
         found: defaultdict[Named, list[StoredSignature]] = defaultdict(list)
-        for s in signatures(self.writer):
+        for s in (s for key in keys for s in signatures(self.writer, *key)):
             place = s.signature.configuration
             if place is not None and self._name(place.node_type) == mine:
                 found[s.application, s.workload].append(s)

@@ -239,6 +239,11 @@ def _why(error: OSError, *, node: bool = False) -> str:
     if error.errno in (errno.EACCES, errno.EPERM):
         level = "0" if node else "2"
         now = _text(_PARANOID, "not known")
+        if now.lstrip("-").isdigit() and int(now) <= int(level):
+            return (
+                f"not allowed, though kernel.perf_event_paranoid is {now}: a container's seccomp "
+                "filter forbids perf_event_open; allow it there, or count outside of the container"
+            )
         return (
             f"not allowed; grant it with sysctl kernel.perf_event_paranoid={level} (it is {now}), "
             "or the capability CAP_PERFMON"

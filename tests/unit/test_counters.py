@@ -63,20 +63,23 @@ def test_nothing_stays_open_and_nothing_is_raised() -> None:
 
 
 @pytest.mark.parametrize(
-    "number, words",
+    "number, level, words",
     [
-        (errno.EACCES, "sysctl kernel.perf_event_paranoid="), (errno.EPERM, "CAP_PERFMON"),
-        (errno.ENOENT, "a virtual machine shows none"), (errno.ENOSYS, "offers no counters"),
-        (errno.EINVAL, "too few counters are free"),
+        (errno.EACCES, 3, "sysctl kernel.perf_event_paranoid="), (errno.EPERM, 4, "CAP_PERFMON"),
+        (errno.EPERM, 0, "seccomp"), (errno.EACCES, -1, "though kernel.perf_event_paranoid is -1"),
+        (errno.ENOENT, 2, "a virtual machine shows none"), (errno.ENOSYS, 2, "offers no counters"),
+        (errno.EINVAL, 2, "too few counters are free"),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_said_with_what_to_grant(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, words: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, level: int, words: str
 ) -> None:
     def refuse(*_: object, **__: object) -> int:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(counters, "_open", refuse)
+    (tmp_path / "paranoid").write_text(f"{level}\n")
+    monkeypatch.setattr(counters, "_PARANOID", tmp_path / "paranoid")
     device = tmp_path / "uncore_imc_0"
     (device / "events").mkdir(parents=True)
     for name, text in (

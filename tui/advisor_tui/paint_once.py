@@ -21,6 +21,8 @@ from advisor_tui.background import finished
 
 FIRST_S = 0.2
 """Seconds for which a screen waits for what it reads; it paints what it has after that."""
+LATER = ("look", "measured")
+"""Groups of work that nobody waits for: its results come into what is shown."""
 SETTLED_S = 0.005
 """Seconds in which widgets that were changed have asked for all they want."""
 
@@ -95,7 +97,7 @@ class PaintOnce(Screen[ScreenResultType]):
 
     async def first_read(self) -> None:
         """Wait for what the screen reads, but not for long."""
-        reads = [w for w in self.app.workers if w.node is self and w.group != "look"]
+        reads = [w for w in self.app.workers if w.node is self and w.group not in LATER]
         await finished(reads, FIRST_S)
 
     async def ahead(self) -> None:

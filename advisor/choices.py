@@ -40,10 +40,10 @@ def write(path: Path, choices: Mapping[str, Any]) -> Edit:
 
 def text_of(choices: Mapping[str, Any]) -> str:
     """Return the file's text."""
-    kept = {"version": CHOICES_VERSION, **choices}
-    if isinstance(kept.get("workloads"), Mapping):
-        kept["workloads"] = {k: v for k, v in kept["workloads"].items() if v}
-    return json.dumps(kept, indent=2) + "\n"
+    written = {"version": CHOICES_VERSION, **choices}
+    if isinstance(written.get("workloads"), Mapping):
+        written["workloads"] = {k: v for k, v in written["workloads"].items() if v}
+    return json.dumps(written, indent=2) + "\n"
 
 
 def entry_of(choices: dict[str, Any], application: str | None, workload: str | None) -> Any:
@@ -62,9 +62,9 @@ def chosen(choices: Mapping[str, Any], application: str, workload: str) -> dict[
     As decisions read it: each from the workload's entry, else the application's, else all jobs'.
     """
     held = with_choices(Settings({}), choices, application, workload)
-    found: dict[str, Any] = {name: value for name, (value, _) in held.values.items()}
-    if found.pop("advisor", ""):
-        found["off"] = True
+    values: dict[str, Any] = {name: value for name, (value, _) in held.values.items()}
+    if values.pop("advisor", ""):
+        values["off"] = True
     if held.pin is not None:
-        found["pin"] = dict(held.pin)
-    return found
+        values["pin"] = dict(held.pin)
+    return values

@@ -54,10 +54,10 @@ def store_path(flag: str | None = None, *, own: bool = False, socket: str | None
     mine = system if _is_root() else _xdg("XDG_DATA_HOME", ".local/share") / "advisor/advisor.db"
     if own or os.path.exists(mine):  # noqa: PTH110  a folder that is closed to us is no error
         return mine
-    found = (
+    existing = (
         store for store in (_daemons_store(socket), system) if store and os.access(store, os.R_OK)
     )
-    return next(found, mine)
+    return next(existing, mine)
 
 
 def whole_store(flag: str | None = None, *, hint: str = "") -> Path:

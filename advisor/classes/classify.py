@@ -61,13 +61,13 @@ class Classifier:
         self.available: list[Strategy] = [s for s in made if s is not None]
         if wanted:
             plugins.load("strategies", wanted)
-            found = [s for s in self.available if wanted == s.NAME]
-            if not found:
+            strategies = [s for s in self.available if wanted == s.NAME]
+            if not strategies:
                 why = "; ".join(setup.files.problems) or (
                     f"there are no files for it with tag {setup.tag}"
                 )
                 raise InputError(f"strategy {wanted} is not available: {why}")
-            self.chosen = found
+            self.chosen = strategies
         else:
             self.chosen = self.available
 
@@ -108,7 +108,7 @@ class Classifier:
         own_holds = strategy.steady(Measured(cpi, tpi, gflops, gbs, cpus), most)
         if phase_holds and own_holds:
             return 1.0
-        gpu, class_of, kept = s.gpu_util, strategy.class_of, 0
+        gpu, class_of, same_class = s.gpu_util, strategy.class_of, 0
         for f1, f2, f3, f4, f5, f6 in _factors(errors) if errors else _FACTORS:
             c, t, f, b = (
                 cpi and cpi * f1,
@@ -119,35 +119,37 @@ class Classifier:
             drawn = phase if phase_holds else (
                 phase_of(c, f, b, io_mbs and io_mbs * f5, calls and calls * f6, gpu, cpus)
             )  # fmt: skip
-            kept += (drawn or (own if own_holds else class_of(c, t, f, b, cpus))) == (phase or own)
-        return kept / DRAWS
+            same_class += (drawn or (own if own_holds else class_of(c, t, f, b, cpus))) == (
+                phase or own
+            )
+        return same_class / DRAWS
 
     def _reasons(
         self, s: Signature, cpus: int | None, phase: str, strategy: Strategy,
         agreement: Mapping[str, str], point: Measured,
     ) -> list[str]:  # fmt: skip
-        found = []
+        reasons = []
         if phase:
-            found.append(_PHASES[phase].format(s=s, cpus=cpus))
+            reasons.append(_PHASES[phase].format(s=s, cpus=cpus))
             if phase == "busy-waiting" and s.gpu_util:
-                found.append(f"its GPUs work meanwhile ({s.gpu_util:g} %)")
+                reasons.append(f"its GPUs work meanwhile ({s.gpu_util:g} %)")
         if agreement[strategy.NAME] != UNKNOWN:
             by = f"{strategy.NAME}: {strategy.why(point)}"
             if strategy.NAME == "default":
                 by += f"; limits: {self.setup.limits_from}"
-            found.append(by)
+            reasons.append(by)
         for one in self.chosen:
             lacking = [name for name in one.USES if getattr(s, name, None) is None]
             if agreement[one.NAME] == UNKNOWN and lacking:
-                found.append(f"{one.NAME} lacks {', '.join(lacking)}")
+                reasons.append(f"{one.NAME} lacks {', '.join(lacking)}")
             elif agreement[one.NAME] == UNKNOWN:
-                found.append(f"{one.NAME}: nothing was counted")
+                reasons.append(f"{one.NAME}: nothing was counted")
         if s.mpi_calls_s is None and s.mpi_percent is not None and s.mpi_percent > 50:
-            found.append(
+            reasons.append(
                 f"{s.mpi_percent:g} % of the time is MPI, but without calls per second it is not "
                 "known to be mpi-bound"
             )
-        return [*found, *self.setup.files.problems, *self.setup.notes]
+        return [*reasons, *self.setup.files.problems, *self.setup.notes]
 
 
 _PHASES = {
@@ -182,8 +184,8 @@ def typical(signatures: Sequence[Signature]) -> tuple[Signature, dict[str, float
     values: dict[str, Any] = {}
     errors: dict[str, float] = {}
     for name in sorted({m for s in same for m in s.measures()}):
-        found = [getattr(s, name) for s in same if getattr(s, name) is not None]
-        values[name] = middle = median(found)
-        if len(found) > 2 and middle:
-            errors[name] = max(ERROR, stdev(found) / middle)
+        measured = [getattr(s, name) for s in same if getattr(s, name) is not None]
+        values[name] = middle = median(measured)
+        if len(measured) > 2 and middle:
+            errors[name] = max(ERROR, stdev(measured) / middle)
     return replace(newest, **values), errors, len(same)

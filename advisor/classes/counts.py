@@ -117,7 +117,7 @@ def _first(events: Mapping[str, float], names: tuple[str, ...]) -> float | None:
 
 def _flops(events: Mapping[str, float], dropped: list[str]) -> float | None:
     """Return the operations; None where none was counted, or one that belongs to them is lost."""
-    found = [value * _FLOPS[name] for name, value in events.items() if name in _FLOPS]
+    operations = [value * _FLOPS[name] for name, value in events.items() if name in _FLOPS]
     if any(name in _FLOPS for name in dropped):
         return None
-    return sum(found) if found else events.get("papi_fp_ops")
+    return sum(operations) if operations else events.get("papi_fp_ops")

@@ -99,10 +99,10 @@ class _Node:
             self.rates.setdefault(name, []).append((value, time_s))
 
     def mean(self, name: str) -> float | None:
-        found = self.rates.get(name, ())
-        if len(found) < 2:
-            return found[0][0] if found else None
-        return sum(value * seconds for value, seconds in found) / sum(s for _, s in found)
+        readings = self.rates.get(name, ())
+        if len(readings) < 2:
+            return readings[0][0] if readings else None
+        return sum(value * seconds for value, seconds in readings) / sum(s for _, s in readings)
 
 
 def read_ear(path: Path, *, nodes: Collection[str] = (), limit_w: float | None = None) -> EarFile:
@@ -132,8 +132,10 @@ def read_ear(path: Path, *, nodes: Collection[str] = (), limit_w: float | None =
             )
         key = _whole(line, JOB), _whole(line, STEP)
         steps.setdefault(key, {}).setdefault(node, []).append(line)
-    found = [_step(job, step, by_node, loops, clamped) for (job, step), by_node in steps.items()]
-    return EarFile(tuple(found), _release(names), loops)
+    ear_steps = [
+        _step(job, step, by_node, loops, clamped) for (job, step), by_node in steps.items()
+    ]
+    return EarFile(tuple(ear_steps), _release(names), loops)
 
 
 def _lines(path: Path, text: str) -> tuple[list[str], list[FileLine]]:
@@ -204,13 +206,13 @@ def _limits(rows: Sequence[Mapping[str, str]], limit_w: float | None) -> frozens
         except ValueError:
             continue
     most = max(values, default=0.0)
-    found = set() if limit_w is None else {limit_w}
+    limits_w = set() if limit_w is None else {limit_w}
     others = [v for v in values if v != most]
     odd = len(others) >= 3 and all(round(v * 100) != v * 100 for v in others)
     repeated = values[most] > (1 if others else 2)
     if most and (repeated or (odd and most % _ROUND_W == 0)):
-        found.add(most)
-    return frozenset(found)
+        limits_w.add(most)
+    return frozenset(limits_w)
 
 
 def _step(
@@ -313,11 +315,11 @@ def _count(node: _Node, line: FileLine, time_s: float) -> None:
 
 def _gpu_util(line: FileLine) -> float | None:
     """Return the mean utilisation of the GPUs there are: those with any power or frequency."""
-    found = []
+    shares = []
     for name, text in line.cells.items():
         match = _GPU_UTIL.fullmatch(name)
         if match:
             own = [n for n in line.cells if n.startswith(f"GPU{match[1]}_")]
             if any(line.parse(n, line.cells[n]) for n in own):
-                found.append(line.parse(name, text))
-    return sum(found) / len(found) if found else None
+                shares.append(line.parse(name, text))
+    return sum(shares) / len(shares) if shares else None

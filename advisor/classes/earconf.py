@@ -62,7 +62,7 @@ def read_ear_conf(path: Path) -> EarConf:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     tags: dict[str, bool] = {}
     most: dict[str, float] = {}
-    found: list[tuple[int, int, str, str]] = []
+    islands: list[tuple[int, int, str, str]] = []
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith("#"):
@@ -83,10 +83,10 @@ def read_ear_conf(path: Path) -> EarConf:
                 raise InputError(f"{place}: island {pairs['island']!r} is not a number")
             if "nodes" not in pairs:
                 raise InputError(f"{place}: an island without Nodes=")
-            found.append((number, int(pairs["island"]), pairs["nodes"], pairs.get("tag", "")))
+            islands.append((number, int(pairs["island"]), pairs["nodes"], pairs.get("tag", "")))
     usual = next((name for name, default in tags.items() if default), next(iter(tags), ""))
     places = []
-    for number, island, nodes, tag in found:
+    for number, island, nodes, tag in islands:
         if tag and tag not in tags:
             known = ", ".join(tags) or "none"
             raise InputError(f"{path}, line {number}: tag {tag!r} is unknown (known: {known})")

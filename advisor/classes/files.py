@@ -99,17 +99,17 @@ def read_files(
 
     With ``glued``, a file is also looked for as EAR's sources do, without "/" after the folder.
     """
-    found: dict[str, tuple[float, ...] | None] = {}
+    by_kind: dict[str, tuple[float, ...] | None] = {}
     problems = []
     for kind, folder in folders.items():
         name = file_name(kind, tag)
         paths = [folder / name, *([Path(f"{folder}{name}")] if glued else ())]
         path = next((p for p in paths if p.exists()), None)
         try:
-            found[kind] = read_values(path, kind) if path else None
+            by_kind[kind] = read_values(path, kind) if path else None
         except InputError as error:
             problems.append(str(error))
-    peaks, extremes, medoids = (found.get(kind) for kind in KINDS)
+    peaks, extremes, medoids = (by_kind.get(kind) for kind in KINDS)
     if (extremes is None) != (medoids is None) and not problems:
         there, lacking = ("medoids", "extremes") if medoids else ("extremes", "medoids")
         problems.append(f"{file_name(there, tag)} is there without {file_name(lacking, tag)}")

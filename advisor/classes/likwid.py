@@ -160,10 +160,10 @@ def _rate(
 ) -> float | None:
     """Return a rate of the node over all regions of one group, None where there is no such row."""
     total = seconds = 0.0
-    found = None
+    rate = None
     for key in _richest(parts, names):
         value = parts[key].total(names)
         if value is not None:
-            found = value
+            rate = value
             total, seconds = total + value * times[key], seconds + times[key]
-    return total / seconds if seconds else found
+    return total / seconds if seconds else rate

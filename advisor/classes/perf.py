@@ -108,10 +108,10 @@ def _from_columns(path: Path, lines: list[tuple[int, str]]) -> Iterator[_Event]:
         if re.search(r"\d,\d", value + rest[1]):
             raise line.bad(name, "a decimal comma; run perf with LC_ALL=C")
         running = line.parse(name, rest[1])
-        found = None if _NOT.fullmatch(value) else line.parse(name, value)
+        count = None if _NOT.fullmatch(value) else line.parse(name, value)
         metric = rest[2] if len(rest) > 3 and _NUMBER.fullmatch(rest[2]) else ""
         yield _Event(
-            name, found, unit, running, float(metric) if metric else None,
+            name, count, unit, running, float(metric) if metric else None,
             rest[3] if metric else "", _interval(cells[0]) if at > 2 else None,
         )  # fmt: skip
 

@@ -23,10 +23,10 @@ HACKS = {"roofline": "HACK_ROOFLINE_COEFF_PATH", "medoids": "HACK_MEDOIDS_COEFF_
 
 def written_of(site: Mapping[str, object], name: str) -> Mapping[str, Any]:
     """Return what a compiled site file says of a node type's classes."""
-    found: Any = site.get("node_types")
+    written: Any = site.get("node_types")
     for key in (name, "classes"):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+        written = written.get(key) if isinstance(written, Mapping) else None
+    return written if isinstance(written, Mapping) else {}
 
 
 def setup_of(
@@ -96,7 +96,7 @@ def setup_of(
 def _doubts(tag: str, folders: Mapping[str, Path]) -> tuple[str, ...]:
     """Return whether the folders hold files of other tags only: a tag misspelt, perhaps."""
     tags = {tag_of(path.name) for folder in set(folders.values()) for path in folder.glob("*.data")}
-    others = sorted(found for found in tags if found)
+    others = sorted(other for other in tags if other)
     if not others or tag in others:
         return ()
     return (f"there are no files of tag {tag}, only of {', '.join(others)}",)

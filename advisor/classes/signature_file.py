@@ -36,8 +36,8 @@ def read_signatures(path: Path) -> tuple[list[Signature], bool]:
     except (UnicodeDecodeError, RecursionError):
         raise InputError(f"{path} is not JSON in UTF-8") from None
     items = data if isinstance(data, list) else [data]
-    found = [_signature(item, f"{path}, signature {n}") for n, item in enumerate(items, 1)]
-    return found, isinstance(data, list)
+    signatures = [_signature(item, f"{path}, signature {n}") for n, item in enumerate(items, 1)]
+    return signatures, isinstance(data, list)
 
 
 def _signature(item: object, where: str) -> Signature:

@@ -114,11 +114,11 @@ def _assign(points: Sequence[Sequence[float]], medoids: Sequence[int]) -> tuple[
 def silhouette(points: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
     """Return the mean silhouette: how much nearer each point is to its own group than the next."""
     groups = {label: [i for i, own in enumerate(labels) if own == label] for label in set(labels)}
-    found = []
+    widths = []
     for i, point in enumerate(points):
         own = groups[labels[i]]
         if len(own) == 1 or len(groups) == 1:
-            found.append(0.0)
+            widths.append(0.0)
             continue
         inner = sum(dist(point, points[j]) for j in own) / (len(own) - 1)
         outer = min(
@@ -127,8 +127,8 @@ def silhouette(points: Sequence[Sequence[float]], labels: Sequence[int]) -> floa
             if label != labels[i]
         )
         most = max(inner, outer)
-        found.append((outer - inner) / most if most else 0.0)
-    return fmean(found)
+        widths.append((outer - inner) / most if most else 0.0)
+    return fmean(widths)
 
 
 def train(rows: Sequence[TrainingRow]) -> Trained:
@@ -158,7 +158,7 @@ def train(rows: Sequence[TrainingRow]) -> Trained:
     points = [extremes.standardised(row.vector) for row in rows]
     medoids, _ = min(
         (park_jun(points, start) for start in (paper_start(points), greedy_start(points))),
-        key=lambda found: found[1],
+        key=lambda pair: pair[1],
     )
     labels, _ = _assign(points, medoids)
     names = _named([points[m] for m in medoids])

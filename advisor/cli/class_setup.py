@@ -115,14 +115,14 @@ def described(base: Path, store: Reader | None) -> tuple[Inventory, set[str]]:
     from advisor.core.inventory import Inventory
     from advisor.policy.inventory import given_types, merge_applied
 
-    found = store.inventory() if store else Inventory.of([])
+    inventory = store.inventory() if store else Inventory.of([])
     site = dict(store.site()) if store else {}
     if not site and (base / "site.yaml").exists():
         site = _from_file(base / "site.yaml")
-    if not found.node_types:
+    if not inventory.node_types:
         by_source, _ = merge_applied([], {}, site, {})
-        found = Inventory.of([t for types in by_source.values() for t in types])
-    return found, {*found.node_types, *given_types(site)}
+        inventory = Inventory.of([t for types in by_source.values() for t in types])
+    return inventory, {*inventory.node_types, *given_types(site)}
 
 
 def _from_file(path: Path) -> dict[str, Any]:

@@ -316,13 +316,13 @@ def _show(args: argparse.Namespace) -> int:
     names = [args.node_type] if args.node_type else sorted(
         {*known.inventory.node_types, *known.site.get("node_types", {})}
     )  # fmt: skip
-    found = []
+    described_types = []
     for name in names or [""]:
         setup = known.setup(name, args)
         classifier = Classifier(setup)
         files = setup.files
         there = {"roofline": files.peaks, "extremes": files.extremes, "medoids": files.medoids}
-        found.append(
+        described_types.append(
             {
                 "node_type": setup.node_type,
                 "tag": setup.tag,
@@ -336,9 +336,9 @@ def _show(args: argparse.Namespace) -> int:
             }
         )
     if args.json:
-        print_json("classes", {"action": "show", "node_types": found})
+        print_json("classes", {"action": "show", "node_types": described_types})
         return 0
-    for one in found:
+    for one in described_types:
         _print_setup(one)
     return 0
 

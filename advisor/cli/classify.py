@@ -114,17 +114,17 @@ def _answer(
     application: str = "",
     workload: str = "",
 ) -> dict[str, Any]:
-    found = classifier.classify(signature, errors)
+    classification = classifier.classify(signature, errors)
     setup = classifier.setup
     return {
         "application": application,
         "workload": workload,
         "node_type": setup.node_type,
         "tag": setup.tag,
-        "class": found.name,
-        "strategy": found.strategy,
-        "distances": dict(found.distances),
-        "agreement": dict(found.agreement),
+        "class": classification.name,
+        "strategy": classification.strategy,
+        "distances": dict(classification.distances),
+        "agreement": dict(classification.agreement),
         "signature": {
             **{name: getattr(signature, name) for name in _SHOWN},
             "cpus": signature.cpus or setup.cpus,
@@ -132,8 +132,8 @@ def _answer(
         "source": signature.source,
         "runs": runs,
         "missing": [name for name in _SHOWN if getattr(signature, name) is None],
-        "stable": found.stable,
-        "reasons": list(found.reasons),
+        "stable": classification.stable,
+        "reasons": list(classification.reasons),
     }
 
 

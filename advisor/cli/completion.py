@@ -59,7 +59,7 @@ def _names(args: argparse.Namespace) -> list[str]:
         with Reader(store_path(args.db)) as reader:
             if args.what == "node-types":
                 return sorted(reader.inventory().node_types)
-            return sorted({found.application for found in reader.workloads()})
+            return sorted({workload.application for workload in reader.workloads()})
     except StoreError:
         return []
 

@@ -69,9 +69,9 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     for candidate in every():
         if (checker := candidate.health()) is None:
             continue
-        answers, found = checker.check_scheduler(understood)
+        answers, scheduler_checks = checker.check_scheduler(understood)
         if answers or scheduler is None:
-            scheduler, settings, of_scheduler = candidate, answers, found
+            scheduler, settings, of_scheduler = candidate, answers, scheduler_checks
         if answers:
             break
     reader = None

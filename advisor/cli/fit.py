@@ -322,10 +322,10 @@ def _print_terms(fitted: _Fitted) -> None:
     """Print what a regression infers of its terms, where the model is one."""
     stats = fitted.model.stats if fitted.model else {}
     for name in ("time", "energy"):
-        found = (stats.get(name) or {}).get("inference")
-        if not found:
+        inference = (stats.get(name) or {}).get("inference")
+        if not inference:
             continue
-        adjusted = found["r2_adjusted"]
+        adjusted = inference["r2_adjusted"]
         about = "" if adjusted is None else f", adjusted R2 {adjusted:.3f}"
         print(f"\n{fitted.workload} on {fitted.node_type}, terms of {name}{about}")
         keys = ("standard_error", "p_value", "vif")
@@ -334,7 +334,7 @@ def _print_terms(fitted: _Fitted) -> None:
             [
                 [t["term"], f"{t['coefficient']:.4g}",
                  *("-" if t[k] is None else f"{t[k]:.3g}" for k in keys)]
-                for t in found["terms"]
+                for t in inference["terms"]
             ],
         )  # fmt: skip
 

@@ -64,17 +64,17 @@ def run(args: argparse.Namespace) -> int:
                 f"{path} is a published copy", hint="forget in the store itself, then publish again"
             )
         if args.undo:
-            found = [m for m in there if m.application == application]
-            found = [m for m in found if workload in (None, m.workload)]
+            chosen = [m for m in there if m.application == application]
+            chosen = [m for m in chosen if workload in (None, m.workload)]
         else:
-            found = measured(store, application, workload, since=since)
-            found = [m for m in found if m.anything or not since]
+            chosen = measured(store, application, workload, since=since)
+            chosen = [m for m in chosen if m.anything or not since]
     if not is_owner(path):
         raise RefusedError(f"{path} is not yours", hint="ask the store's owner")
-    if since and not found:
+    if since and not chosen:
         raise RefusedError(f"nothing of {args.application} was stored since {args.since}")
     if not args.yes and not args.undo:
-        _confirm(found, args)
+        _confirm(chosen, args)
     with Writer(path) as writer:
         if args.undo:
             done = remember(writer, application, workload)
@@ -123,12 +123,12 @@ def _named(text: str, there: Sequence[MeasuredResults], *, undo: bool) -> tuple[
     raise UsageError(f"{none} {what} of {text!r}", hint=known if names else "the store is empty")
 
 
-def _confirm(found: Sequence[MeasuredResults], args: argparse.Namespace) -> None:
+def _confirm(results: Sequence[MeasuredResults], args: argparse.Namespace) -> None:
     """Ask at a terminal. Raises UsageError where nobody can answer, RefusedError for a no."""
     if args.json or not sys.stdin.isatty():
         raise UsageError("nobody can be asked here", hint="say --yes to forget without a question")
     print("this will be forgotten:")
-    _print(found)
+    _print(results)
     try:
         answer = input("go on? [y/N] ")
     except EOFError:
@@ -137,11 +137,11 @@ def _confirm(found: Sequence[MeasuredResults], args: argparse.Namespace) -> None
         raise RefusedError("nothing was forgotten")
 
 
-def _print(found: Sequence[MeasuredResults]) -> None:
-    for m in found:
+def _print(results: Sequence[MeasuredResults]) -> None:
+    for m in results:
         parts = [f"{count} {_NAMES[kind][count != 1]}" for kind, count in m.counts.items() if count]
         print(f"  {m.application}/{m.workload}: {', '.join(parts) or 'its name'}")
-    if not found:
+    if not results:
         print("  nothing")
 
 

@@ -310,7 +310,7 @@ def _by_size(args: argparse.Namespace, table: RunsFile) -> dict[str, list[Observ
         raise InputError(f"{args.file}: there is no column {lacking[0]!r}", hint=f"it has {known}")
     if args.source == EXTRAP and not names:
         names = list(table.extra_columns)
-    found: dict[str, list[Observation]] = {}
+    by_workload: dict[str, list[Observation]] = {}
     for i, run in enumerate(table.observations, 1):
         sizes = {}
         for name in names:
@@ -321,8 +321,8 @@ def _by_size(args: argparse.Namespace, table: RunsFile) -> dict[str, list[Observ
                 )
             sizes[name] = float(value)
         workload = _clean(sized_line(args.workload, sizes)) if sizes else args.workload
-        found.setdefault(workload, []).append(run)
-    return found
+        by_workload.setdefault(workload, []).append(run)
+    return by_workload
 
 
 def _clean(name: str) -> str:

@@ -36,33 +36,33 @@ def import_jobs(
         )
     known = [ApplicationRule.from_dict(r) for r in rules] if isinstance(rules, list) else []
     naming = JobNaming(known, args.application or "", args.workload)
-    found = past_jobs(
+    past = past_jobs(
         jobs, inventory, naming, meter=scheduler.NAME, scope=scope, user=None if owner else user
     )
     if args.node_type:
-        _keep_node_type(found, args.node_type)
+        _keep_node_type(past, args.node_type)
     digest = hashlib.sha256(text.encode()).hexdigest()
     with Writer(path) as store, store.batch():
-        imported, skipped = _store(store, args, found, digest, user)
-    _print(args, found, len(jobs), bad, imported, skipped, user, scope)
+        imported, skipped = _store(store, args, past, digest, user)
+    _print(args, past, len(jobs), bad, imported, skipped, user, scope)
     return 0
 
 
-def _keep_node_type(found: PastRuns, name: str) -> None:
-    for key, runs in list(found.runs.items()):
-        found.runs[key] = [r for r in runs if r.configuration.node_type == name]
-        other = len(runs) - len(found.runs[key])
+def _keep_node_type(past: PastRuns, name: str) -> None:
+    for key, runs in list(past.runs.items()):
+        past.runs[key] = [r for r in runs if r.configuration.node_type == name]
+        other = len(runs) - len(past.runs[key])
         if other:
-            found.left_out["another node type"] += other
-        if not found.runs[key]:
-            del found.runs[key]
+            past.left_out["another node type"] += other
+        if not past.runs[key]:
+            del past.runs[key]
 
 
 def _store(
-    store: Writer, args: argparse.Namespace, found: PastRuns, sha256: str, by: str
+    store: Writer, args: argparse.Namespace, past: PastRuns, sha256: str, by: str
 ) -> tuple[int, int]:
     imported = skipped = 0
-    for (application, workload), runs in found.runs.items():
+    for (application, workload), runs in past.runs.items():
         stored = (o.observation for o in store.observations(application, workload))
         there = {
             (r.job_id, r.contributor, r.extra.get("submitted_at"))
@@ -81,14 +81,14 @@ def _store(
 
 
 def _print(
-    args: argparse.Namespace, found: PastRuns, jobs: int, bad: int, imported: int, skipped: int,
+    args: argparse.Namespace, past: PastRuns, jobs: int, bad: int, imported: int, skipped: int,
     user: str, scope: Scope,
 ) -> None:  # fmt: skip
-    runs = [run for group in found.runs.values() for run in group]
-    notes = [f"{n} jobs left out: {why}" for why, n in found.left_out.most_common()]
+    runs = [run for group in past.runs.values() for run in group]
+    notes = [f"{n} jobs left out: {why}" for why, n in past.left_out.most_common()]
     if bad:
         notes.append(f"{bad} lines are no record of the accounting")
-    names = sorted({application for application, _ in found.runs})
+    names = sorted({application for application, _ in past.runs})
     if args.json:
         counts = Counter(run.energy_quality for run in runs)
         print_json("import", {
@@ -106,7 +106,7 @@ def _print(
             "extra_columns": [],
             "from": args.source,
             "jobs": jobs,
-            "left_out": dict(found.left_out),
+            "left_out": dict(past.left_out),
             "notes": notes,
             "next": "advisor fit APPLICATION",
         })  # fmt: skip

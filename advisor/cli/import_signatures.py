@@ -53,15 +53,15 @@ def take(store_path: Path, args: argparse.Namespace, origin: Origin, by: str) ->
     from advisor.store.writer import Writer
 
     if args.source == "ear":
-        found = _ear(args, origin)
+        contents = _ear(args, origin)
     else:
         if not args.application:
             raise UsageError(f"--from {args.source} needs --application: the file names none")
-        found = _counted(args, origin)
-    _check_names(args.file, found)
+        contents = _counted(args, origin)
+    _check_names(args.file, contents)
     content = args.file.read_bytes() if args.file.is_file() else b""
     with Writer(store_path) as store, store.batch():
-        return _store(store, args, found, hashlib.sha256(content).hexdigest(), by)
+        return _store(store, args, contents, hashlib.sha256(content).hexdigest(), by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ class _Contents:
     notes: list[str]
 
 
-def _check_names(file: Path, found: _Contents) -> None:
+def _check_names(file: Path, contents: _Contents) -> None:
     from advisor.store.rows import check_name
 
-    for name in dict.fromkeys(name for name, _ in found.pairs):
+    for name in dict.fromkeys(name for name, _ in contents.pairs):
         try:
             check_name("application", name)
         except InputError as error:
@@ -86,16 +86,16 @@ def _check_names(file: Path, found: _Contents) -> None:
 
 
 def _store(
-    store: Writer, args: argparse.Namespace, found: _Contents, sha256: str, by: str
+    store: Writer, args: argparse.Namespace, contents: _Contents, sha256: str, by: str
 ) -> Taken:
     from advisor.store.signatures import save_signatures
 
-    applications = tuple(dict.fromkeys(name for name, _ in found.pairs))
+    applications = tuple(dict.fromkeys(name for name, _ in contents.pairs))
     imported = skipped = new = 0
     for name in applications:
-        own = [s for application, s in found.pairs if application == name]
+        own = [s for application, s in contents.pairs if application == name]
         new += save_signatures(store, name, args.workload, own)
-        runs = [run for application, run in found.runs if application == name]
+        runs = [run for application, run in contents.runs if application == name]
         there = {
             (o.observation.job_id, o.observation.contributor)
             for o in store.observations(name, args.workload)
@@ -108,9 +108,9 @@ def _store(
                 again=True,
             )  # fmt: skip
         skipped += len(runs) - len(fresh)
-    qualities = Counter(run.energy_quality for _, run in found.runs)
+    qualities = Counter(run.energy_quality for _, run in contents.runs)
     energy = {q: qualities[q] for q in ("measured", "estimated", "missing")}
-    return Taken(applications, imported, skipped, new, energy, found.rows, tuple(found.notes))
+    return Taken(applications, imported, skipped, new, energy, contents.rows, tuple(contents.notes))
 
 
 # -- EAR -------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def _ear(args: argparse.Namespace, origin: Origin) -> _Contents:
             f"{args.file}, line 1: loops of applications it does not name, and no run times",
             hint="give --application, or import what eacct -c writes without -r",
         )
-    found = _Contents([], [], [], [])
+    contents = _Contents([], [], [], [])
     for step in file.steps:
         name = args.application or step.application
         if not name:
@@ -138,19 +138,19 @@ def _ear(args: argparse.Namespace, origin: Origin) -> _Contents:
                 hint="give --application",
             )
         signature = _signature(step, file, origin)
-        found.pairs.append((name, signature))
+        contents.pairs.append((name, signature))
         if step.time_s is not None:
-            found.runs.append((name, _run(step, signature)))
-        found.rows.append(_row(step, name))
+            contents.runs.append((name, _run(step, signature)))
+        contents.rows.append(_row(step, name))
     clamped = sum(step.energy == "clamped" for step in file.steps)
     if clamped:
-        found.notes.append(
+        contents.notes.append(
             f"{clamped} of {len(file.steps)} steps have their power at the meter's limit: "
             "clamped, so no energy is taken from them"
         )
     if file.loops:
-        found.notes.append("a file of loops: signatures without run times, and no runs")
-    return found
+        contents.notes.append("a file of loops: signatures without run times, and no runs")
+    return contents
 
 
 def _signature(step: EarStep, file: EarFile, origin: Origin) -> Signature:
@@ -254,12 +254,12 @@ def node_of(inventory: Inventory, names: Collection[str], name: str, file: Path)
     from advisor.core.inventory import NodeType as Described
     from advisor.core.nearest import nearest
 
-    found = inventory.resolve(name)
-    if found is None and names and name not in names:
+    node_type = inventory.resolve(name)
+    if node_type is None and names and name not in names:
         close = nearest(name, names)
         raise InputError(
             f"{file}: its rows have no place: node type {name!r} is unknown "
             f"(known: {', '.join(sorted(names))})",
             hint=f"did you mean --node-type {close[0]}?" if close else "describe it in site.yaml",
         )
-    return found or Described(name)
+    return node_type or Described(name)

@@ -119,11 +119,11 @@ def _cluster(args: argparse.Namespace) -> int:
 
     bursts = read_bursts(args.file, by=args.by, counters=args.counters)
     extra = [n for n in bursts.counters if n not in ("instructions", "cycles")]
-    found = cluster(bursts, subset=args.subset, seed=args.seed)
+    groups = cluster(bursts, subset=args.subset, seed=args.seed)
     whole = float(bursts.duration_s.sum())
     clusters: list[dict[str, Any]] = []
-    for label in range(int(found.labels.max()) + 1):
-        mine = found.labels == label
+    for label in range(int(groups.labels.max()) + 1):
+        mine = groups.labels == label
         if not mine.any():
             continue
         took = float(bursts.duration_s[mine].sum())
@@ -144,7 +144,7 @@ def _cluster(args: argparse.Namespace) -> int:
     if args.json:
         data = {
             "file": str(args.file), "clusters": [c for c in clusters if c["label"]],
-            "labels": found.labels.tolist(), "eps": found.eps, "min_points": found.min_points,
+            "labels": groups.labels.tolist(), "eps": groups.eps, "min_points": groups.min_points,
             "unclustered_share": sum(c["time_share"] for c in clusters if not c["label"]),
         }  # fmt: skip
         print_json("phases", {"action": "cluster", **data})

@@ -45,11 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    found = re.fullmatch(r"([0-9.]+(?:e-?[0-9]+)?)\s*(us|ms|s)", text.strip())
+    match = re.fullmatch(r"([0-9.]+(?:e-?[0-9]+)?)\s*(us|ms|s)", text.strip())
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        return float(found[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[found[2]]
+        return float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[match[2]]
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no time like 50us, 2ms or 0s") from None
 
@@ -88,25 +88,25 @@ def run(args: argparse.Namespace) -> int:
     pairs = [(a, b) for a, b in zip(names, names[1:] + names[:1], strict=True) if a != b]
     share, more = divmod(args.changes, len(pairs)) if pairs else (0, 0)
     changes = {p: share + (i < more) for i, p in enumerate(pairs)}
-    found = best_caps(
+    caps = best_caps(
         costs, changes, slowdown=args.slowdown, switch_s=switch_s(args), switch_w=args.switch_power
     )
     if args.json:
-        print_json("phases", {"action": "caps", "file": str(args.file), **caps_json(found)})
+        print_json("phases", {"action": "caps", "file": str(args.file), **caps_json(caps)})
     else:
-        print_caps(found)
+        print_caps(caps)
     return 0
 
 
-def caps_json(found: CapsByPhase) -> dict[str, Any]:
+def caps_json(caps: CapsByPhase) -> dict[str, Any]:
     """Return caps by phase as JSON."""
     from advisor.views.phases import caps_answer
 
     return {
-        "reference_khz": found.reference_khz, "bound_s": found.bound_s,
-        "one_cap": _choice(found.best_one), "by_phase": _choice(found.best),
-        "saving": found.saving, "saving_half": found.saving_half,
-        "answer": caps_answer(found),
+        "reference_khz": caps.reference_khz, "bound_s": caps.bound_s,
+        "one_cap": _choice(caps.best_one), "by_phase": _choice(caps.best),
+        "saving": caps.saving, "saving_half": caps.saving_half,
+        "answer": caps_answer(caps),
     }  # fmt: skip
 
 
@@ -117,11 +117,11 @@ def _choice(choice: CapChoice) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def print_caps(found: CapsByPhase) -> None:
+def print_caps(caps: CapsByPhase) -> None:
     """Print the caps of each phase and what the whole run would take."""
     from advisor.views.phases import caps_answer
 
-    best, one = found.best, found.best_one
+    best, one = caps.best, caps.best_one
     print_table(
         ["phase", "best cap"], [[name, format_freq(khz)] for name, khz in best.caps_khz.items()]
     )
@@ -132,4 +132,4 @@ def print_caps(found: CapsByPhase) -> None:
             for what, c in (("one cap", one), ("by phase", best))
         ],
     )
-    print(f"{caps_answer(found)} (at most {format_duration(found.bound_s)})")
+    print(f"{caps_answer(caps)} (at most {format_duration(caps.bound_s)})")

@@ -166,17 +166,17 @@ def _kept(subject: str) -> WatchedRun:
 
     folder = Path(subject)
     if folder.is_dir():
-        found = watched_folder(folder)
-        if found is None:
+        watched = watched_folder(folder)
+        if watched is None:
             raise RefusedError(
                 f"nothing that was watched is in {folder}",
                 hint="a sweep's folder has it in watch/; advisor phases show -- COMMAND watches",
             )
-        return found
+        return watched
     for state in newest_of(paths.state_dir() / "sweeps", subject):
-        found = watched_folder(state.folder)
-        if found is not None:
-            return found
+        watched = watched_folder(state.folder)
+        if watched is not None:
+            return watched
     raise RefusedError(
         f"no run of {subject} was watched", hint="advisor phases show -- COMMAND watches one now"
     )

@@ -59,15 +59,15 @@ def simulate_action(
     path = store_seen(args.db, "options", "history")
     with Reader(path) as reader:
         user = None if is_owner(path) else caller()
-        found = simulate(reader, compiled, since, user=user)
+        simulation = simulate(reader, compiled, since, user=user)
     name = file if file.startswith("<") else Path(file).name
-    save_plot(words.picture(found, name), args.plot)
+    save_plot(words.picture(simulation, name), args.plot)
     if args.json:
-        print_json("policy-simulate", {"file": file, **words.to_dict(found)})
+        print_json("policy-simulate", {"file": file, **words.to_dict(simulation)})
         return 0
-    for line in words.sentences(found, name):
+    for line in words.sentences(simulation, name):
         print(line)
-    headers, rows, more = words.table(found)
+    headers, rows, more = words.table(simulation)
     if rows:
         print()
         print_table(headers, rows)

@@ -155,15 +155,15 @@ def _family(args: argparse.Namespace, runs: list[tuple[str, Observation]]) -> Si
             f"{args.application}: no run has a column {lacking[0]!r}",
             hint=f"choose from: {', '.join(sorted(columns))}" if columns else "--at names sizes",
         )
-    found = families(runs, [n for n in dict.fromkeys([*named, *given]) if n in columns])
+    by_name = families(runs, [n for n in dict.fromkeys([*named, *given]) if n in columns])
     if args.family is not None:
-        if args.family not in found:
-            names = ", ".join(repr(f) for f in found)
+        if args.family not in by_name:
+            names = ", ".join(repr(f) for f in by_name)
             raise InputError(f"there is no family {args.family!r}", hint=f"choose from: {names}")
-        return found[args.family]
-    fitting = [f for f in found.values() if all(n in f.parameters for n in given)]
+        return by_name[args.family]
+    fitting = [f for f in by_name.values() if all(n in f.parameters for n in given)]
     if not fitting:
-        known = sorted({p for f in found.values() for p in f.parameters} | columns)
+        known = sorted({p for f in by_name.values() for p in f.parameters} | columns)
         raise InputError(
             f"{args.application}: no family has the parameters {', '.join(given)}",
             hint=f"it has {', '.join(known) or 'none'}, and nodes",

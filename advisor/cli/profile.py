@@ -146,7 +146,7 @@ def values_of(given: list[str], option: str) -> dict[str, list[float]]:
 
     A part without a name belongs to the name before it. Raises UsageError.
     """
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for text in given:
         name = ""
         for part in text.split(","):
@@ -158,8 +158,8 @@ def values_of(given: list[str], option: str) -> dict[str, list[float]]:
                 number = math.nan
             if not name or not math.isfinite(number):
                 raise UsageError(f"{option} {text!r} makes no sense", hint="write it like n=1000")
-            found.setdefault(name, []).append(number)
-    return found
+            values.setdefault(name, []).append(number)
+    return values
 
 
 def combinations(values: dict[str, list[float]]) -> list[dict[str, float]]:

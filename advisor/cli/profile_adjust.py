@@ -31,14 +31,14 @@ def run(args: argparse.Namespace) -> int:
         )
     _exclude(study, args.exclude)
     changed = _changes(study, args)
-    found = refit(study, changed)
-    for name, own in found.items():
+    specs = refit(study, changed)
+    for name, own in specs.items():
         study.specs.setdefault(name, {}).update(own)
-    result = {"excluded": study.excluded, "specs": found}
+    result = {"excluded": study.excluded, "specs": specs}
     keep_step(args, result)
     models, _ = study.models()
     shown = {
-        name: {m: v for m, v in own.items() if m in found.get(name, {})}
+        name: {m: v for m, v in own.items() if m in specs.get(name, {})}
         for name, own in chosen(models, None, None).items()
     }
     notes = [n for own in shown.values() for m in own.values() for n in m.to_dict()["notes"]]
@@ -115,10 +115,10 @@ def _changed(
         written["terms"] = "{" + written["terms"].strip("{}") + "}"
     base = kept_options(metric, spec)
     if drop is not None:
-        kept = list(spec["terms"] or [])
-        if not 1 <= drop <= len(kept):
-            raise UsageError(f"--drop-last {drop}: {metric} has {len(kept)} terms")
-        written["terms"] = kept[: len(kept) - drop]
+        terms = list(spec["terms"] or [])
+        if not 1 <= drop <= len(terms):
+            raise UsageError(f"--drop-last {drop}: {metric} has {len(terms)} terms")
+        written["terms"] = terms[: len(terms) - drop]
     try:
         new = options_from(metric, written, study.runs.parameters, base)
     except InputError as error:

@@ -47,13 +47,13 @@ def run(args: argparse.Namespace) -> int:
         }  # fmt: skip
         print_json("profile-classify", data)
         return 0
-    found = f"{len(result['classes'])} classes"
+    sentence = f"{len(result['classes'])} classes"
     if result["topology"]:
-        found += f", {result['topology']}"
+        sentence += f", {result['topology']}"
     if result["silhouettes"]:
         best = result["silhouettes"].get(str(len(result["classes"])))
-        found += f", silhouette {best:.2f}" if best is not None else ""
-    print(found)
+        sentence += f", silhouette {best:.2f}" if best is not None else ""
+    print(sentence)
     from advisor.lab.profile.runs import scale_text
 
     print_table(

@@ -40,12 +40,12 @@ def _table(args: argparse.Namespace) -> int:
         if name not in places[0]:
             raise UsageError(f"--at needs a value of {name}, too")
     models = fit_table(table, setup, args.method)
-    found = predictions(models, places)
+    predicted = predictions(models, places)
     if args.json:
         say_notes([note for m in models for note in m.model.notes])
         data: dict[str, Any] = {
             "table": str(args.table), "method": args.method,
-            "models": [m.to_dict() for m in models], "predictions": found,
+            "models": [m.to_dict() for m in models], "predictions": predicted,
         }  # fmt: skip
         print_json("profile-fit", data)
         return 0
@@ -57,7 +57,7 @@ def _table(args: argparse.Namespace) -> int:
             for m in models
         ],
     )  # fmt: skip
-    for one in found:
+    for one in predicted:
         at = ", ".join(f"{n}={v:g}" for n, v in one["at"].items())
         reach = one["interval"]
         within = f" (90 %: {reach[0]:.6g} to {reach[1]:.6g})" if reach else ""

@@ -56,17 +56,17 @@ def _text(step: ProfileStep) -> str:
 
 
 def _redo(args: argparse.Namespace, steps: list[ProfileStep]) -> int:
-    found = next((s for s in steps if s.number == args.step), None)
-    if found is None:
+    step = next((s for s in steps if s.number == args.step), None)
+    if step is None:
         raise UsageError(
             f"there is no step {args.step}", hint=f"advisor profile history {args.application}"
         )
-    own = {k: Path(v) if k in _PATHS else v for k, v in found.arguments.items()}
+    own = {k: Path(v) if k in _PATHS else v for k, v in step.arguments.items()}
     if own.get("setup"):
         own["setup"] = Path(str(own["setup"]))
     again = argparse.Namespace(
-        **own, action=found.action, application=args.application, db=args.db,
+        **own, action=step.action, application=args.application, db=args.db,
         config_dir=args.config_dir, json=args.json, plot=None,
     )  # fmt: skip
-    code: int = import_module(f"advisor.cli.{_MODULES[found.action]}").run(again)
+    code: int = import_module(f"advisor.cli.{_MODULES[step.action]}").run(again)
     return code

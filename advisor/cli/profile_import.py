@@ -28,15 +28,17 @@ def run(args: argparse.Namespace) -> int:
     scale = {n: v[0] for n, v in values_of(args.scale, "--scale").items()}
     folder = Path(args.folder)
     runs, warnings = read_folder(folder, scale)
-    kept = [r for r in runs if args.application in (None, r.application)]
-    names = sorted({r.application for r in kept})
-    if not kept:
-        found = ", ".join(sorted({r.application for r in runs}))
-        raise InputError(f"{folder}: no profile is of {args.application}", hint=f"found: {found}")
+    chosen = [r for r in runs if args.application in (None, r.application)]
+    names = sorted({r.application for r in chosen})
+    if not chosen:
+        names_there = ", ".join(sorted({r.application for r in runs}))
+        raise InputError(
+            f"{folder}: no profile is of {args.application}", hint=f"found: {names_there}"
+        )
     answer = []
     with Writer(paths.store_path(args.db)) as writer:
         for name in names:
-            own = [r for r in kept if r.application == name]
+            own = [r for r in chosen if r.application == name]
             profile_set(name, own)  # refuses parameters that differ
             place = folder if folder.is_dir() else folder.parent
             files = [

@@ -92,11 +92,11 @@ def chosen(models: ClassModels, cluster: str | None, metric: str | None) -> Clas
     """Return the models of one class, of one metric, or both. Raises UsageError."""
     if cluster is not None and cluster not in models:
         raise UsageError(f"there is no class {cluster!r}", hint=suggestion(cluster, models))
-    found: ClassModels = {}
+    chosen_models: ClassModels = {}
     for name, own in models.items():
         if cluster in (None, name):
-            found[name] = {m: v for m, v in own.items() if metric in (None, m)}
-    if metric is not None and not any(found.values()):
+            chosen_models[name] = {m: v for m, v in own.items() if metric in (None, m)}
+    if metric is not None and not any(chosen_models.values()):
         known = {m for own in models.values() for m in own}
         raise UsageError(f"there is no metric {metric!r}", hint=suggestion(metric, known))
-    return found
+    return chosen_models

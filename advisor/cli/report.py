@@ -238,8 +238,8 @@ def _json(r: Report, remarks: list[str]) -> dict[str, object]:
         "verdicts": dict(r.verdicts),
         "unknown": dict(r.unknown_why),
         "estimated_node_types": dict(r.estimated),
-        "classes": {name: dict(found) for name, found in sorted(r.classes.items())},
-        "trials": {name: dict(found) for name, found in sorted(r.trials.items())},
+        "classes": {name: dict(counts) for name, counts in sorted(r.classes.items())},
+        "trials": {name: dict(counts) for name, counts in sorted(r.trials.items())},
         "node_hours": r.node_hours,
         "energy_kwh": r.energy_kwh,
         "promised": {

@@ -28,12 +28,16 @@ def run(args: argparse.Namespace) -> int:
     store = paths.store_path(args.db, own=True)
     if not is_owner(store):
         raise RefusedError(f"{store} is not yours", hint="ask the store's owner")
-    kept = restore(args.path, store)
+    former = restore(args.path, store)
     if args.json:
-        answer = {"store": str(store), "path": str(args.path), "kept": str(kept) if kept else None}
+        answer = {
+            "store": str(store),
+            "path": str(args.path),
+            "kept": str(former) if former else None,
+        }
         print_json("restore", answer)
     else:
         print(f"{store} is what {args.path} holds")
-        if kept:
-            print(f"the store that was there is kept as {kept}")
+        if former:
+            print(f"the store that was there is kept as {former}")
     return 0

@@ -118,7 +118,9 @@ def run(args: argparse.Namespace) -> int:
         rates += [rate] if rate is not None else []
     subject = replace(subject, rate=rule)
     recorded = _record(args, subject, known, configuration, runs, rates) if args.record else []
-    kept = _keep(args, subject, known, [s for s, _ in counted]) if args.record and counted else ""
+    refusal = (
+        _keep(args, subject, known, [s for s, _ in counted]) if args.record and counted else ""
+    )
     if args.json:
         print_json(
             "run",
@@ -143,8 +145,8 @@ def run(args: argparse.Namespace) -> int:
     for one in counted:
         print("\n".join(lines(*one)))
     print(choice.sentence)
-    if kept:
-        print(f"advisor: the signature is not stored: {kept}", file=sys.stderr)
+    if refusal:
+        print(f"advisor: the signature is not stored: {refusal}", file=sys.stderr)
     if args.record:
         print(
             f"recorded {len(runs)} of {subject.application} / {subject.workload} "

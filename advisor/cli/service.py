@@ -84,8 +84,8 @@ def _status(args: argparse.Namespace, folders: Sequence[Path]) -> int:
         state = "as this version writes it" if same else "of another version, or edited"
         states[path] = f"{_systemctl('is-active', name)}, {state}" if args.dir is None else state
     if args.json:
-        found = {path.name: state for path, state in states.items()}
-        print_json("service", {"dir": str(folders[0]), "units": sorted(wanted), "active": found})
+        active = {path.name: state for path, state in states.items()}
+        print_json("service", {"dir": str(folders[0]), "units": sorted(wanted), "active": active})
     else:
         for path, state in sorted(states.items()):
             print(f"{path}: {state}")

@@ -60,12 +60,12 @@ def _take_over(
     from advisor.policy.inventory import SITE_SOURCE, doubts, merge_applied
 
     inventory = list(writer.inventory().node_types.values())
-    found, waiting = merge_applied(inventory, writer.inventory_sources(), site, former)
-    for source, node_types in found.items():
+    by_source, waiting = merge_applied(inventory, writer.inventory_sources(), site, former)
+    for source, node_types in by_source.items():
         writer.save_node_types(node_types, source=source, replace=source == SITE_SOURCE)
     after = list(writer.inventory().node_types.values())
     notes = doubts(site, after)
-    if after and set(found) == {SITE_SOURCE}:
+    if after and set(by_source) == {SITE_SOURCE}:
         notes.append(
             "the inventory is from the site file alone; `advisor site discover` compares it "
             "with the scheduler"

@@ -158,11 +158,11 @@ def _read_again(args: argparse.Namespace, sweeps: Sequence[AdoptedSweep]) -> int
     from advisor.cli.output import print_json
     from advisor.cli.train_experiment import read_again
 
-    found = [read_again(sweep) for sweep in sweeps]
+    readings = [read_again(sweep) for sweep in sweeps]
     if args.json:
-        print_json("train", {"read_again": found})
+        print_json("train", {"read_again": readings})
         return 0
-    for one in found:
+    for one in readings:
         print(f"sweep {one['id']}: {one['runs']} runs read again; summary: {one['summary']}")
         for problem in one["problems"]:
             print(f"  {problem}")
@@ -240,8 +240,8 @@ def _begin(
         print(*series_lines(plans), sep="\n", file=out)
     if args.dry_run:
         if args.json and plans:
-            found = [output.plan_json(plan) for plan in plans]
-            print_json("train", found[0] if len(found) == 1 else {"sweeps": found})
+            plans_json = [output.plan_json(plan) for plan in plans]
+            print_json("train", plans_json[0] if len(plans_json) == 1 else {"sweeps": plans_json})
         return []
     if not args.yes:
         _ask(out)

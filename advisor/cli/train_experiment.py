@@ -47,14 +47,14 @@ def adopted(args: argparse.Namespace, root: Path) -> list[AdoptedSweep]:
     path = Path(args.subject or "")
     if not (is_experiment(path) and path.is_file()):
         return [AdoptedSweep(args)]
-    found = read_experiments(path, args.scheduler or default().NAME)
-    for note in dict.fromkeys(note for experiment in found for note in experiment.notes):
+    parts = read_experiments(path, args.scheduler or default().NAME)
+    for note in dict.fromkeys(note for experiment in parts for note in experiment.notes):
         print(f"advisor: {path.name}: {note}", file=sys.stderr)
-    if len(found) > 1:
-        print(f"advisor: {path.name}: {len(found)} sweeps, one for each value of execParam and "
+    if len(parts) > 1:
+        print(f"advisor: {path.name}: {len(parts)} sweeps, one for each value of execParam and "
               "number of nodes", file=sys.stderr)  # fmt: skip
     sweeps = []
-    for experiment in found:
+    for experiment in parts:
         own = copy.copy(args)
         own.subject = str(_written(experiment, root / _SCRIPTS))
         own.nodes = args.nodes or str(experiment.nodes)

@@ -122,15 +122,15 @@ class JobLimits:
         if not self.enforced:
             return ()
         accounts = self.users.get(request.user, {})
-        found = [b for a, b in accounts.items() if request.account in ("", a)]
-        if not found:
+        bounds = [b for a, b in accounts.items() if request.account in ("", a)]
+        if not bounds:
             return None
-        names = {request.qos} if request.qos else {q for b in found for q in b.qos}
+        names = {request.qos} if request.qos else {q for b in bounds for q in b.qos}
         if partition_qos:
             names.add(partition_qos)
         if not names <= self.qos.keys():
             return None
-        return (*found, *(self.qos[name] for name in sorted(names)))
+        return (*bounds, *(self.qos[name] for name in sorted(names)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +232,16 @@ class Availability:
 
     def _counted(self, name: str, depth: int = 4) -> list[str]:
         """Return PBS's limits on cores and memory of a queue, its destinations and the server."""
-        found = []
+        limits = []
         for queue in (self.queues.get(name), self.queues.get("")):
             if queue is not None:
                 where = f"queue {queue.name}" if queue.name else "the server"
-                found += [f"{r} of {where}" for r in sorted(queue.limited & _COUNTED)]
+                limits += [f"{r} of {where}" for r in sorted(queue.limited & _COUNTED)]
         routed = self.queues.get(name)
         if routed is not None and depth and name:
             for destination in routed.destinations:
-                found += self._counted(destination, depth - 1)
-        return found
+                limits += self._counted(destination, depth - 1)
+        return limits
 
     def gives_whole_nodes(self, partition: str) -> bool:
         """Tell whether every job of a partition has its nodes for itself."""

@@ -61,8 +61,10 @@ def opening(files: Iterable[Path]) -> str:
             if not status.st_mode & wanted:
                 (folders if wanted == stat.S_IXOTH else closed)[place] = None
                 groups.add(status.st_gid)
-    found = (("x", folders), ("r", closed))
-    command = " && ".join(f"chmod o+{bit} {shlex.join(map(str, p))}" for bit, p in found if p)
+    missing_bits = (("x", folders), ("r", closed))
+    command = " && ".join(
+        f"chmod o+{bit} {shlex.join(map(str, p))}" for bit, p in missing_bits if p
+    )
     if command and os.geteuid() == 0 and _users_may_read(files, _some_users(groups)):
         return ""
     return command

@@ -226,10 +226,10 @@ class Decision:
 
     def brief_dict(self) -> dict[str, object]:
         """Return of the JSON form what an outcome keeps: the point, the choice and why."""
-        found = {name: getattr(self, name) for name in _OF_OUTCOME}
+        brief = {name: getattr(self, name) for name in _OF_OUTCOME}
         chosen = None if self.chosen is None else self.chosen.configuration.to_dict()
-        found |= {"reasons": [r.code for r in self.reasons], "baseline": self._baseline_dict()}
-        return found | {"chosen": chosen, **({"cold_start": c} if (c := self.cold_start) else {})}
+        brief |= {"reasons": [r.code for r in self.reasons], "baseline": self._baseline_dict()}
+        return brief | {"chosen": chosen, **({"cold_start": c} if (c := self.cold_start) else {})}
 
     def _baseline_dict(self) -> dict[str, object] | None:
         if self.baseline is None:

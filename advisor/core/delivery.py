@@ -42,8 +42,8 @@ def place_mark(folder: Path) -> str:
 def marked_place(*texts: str) -> str:
     """Return the folder that :func:`place_mark` put into one of the texts, "" for none."""
     matches = (_MARK.search(text) for text in texts if VARIABLE in text)
-    found = (unquote(match[1]) for match in matches if match)
-    return next((folder for folder in found if folder.isprintable()), "")
+    folders = (unquote(match[1]) for match in matches if match)
+    return next((folder for folder in folders if folder.isprintable()), "")
 
 
 def new_name(kind: DeliveryKind, note: str = "") -> str:

@@ -16,7 +16,7 @@ def disturbed(options: Sequence[Option]) -> frozenset[int]:
     Only a run that no model confirmed can be one. It stands out in time or energy above the options
     with more and fewer threads, or with a higher and a lower frequency, on the same nodes.
     """
-    found = set()
+    outliers = set()
     for axis in ("threads_per_node", "freq_khz"):
         for line in _lines(options, axis):
             for before, at, after in zip(line, line[1:], line[2:], strict=False):
@@ -25,8 +25,8 @@ def disturbed(options: Sequence[Option]) -> frozenset[int]:
                     o.time_s > _FAR * max(s.time_s for s in sides)
                     or o.energy_j > _FAR * max(s.energy_j for s in sides)
                 ):  # fmt: skip
-                    found.add(at)
-    return frozenset(found)
+                    outliers.add(at)
+    return frozenset(outliers)
 
 
 def _lines(options: Sequence[Option], axis: str) -> list[list[int]]:

@@ -86,8 +86,8 @@ class Condition:
         """Tell whether it holds at ``values``; of arrays, where."""
         result: Any = True
         for sign, a, b in self.parts:
-            found = _COMPARISONS[sign](a.value(values, functions), b.value(values, functions))
-            result = result & found
+            holds = _COMPARISONS[sign](a.value(values, functions), b.value(values, functions))
+            result = result & holds
         return result
 
 

@@ -77,13 +77,13 @@ def feasible(
     options: Iterable[Option], constraints: Constraints
 ) -> tuple[list[Option], list[Reason]]:
     """Return the options the job may take, and why others may not, each reason once."""
-    kept: list[Option] = []
+    allowed: list[Option] = []
     dropped: Counter[str] = Counter()
     for option in options:
         rows, why = feasible_rows(option.configuration.node_type, [row_of(option)], constraints)
-        kept += [option] * len(rows)
+        allowed += [option] * len(rows)
         dropped += why
-    return kept, explain(dropped)
+    return allowed, explain(dropped)
 
 
 def feasible_rows(
@@ -101,21 +101,21 @@ def feasible_rows(
     top = max(map(_FREQUENCY, rows), default=0)
     ruled_out = _shape_obstacles(set(map(_SHAPE, rows)), x, kind)
     frequencies = {f: _frequency_obstacle(f, x, kind, top) for f in set(map(_FREQUENCY, rows))}
-    kept, dropped = list(rows), Counter[str]()
+    allowed, dropped = list(rows), Counter[str]()
     if any(ruled_out.values()) or any(frequencies.values()):
-        kept = []
+        allowed = []
         for row in rows:
             why = ruled_out[row[:3]] or frequencies[row[3]]
             if why:
                 dropped[why] += 1
             else:
-                kept.append(row)
+                allowed.append(row)
     limit = min(x.request.time_limit_s or math.inf, x.use.ends_after_s)
-    if max(map(_TIME_HI, kept), default=0.0) > limit:
-        in_time = [row for row in kept if row.time_hi_s <= limit]
-        dropped["time-limit"] += len(kept) - len(in_time)
-        kept = in_time
-    return kept, dropped
+    if max(map(_TIME_HI, allowed), default=0.0) > limit:
+        in_time = [row for row in allowed if row.time_hi_s <= limit]
+        dropped["time-limit"] += len(allowed) - len(in_time)
+        allowed = in_time
+    return allowed, dropped
 
 
 def _node_type_obstacle(name: str, x: Constraints) -> str:
@@ -167,14 +167,14 @@ def _shape_obstacles(
     if math.prod(fixed) != x.baseline.nodes * x.baseline.ranks_per_node:
         return dict.fromkeys(shapes, "allocation-kept")
     room = _most_threads(natural.nodes, x, node_type)
-    found = {}
+    obstacles = {}
     for shape in shapes:
         threads = shape[2]
         why = "" if shape[:2] == fixed else "allocation-kept"
         if not why and threads != cores:
             why = _threads_obstacle(threads, natural, x)
-        found[shape] = why or ("no-room" if threads > room else "")
-    return found
+        obstacles[shape] = why or ("no-room" if threads > room else "")
+    return obstacles
 
 
 def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> str:

@@ -83,13 +83,13 @@ class Inventory:
     @property
     def default_partition(self) -> str:
         """The partition of a job that names none, "" when the scheduler has no such."""
-        found = (t.default_partition for t in self.node_types.values() if t.default_partition)
-        return next(found, "")
+        partitions = (t.default_partition for t in self.node_types.values() if t.default_partition)
+        return next(partitions, "")
 
     def in_partition(self, partition: str) -> tuple[NodeType, ...]:
         """Return the node types of a partition in the order the scheduler hands them out."""
-        found = [t for t in self.node_types.values() if partition in t.partitions]
-        return tuple(sorted(found, key=lambda t: (t.weight, -len(t.nodes), t.name)))
+        types = [t for t in self.node_types.values() if partition in t.partitions]
+        return tuple(sorted(types, key=lambda t: (t.weight, -len(t.nodes), t.name)))
 
     def type_of_node(self, node: str) -> NodeType | None:
         """Return the node type of a node, the first one that has it; None for an unknown one."""
@@ -106,10 +106,12 @@ class Inventory:
         """
         if name in self.node_types:
             return self.node_types[name]
-        found = [t for t in self.node_types.values() if t.feature == name]
-        if not found:
-            found = [t for t in self.node_types.values() if name and name in _prefixes(t.nodes)]
-        return found[0] if len(found) == 1 else None
+        candidates = [t for t in self.node_types.values() if t.feature == name]
+        if not candidates:
+            candidates = [
+                t for t in self.node_types.values() if name and name in _prefixes(t.nodes)
+            ]
+        return candidates[0] if len(candidates) == 1 else None
 
     def by_feature(self, feature: str) -> tuple[NodeType, ...]:
         """Return the node types a constraint selects: by feature, else by the type's own name.
@@ -117,8 +119,8 @@ class Inventory:
         Of PBS's several resources (``node_type=bdw:bigmem=True``) one that is a feature does.
         """
         types = self.node_types.values()
-        found = tuple(t for t in types if feature in (t.feature, t.name))
-        if found or ":" not in feature:
-            return found
+        matching = tuple(t for t in types if feature in (t.feature, t.name))
+        if matching or ":" not in feature:
+            return matching
         parts = set(feature.split(":"))
         return tuple(t for t in types if t.feature in parts)

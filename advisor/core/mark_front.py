@@ -17,8 +17,8 @@ def place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
     energies = [o.energy_j for o in options]
     if any(math.isnan(e) for e in energies):
         energies = [1.0] * len(options)
-    found = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
-    front, zone = set(found.front), set(found.zone)
+    split = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
+    front, zone = set(split.front), set(split.zone)
 
     def marked(i: int, o: Option) -> Option:
         marks = i in zone, i in front

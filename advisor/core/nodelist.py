@@ -18,15 +18,15 @@ def expand(text: str) -> tuple[str, ...]:
     Ranges keep their zero padding (``n[08-11]``), may hold commas, and may occur several times
     in a name (``r[1-2]n[1-4]``). Raises ValueError for anything that is not a node list.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for word in _words(text):
         for name in _expand_word(word, text):
             if not _NAME.fullmatch(name):
                 raise ValueError(f"not a node name: {name!r}")
-            found[name] = None
-            if len(found) > MAX_NODES:
+            names[name] = None
+            if len(names) > MAX_NODES:
                 raise ValueError(f"{text[:60]!r} has more than {MAX_NODES} nodes")
-    return tuple(found)
+    return tuple(names)
 
 
 def _words(text: str) -> Iterator[str]:

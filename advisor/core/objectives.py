@@ -56,14 +56,15 @@ def front(rows: Sequence[tuple[float, ...]]) -> tuple[int, ...]:
     order = sorted(
         (i for i, row in enumerate(rows) if not any(map(math.isnan, row))), key=lambda i: rows[i]
     )
-    found: list[int] = []
+    on_front: list[int] = []
     for i in order:  # whatever beats a row comes before it
         row = rows[i]
         if not any(
-            rows[j] != row and all(a <= b for a, b in zip(rows[j], row, strict=True)) for j in found
+            rows[j] != row and all(a <= b for a, b in zip(rows[j], row, strict=True))
+            for j in on_front
         ):
-            found.append(i)
-    return tuple(sorted(found))
+            on_front.append(i)
+    return tuple(sorted(on_front))
 
 
 def resource_front(options: Sequence[Option]) -> tuple[int, ...]:

@@ -136,8 +136,8 @@ class _NumberedWord:
     def texts(self) -> list[str]:
         """Return its numbers as they are written."""
         pattern = "(.+?)".join(map(re.escape, self.template.split(_CUT)))
-        found = re.fullmatch(pattern, self.text)
-        return list(found.groups()) if found else [""] * len(self.numbers)
+        match = re.fullmatch(pattern, self.text)
+        return list(match.groups()) if match else [""] * len(self.numbers)
 
 
 def _words(line: str) -> Iterator[_NumberedWord]:
@@ -146,14 +146,14 @@ def _words(line: str) -> Iterator[_NumberedWord]:
     for word in line.split():
         named = _NAMED.fullmatch(word)
         attached = _ATTACHED.fullmatch(word)
-        if named and (found := _numbers(named[2])):
-            template, numbers = found
+        if named and (numbered := _numbers(named[2])):
+            template, numbers = numbered
             name, shown = named[1].lstrip("-"), f"{word[: named.start(2)]}{template}"
-        elif attached and (found := _numbers(attached[2])):
-            template, numbers = found
+        elif attached and (numbered := _numbers(attached[2])):
+            template, numbers = numbered
             name, shown = attached[1], f"-{attached[1]}{template}"
-        elif found := _numbers(word):
-            shown, numbers = found
+        elif numbered := _numbers(word):
+            shown, numbers = numbered
             position += not pending
             name = pending or f"arg{position}"
         else:
@@ -188,11 +188,11 @@ def _in_name(word: str) -> tuple[str, list[float], str]:
     numbers: list[float] = []
     name = ""
     for i, part in enumerate(stem_words):
-        found = _numbers(part) or _tail(part)
-        if found is None or not found[1]:
+        numbered = _numbers(part) or _tail(part)
+        if numbered is None or not numbered[1]:
             name = name or (part if re.fullmatch(r"[A-Za-z]\w*", part) else "")
             continue
-        stem_words[i], new = found
+        stem_words[i], new = numbered
         name = name or re.sub(r"[^A-Za-z]", "", part.split(_CUT)[0]).rstrip("KMGT") or name
         numbers += new
     shown = f"{folder}{slash}{''.join(stem_words)}{extension[0] if extension else ''}"

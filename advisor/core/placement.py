@@ -107,10 +107,10 @@ def _srun_list(text: str) -> str:
 
 
 def _numbers(text: str) -> list[int]:
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         if max(int(first), int(last or first)) > _MOST_CORE:
             raise ValueError(f"{part!r} is no core: the last is {_MOST_CORE}")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers

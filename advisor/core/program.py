@@ -83,9 +83,9 @@ def find(place: str, folder: Path) -> dict[str, object]:
     """
     if not place:
         return {}
-    found = place if "/" in place else shutil.which(place)
+    program = place if "/" in place else shutil.which(place)
     try:
-        path = folder / Path(found or "").expanduser()
+        path = folder / Path(program or "").expanduser()
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -110,9 +110,9 @@ def build_of(file: BinaryIO, size: int) -> str:
     except struct.error:
         notes = []
     for note in notes:
-        found = _build_id(note)
-        if found:
-            return found
+        build = _build_id(note)
+        if build:
+            return build
     return f"adler:{zlib.adler32(head):08x}:{size}"
 
 
@@ -122,7 +122,7 @@ def _notes(file: BinaryIO, head: bytes) -> list[bytes]:
         return []
     (start,) = struct.unpack_from("<Q", head, 32)
     length, count = struct.unpack_from("<HH", head, 54)
-    found = []
+    notes = []
     for number in range(min(count, _MAX_HEADERS)):
         at = start + number * length
         (kind,) = struct.unpack_from("<I", head, at)
@@ -131,8 +131,8 @@ def _notes(file: BinaryIO, head: bytes) -> list[bytes]:
             (length_of,) = struct.unpack_from("<Q", head, at + 32)
             if offset < 1 << 52:
                 file.seek(offset)
-                found.append(file.read(min(length_of, _MAX_NOTES)))
-    return found
+                notes.append(file.read(min(length_of, _MAX_NOTES)))
+    return notes
 
 
 def _build_id(notes: bytes) -> str:
@@ -141,8 +141,8 @@ def _build_id(notes: bytes) -> str:
         name, size, kind = struct.unpack_from("<III", notes, at)
         start = at + 12 + (name + 3) // 4 * 4
         if kind == _NT_GNU_BUILD_ID and notes[at + 12 : at + 16] == b"GNU\0" and name == 4:
-            found = notes[start : start + size]
-            return found.hex() if 4 <= len(found) == size <= 64 else ""
+            identity = notes[start : start + size]
+            return identity.hex() if 4 <= len(identity) == size <= 64 else ""
         at = start + (size + 3) // 4 * 4
     return ""
 
@@ -186,12 +186,12 @@ def known(programs: object) -> list[dict[str, object]]:
 
 def joined(programs: Iterable[object]) -> list[dict[str, object]]:
     """Return each build among facts once, as it was seen last; the last ones of too many."""
-    found: dict[object, dict[str, object]] = {}
+    by_build: dict[object, dict[str, object]] = {}
     for facts in map(checked, programs):
         if facts:
-            found.pop(facts["build"], None)
-            found[facts["build"]] = facts
-    return list(found.values())[-_MOST:]
+            by_build.pop(facts["build"], None)
+            by_build[facts["build"]] = facts
+    return list(by_build.values())[-_MOST:]
 
 
 def compare(programs: Sequence[Mapping[str, object]], facts: Mapping[str, object]) -> SameProgram:

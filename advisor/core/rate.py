@@ -65,10 +65,10 @@ class Work:
     @classmethod
     def of_stats(cls, stats: Mapping[str, object]) -> Work | None:
         """Return the work behind a model whose runs all had a rate, else None."""
-        found = stats.get("rate")
-        if not isinstance(found, Mapping) or not isinstance(found.get("work"), int | float):
+        rate = stats.get("rate")
+        if not isinstance(rate, Mapping) or not isinstance(rate.get("work"), int | float):
             return None
-        return cls(float(found["work"]), str(found.get("unit", "")))
+        return cls(float(rate["work"]), str(rate.get("unit", "")))
 
     @property
     def labels(self) -> tuple[str, str]:

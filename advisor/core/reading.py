@@ -52,12 +52,12 @@ class JobReading:
             data["settings"] = {n: [t[:_LONGEST] for t in pair] for n, pair in settings.items()}
         if self.settings.pin is not None:
             data["pin"] = {k[:40]: v for k, v in list(self.settings.pin.items())[:8] if _short(v)}
-        found = self.recognised
-        if found is not None:
-            data["application"], data["workload"] = found.application, found.workload
-            data["how"] = [r.code for r in found.how]
-            if found.threads_from != THREAD_VARIABLES:
-                data["threads_from"] = list(found.threads_from)
+        recognised = self.recognised
+        if recognised is not None:
+            data["application"], data["workload"] = recognised.application, recognised.workload
+            data["how"] = [r.code for r in recognised.how]
+            if recognised.threads_from != THREAD_VARIABLES:
+                data["threads_from"] = list(recognised.threads_from)
         if self.use is not None:
             data["use"] = _use_dict(self.use)
         if self.threads:

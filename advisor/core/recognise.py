@@ -109,16 +109,16 @@ def recognise(
     ``application``, ``workload`` and ``size.NAME`` to (value, where it was stated).
     """
     stated = stated or {}
-    found = command_of(command) if command else None
-    if found is None and script is not None:
-        found = main_command(script, script_arguments)
-    line = " ".join(found.arguments) if found else ""
+    main = command_of(command) if command else None
+    if main is None and script is not None:
+        main = main_command(script, script_arguments)
+    line = " ".join(main.arguments) if main else ""
     application, workload = "", ""
     sizes: dict[str, tuple[str, str]] = {}
     named: ApplicationRule | None = None
     how: list[Reason] = []
     for rule in rules:
-        groups = _match(rule, found, job_name, line if found else submit_line)
+        groups = _match(rule, main, job_name, line if main else submit_line)
         if groups is None:
             continue
         application, named = rule.name, rule
@@ -127,9 +127,9 @@ def recognise(
         how.append(reason("application-rule", rule.name))
         break
     else:
-        if found is not None:
-            application = clean_name(found.executable)
-            code = "application-launcher" if found.launcher or command else "application-command"
+        if main is not None:
+            application = clean_name(main.executable)
+            code = "application-launcher" if main.launcher or command else "application-command"
             how.append(reason(code, application))
     if "application" in stated:
         application, where = clean_name(stated["application"][0]), stated["application"][1]
@@ -142,7 +142,7 @@ def recognise(
     if sizes or (named and named.ignore):
         workload, wrong = _with_sizes(workload, sizes, named.ignore if named else ())
         how += wrong
-    return Recognised(application, workload, found, tuple(how), named)
+    return Recognised(application, workload, main, tuple(how), named)
 
 
 def _with_sizes(

@@ -26,11 +26,11 @@ class Remembered(Generic[V]):
 
     def get(self, key: Hashable) -> V | None:
         """Return the value for ``key``, None where there is none."""
-        found = self._kept.get(key)
-        if found is None:
+        entry = self._kept.get(key)
+        if entry is None:
             return None
         self._kept.move_to_end(key)
-        return found[0]
+        return entry[0]
 
     def put(self, key: Hashable, value: V, size: int) -> None:
         """Keep a value of ``size`` bytes."""

@@ -95,23 +95,23 @@ class JobRequest:
 
     def summary(self) -> dict[str, object]:
         """Return what is worth keeping: no script text, no environment, nothing unset."""
-        kept = {n: getattr(self, n) for n in _KEPT if getattr(self, n) not in (None, "")}
-        kept |= {n: getattr(self, n) for n in _KEPT_IF_SET if getattr(self, n)}
+        summary = {n: getattr(self, n) for n in _KEPT if getattr(self, n) not in (None, "")}
+        summary |= {n: getattr(self, n) for n in _KEPT_IF_SET if getattr(self, n)}
         if self.tasks_together != 1:
-            kept["tasks_together"] = self.tasks_together
+            summary["tasks_together"] = self.tasks_together
         if not self.environment_exported:
-            kept["environment_exported"] = False
+            summary["environment_exported"] = False
         if self.binds:
-            kept["binds"] = {axis: why[:_LONGEST] for axis, why in self.binds.items()}
+            summary["binds"] = {axis: why[:_LONGEST] for axis, why in self.binds.items()}
         if self.not_understood:
-            kept["not_understood"] = [name[:_LONGEST] for name in self.not_understood[:_MOST]]
+            summary["not_understood"] = [name[:_LONGEST] for name in self.not_understood[:_MOST]]
         if threads := thread_environment(self.environment):
-            kept["environment"] = threads
+            summary["environment"] = threads
         if self.written_from:
-            kept["options"] = {name: self.options[name] for name in self.written_from}
+            summary["options"] = {name: self.options[name] for name in self.written_from}
             if self.host_resources:
-                kept["host_resources"] = list(self.host_resources)
-        return {**kept, "explicit": sorted(self.explicit)}
+                summary["host_resources"] = list(self.host_resources)
+        return {**summary, "explicit": sorted(self.explicit)}
 
     @classmethod
     def from_summary(
@@ -124,21 +124,21 @@ class JobRequest:
         **others: Any,
     ) -> JobRequest:
         """Read :meth:`summary` back; ``others`` are further fields. The uid is not kept: -1."""
-        kept = others | {name: data[name] for name in (*_KEPT, *_KEPT_IF_SET) if name in data}
-        kept |= {name: data[name] for name in _KEPT_OTHERWISE if name in data}
+        values = others | {name: data[name] for name in (*_KEPT, *_KEPT_IF_SET) if name in data}
+        values |= {name: data[name] for name in _KEPT_OTHERWISE if name in data}
         for name in ("not_understood", "host_resources"):
-            kept[name] = tuple(map(str, data.get(name) or ()))
-        kept["written_from"] = tuple(kept.get("options", ()))
+            values[name] = tuple(map(str, data.get(name) or ()))
+        values["written_from"] = tuple(values.get("options", ()))
         explicit = data.get("explicit")
         axes = frozenset(map(str, explicit)) if isinstance(explicit, list) else frozenset()
-        return cls(scheduler, hook, user, -1, account=account, explicit=axes, **kept)
+        return cls(scheduler, hook, user, -1, account=account, explicit=axes, **values)
 
 
 def thread_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that say how many threads there are and where."""
     prefixes = tuple(p for p in PREFIXES if not p.startswith("ADVISOR_"))
-    found = ((n, v) for n, v in environment.items() if n.startswith(prefixes) or "THREAD" in n)
-    return {name: value[:_LONGEST] for name, value in islice(found, _MOST)}
+    variables = ((n, v) for n, v in environment.items() if n.startswith(prefixes) or "THREAD" in n)
+    return {name: value[:_LONGEST] for name, value in islice(variables, _MOST)}
 
 
 def plain_name(option: str) -> str:
@@ -148,8 +148,8 @@ def plain_name(option: str) -> str:
 
 def understood_of(site: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
     """Return what a compiled site file says of options in no table: name -> axes."""
-    found = site.get("understood_options")
-    known = found if isinstance(found, Mapping) else {}
+    options = site.get("understood_options")
+    known = options if isinstance(options, Mapping) else {}
     return {plain_name(name): tuple(axes) for name, axes in known.items()}
 
 

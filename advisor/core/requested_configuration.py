@@ -63,23 +63,25 @@ def possible_node_types(
     several node types.
     """
     partitions = partitions_of(request, inventory)
-    found: list[NodeType] = []
+    possible: list[NodeType] = []
     for partition in partitions:
         there = list(inventory.in_partition(partition))
         there.sort(key=lambda t, p=partition: t.name != preferred.get(p))  # type: ignore[misc]
-        found += [t for t in there if t not in found]
+        possible += [t for t in there if t not in possible]
     if not partitions and len(inventory.node_types) == 1:
-        found = list(inventory.node_types.values())
+        possible = list(inventory.node_types.values())
     if request.constraint:
         selected = {t.name for t in inventory.by_feature(request.constraint)}
-        found = [t for t in found if t.name in selected]
+        possible = [t for t in possible if t.name in selected]
     if request.node_list:
         try:
             names = set(expand(request.node_list))
         except ValueError:
             return []
-        found = [t for t in found if all(any(_same_host(n, a) for n in t.nodes) for a in names)]
-    return found
+        possible = [
+            t for t in possible if all(any(_same_host(n, a) for n in t.nodes) for a in names)
+        ]
+    return possible
 
 
 def _same_host(node: str, asked: str) -> bool:
@@ -155,8 +157,8 @@ def threads_kept(
     request: JobRequest, use: ScriptUse, variables: tuple[str, ...] = THREAD_VARIABLES
 ) -> str:
     """Return why the variables that set a program's threads are not set, "" if they may be."""
-    if kept := bound(request, "threads") or use.threads:
-        return kept
+    if binding := bound(request, "threads") or use.threads:
+        return binding
     for name in variables:
         if request.environment.get(name):
             return f"your environment sets {name}"

@@ -112,7 +112,7 @@ def _parse(script: str, arguments: tuple[str, ...]) -> ScriptReading:
     shell = read_shell(script, until)
     variables = _Values({str(i): value for i, value in enumerate(arguments, 1)})
     variables["@"] = variables["*"] = " ".join(arguments)
-    found = []
+    commands_read = []
     unresolved: list[str] = []
     for place in shell.commands:
         if thread_time() > until:
@@ -124,18 +124,20 @@ def _parse(script: str, arguments: tuple[str, ...]) -> ScriptReading:
             shell = replace(shell, problem=shell.problem or str(error))
             break
         if command is not None:
-            found.append(command)
+            commands_read.append(command)
         if place.conditional:  # nobody knows whether it is assigned
             for name in [n for n in values if values[n] != variables.get(n)]:
                 variables[name] = f"${name}"
-    return ScriptReading(tuple(found), _threads(shell, found), shell, tuple(unresolved))
+    return ScriptReading(
+        tuple(commands_read), _threads(shell, commands_read), shell, tuple(unresolved)
+    )
 
 
 def main_command(script: str, arguments: Sequence[str] = ()) -> Command | None:
     """Return the command that names the application: first with a launcher, else the last."""
-    found = commands(script, tuple(arguments))
-    programs = [c for c in found if c.executable not in NO_PROGRAMS]
-    return next((c for c in found if c.launcher), programs[-1] if programs else None)
+    script_commands = commands(script, tuple(arguments))
+    programs = [c for c in script_commands if c.executable not in NO_PROGRAMS]
+    return next((c for c in script_commands if c.launcher), programs[-1] if programs else None)
 
 
 def command_of(argv: Sequence[str]) -> Command | None:
@@ -185,7 +187,7 @@ class _Values(dict[str, str]):
         return value
 
 
-def _threads(shell: Shell, found: Sequence[Command]) -> Threads:
+def _threads(shell: Shell, script_commands: Sequence[Command]) -> Threads:
     follows = "SLURM_CPUS_" in shell.text or "$NCPUS" in shell.text
     if "_NUM_THREADS" in shell.text:
         for place in shell.commands:
@@ -194,7 +196,7 @@ def _threads(shell: Shell, found: Sequence[Command]) -> Threads:
                     value = match[2]
                     count = int(value) if value.isascii() and value.isdecimal() else None
                     return Threads(f"the script sets {match[1]} itself", count, follows)
-    for command in found:
+    for command in script_commands:
         for option in command.launcher_options:
             name, _, value = option.partition("=")
             if name.startswith("-c") and name[2:].isdecimal():

@@ -188,14 +188,16 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     if ends_after_s is None or _limits_cpu_time(text):
         detail = "it ends its program after a time that nobody knows"
         return ScriptUse(("script-not-understood", detail))
-    kept = {"threads": "", "frequency": "", "node_type": ""}
+    obstacles = {"threads": "", "frequency": "", "node_type": ""}
     for option in main.launcher_options:
         axis = option_keeps(main.launcher, option)
         if axis is None:
             detail = f"{main.launcher} {option.partition('=')[0]}"
             return ScriptUse(("script-not-understood", f"the advisor does not know {detail}"))
         if axis:
-            kept[axis] = kept[axis] or f"{main.launcher} {option.partition('=')[0]} sets it"
+            obstacles[axis] = (
+                obstacles[axis] or f"{main.launcher} {option.partition('=')[0]} sets it"
+            )
     wrapped = " ".join(main.wrappers)
     ranks, unclear = _stated(main, ("-n", "--ntasks", "-np", "--np"), _NTASKS)
     if main.launcher != "srun" and ranks is None and not unclear:
@@ -210,14 +212,14 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         or _TASKSET.search(wrapped)
         or _BINDS_TO_CORES.search(wrapped.partition("numactl ")[2])
     )
-    threads = kept["threads"] or ("it binds threads to a list of cores" if pinned else "")
+    threads = obstacles["threads"] or ("it binds threads to a list of cores" if pinned else "")
     counted = counts_threads(text, variables)
     if not threads and counted:
         threads = f"the script uses {counted} itself"
     option = next((a for a in main.arguments if _THREAD_OPTION.fullmatch(a)), "")
     if not threads and option:
         threads = f"{main.executable} {option} may set them"
-    node_type = kept["node_type"] or ("it binds threads to a list of cores" if pinned else "")
+    node_type = obstacles["node_type"] or ("it binds threads to a list of cores" if pinned else "")
     if not node_type and (counting := _found(_COUNTS_CORES, text)):
         node_type = f"the script uses {counting}"
     cap = _found(_READS_CAP, text)
@@ -233,7 +235,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
             cores = f"{main.launcher} {option.partition('=')[0]} states what a step takes"
     return ScriptUse(
         threads=threads,
-        frequency=kept["frequency"] or (f"the script uses {cap}" if cap else ""),
+        frequency=obstacles["frequency"] or (f"the script uses {cap}" if cap else ""),
         node_type=node_type,
         cores=cores,
         ranks=ranks,
@@ -300,8 +302,8 @@ def _lists_cores(text: str) -> bool:
         return True
     if not _BINDING.search(text):
         return False
-    found = ((word, _BINDING.search(word)) for word in text.split())
-    return any(match and _DIGIT.search(word, match.end()) for word, match in found)
+    bindings = ((word, _BINDING.search(word)) for word in text.split())
+    return any(match and _DIGIT.search(word, match.end()) for word, match in bindings)
 
 
 def _limits_cpu_time(text: str) -> bool:

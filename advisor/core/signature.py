@@ -58,8 +58,8 @@ class Signature:
 
     def measures(self) -> dict[str, float]:
         """Return the measures there are, by name."""
-        found = {name: getattr(self, name) for name in MEASURES}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: getattr(self, name) for name in MEASURES}
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -68,9 +68,9 @@ class Signature:
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
-        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
         place = self.configuration
-        return found | {"configuration": None if place is None else place.to_dict()}
+        return values | {"configuration": None if place is None else place.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Signature:

@@ -104,8 +104,8 @@ class SizeTable:
 
     def beyond(self, size: Mapping[str, float]) -> dict[str, float]:
         """Return how many times what ran each value of a size is, of those beyond it."""
-        found = {a.name: a.beyond(size[a.name]) for a in self.axes}
-        return {name: times for name, times in found.items() if times > 1.0}
+        factors = {a.name: a.beyond(size[a.name]) for a in self.axes}
+        return {name: times for name, times in factors.items() if times > 1.0}
 
     def predict(self, measured: Sequence[Row], size: Mapping[str, float]) -> PredictedSize:
         """Return the rows of a size; ``measured`` are those of the largest, in the table's order.

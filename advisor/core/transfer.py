@@ -117,14 +117,14 @@ def transfer(
     highest = max((o.configuration.freq_khz for o in options), default=0)
     best: dict[Configuration, tuple[bool, float, Option]] = {}
     for option in options:
-        found = _place(option.configuration, base, target, highest)
-        if found is None:
+        target_place = _place(option.configuration, base, target, highest)
+        if target_place is None:
             continue
-        made = _carry(option, found, base, target, ranked, alone)
+        made = _carry(option, target_place, base, target, ranked, alone)
         rank = (not option.confirmed, made.time_sigma)
-        known = best.get(found.configuration)
+        known = best.get(target_place.configuration)
         if known is None or rank < known[:2]:
-            best[found.configuration] = (*rank, made)
+            best[target_place.configuration] = (*rank, made)
     if not best:
         raise TransferError(f"no option of {base.name} fits {target.name}")
     return place([best[c][2] for c in sorted(best)], error)
@@ -161,23 +161,23 @@ def _place(c: Configuration, base: NodeType, target: NodeType, highest_khz: int)
 
 def _carry(
     option: Option,
-    found: _Place,
+    target_place: _Place,
     base: NodeType,
     target: NodeType,
     ranked: NodeTypeEstimate,
     alone: Mapping[tuple[int, int], float],
 ) -> Option:
-    old, new = option.configuration, found.configuration
-    kept, kept_sigma = _several_nodes(option, ranked.time_ratio, alone)
-    ratio = ranked.time_ratio * kept * math.exp(found.shift)
+    old, new = option.configuration, target_place.configuration
+    scaling, kept_sigma = _several_nodes(option, ranked.time_ratio, alone)
+    ratio = ranked.time_ratio * scaling * math.exp(target_place.shift)
     own = ranked.error_pct / 100.0
-    off = (found.sigma, kept_sigma, METHOD_ERROR)
-    away = found.share, found.frequency
+    off = (target_place.sigma, kept_sigma, METHOD_ERROR)
+    away = target_place.share, target_place.frequency
     time_sigma = math.hypot(option.time_sigma, own, TIME_ERROR.at(*away), *off)
     there = stated_power_w(target, new.threads_per_node, new.freq_khz)
     here = stated_power_w(base, old.threads_per_node, old.freq_khz)
     if ranked.energy_source == "profiles" and ranked.energy_ratio is not None:
-        energy = ranked.energy_ratio * kept
+        energy = ranked.energy_ratio * scaling
         own = (ranked.energy_error_pct or 0.0) / 100.0
     else:
         assert there is not None and here is not None

@@ -94,7 +94,7 @@ class TrialPoints:
         slowdown, saving = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
         weight, confidence = WEIGHTS[policy.goal], policy.cold_start.confidence - 1e-9
         slowest, dearest = own.log_time + slowdown, own.log_energy + saving
-        found: list[tuple[float, Row]] = []
+        candidates: list[tuple[float, Row]] = []
         for row, (scale, gain, *_) in zip(rows, self.values, strict=False):
             # slower by its mean than the bound: kept less often than not, whatever the scale
             if not (row[_LOG_TIME] < slowest and row[_LOG_ENERGY] < dearest and gain > WORTH):
@@ -103,9 +103,9 @@ class TrialPoints:
             if scale > 0 and weight * e + (1 - weight) * t < 0:
                 keeps = self.keeps((slowdown - t) / scale)
                 if keeps >= confidence and gain * keeps > WORTH:
-                    found.append((gain * keeps, row))
-        allowed = {r[:4] for r in feasible} if found else set()
-        best = max((f for f in found if f[1][:4] in allowed), key=_gain, default=None)
+                    candidates.append((gain * keeps, row))
+        allowed = {r[:4] for r in feasible} if candidates else set()
+        best = max((f for f in candidates if f[1][:4] in allowed), key=_gain, default=None)
         return None if best is None else best[1]
 
     def doubted(self, rows: Sequence[Row], policy: Policy) -> set[tuple[int, ...]]:
@@ -115,5 +115,5 @@ class TrialPoints:
         return {r[:4] for r, (*_, time, energy) in each if time > slowdown or energy > saving}
 
 
-def _gain(found: tuple[float, Row]) -> float:
-    return found[0]
+def _gain(candidate: tuple[float, Row]) -> float:
+    return candidate[0]

@@ -181,8 +181,8 @@ def measure(
 
 def due(done: Sequence[Repetitions], repetitions: int = 0) -> list[Repetitions]:
     """Return those to repeat, the least sure first: not sure, or not repeated so often yet."""
-    found = (m for m in done if m.spread > SURE or len(m.seconds) < repetitions)
-    return sorted(found, key=lambda m: -m.spread)
+    unsure = (m for m in done if m.spread > SURE or len(m.seconds) < repetitions)
+    return sorted(unsure, key=lambda m: -m.spread)
 
 
 def _since(begin: float) -> float:

@@ -175,9 +175,9 @@ def _prefixed(name: str, c: Configuration | None) -> dict[str, Any]:
 
 
 def _promise(chosen: Alternative | None) -> dict[str, Any]:
-    found = chosen.predicted() if chosen else {}
+    predicted = chosen.predicted() if chosen else {}
     return {
-        f"promised_{name}": found.get(name)
+        f"promised_{name}": predicted.get(name)
         for name in ("time_s", "energy_j", "time_pct", "energy_pct")
     }
 

@@ -113,24 +113,24 @@ def samples(runs: Runs, errors: Mapping[str, Sequence[float]]) -> list[Sample]:
 
     Raises InputError where neither has three different values.
     """
-    found = []
+    drawn = []
     for name, response in (("time", runs.time), ("energy", runs.energy)):
         if response is None:
             continue
         residuals = np.array(response.residuals) / response.sigma
         off = np.array(errors.get(name, ()))
         if _spread(residuals):
-            found.append(Sample(name, "repeats", tuple(residuals.tolist())))
+            drawn.append(Sample(name, "repeats", tuple(residuals.tolist())))
         elif _spread(off):
             off = (off - off.mean()) / off.std(ddof=1)
-            found.append(Sample(name, "model errors", tuple(off.tolist())))
-    if not found:
+            drawn.append(Sample(name, "model errors", tuple(off.tolist())))
+    if not drawn:
         raise InputError(
             "there is no distribution to show: no configuration was run three times, and no run is "
             "left that the model was not trained on",
             hint="repeat runs, or train on fewer: --samples",
         )
-    return found
+    return drawn
 
 
 def _spread(values: Any) -> bool:

@@ -90,10 +90,10 @@ def _distribution(
     options: Sequence[Option],
     trained: Sequence[Observation],
 ) -> StatisticsView:
-    found = samples(gather(observations), _errors(observations, options, trained))
+    drawn = samples(gather(observations), _errors(observations, options, trained))
     panels: list[ScatterPanel | HistogramPanel] = []
     data = []
-    for sample in found:
+    for sample in drawn:
         label = f"{sample.response}, {sample.kind}, standardised"
         edges, density = sample.histogram()
         pairs = sample.q_q()
@@ -127,16 +127,16 @@ def _spearman(title: str, observations: Sequence[Observation]) -> StatisticsView
 
 
 def _clusters(title: str, options: Sequence[Option]) -> StatisticsView:
-    found = front_clusters(options)
-    leaves = [describe(o.configuration) for o in found.options]
+    clusters = front_clusters(options)
+    leaves = [describe(o.configuration) for o in clusters.options]
     data = [
         {"configuration": o.configuration.to_dict(), "cluster": cluster, "time_s": o.time_s,
          "energy_j": o.energy_j}
-        for o, cluster in zip(found.options, found.clusters, strict=True)
+        for o, cluster in zip(clusters.options, clusters.clusters, strict=True)
     ]  # fmt: skip
     tree = TreePanel(
-        "distance of ln time and ln energy, standardised (Ward)", leaves, found.merges,
-        found.order, found.clusters,
+        "distance of ln time and ln energy, standardised (Ward)", leaves, clusters.merges,
+        clusters.order, clusters.clusters,
     )  # fmt: skip
     return StatisticsView(Panels(title, (tree,)), data)
 
@@ -162,15 +162,15 @@ def _loss(
 
 def _repeats(title: str, observations: Sequence[Observation]) -> StatisticsView:
     """Show the means' intervals in percent of the mean, the widest first."""
-    found = summaries(observations)
-    if not found:
+    repeated = summaries(observations)
+    if not repeated:
         raise InputError(
             "no configuration was run twice: repeats have nothing to show",
             hint="a grid with repeated rows, or advisor train --repeat-baseline 4",
         )
     panels = []
     for name in ("time", "energy"):
-        rows = [s for s in found if s.response == name]
+        rows = [s for s in repeated if s.response == name]
         rows.sort(key=lambda s: s.deviation / s.arithmetic, reverse=True)
         shown = rows[:_MOST_ROWS]
         if not shown:
@@ -189,4 +189,4 @@ def _repeats(title: str, observations: Sequence[Observation]) -> StatisticsView:
                 kinds,
             )
         )
-    return StatisticsView(Panels(title, tuple(panels)), [s.to_dict() for s in found])
+    return StatisticsView(Panels(title, tuple(panels)), [s.to_dict() for s in repeated])

@@ -18,8 +18,8 @@ def moment(text: str) -> datetime | None:
 
 def utc(text: str) -> str:
     """Return a time in the store's form, "" for what is no time ("Unknown", "None")."""
-    found = moment(text)
-    return "" if found is None else form(found)
+    time = moment(text)
+    return "" if time is None else form(time)
 
 
 def form(when: datetime) -> str:
@@ -41,9 +41,9 @@ def since(text: str) -> datetime:
         return now() - timedelta(seconds=parse_duration_s(text))
     except (ValueError, OverflowError):
         pass
-    found = moment(text)
-    if found is None:
+    time = moment(text)
+    if time is None:
         raise UsageError(
             f"--since {text}: not a time", hint="write a span like 7d or 12h, or a date: 2026-01-31"
         )
-    return found
+    return time

@@ -91,10 +91,12 @@ def node_type_of(node_list: str, inventory: Inventory) -> NodeType | None:
         return None
     if not names:
         return None
-    found = inventory.type_of_node(names[0])
-    if found is None or any(inventory.type_of_node(name) is not found for name in names[1:]):
+    node_type = inventory.type_of_node(names[0])
+    if node_type is None or any(
+        inventory.type_of_node(name) is not node_type for name in names[1:]
+    ):
         return None
-    return found
+    return node_type
 
 
 def _time(job: JobRecord, numbered: Sequence[StepRecord]) -> tuple[float | None, float, bool]:

@@ -174,8 +174,8 @@ def check_python() -> Iterator[Check]:
             "python", "fail", f"not installed: {', '.join(missing)}", "reinstall hpc-advisor"
         )
     extras = {e: find_spec(name) is not None for name, e in IMPORTED.items() if e}
-    have = [e for e, found in extras.items() if found]
-    lack = [e for e, found in extras.items() if not found]
+    have = [e for e, installed in extras.items() if installed]
+    lack = [e for e, installed in extras.items() if not installed]
     text = f"extras: {', '.join(have) or 'none'}"
     if lack:
         text += f"; not installed: {', '.join(lack)} (pip install 'hpc-advisor[{','.join(lack)}]')"

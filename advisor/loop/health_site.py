@@ -86,14 +86,14 @@ def _check_policy(reader: Reader) -> Iterator[Check]:
 
 def check_trials(reader: Reader) -> Iterator[Check]:
     """Check the trials of applications never swept; nothing where there are none."""
-    found = trials(reader)
-    if not found:
+    all_trials = trials(reader)
+    if not all_trials:
         return
-    states = Counter(t.state for t in found)
+    states = Counter(t.state for t in all_trials)
     text = ", ".join(f"{n} {state}" for state, n in states.most_common())
     stopped = under_way(reader).stopped
     for node_type, name in sorted(stopped):
-        bad = {t.application for t in found
+        bad = {t.application for t in all_trials
                if (t.node_type, t.class_name, t.state) == (node_type, name, "bad")}  # fmt: skip
         yield Check(
             "trials", "warn",
@@ -122,23 +122,23 @@ def check_cluster(inventory: Inventory, scheduler: Scheduler) -> Iterator[Check]
     served = {name for name, node in there.items() if node.partitions}
     other = {n for n, node in there.items() if n in known and node.cores != known[n].cores}
     todo = "advisor site discover"
-    found = False
+    any_checked = False
     for text, names in (
         (f"in the inventory, but not in {who}", known.keys() - there.keys()),
         (f"in {who}, but of no node type", served - known.keys()),
         ("with another number of cores than their node type", other),
     ):
         if names:
-            found = True
+            any_checked = True
             yield Check("cluster", "warn", f"{text}: {fold(names)[:_SHOWN]}", todo)
     features = cluster.features()
     gone = sorted(
         t.feature for t in inventory.node_types.values() if t.feature and t.feature not in features
     )
     if gone:
-        found = True
+        any_checked = True
         then = scheduler.WITHOUT_FEATURE
         text = f"{who} has no node with feature {', '.join(gone)}: jobs sent there {then}"
         yield Check("cluster", "fail", text, todo)
-    if not found:
+    if not any_checked:
         yield Check("cluster", "ok", f"{cluster.version}: {len(there)} nodes as in the inventory")

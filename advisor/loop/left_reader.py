@@ -64,7 +64,7 @@ def _look(path: str, done: Mapping[str, Sequence[str]], left: list[int]) -> dict
             names = sorted(e.name for e in islice(entries, _SEEN) if NAME.fullmatch(e.name))
         files: list[list[str]] = []
         refused: list[list[str]] = []
-        found: dict[str, object] = {"files": files, "refused": refused, "more": 0}
+        listing: dict[str, object] = {"files": files, "refused": refused, "more": 0}
         for number, name in enumerate(names):
             try:
                 text = _read(folder, name, left)
@@ -77,13 +77,13 @@ def _look(path: str, done: Mapping[str, Sequence[str]], left: list[int]) -> dict
                 refused.append([name, str(error)])
                 continue
             except OSError as error:
-                found["error"] = f"{name}: {error.strerror}"
+                listing["error"] = f"{name}: {error.strerror}"
                 continue
             if text is None:
-                found["more"] = len(names) - number
+                listing["more"] = len(names) - number
                 break
             files.append([name, text])
-        return found
+        return listing
     finally:
         os.close(folder)
 

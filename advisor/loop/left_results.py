@@ -78,9 +78,9 @@ def note_places(file: Path, named: Mapping[tuple[str, str], str]) -> Places:
     oldest = clock.form(clock.now() - KEPT)
     for user in list(places):
         latest = sorted(places[user].items(), key=lambda item: item[1], reverse=True)
-        kept = {folder: at for folder, at in latest[:MAX_FOLDERS] if at >= oldest}
-        if kept:
-            places[user] = kept
+        recent = {folder: at for folder, at in latest[:MAX_FOLDERS] if at >= oldest}
+        if recent:
+            places[user] = recent
         else:
             del places[user]
     if places != before:
@@ -120,10 +120,10 @@ def _take(
     user: str, folders: list[str], spool: Path, inventory: Inventory, result: LeftFiles
 ) -> None:
     owner = _owner(user)
-    found = _read(owner, {folder: {} for folder in folders})
+    by_folder = _read(owner, {folder: {} for folder in folders})
     done: dict[str, dict[str, list[str]]] = {}
     for folder in folders:
-        here = found.get(folder)
+        here = by_folder.get(folder)
         if not isinstance(here, dict):
             continue
         if here.get("error"):

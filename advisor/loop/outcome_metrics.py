@@ -14,30 +14,30 @@ def outcome_metrics(path: Path) -> str:
 
     text = Text()
     with Reader(path) as reader:
-        found = report(reader, since="", application="", user="")
-        kept = reader.rows(
+        totals = report(reader, since="", application="", user="")
+        row_counts = reader.rows(
             "SELECT (SELECT count(*) FROM decisions), (SELECT count(*) FROM outcomes),"
             " (SELECT count(*) FROM observations)"
         )[0]
     text.family(
         "jobs", "gauge", "finished jobs that the store holds, by verdict",
-        [({"verdict": verdict}, n) for verdict, n in sorted(found.verdicts.items())],
+        [({"verdict": verdict}, n) for verdict, n in sorted(totals.verdicts.items())],
     )  # fmt: skip
     text.family(
         "jobs_by_trust", "gauge", "finished jobs by how far their stamp is trusted",
-        [({"trust": "verified"}, found.stamped - found.unverified),
-         ({"trust": "unverified"}, found.unverified)],
+        [({"trust": "verified"}, totals.stamped - totals.unverified),
+         ({"trust": "unverified"}, totals.unverified)],
     )  # fmt: skip
-    saved = found.saved_kwh[0] * J_PER_KWH if found.saved_kwh else None
+    saved = totals.saved_kwh[0] * J_PER_KWH if totals.saved_kwh else None
     text.family(
         "saved_joules", "gauge", "energy of the jobs the store holds: promised, and measured "
         "against jobs left alone",
-        [({"by": "promise"}, found.promised_kwh * J_PER_KWH), ({"by": "measurement"}, saved)],
+        [({"by": "promise"}, totals.promised_kwh * J_PER_KWH), ({"by": "measurement"}, saved)],
         "joules",
     )  # fmt: skip
     text.family(
         "store_rows", "gauge", "rows of the store",
         [({"table": name}, n)
-         for name, n in zip(("decisions", "outcomes", "observations"), kept, strict=True)],
+         for name, n in zip(("decisions", "outcomes", "observations"), row_counts, strict=True)],
     )  # fmt: skip
     return text.text()

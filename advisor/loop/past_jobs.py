@@ -48,9 +48,11 @@ class JobNaming:
         """Return application and workload, "" where nothing tells."""
         if self.application:
             return self.application, self.workload
-        found = recognise(None, job_name=job.name, submit_line=job.submit_line, rules=self.rules)
-        name = found.application or clean_name(job.name)
-        return name, found.workload if found.application else self.workload
+        recognised = recognise(
+            None, job_name=job.name, submit_line=job.submit_line, rules=self.rules
+        )
+        name = recognised.application or clean_name(job.name)
+        return name, recognised.workload if recognised.application else self.workload
 
 
 def past_jobs(
@@ -63,27 +65,27 @@ def past_jobs(
     user: str | None = None,
 ) -> PastRuns:
     """Return what jobs say as runs; ``user``: only that user's. ``meter`` names the accounting."""
-    found = PastRuns()
-    kept: Counter[object] = Counter()
+    past = PastRuns()
+    per_configuration: Counter[object] = Counter()
     ordered = sorted(jobs, key=lambda job: clock.utc(job.ended_at), reverse=True)
     for job in ordered:
         if user is not None and job.user != user:
-            found.left_out["another user's"] += 1
+            past.left_out["another user's"] += 1
             continue
         name = naming.of(job)
         seen = ran(job, inventory)
         why = _obstacle(job, seen, name[0])
         if why:
-            found.left_out[why] += 1
+            past.left_out[why] += 1
             continue
         configuration = _configuration(seen, inventory)
         key = (*name, configuration, job.user)
-        kept[key] += 1
-        if kept[key] > MOST:
-            found.left_out[f"the latest {MOST} of a user and configuration are enough"] += 1
+        per_configuration[key] += 1
+        if per_configuration[key] > MOST:
+            past.left_out[f"the latest {MOST} of a user and configuration are enough"] += 1
             continue
-        found.runs.setdefault(name, []).append(_run(job, seen, configuration, meter, scope))
-    return found
+        past.runs.setdefault(name, []).append(_run(job, seen, configuration, meter, scope))
+    return past
 
 
 def _obstacle(job: JobRecord, seen: Execution, name: str) -> str:

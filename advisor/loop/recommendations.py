@@ -18,14 +18,14 @@ _SHARE, _SOME = 0.10, 0.05
 
 def notes(report: Report, reader: Reader) -> list[str]:
     """Return the notes of a report."""
-    found: list[str] = []
+    sentences: list[str] = []
     left = report.left_alone
 
     def share(code: str) -> float:
         return left[code] / report.jobs if report.jobs else 0.0
 
     if share("unrecognised") >= _SHARE:
-        found.append(
+        sentences.append(
             f"{share('unrecognised'):.0%} of jobs unrecognised: add a rule under "
             f"{_where(reader, 'site', 'applications')}"
         )
@@ -33,30 +33,30 @@ def notes(report: Report, reader: Reader) -> list[str]:
         names = ", ".join(
             f"{name} ({count} jobs)" for name, count in report.missing_models.most_common(3)
         )
-        found.append(
+        sentences.append(
             f"{share('no-model'):.0%} of jobs have no model: advisor train their scripts, most "
             f"used: {names}; or set training: {{mode: auto}} at "
             f"{_where(reader, 'policy', 'training')}"
         )
     if report.possible_jobs:
-        found.append(
+        sentences.append(
             f"{report.possible_jobs} jobs were only advised or observed; applied, they would have "
             f"saved {report.possible_kwh:.3g} kWh by prediction: set mode: apply at "
             f"{_where(reader, 'policy', 'mode')}"
         )
     if share("no-baseline") >= _SHARE:
-        found.append(
+        sentences.append(
             f"{share('no-baseline'):.0%} of jobs on nodes that are not in the inventory: "
             "run advisor site discover"
         )
     if share("baseline-outside-model") >= _SHARE:
-        found.append(
+        sentences.append(
             f"{share('baseline-outside-model'):.0%} of jobs ask for what was never measured: train "
             "with their own job script (advisor train SCRIPT)"
         )
-    found += _energy(report)
+    sentences += _energy(report)
     if report.advised and not report.holdout:
-        found.append(
+        sentences.append(
             "no job was left alone at random, so savings are measured against a prediction only: "
             f"set holdout: 2% at {_where(reader, 'policy', 'holdout')}"
         )
@@ -69,7 +69,7 @@ def notes(report: Report, reader: Reader) -> list[str]:
             mend = f"it was extrapolated from other sizes; train a larger one on {model.node_type}"
         if model.by_class:
             mend = f"it was estimated from other applications; train it on {model.node_type}"
-        found.append(
+        sentences.append(
             f"model {model.id} of {model.application} on {model.node_type} is suspended "
             f"({model.state_reason}): {mend}"
         )
@@ -79,50 +79,50 @@ def notes(report: Report, reader: Reader) -> list[str]:
         interval = calibration.to_dict()
         high = interval["share_hi"]
         if calibration.total >= 10 and isinstance(high, float) and high < 0.9:
-            found.append(
+            sentences.append(
                 f"promised {name} intervals are too narrow: {calibration.inside} of "
                 f"{calibration.total} jobs inside, 90 % expected; advisor fit takes the jobs' own "
                 "runs into the models"
             )
     if report.unverified:
-        found.append(
+        sentences.append(
             f"{report.unverified} jobs carry a stamp that is not theirs; they are left out"
         )
     if report.stamped:
-        found.append(
+        sentences.append(
             f"{report.stamped} jobs are known by their stamp alone (decided on login nodes): "
             "their users could have written it"
         )
     waiting = backlog(reader)
     if waiting.late:
         last = f"since {form(waiting.last)}" if waiting.last else "ever"
-        found.append(
+        sentences.append(
             f"nothing was collected {last}, and {waiting.decisions} decisions wait: "
             "systemctl enable --now advisor-collect.timer"
         )
-    return found
+    return sentences
 
 
 def _energy(report: Report) -> list[str]:
     """Return what to do about completed jobs without energy, by partition and cause."""
-    found = []
+    sentences = []
     for (partition, why), count in report.without_energy.most_common(4):
         if count < _SOME * report.jobs:
             continue
         jobs = f"no energy for {count} completed jobs in partition {partition}"
         if why == NO_STEP:
-            found.append(f"{jobs}: start the program with srun, Slurm meters steps only")
+            sentences.append(f"{jobs}: start the program with srun, Slurm meters steps only")
         elif why == SHARED:
-            found.append(
+            sentences.append(
                 f"{jobs}: they shared nodes; submit with --exclusive, or set "
                 f"OverSubscribe=EXCLUSIVE at PartitionName={partition} in slurm.conf"
             )
         elif why == NOT_METERED:
-            found.append(
+            sentences.append(
                 f"{jobs}: set AcctGatherEnergyType= in slurm.conf to a meter these nodes have "
                 "(advisor doctor shows what is set)"
             )
-    return found
+    return sentences
 
 
 def _where(reader: Reader, kind: str, key: str) -> str:

@@ -25,8 +25,8 @@ def refit_with_jobs(
     from advisor.models.fit import fit_options
     from advisor.models.runs import JOBS_BESIDE, runs_by_scope
 
-    found = writer.find_models(application, workload, node_type)
-    model = next((m for m in found if (m.scope, m.owner) == (scope, owner)), None)
+    models = writer.find_models(application, workload, node_type)
+    model = next((m for m in models if (m.scope, m.owner) == (scope, owner)), None)
     if model is None or not model.fitted or model.state != "fitted":
         return ""
     stored = writer.observations(application, workload, node_type)
@@ -39,8 +39,8 @@ def refit_with_jobs(
     except InputError:  # its measured runs are no longer there
         return ""
     confirmed = {o.configuration for o in model.options() if o.confirmed}
-    kept = confirmed <= {o.configuration for o in fit.options if o.confirmed}
-    if not kept or not any(JOBS_BESIDE in note for note in fit.notes):
+    still_confirmed = confirmed <= {o.configuration for o in fit.options if o.confirmed}
+    if not still_confirmed or not any(JOBS_BESIDE in note for note in fit.notes):
         return ""
     return refit(writer, application, workload, node_type, scope, owner)
 

@@ -95,18 +95,20 @@ def known_profiles(reader: Reader) -> list[Profile]:
     ]  # fmt: skip
 
 
-def lacking(found: Characterisation, ranking: Ranking) -> list[Wanted]:
+def lacking(characterisation: Characterisation, ranking: Ranking) -> list[Wanted]:
     """Return the microbenchmarks that the phases lack.
 
     A phase lacks them unless one of its own size and stride was measured on the base node type,
     and what its estimate takes on all others.
     """
     return [
-        Wanted(m.name, tuple(s.to_dict() for s in m.streams), f"{found.application}: {name}")
+        Wanted(
+            m.name, tuple(s.to_dict() for s in m.streams), f"{characterisation.application}: {name}"
+        )
         for name, streams in (
             (r.phase.name, r.phase.streams) for r in ranking.phases if ranking.missing or _lacks(r)
         )
-        for m in like(streams, found.threads or 1)
+        for m in like(streams, characterisation.threads or 1)
     ]
 
 
@@ -129,21 +131,23 @@ def keep(
 
     One that tells no node type leaves the former ranking where it is.
     """
-    found = ratios(ranking, writer.inventory(), thresholds)
-    if not found:
+    estimates = ratios(ranking, writer.inventory(), thresholds)
+    if not estimates:
         return StoredOrder((), ())
     save_ranking(
         writer,
         stored.application,
         stored.workload,
         ranking.base,
-        found,
+        estimates,
         method=ranking.method,
         contributor=stored.contributor,
         scope=stored.scope,
         by_hand=by_hand,
     )
-    return StoredOrder(found, tuple(writer.renew_transfers(stored.application, stored.workload)))
+    return StoredOrder(
+        estimates, tuple(writer.renew_transfers(stored.application, stored.workload))
+    )
 
 
 def rank_stored(
@@ -158,17 +162,17 @@ def rank_stored(
     Raises InputError when it cannot be ranked, StoreError.
     """
     try:
-        found = Characterisation.from_dict(stored.record)
-        ranking = rank(found, known, stored.node_type, thresholds, method)
+        characterisation = Characterisation.from_dict(stored.record)
+        ranking = rank(characterisation, known, stored.node_type, thresholds, method)
     except FieldError as error:
         raise InputError(f"{error.key}: {error}") from None
     except (ArithmeticError, ValueError) as error:
         raise InputError(f"its phases make no sense: {error}") from None
-    kept = keep(writer, stored, ranking, thresholds)
-    waiting = want(writer, lacking(found, ranking))
-    if not kept.estimates:
+    order = keep(writer, stored, ranking, thresholds)
+    waiting = want(writer, lacking(characterisation, ranking))
+    if not order.estimates:
         raise InputError(f"no profile of {stored.node_type} is similar to a phase")
-    return StoredOrder(kept.estimates, kept.transfers, waiting)
+    return StoredOrder(order.estimates, order.transfers, waiting)
 
 
 def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: Path) -> str:
@@ -176,17 +180,17 @@ def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: P
     name = f"{stored.application} ({stored.workload}) from {stored.node_type}"
     whose = "" if stored.scope == "all" else f" for {stored.contributor}"
     try:
-        kept = rank_stored(writer, stored, known_profiles(writer), read_thresholds(thresholds))
+        order = rank_stored(writer, stored, known_profiles(writer), read_thresholds(thresholds))
     except InputError as error:
         return f"{name}{whose} is kept, not ranked: {error}"
-    best = min(kept.estimates, key=lambda e: e.time_ratio)
-    line = f"ranked {name}{whose}: {_count(len(kept.estimates), 'node type')}, fastest "
+    best = min(order.estimates, key=lambda e: e.time_ratio)
+    line = f"ranked {name}{whose}: {_count(len(order.estimates), 'node type')}, fastest "
     if best.time_ratio < 1:
         line += f"{best.node_type} ({best.time_ratio:.2f} times the time, ±{best.error_pct:.0f} %)"
     else:
         line += f"{best.node_type} itself" if best.node_type == stored.node_type else best.node_type
-    if kept.waiting:
-        line += f"; {_count(kept.waiting, 'microbenchmark')} wait for: advisor bench --wanted"
+    if order.waiting:
+        line += f"; {_count(order.waiting, 'microbenchmark')} wait for: advisor bench --wanted"
     return line
 
 
@@ -211,12 +215,12 @@ def rank_all(writer: Writer, thresholds: Thresholds) -> Renewed:
             continue
         method = next((m for m in METHODS if former and m == former.method), DEFAULT)
         try:
-            kept = rank_stored(writer, stored, known, thresholds, method)
+            order = rank_stored(writer, stored, known, thresholds, method)
         except InputError as error:
             failed.append(f"{stored.application} ({stored.workload}): {error.message}")
             continue
         ranked[stored.application] += 1
-        best = min(kept.estimates, key=lambda e: e.time_ratio).node_type
+        best = min(order.estimates, key=lambda e: e.time_ratio).node_type
         if former is not None and former.estimate.node_type != best:
             faster.add(stored.application)
     return Renewed(len(ranked), len(faster), by_hand, tuple(failed))

@@ -18,10 +18,10 @@ def prune_old(writer: Writer, older_than: str | None = None) -> Pruned | None:
     None where everything is kept. Raises UsageError for a time that is none.
     """
     applied = writer.config("policy")
-    kept = applied.compiled.get("retention") if applied else None
-    kept = kept if isinstance(kept, Mapping) else {}
-    decisions = _before(str(kept.get("decisions") or "") if older_than is None else older_than)
-    observations = _before(str(kept.get("observations") or "")) if older_than is None else ""
+    retention = applied.compiled.get("retention") if applied else None
+    retention = retention if isinstance(retention, Mapping) else {}
+    decisions = _before(str(retention.get("decisions") or "") if older_than is None else older_than)
+    observations = _before(str(retention.get("observations") or "")) if older_than is None else ""
     if not decisions and not observations:
         return None
     return prune(writer, decisions_before=decisions, observations_before=observations)

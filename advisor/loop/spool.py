@@ -172,24 +172,24 @@ def _characterised(
     """
     contributor = _text(data, "contributor")
     try:
-        found = read_sent(data.get("characterisation"))
+        characterisation = read_sent(data.get("characterisation"))
     except FieldError as error:
         raise InputError(f"characterisation.{error.key}: {error}") from None
     trust = policies.for_job(
         JobFacts.measured(
             user=contributor,
             account="",
-            application=found.application,
-            workload=found.workload,
-            node_type=found.node_type,
+            application=characterisation.application,
+            workload=characterisation.workload,
+            node_type=characterisation.node_type,
         )
     )[0].training.trust
     return save_characterisation(
         writer,
-        found.application,
-        found.workload,
-        found.node_type,
-        found.to_dict(),
+        characterisation.application,
+        characterisation.workload,
+        characterisation.node_type,
+        characterisation.to_dict(),
         contributor=contributor,
         scope=scope_of(trust, ""),
     )
@@ -331,12 +331,12 @@ def _known(writer: Writer, delivery: _Delivery) -> set[tuple[str, object]]:
         " WHERE w.application = ? AND w.name = ? AND o.contributor = ? AND o.extra <> '{}'",
         (delivery.application, delivery.workload, delivery.contributor),
     )
-    found: set[tuple[str, object]] = set()
+    keys: set[tuple[str, object]] = set()
     for row in rows:
         extra = json.loads(row["extra"])
-        found.add(_sweep_key(extra))
-        found.add(("", str(extra.get("spool", ""))))
-    return found - {("", "")}
+        keys.add(_sweep_key(extra))
+        keys.add(("", str(extra.get("spool", ""))))
+    return keys - {("", "")}
 
 
 def _sweep_key(extra: Mapping[str, object]) -> tuple[str, object]:

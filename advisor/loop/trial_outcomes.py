@@ -44,18 +44,18 @@ def settle_trial(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Out
     trial = known[0]
     if not job.node_list or outcome.state in _NOT_ITS_DOING or outcome.verdict == "left-alone":
         return "freed" if _free(writer, trial) else ""
-    found = _outcome(trial, outcome)
-    if found == (trial.state, trial.time_s, trial.energy_j):
+    settled = _outcome(trial, outcome)
+    if settled == (trial.state, trial.time_s, trial.energy_j):
         return ""
     seen = outcome.record.get("ran") or {}
     resolution = float(seen.get("resolution_s") or 0.0) / (outcome.time_s or 1.0)
     writer.change(
         "UPDATE trials SET state = ?, time_s = ?, energy_j = ?, error = ?, updated_at = ?"
         " WHERE id = ?",
-        (*found, max(_RUN_ERROR, resolution / 2), _rows.now(), trial.id),
+        (*settled, max(_RUN_ERROR, resolution / 2), _rows.now(), trial.id),
     )
     writer.touch(trial.application, trial.workload)
-    return found[0]
+    return settled[0]
 
 
 def _outcome(trial: StoredTrial, o: Outcome) -> tuple[TrialState, float | None, float | None]:
@@ -73,8 +73,8 @@ def _outcome(trial: StoredTrial, o: Outcome) -> tuple[TrialState, float | None, 
     energy = o.energy_j / trial.own_energy_j - 1
     if energy > HARM:
         return "bad", o.time_s, o.energy_j
-    kept = slowdown <= trial.max_slowdown and -energy >= trial.min_saving
-    return ("confirmed" if kept else "refuted"), o.time_s, o.energy_j
+    within_bounds = slowdown <= trial.max_slowdown and -energy >= trial.min_saving
+    return ("confirmed" if within_bounds else "refuted"), o.time_s, o.energy_j
 
 
 def _says_nothing(outcome: Outcome) -> bool:

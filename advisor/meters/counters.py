@@ -168,10 +168,10 @@ class Counters:
 
     def _controllers(self) -> None:
         """Open the memory controllers' counters, of the whole node."""
-        found = list(_imc_events(self.devices))
-        if not found:
+        controllers = list(_imc_events(self.devices))
+        if not controllers:
             self.notes.append("memory traffic: the kernel shows no memory controllers (uncore_imc)")
-        for name, kind, config, cpu, scale in found:
+        for name, kind, config, cpu, scale in controllers:
             try:
                 self._traffic.append(_Opened(_open(kind, config, 0, pid=-1, cpu=cpu), name, scale))
             except OSError as error:
@@ -221,11 +221,13 @@ def _open(
     ).ljust(_ATTR_BYTES, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
     close_on_exec = 8
-    found: int = libc.syscall(number, attributes, pid, cpu, group, ctypes.c_ulong(close_on_exec))
-    if found < 0:
+    descriptor: int = libc.syscall(
+        number, attributes, pid, cpu, group, ctypes.c_ulong(close_on_exec)
+    )
+    if descriptor < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-    return found
+    return descriptor
 
 
 def _value(descriptor: int) -> tuple[float, float]:

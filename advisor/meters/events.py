@@ -59,9 +59,9 @@ def named_event(name: str) -> NamedEvent | None:
     Raises ValueError for a name that neither PAPI nor Linux has.
     """
     plain = name.partition(":")[0]
-    found = _EVENTS.get(_PRESETS.get(plain, plain))
-    if found is not None:
-        return NamedEvent(name, *found)
+    event = _EVENTS.get(_PRESETS.get(plain, plain))
+    if event is not None:
+        return NamedEvent(name, *event)
     if plain in _BY_PAPI_ALONE:
         return None
     raise ValueError(

@@ -148,8 +148,8 @@ def measure(
 
 
 def _counters(names: tuple[str, ...]) -> Counters:
-    found = (named_event(name) for name in names)
-    return Counters(wanted=tuple(event for event in found if event is not None))
+    events = (named_event(name) for name in names)
+    return Counters(wanted=tuple(event for event in events if event is not None))
 
 
 def _placed(

@@ -57,7 +57,7 @@ class Rapl:
 
     def zones(self) -> list[Zone]:
         """Return the zones that are counted, in order. Raises OSError where /sys is closed."""
-        found = []
+        zones = []
         folder = self._root / "class" / "powercap"
         if not folder.is_dir():
             return []
@@ -70,8 +70,8 @@ class Rapl:
             except (OSError, ValueError):
                 continue
             if _COUNTED.match(name) and limit > 0:
-                found.append(Zone(path, name, limit))
-        return found
+                zones.append(Zone(path, name, limit))
+        return zones
 
     def available(self) -> str | None:
         """Return why RAPL cannot be read here, with the fix, or None."""

@@ -210,7 +210,7 @@ def moved(
     design: Sequence[Configuration],
     space: SearchSpace,
     wanted: Sequence[Configuration],
-    kept: Configuration,
+    staying: Configuration,
 ) -> list[Configuration]:
     """Return the design with the point nearest to each of ``wanted`` moved there, in their order.
 
@@ -218,7 +218,7 @@ def moved(
     """
     measure = _Measure.of(space)
     made = list(design)
-    stays = {kept}
+    stays = {staying}
     for place in wanted:
         if place not in made:
             free = [c for c in made if c not in stays]

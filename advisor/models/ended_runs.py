@@ -81,13 +81,13 @@ def without_refuted(observations: Sequence[Observation], notes: list[str]) -> li
         for other in whole.get((_sweep(run), run.configuration), ())
         if refuted(run, other, launches)
     }
-    kept = [o for o in observations if not (ended_early(o) and _sweep(o) in wrong)]
-    if len(kept) < len(observations):
+    trusted = [o for o in observations if not (ended_early(o) and _sweep(o) in wrong)]
+    if len(trusted) < len(observations):
         notes.append(
-            f"{len(observations) - len(kept)} runs that were ended early are left out: "
+            f"{len(observations) - len(trusted)} runs that were ended early are left out: "
             "complete runs of the same sweep took something else"
         )
-    return kept
+    return trusted
 
 
 def _sweep(run: Observation) -> str:

@@ -61,11 +61,11 @@ def _possible(cells: dict[Configuration, list[float]]) -> list[float]:
     axes = np.log(
         [(c.cores, c.ranks_per_node, c.freq_khz if clocked else 1) for c in cells]
     ).astype(float)  # fmt: skip
-    found = []
+    medians = []
     for i, own in enumerate(axes):
         apart = np.abs(axes - own).sum(axis=1)
         apart[i] = np.inf
         near = np.argsort(apart, kind="stable")[:_NEIGHBOURS]
         less = np.minimum(0.0, (axes[near] - own)[:, [0, 2]].sum(axis=1))
-        found.append(float(np.median(time[near] * np.exp(less))))
-    return found
+        medians.append(float(np.median(time[near] * np.exp(less))))
+    return medians

@@ -158,15 +158,15 @@ class Formula:
                 f"formula: {text!r} has a left side", hint="write the terms only, like 'threads'"
             )
         removed = [_axes_of(t) for t in left_out if t.factors]
-        kept = [t for t in terms.rhs_termlist if not t.factors or _axes_of(t) not in removed]
-        if self._remove and len(kept) == len(terms.rhs_termlist):
+        remaining = [t for t in terms.rhs_termlist if not t.factors or _axes_of(t) not in removed]
+        if self._remove and len(remaining) == len(terms.rhs_termlist):
             raise InputError(f"remove: {self._remove!r} is no term of {text!r}")
-        if not kept:
+        if not remaining:
             raise InputError(f"formula: {text!r} has no terms", hint=_KNOWN)
-        for term in kept:
+        for term in remaining:
             for factor in term.factors:
                 _check(factor.name(), text)
-        return patsy.ModelDesc([], kept)
+        return patsy.ModelDesc([], remaining)
 
     def _default(self, varying: list[str], x: Matrix) -> str:
         splines = {}
@@ -205,8 +205,8 @@ class Formula:
 
     def _judge(self, runs: int) -> None:
         """Note terms that the runs do not support."""
-        found = self.facts["inference"]
-        columns = found["terms"]
+        judged = self.facts["inference"]
+        columns = judged["terms"]
         if len(columns) > runs:
             self.notes.append(f"{runs} runs for {len(columns)} terms: not all can be determined")
             return
@@ -228,11 +228,11 @@ def _positive(spread: Vector) -> Vector:
 
 def _axes_of(term: Any) -> frozenset[str]:
     """Return the axes a term is of: ``bs(threads, df=3):frequency`` is of threads:frequency."""
-    found = set()
+    axes = set()
     for factor in term.factors:
         tree = ast.parse(factor.name(), mode="eval")
-        found |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in AXES}
-    return frozenset(found)
+        axes |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in AXES}
+    return frozenset(axes)
 
 
 def _check(code: str, formula: str) -> None:

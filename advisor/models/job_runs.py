@@ -61,10 +61,10 @@ def with_jobs(of: Response, jobs: Iterable[JobValue]) -> tuple[Response, str]:
     groups: dict[Configuration, list[JobValue]] = {}
     for job in jobs:
         groups.setdefault(job.configuration, []).append(job)
-    groups = {c: found for c, found in groups.items() if len(found) >= _FEWEST}
+    groups = {c: runs_there for c, runs_there in groups.items() if len(runs_there) >= _FEWEST}
     if not groups:
         return _first_hand(of), ""
-    summary = {c: _summary(found, of.run_sigma) for c, found in groups.items()}
+    summary = {c: _summary(runs_there, of.run_sigma) for c, runs_there in groups.items()}
     if any(spread > _MOST_SPREAD for _, spread, _ in summary.values()):
         return _first_hand(of), "jobs of one configuration differ: they are not of one input"
     anchored = [c for c in summary if c in of.log_mean]

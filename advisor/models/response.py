@@ -61,8 +61,8 @@ class Response:
 
     def confirming(self, configuration: Configuration) -> float | None:
         """Return the log mean that can confirm a configuration, None where no run can."""
-        found = self.log_mean if self.first_hand is None else self.first_hand
-        return found.get(configuration)
+        means = self.log_mean if self.first_hand is None else self.first_hand
+        return means.get(configuration)
 
     @property
     def run_sigma(self) -> float:

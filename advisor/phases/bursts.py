@@ -127,7 +127,7 @@ def _links(tree: cKDTree, points: Floats, reach: float) -> Ints:
     corners = np.unique(cells, axis=0)
     around = cKDTree(corners)
     near = around.query_pairs(2 * np.sqrt(points.shape[1]) + 1e-9, output_type="ndarray")
-    found = [inside]
+    links = [inside]
     trees: dict[int, cKDTree] = {}
     for a, b in near:
         one, other = (a, b) if len(members[a]) <= len(members[b]) else (b, a)
@@ -136,8 +136,8 @@ def _links(tree: cKDTree, points: Floats, reach: float) -> Ints:
         distance, at = trees[other].query(points[members[one]], distance_upper_bound=reach)
         k = int(np.argmin(distance))
         if distance[k] <= reach:
-            found.append(np.array([[members[one][k], members[other][at[k]]]]))
-    return np.concatenate(found)
+            links.append(np.array([[members[one][k], members[other][at[k]]]]))
+    return np.concatenate(links)
 
 
 def parameters(points: Floats) -> tuple[float, int]:

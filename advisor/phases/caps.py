@@ -112,10 +112,10 @@ def best_caps(
         picked = {n: caps[i] for n, i in zip(names, where, strict=True)}
         return CapChoice(picked, float(times[where]), float(energies[where]), int(switches[where]))
 
-    kept = np.where(times <= bound * (1 + 1e-12), energies, np.inf)
-    best = np.unravel_index(int(np.argmin(kept)), shape)
+    allowed = np.where(times <= bound * (1 + 1e-12), energies, np.inf)
+    best = np.unravel_index(int(np.argmin(allowed)), shape)
     ones = [(i,) * len(names) for i in range(len(caps))]
-    best_one = min(ones, key=lambda p: float(kept[p]))
+    best_one = min(ones, key=lambda p: float(allowed[p]))
     return CapsByPhase(caps[reference], bound, chosen(best_one), chosen([int(i) for i in best]))
 
 
@@ -179,11 +179,11 @@ def powers(
     large = had.sum(axis=0) >= LEAST * had.sum()
     if mean <= 0 or not large.any():
         return None
-    found: Floats = np.full(count, mean)
+    watts: Floats = np.full(count, mean)
     spent = spent - had[:, ~large].sum(axis=1) * mean
     had = had[:, large]
-    found[large] = nnls(had, spent)[0]
-    squares = float(((spent - had @ found[large]) ** 2).sum()) / (len(spent) - count)
+    watts[large] = nnls(had, spent)[0]
+    squares = float(((spent - had @ watts[large]) ** 2).sum()) / (len(spent) - count)
     normal = had.T @ had
     if np.linalg.cond(normal) > _CONDITION:
         return None
@@ -192,4 +192,4 @@ def powers(
         return None
     all_errors: Floats = np.full(count, mean)
     all_errors[large] = errors
-    return found, all_errors
+    return watts, all_errors

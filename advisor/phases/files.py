@@ -131,15 +131,15 @@ def read_bursts(path: Path, *, by: Sequence[str] = (), counters: Sequence[str] =
     if not rows:
         raise InputError(f"{path}: there are no bursts below the header")
     table = np.array(rows, float)
-    found = {n: table[:, i] for i, n in enumerate((*_BURSTS[2:], *names), 2)}
+    columns = {n: table[:, i] for i, n in enumerate((*_BURSTS[2:], *names), 2)}
     if "process" in by:
         raise InputError(f"{path}: process is no counter to cluster by")
     axes = (
-        axes_by({**found, "duration_s": table[:, 1]}, by)
+        axes_by({**columns, "duration_s": table[:, 1]}, by)
         if by
-        else axes_of(found["instructions"], found["cycles"])
+        else axes_of(columns["instructions"], columns["cycles"])
     )
-    return BurstTable(table[:, 0].astype(np.int64), table[:, 1], axes, found)
+    return BurstTable(table[:, 0].astype(np.int64), table[:, 1], axes, columns)
 
 
 def read_events(path: Path) -> RunEvents:

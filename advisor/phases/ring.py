@@ -111,8 +111,8 @@ class EventRings:
         except OSError:
             paths = []
         for path in paths:
-            if path not in self._known and (found := _opened(path)) is not None:
-                self._known[path] = found
+            if path not in self._known and (ring := _opened(path)) is not None:
+                self._known[path] = ring
 
     def poll(self) -> list[tuple[float, str]]:
         """Return the leading processes' events since the last call, in the order of their times."""

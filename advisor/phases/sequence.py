@@ -169,12 +169,12 @@ class IterationFinder:
         """Return the phases of what came so far, in order; none where nothing repeats."""
         tokens = np.array(self._tokens, np.int64)
         times = np.array(self._times)
-        found = []
+        phases = []
         for stretch in self._stretches(tokens):
             phase = self._phase(stretch, tokens, times)
             if phase is not None:
-                found.append(phase)
-        return found
+                phases.append(phase)
+        return phases
 
     def _stretches(self, tokens: NDArray[np.int64]) -> list[_Loop]:
         """Return the outermost loops that are iterations, those joined that rare events part."""

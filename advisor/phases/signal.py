@@ -177,20 +177,20 @@ def find_periods(times: Floats, values: Floats) -> list[PeriodicStretch]:
     grid = np.arange(times[0], times[-1] + step / 2, step)
     even = np.interp(grid, times, values)
     cuts = _changes(even)
-    found = []
+    stretches = []
     for begin, end in zip([0, *cuts], [*cuts, len(even)], strict=True):
         got = period(even[begin:end])
         if got is None:
             continue
         samples, outer = got
         stop = grid[min(end, len(grid) - 1)]
-        found.append(
+        stretches.append(
             PeriodicStretch(
                 float(grid[begin]), float(stop), samples * step,
                 int((end - begin) / samples + 1e-6), None if outer is None else outer * step,
             )
         )  # fmt: skip
-    return found
+    return stretches
 
 
 def _changes(values: Floats) -> list[int]:

@@ -94,9 +94,9 @@ def boxes(
     axes: Mapping[str, NDArray[np.float64]], labels: NDArray[np.int64], time: NDArray[np.float64]
 ) -> list[TrackedCluster]:
     """Return the clusters of a clustering as boxes; label 0 is no cluster."""
-    found = []
+    clusters = []
     for label in np.unique(labels[labels > 0]):
         mine = labels == label
         box = {n: (float(v[mine].min()), float(v[mine].max())) for n, v in axes.items()}
-        found.append(TrackedCluster(box, float(time[mine].sum())))
-    return found
+        clusters.append(TrackedCluster(box, float(time[mine].sum())))
+    return clusters

@@ -189,9 +189,9 @@ def _in_units(name: str, options: Sequence[Option]) -> _Drawable:
     scale, label = 1.0, _LABELS[name]
     if name == "energy":
         most = max(o.energy_j for o in options if o.energy_j == o.energy_j)
-        found = next(((s, u) for s, u in _ENERGY_UNITS if most >= 10 * s), None)
-        if found is not None:
-            scale, label = found[0], f"energy ({found[1]})"
+        larger_unit = next(((s, u) for s, u in _ENERGY_UNITS if most >= 10 * s), None)
+        if larger_unit is not None:
+            scale, label = larger_unit[0], f"energy ({larger_unit[1]})"
 
     def values(o: Option) -> tuple[float, float, float]:
         value, low, high = _VALUES[name](o)

@@ -43,8 +43,8 @@ def _matches(item: object) -> Mapping[str, tuple[str, ...]] | None:
     match = item.get("match") if isinstance(item, dict) else None
     if not isinstance(match, dict) or not match:
         return None
-    found = {key: _patterns(value) for key, value in match.items()}
-    return None if None in found.values() else {k: v for k, v in found.items() if v}
+    patterns = {key: _patterns(value) for key, value in match.items()}
+    return None if None in patterns.values() else {k: v for k, v in patterns.items() if v}
 
 
 def _implied(earlier: Mapping[str, tuple[str, ...]], later: Mapping[str, tuple[str, ...]]) -> bool:

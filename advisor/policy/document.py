@@ -174,7 +174,7 @@ class _Builder:
     def _merged(self, node: yaml.Node, path: Path) -> dict[str, object]:
         """Return the keys a ``<<:`` brings in: one mapping, or a list of them, first wins."""
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        found: dict[str, object] = {}
+        merged: dict[str, object] = {}
         for part in nodes:
             value = self._value(part, path) if isinstance(part, yaml.MappingNode) else None
             if not isinstance(value, dict):
@@ -182,8 +182,8 @@ class _Builder:
                 self.document.report(path, "'<<' needs a mapping (an alias of one)", line=line)
                 continue
             for name, item in value.items():
-                found.setdefault(name, item)
-        return found
+                merged.setdefault(name, item)
+        return merged
 
 
 class _TooLargeError(Exception):

@@ -65,8 +65,8 @@ def refuse(message: str, *, hint: str = "", allowed: Sequence[str] = (), key: st
 def text_of(value: object, wanted: str, allowed: Sequence[str] = ()) -> str:
     """Return a scalar's text; refuse lists and mappings."""
     if isinstance(value, list | dict):
-        found = "list" if isinstance(value, list) else "mapping"
-        refuse(f"must be {wanted}, not a {found}", allowed=allowed)
+        kind = "list" if isinstance(value, list) else "mapping"
+        refuse(f"must be {wanted}, not a {kind}", allowed=allowed)
     return str(value).strip()
 
 
@@ -143,10 +143,10 @@ def number(low: float, high: float) -> Reads:
         text = text_of(value, "a number")
         if not _is_number(text):
             refuse(f"{text!r} is not a number", allowed=(f"{low:g} to {high:g}",))
-        found = float(text)
-        if not low <= found <= high:
+        number_read = float(text)
+        if not low <= number_read <= high:
             refuse(f"{text} is out of range", allowed=(f"{low:g} to {high:g}",))
-        return found
+        return number_read
 
     schema = {"type": "number", "minimum": low, "maximum": high}
     return Reads(check, schema)

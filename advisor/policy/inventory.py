@@ -35,10 +35,10 @@ class Merged:
 
 def given_types(site: Mapping[str, object]) -> Given:
     """Return the hand-written node types of a compiled site file."""
-    found = site.get("node_types")
-    if not isinstance(found, Mapping):
+    written = site.get("node_types")
+    if not isinstance(written, Mapping):
         return {}
-    return {str(k): v for k, v in found.items() if isinstance(v, Mapping)}
+    return {str(k): v for k, v in written.items() if isinstance(v, Mapping)}
 
 
 def merge_discovered(
@@ -116,7 +116,7 @@ def merge_applied(
     """
     given, before = given_types(site), given_types(former)
     waiting: list[str] = []
-    found: dict[str, list[NodeType]] = {SITE_SOURCE: []}
+    by_source: dict[str, list[NodeType]] = {SITE_SOURCE: []}
     discovered = any(sources.get(t.name) != SITE_SOURCE for t in inventory)
     if not discovered:
         for name, written in given.items():
@@ -124,8 +124,8 @@ def merge_applied(
             if made is None:
                 waiting.append(name)
             else:
-                found[SITE_SOURCE].append(made)
-        alone = found[SITE_SOURCE]
+                by_source[SITE_SOURCE].append(made)
+        alone = by_source[SITE_SOURCE]
         return {SITE_SOURCE: list(_in_default(alone, site, alone))}, waiting
     for node_type in inventory:
         source = sources.get(node_type.name, "")
@@ -136,7 +136,7 @@ def merge_applied(
         values = {k: new.get(k, getattr(_DEFAULT, k)) for k in HAND_ONLY if k in new or k in old}
         if "freq_khz" in values and "default_freq_khz" not in new:
             values["default_freq_khz"] = 0
-        found.setdefault(source, []).append(_over(node_type, values))
+        by_source.setdefault(source, []).append(_over(node_type, values))
         for key in dict.fromkeys((*new, *old)):
             taken_over = key == "classes" or (key in HAND_ONLY and key in new)
             if not taken_over and new.get(key) != old.get(key):
@@ -145,8 +145,10 @@ def merge_applied(
     waiting += [name for name in given if name not in names]
     if former.get("default_partition") and not site.get("default_partition"):
         waiting.append("default_partition")
-    everyone = [t for types in found.values() for t in types]
-    after = {source: list(_in_default(types, site, everyone)) for source, types in found.items()}
+    everyone = [t for types in by_source.values() for t in types]
+    after = {
+        source: list(_in_default(types, site, everyone)) for source, types in by_source.items()
+    }
     return after, waiting
 
 
@@ -166,19 +168,19 @@ class Missing:
 
 def missing(node_types: Iterable[NodeType], *, by_feature: bool) -> list[Missing]:
     """Return what the inventory lacks; ``by_feature``: constraints select node types."""
-    types, found = list(node_types), []
+    types, lacking = list(node_types), []
     without_steps = tuple(t.name for t in types if not t.freq_khz)
     if without_steps:
         step = "{freq_khz: {min: 1.2 GHz, max: 2.4 GHz, step: 100 MHz}}"
         message = "no frequency steps known, so frequency is never capped"
-        found.append(
+        lacking.append(
             Missing(without_steps, message, tuple(f"{name}: {step}" for name in without_steps))
         )
     unselected = tuple(t.name for t in types if not t.feature)
     if by_feature and unselected and len(types) > 1:
         message = "no feature selects these nodes alone, so jobs are never moved to them"
-        found.append(Missing(unselected, message))
-    return found
+        lacking.append(Missing(unselected, message))
+    return lacking
 
 
 def doubts(site: Mapping[str, object], inventory: Iterable[NodeType]) -> list[str]:

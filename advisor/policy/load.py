@@ -61,9 +61,9 @@ def check_text(
     if document.data is None and document.problems:
         return None, document.problems
     if not isinstance(document.data, dict):
-        found = "a list" if isinstance(document.data, list) else "a single value"
+        container = "a list" if isinstance(document.data, list) else "a single value"
         hint = "start with the line 'version: 1'"
-        document.report((), f"must be keys with values, but it is {found}", hint=hint)
+        document.report((), f"must be keys with values, but it is {container}", hint=hint)
         return None, document.problems
     data = _without_empty(document.data, (), document)
     parsed: BaseModel | None = None
@@ -82,14 +82,14 @@ def check_text(
 def _without_empty(value: object, path: Path, document: Document) -> Any:
     """Return the data without values left empty; report those that must have one."""
     if isinstance(value, dict):
-        kept = {}
+        filled = {}
         for key, item in value.items():
             if item is not None:
-                kept[key] = _without_empty(item, (*path, key), document)
+                filled[key] = _without_empty(item, (*path, key), document)
             elif not (key in _MAY_BE_EMPTY and len(path) < 3):
                 hint = "give it a value or remove it"
                 document.report((*path, key), "has no value", hint=hint)
-        return kept
+        return filled
     if isinstance(value, list):
         for index, item in enumerate(value):
             if item is None:
@@ -178,18 +178,18 @@ def _keys_at(model: type[BaseModel], path: Path) -> Sequence[str]:
             return ()
     for candidate in (here, *get_args(here)):
         inner = (candidate, *get_args(candidate))
-        for found in inner:
-            if isinstance(found, type) and issubclass(found, BaseModel):
-                return tuple(found.model_fields)
+        for inner_type in inner:
+            if isinstance(inner_type, type) and issubclass(inner_type, BaseModel):
+                return tuple(inner_type.model_fields)
     return ()
 
 
 def _compile(parsed: BaseModel) -> dict[str, object]:
     if isinstance(parsed, PolicyFile):
         base = parsed.model_dump(exclude_unset=True, exclude={"version", "rules", "retention"})
-        kept = parsed.retention.model_dump(exclude_unset=True)
+        retention = parsed.retention.model_dump(exclude_unset=True)
         return {
-            **({"retention": kept} if kept else {}),
+            **({"retention": retention} if retention else {}),
             "base": base,
             "rules": [
                 {

@@ -117,12 +117,12 @@ class Learned:
 
     def prior(self, signature: Mapping[str, float], label: str = "") -> Prior:
         """Return the prior of the workload with a signature, and with a class if it is known."""
-        found = [
+        priors = [
             way.prior(self.points, cov, signature, label)
             for way, cov in zip(self.near, self._covariances, strict=True)
         ]
         others = tuple(way.estimate(signature, label).surface.reshape(2, -1) for way in self.far)
-        return replace(found[0], doubts=tuple(found[1:]), others=others, scores=self.scores)
+        return replace(priors[0], doubts=tuple(priors[1:]), others=others, scores=self.scores)
 
 
 def learn(
@@ -200,8 +200,8 @@ class _Judged:
         cov = cov * estimate.factor
         w = estimate.weights
         alike = w > 1.001 * w.mean()  # the mean of all is like nobody more than others
-        found = sorted(zip((-w.round(9)).tolist(), self.rows.applications, alike, strict=True))
-        like = [name for _, name, near in found if near]
+        weighted = sorted(zip((-w.round(9)).tolist(), self.rows.applications, alike, strict=True))
+        like = [name for _, name, near in weighted if near]
         return Prior(
             points, estimate.surface.reshape(2, -1), cov, self.errors.dof, self.way,
             self.with_kernels, self.errors.applications,
@@ -364,7 +364,7 @@ def _stretch(tried: Sequence[_Errors], scores: Array) -> Array:
     ratios = [
         tried[_near(np.delete(scores, k, axis=1))[0]].ratios[name] for k, name in enumerate(names)
     ]
-    found = []
+    factors = []
     for axis in (0, 1):
         values, shares = [], []
         for ratio in ratios:
@@ -376,8 +376,8 @@ def _stretch(tried: Sequence[_Errors], scores: Array) -> Array:
         upto = np.cumsum(share[order]) / share.sum()
         level = min(0.98, 0.9 * (len(names) + 1) / len(names))
         at = float(every[order][min(len(order) - 1, int(np.searchsorted(upto, level)))])
-        found.append((len(names) * at + PSEUDO) / (len(names) + PSEUDO))
-    stretch: Array = np.clip(np.array(found), 0.7, 2.0)
+        factors.append((len(names) * at + PSEUDO) / (len(names) + PSEUDO))
+    stretch: Array = np.clip(np.array(factors), 0.7, 2.0)
     return stretch
 
 

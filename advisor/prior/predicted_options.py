@@ -94,12 +94,12 @@ def _places(points: Array, own: Configuration, node_type: NodeType) -> list[Conf
     """Return the configurations of points: logarithms of shares of cores and frequency."""
     nominal = node_type.default_freq_khz or max(node_type.freq_khz, default=0)
     nominal = nominal or own.freq_khz or 1
-    found = []
+    places = []
     for share, frequency in points.tolist():
         threads = round(math.exp(share) * node_type.cores)
         step = round(math.exp(frequency) * nominal) if own.freq_khz or frequency else 0
-        found.append(Configuration(own.node_type, own.nodes, own.ranks_per_node, threads, step))
-    return found
+        places.append(Configuration(own.node_type, own.nodes, own.ranks_per_node, threads, step))
+    return places
 
 
 def _trial_points(
@@ -110,8 +110,10 @@ def _trial_points(
     tried: Sequence[TriedPoint],
 ) -> TrialPoints:
     """Return what trials are chosen by, for each of the options."""
-    kept = [t.measured[1] for t in tried if t.confirmed and t.measured is not None]
-    gain = expected_improvement(prior.mean[1], prior.scale[1], prior.dof, min(kept, default=0.0))
+    confirmed = [t.measured[1] for t in tried if t.confirmed and t.measured is not None]
+    gain = expected_improvement(
+        prior.mean[1], prior.scale[1], prior.dof, min(confirmed, default=0.0)
+    )
     scale = np.maximum(prior.scale[0], _high(prior)[0] / stdtrit(prior.dof, _DOUBT)).tolist()
     ends = np.max([prior.mean, *prior.others], axis=0).tolist()
     known = dict(zip(places, zip(scale, gain.tolist(), *ends, strict=True), strict=True))

@@ -57,14 +57,14 @@ class WorkloadSurface:
         known = np.isfinite(table[:, 0])
         if known.all():
             return _across(points[:, 1], frequencies, table)
-        found = np.full((2, len(points)), np.nan)
+        interpolated = np.full((2, len(points)), np.nan)
         for some in np.unique(known, axis=1).T:  # points near which the same frequencies are known
             if some.any():
                 here = np.flatnonzero((known == some[:, None]).all(axis=0))
-                found[:, here] = _across(
+                interpolated[:, here] = _across(
                     points[here, 1], frequencies[some], table[some][:, :, here]
                 )
-        return found
+        return interpolated
 
     @cached_property
     def _lines(self) -> tuple[Array, list[tuple[list[int], Array, Array]]]:
@@ -123,6 +123,6 @@ def _across(wanted: Array, known: Array, table: Array) -> Array:
     """Interpolate columns of ``table`` (k, 2, n), each at its own value, between ``known`` (k,)."""
     lower, upper, share, outside = _neighbours(wanted, known)
     each = np.arange(len(wanted))
-    found: Array = table[lower, :, each].T * (1 - share) + table[upper, :, each].T * share
-    found[:, outside] = np.nan
-    return found
+    values: Array = table[lower, :, each].T * (1 - share) + table[upper, :, each].T * share
+    values[:, outside] = np.nan
+    return values

@@ -58,8 +58,8 @@ def _within(prior: Prior, bounds: TrialBounds, confidence: float) -> npt.NDArray
     high = prior.mean + prior.scale * stdtrit(prior.dof, confidence)
     slowdown, saving = bounds.ln
     enough = prior.applications >= bounds.min_applications
-    found: npt.NDArray[np.bool_] = (high[0] <= slowdown) & (high[1] <= saving) & enough
-    return found
+    within: npt.NDArray[np.bool_] = (high[0] <= slowdown) & (high[1] <= saving) & enough
+    return within
 
 
 def trial(
@@ -89,5 +89,5 @@ def expected_improvement(mean: Array, scale: Array, dof: float, best: float) -> 
     u = (best - mean) / scale
     constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * math.log(dof * math.pi)
     density = np.exp(constant - 0.5 * (dof + 1) * np.log1p(u**2 / dof))
-    found: Array = scale * (u * stdtr(dof, u) + (dof + u**2) / (dof - 1) * density)
-    return found
+    improvement: Array = scale * (u * stdtr(dof, u) + (dof + u**2) / (dof - 1) * density)
+    return improvement

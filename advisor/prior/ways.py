@@ -110,8 +110,8 @@ class Way:
         factors, owner = factors.copy(), rows.owner
         for i, (z, raw, own) in enumerate(zip(rows.signatures, rows.raw, owner, strict=True)):
             if self._projects(rows, new := New(z, raw)):
-                found = self._projected(rows, new, owner != own)
-                surfaces[i], factors[i] = found.surface, found.factor
+                other_type = self._projected(rows, new, owner != own)
+                surfaces[i], factors[i] = other_type.surface, other_type.factor
         return surfaces, factors
 
     def _left_out_weights(self, rows: Rows) -> tuple[Array, Array]:
@@ -130,8 +130,10 @@ class Way:
     def _others(self, rows: Rows) -> tuple[Array, Array]:
         owner = rows.owner
         of = zip(rows.signatures, rows.raw, rows.labels, owner, strict=True)
-        found = [self._weights(rows, New(z, raw, label), owner != own) for z, raw, label, own in of]
-        return np.array([w for w, _ in found]), np.array([factor for _, factor in found])
+        weighted = [
+            self._weights(rows, New(z, raw, label), owner != own) for z, raw, label, own in of
+        ]
+        return np.array([w for w, _ in weighted]), np.array([factor for _, factor in weighted])
 
     def _kriged(self, rows: Rows) -> tuple[Array, Array]:
         owner = rows.owner

@@ -106,14 +106,14 @@ class NodeTypeTimes:
         self, streams: Sequence[Stream], threads: int, arithmetic: Sequence[str]
     ) -> list[Profile]:
         """Return the unsure ones of the profiles nearest to streams, and of arithmetic."""
-        found = []
+        used = []
         for stream in streams:
             families = (self._known.get((f, threads)) for f in _families(stream))
             own = [p for p in next(filter(None, families), []) if len(p.streams) == 1]
             if own:
-                found.append(min(own, key=lambda p: _apart(p.streams[0], stream)))
-        found += [p for n in arithmetic for p in self._known.get((n, threads), [])]
-        return [p for p in found if p.doubt]
+                used.append(min(own, key=lambda p: _apart(p.streams[0], stream)))
+        used += [p for n in arithmetic for p in self._known.get((n, threads), [])]
+        return [p for p in used if p.doubt]
 
     def watts(self, memory: bool, threads: int) -> float | None:
         """Return the node's power while it loads from memory, or computes."""
@@ -319,7 +319,7 @@ def doubtful(app: Characterisation, profiles: Sequence[Profile], base: str) -> t
     """Return the unsure profiles that a blend of an application's phases rests on."""
     known = machines(profiles, base)
     threads = app.threads or known[base].threads
-    found = [
+    doubts = [
         p
         for name, machine in known.items()
         for phase in app.phases
@@ -327,7 +327,7 @@ def doubtful(app: Characterisation, profiles: Sequence[Profile], base: str) -> t
             phase.streams, threads if name == base else machine.threads, ("chain", "fma")
         )
     ]
-    return tuple(dict.fromkeys(map(in_doubt, found)))
+    return tuple(dict.fromkeys(map(in_doubt, doubts)))
 
 
 Fallback = Callable[[int, str], Blended | None]

@@ -128,12 +128,12 @@ def rank(
 
 def _unsure(phases: Sequence[RankedPhase], tables: Mapping[str, Times]) -> tuple[str, ...]:
     """Return the chosen profiles that are less sure than 2 %, on each node type."""
-    found = (
+    used = (
         times.get(r.match.profile.key)
         for r in phases if r.match is not None
         for times in tables.values()
     )  # fmt: skip
-    return tuple(dict.fromkeys(in_doubt(p) for p in found if p is not None and p.doubt))
+    return tuple(dict.fromkeys(in_doubt(p) for p in used if p is not None and p.doubt))
 
 
 Times = Mapping[tuple[object, ...], Profile]

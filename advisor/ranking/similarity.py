@@ -222,22 +222,22 @@ def narrowed(
     While more than MOST_SIMILAR can stand for the phase, the margin is halved; the best by index
     always stay, and so does the last margin that leaves any. The margin comes as a share.
     """
-    found, margin = list(comparisons), thresholds.discard_above
-    best = max((m.index or 0.0 for m in found if m.represents), default=0.0)
+    still_alike, margin = list(comparisons), thresholds.discard_above
+    best = max((m.index or 0.0 for m in still_alike if m.represents), default=0.0)
     for _ in range(_MOST_ROUNDS):
-        if sum(m.represents for m in found) <= MOST_SIMILAR:
+        if sum(m.represents for m in still_alike) <= MOST_SIMILAR:
             break
         tighter = replace(thresholds, discard_above=margin * _TIGHTER)
         again = [
             m if m.index is None or m.index == best
             else next(n for n in compare(phase, m.profile, tighter) if n.streams == m.streams)
-            for m in found
+            for m in still_alike
         ]  # fmt: skip
         if not any(m.represents for m in again):
             break
-        found, margin = again, margin * _TIGHTER
-    found.sort(key=lambda m: (not m.represents, -(m.index or 0.0)))
-    return found, margin
+        still_alike, margin = again, margin * _TIGHTER
+    still_alike.sort(key=lambda m: (not m.represents, -(m.index or 0.0)))
+    return still_alike, margin
 
 
 def winner(

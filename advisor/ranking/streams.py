@@ -317,18 +317,18 @@ def _number_or_none(data: Mapping[str, Any], key: str, path: tuple[str | int, ..
     return None if data.get(key) is None else _number(data, key, path, least=0)
 
 
-def at_site(found: Characterisation, inventory: Inventory) -> Characterisation:
+def at_site(characterisation: Characterisation, inventory: Inventory) -> Characterisation:
     """Return phases under the inventory's name of their node type.
 
     Raises InputError for a node type that the site does not have, if its node types are known.
     """
-    known = inventory.resolve(found.node_type)
+    known = inventory.resolve(characterisation.node_type)
     if known is not None:
-        return replace(found, node_type=known.name)
+        return replace(characterisation, node_type=known.name)
     if inventory.node_types:
         there = ", ".join(sorted(inventory.node_types))
         raise InputError(
-            f"the site has no node type {found.node_type} (there are: {there})",
+            f"the site has no node type {characterisation.node_type} (there are: {there})",
             hint="say with --node-type which one it was",
         )
-    return found
+    return characterisation

@@ -67,7 +67,7 @@ def families(
     of an import). Runs that lack a column are left out. Raises InputError where one is no number
     above 0.
     """
-    found: dict[str, list[tuple[dict[str, float], Observation]]] = {}
+    by_family: dict[str, list[tuple[dict[str, float], Observation]]] = {}
     for workload, run in runs:
         line = parameters_of(workload)
         size = line.size
@@ -75,8 +75,8 @@ def families(
             if column in run.extra:
                 size[column] = _number(column, run.extra[column])
         if all(c in size for c in columns if c != NODES):
-            found.setdefault(line.family, []).append((size, run))
-    return {name: _family(name, members) for name, members in found.items()}
+            by_family.setdefault(line.family, []).append((size, run))
+    return {name: _family(name, members) for name, members in by_family.items()}
 
 
 def _family(name: str, members: Sequence[tuple[dict[str, float], Observation]]) -> SizedFamily:
@@ -86,12 +86,12 @@ def _family(name: str, members: Sequence[tuple[dict[str, float], Observation]]) 
     for i, (size, _) in enumerate(members):
         sizes.setdefault(tuple(size[p] for p in parameters), []).append(i)
     left_out: list[str] = []
-    kept: set[int] = set()
+    used: set[int] = set()
     for rows in sizes.values():
         runs = without_refuted([members[i][1] for i in rows], left_out)
-        kept |= {id(run) for run in without_failed_fast(runs, left_out)}
+        used |= {id(run) for run in without_failed_fast(runs, left_out)}
     return SizedFamily(
-        name, parameters, tuple(m for m in members if id(m[1]) in kept), tuple(left_out)
+        name, parameters, tuple(m for m in members if id(m[1]) in used), tuple(left_out)
     )
 
 

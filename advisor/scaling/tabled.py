@@ -110,7 +110,7 @@ def _about(
 
 def _knots(family: SizedFamily) -> dict[str, tuple[float, ...]]:
     """Return each axis' knots, ascending."""
-    found = {}
+    knots = {}
     for axis in _axes(family):
         values = family.values(axis)
         if len(values) > _MOST_MEASURED:
@@ -124,8 +124,8 @@ def _knots(family: SizedFamily) -> dict[str, tuple[float, ...]]:
             if axis == NODES:
                 up, down = [float(round(v)) for v in up], [v for v in down if v >= 1]
             values = sorted({*down, *values, *up})
-        found[axis] = tuple(values)
-    return found
+        knots[axis] = tuple(values)
+    return knots
 
 
 def _kept(options: Sequence[Option], knots: Mapping[str, Sequence[float]]) -> tuple[Option, ...]:
@@ -216,7 +216,7 @@ def _job_groups(family: SizedFamily, jobs: SizedFamily) -> list[_JobGroup]:
         key = tuple(size[p] for p in family.parameters)
         if key not in measured and (run.energy_j is not None or not metered):
             groups.setdefault((key, run.configuration), []).append((size, run))
-    return [found for found in groups.values() if len(found) >= _FEWEST_JOBS]
+    return [group for group in groups.values() if len(group) >= _FEWEST_JOBS]
 
 
 def _with_jobs(
@@ -229,13 +229,13 @@ def _with_jobs(
     """
     time, added, agree = tried.forecast.time, [], True
     first = len(time.mean) - len(groups)
-    for i, found in enumerate(groups if not tried.unfit else (), first):
-        seen = float(np.median([math.log(run.time_s) for _, run in found]))
-        added.append(min(found, key=lambda pair: abs(math.log(pair[1].time_s) - seen)))
+    for i, group in enumerate(groups if not tried.unfit else (), first):
+        seen = float(np.median([math.log(run.time_s) for _, run in group]))
+        added.append(min(group, key=lambda pair: abs(math.log(pair[1].time_s) - seen)))
         off = seen - float(time.mean[i])
         if abs(off) > Z90 * float(time.sigma[i]):
             agree = False
-            at = ", ".join(f"{p} {format_number(found[0][0][p])}" for p in family.parameters)
+            at = ", ".join(f"{p} {format_number(group[0][0][p])}" for p in family.parameters)
             notes.append(f"jobs at {at} took {format_change(math.expm1(off))} against the forecast")
     if not added:
         return family, agree

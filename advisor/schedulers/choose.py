@@ -23,15 +23,15 @@ def every() -> list[Scheduler]:
     One that does not is only logged: a broken package of a site's own must not take the others
     along. Raises InputError where none is registered: in a checkout that nobody installed.
     """
-    found = []
+    schedulers = []
     for name in plugins.names("schedulers"):
         try:
-            found.append(create(name))
+            schedulers.append(create(name))
         except InputError as error:
             log.warning("event=plugin-broken error=%r", str(error))
-    if not found:
+    if not schedulers:
         raise InputError("no scheduler is registered", hint="install the advisor: pip install .")
-    return sorted(found, key=lambda s: s.RANK)
+    return sorted(schedulers, key=lambda s: s.RANK)
 
 
 def named(scheduler: str) -> str:
@@ -41,11 +41,11 @@ def named(scheduler: str) -> str:
 
 def default() -> Scheduler:
     """Return the first scheduler that can be used here; the embedded one always can."""
-    found = every()
-    return next((s for s in found if s.available() is None), found[-1])
+    schedulers = every()
+    return next((s for s in schedulers if s.available() is None), schedulers[-1])
 
 
 def installed() -> Scheduler:
     """Return the first scheduler whose commands are here, up or down; else the first of all."""
-    found = every()
-    return next((s for s in found if s.installed()), found[0])
+    schedulers = every()
+    return next((s for s in schedulers if s.installed()), schedulers[0])

@@ -177,8 +177,8 @@ def why_whole(job: SweepJob, run: PlannedRun, attempt: int) -> str:
     if not role or job.watch is None:
         return ""
     if role == "complete":
-        kept = _read(job.watch.folder / "complete.json")
-        return str(kept["why"]) if kept and kept.get("why") else ""
+        whole = _read(job.watch.folder / "complete.json")
+        return str(whole["why"]) if whole and whole.get("why") else ""
     try:
         return (job.watch.folder / "whole" / stop_name(job, run.seq, attempt)).read_text()
     except OSError:

@@ -29,17 +29,17 @@ class Claim:
 
 def claims_of(node_types: Mapping[str, object]) -> tuple[Claim, ...]:
     """Return what a site file's ``node_types`` say about which nodes belong together."""
-    found = []
+    claims = []
     for name, given in node_types.items():
         if not isinstance(given, Mapping):
             continue
         nodes, feature = given.get("nodes"), str(given.get("feature") or "")
         if nodes:
             names = expand(nodes) if isinstance(nodes, str) else [str(n) for n in nodes]
-            found.append(Claim(name, frozenset(names)))
+            claims.append(Claim(name, frozenset(names)))
         elif feature:
-            found.append(Claim(name, feature=feature))
-    return tuple(found)
+            claims.append(Claim(name, feature=feature))
+    return tuple(claims)
 
 
 def group(cluster: Cluster, claims: Sequence[Claim] = ()) -> tuple[list[NodeType], list[str]]:

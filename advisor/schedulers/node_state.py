@@ -67,12 +67,12 @@ def sized(
     inventory: Inventory, partitions: Mapping[str, PartitionState]
 ) -> dict[str, PartitionState]:
     """Return the partitions with the sizes of the nodes a job may get there."""
-    found = {}
+    by_name = {}
     for name, state in partitions.items():
         types = inventory.in_partition(name)
         cpus = [t.cores * t.threads_per_core for t in types] or [0]
         memory = [t.memory_mb for t in types] or [0]
-        found[name] = replace(
+        by_name[name] = replace(
             state, smallest=(min(cpus), min(memory)), largest=(max(cpus), max(memory))
         )
-    return found
+    return by_name

@@ -122,10 +122,10 @@ def _trial(
     row = points.best(snapshot.rows(model), feasible, baseline, policy)
     if row is None:
         return None
-    found = weigh((model.node_type, row), baseline, policy.goal).alternative()
+    alternative = weigh((model.node_type, row), baseline, policy.goal).alternative()
     estimated = reason(BY_CLASS, *like_text(model.cold_start))
     reasons = (estimated, reason(TRIAL, number, cold.trials))
-    return Choice(found._replace(estimated=True), (), reasons)
+    return Choice(alternative._replace(estimated=True), (), reasons)
 
 
 def _agreed(
@@ -150,8 +150,8 @@ def _agreed(
     waiting = reason("class-doubted", len(candidates) - len(agreed))
     if not agreed:
         return Selection(None, (), (waiting,))
-    found = select(agreed, baseline, policy)
-    return replace(found, reasons=(waiting, *found.reasons))
+    agreement = select(agreed, baseline, policy)
+    return replace(agreement, reasons=(waiting, *agreement.reasons))
 
 
 def _is_own(model: StoredModel, baseline: Row) -> bool:
@@ -171,11 +171,11 @@ def _after_trials(
     if not any(t.get("state") == "confirmed" for t in model.trials):
         return Selection(None, (), (reason("trials-refuted"),))
     bounds = replace(policy, confidence=0.5) if _is_own(model, baseline) else policy
-    found = select(confirmed, baseline, bounds)
-    if found.chosen is None or found.chosen.node_type != model.node_type:
-        return found
-    reasons = (r for r in found.reasons if r.code != "confirmed")
-    return replace(found, reasons=(*reasons, reason("trial-confirmed")))
+    selection = select(confirmed, baseline, bounds)
+    if selection.chosen is None or selection.chosen.node_type != model.node_type:
+        return selection
+    reasons = (r for r in selection.reasons if r.code != "confirmed")
+    return replace(selection, reasons=(*reasons, reason("trial-confirmed")))
 
 
 def _estimated(chosen: Alternative | None, models: Mapping[str, StoredModel]) -> tuple[Reason, ...]:
@@ -223,8 +223,8 @@ def cold_start_of(model: StoredModel | None, choice: Choice) -> dict[str, object
     if chosen is not None:
         time, energy = chosen.time, chosen.energy
         intervals = {"time": [time.lo, time.hi], "energy": [energy.lo, energy.hi]}
-    kept = ("class", "strategy", "applications", "like", "method")
-    known = {k: model.cold_start.get(k) for k in kept}
+    shown_keys = ("class", "strategy", "applications", "like", "method")
+    known = {k: model.cold_start.get(k) for k in shown_keys}
     return {**known, "trial": trial, "trials": model.trials, "intervals": intervals}
 
 

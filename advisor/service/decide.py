@@ -268,13 +268,13 @@ def _search(case: _Case) -> ModelSearch:
     return ModelSearch(case.snapshot, case.policy, *names, types[0].name if types else "", nodes)
 
 
-def _take(case: _Case, found: JobModels) -> Mapping[str, StoredModel]:
+def _take(case: _Case, job_models: JobModels) -> Mapping[str, StoredModel]:
     """Keep a job's models; stop where its size cannot be predicted."""
-    case.reasons += found.reasons
-    case.workload, case.models = found.workload, found.models
-    if found.stop is not None:
-        raise _to_train(case, _stop(case, found.stop.code, *found.stop.details))
-    return found.models
+    case.reasons += job_models.reasons
+    case.workload, case.models = job_models.workload, job_models.models
+    if job_models.stop is not None:
+        raise _to_train(case, _stop(case, job_models.stop.code, *job_models.stop.details))
+    return job_models.models
 
 
 def _to_train(case: _Case, stop: _StopError) -> _StopError:

@@ -32,21 +32,21 @@ def narrowest(models: Iterable[StoredModel], user: str, account: str) -> dict[st
     One that was fitted there goes before any that is estimated, and one of the application's own
     signature before one from another node type.
     """
-    found: dict[str, StoredModel] = {}
+    by_node_type: dict[str, StoredModel] = {}
     for model in models:
         visible = (
             model.scope == "all"
             or (model.scope == "own" and model.owner == user)
             or (model.scope == "account" and bool(account) and model.owner == account)
         )
-        other = found.get(model.node_type)
+        other = by_node_type.get(model.node_type)
         if visible and (
             other is None
             or (model.fitted, model.by_class, _RANK[model.scope])
             > (other.fitted, other.by_class, _RANK[other.scope])
         ):
-            found[model.node_type] = model
-    return found
+            by_node_type[model.node_type] = model
+    return by_node_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ def sized_models(
     if line is None:
         return None
     name = application, line.family
-    found = narrowest(families.over_sizes.get(name, ()), user, account)
-    model = found.get(node_type)
+    by_node_type = narrowest(families.over_sizes.get(name, ()), user, account)
+    model = by_node_type.get(node_type)
     if model is None:
         sizes = narrowest(
             (m for m in families.measured.get(name, ()) if m.node_type == node_type), user, account
@@ -127,7 +127,7 @@ def sized_models(
         return SizedModels({}, why)
     at = {
         other: replace(m, size=tuple((a.name, size[a.name]) for a in families.axes(m)))
-        for other, m in found.items()
+        for other, m in by_node_type.items()
         if m is model or _obstacle(families, m, size, policy) is None
     }
     return SizedModels(at, _explain(families.axes(model), size))

@@ -212,9 +212,9 @@ class Handlers:
             there = decision.chosen.configuration
             self.watch.promise(there.node_type, there.nodes)
 
-    def _drop(self, found: object, uid: int) -> None:
+    def _drop(self, removed: object, uid: int) -> None:
         """Forget the decision whose program was not found, now that its hook asks again."""
-        first = str(found.get("instead") or "") if isinstance(found, Mapping) else ""
+        first = str(removed.get("instead") or "") if isinstance(removed, Mapping) else ""
         if not first or self._issued.get(first) != uid:
             return
         del self._issued[first]

@@ -42,18 +42,18 @@ class ModelSearch:
 
         Where a family is known on the job's node type, ``default`` is not used.
         """
-        found = self._of(self.workload)
-        if any(m.fitted for m in found.values()):
-            return JobModels(found, self.workload)
+        own = self._of(self.workload)
+        if any(m.fitted for m in own.values()):
+            return JobModels(own, self.workload)
         sized = self.of_family()
         if sized is not None:
             return sized
         if self.workload != "default" and self.policy.unknown_workload == "default":
             default = self._of("default")
-            if default and (not found or any(m.fitted for m in default.values())):
+            if default and (not own or any(m.fitted for m in default.values())):
                 why = reason("workload-fallback", self.workload)
                 return JobModels(default, "default", (why,))
-        return JobModels(found, self.workload)
+        return JobModels(own, self.workload)
 
     def of_family(self) -> JobModels | None:
         """Return the models of the workload's family at the job's size, None without a family."""
@@ -74,10 +74,10 @@ class ModelSearch:
         return self.of_family() if known else None
 
     def _of(self, workload: str) -> dict[str, StoredModel]:
-        found = self.snapshot.find(self.application, workload, self.user, self.account)
+        models = self.snapshot.find(self.application, workload, self.user, self.account)
         if self.policy.cold_start.mode == "off":
-            return {name: m for name, m in found.items() if not m.by_class}
-        return found
+            return {name: m for name, m in models.items() if not m.by_class}
+        return models
 
 
 def how_to_train(request: JobRequest, policy: Policy, *, running: bool) -> list[Reason]:

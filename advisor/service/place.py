@@ -24,7 +24,7 @@ def node_type_obstacles(
     ``possible`` are the node types the job may land on as it is written, the likeliest first:
     where it is the only one, the job need not be bound to it. ``nodes`` is how many it takes.
     """
-    found: dict[str, tuple[str, str]] = {}
+    obstacles: dict[str, tuple[str, str]] = {}
     for name in names:
         other = snapshot.inventory.node_types.get(name)
         if other is None or [other] == list(possible):
@@ -39,5 +39,5 @@ def node_type_obstacles(
         elif change == "no-later":
             obstacle = ("node-type-later", "which nodes are idle is not known")
         if obstacle[0]:
-            found[name] = obstacle
-    return found
+            obstacles[name] = obstacle
+    return obstacles

@@ -33,7 +33,7 @@ def read_job(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobReadin
     settings = with_choices(own, request.choices, "", "")
     if settings.off or request.kind == "step" or request.het:
         return JobReading(None, settings)
-    found = recognise(
+    recognised = recognise(
         request.script,
         job_name=request.job_name,
         script_arguments=request.command[1:] if request.script is not None else (),
@@ -42,23 +42,27 @@ def read_job(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobReadin
         stated={k: v for k, v in settings.values.items() if names_job(k)},
         rules=rules,
     )
-    return JobReading(found, with_choices(own, request.choices, found.application, found.workload))
+    return JobReading(
+        recognised, with_choices(own, request.choices, recognised.application, recognised.workload)
+    )
 
 
 def with_use(reading: JobReading, request: JobRequest) -> JobReading:
     """Return the reading with what the script does with the job's cores."""
-    found = reading.recognised
-    if reading.use is not None or found is None:
+    recognised = reading.recognised
+    if reading.use is not None or recognised is None:
         return reading
-    vouched = "application" in reading.settings.values or bool(found.rule and found.rule.executable)
-    use = use_of(request, found.threads_from, named=vouched)
+    vouched = "application" in reading.settings.values or bool(
+        recognised.rule and recognised.rule.executable
+    )
+    use = use_of(request, recognised.threads_from, named=vouched)
     if use.obstacle[0]:
         return replace(reading, use=use)
     return replace(
         reading,
         use=use,
         threads=threads_stated(request),
-        counts_threads=bool(counts_threads(request.script or "", found.threads_from)),
+        counts_threads=bool(counts_threads(request.script or "", recognised.threads_from)),
     )
 
 
@@ -92,8 +96,8 @@ def with_obstacles(
         for change in both
     )
     free = ("", "")
-    found = {n: (now.get(n, free)[0], waiting.get(n, free)[0]) for n in names}
-    return replace(reading, obstacles=found)
+    obstacles = {n: (now.get(n, free)[0], waiting.get(n, free)[0]) for n in names}
+    return replace(reading, obstacles=obstacles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,6 @@ class PastAvailability(Availability):
     ) -> tuple[str, str]:
         """Return what kept the job off a node type then; where nothing is known, it stays."""
         known = self.reading.obstacles if self.reading else {}
-        found = known.get(other.name, ("node-type-later",) * 2)
-        code = found[0 if change == "no-later" else 1]
+        codes = known.get(other.name, ("node-type-later",) * 2)
+        code = codes[0 if change == "no-later" else 1]
         return (code, "as it was when the job was submitted") if code else ("", "")

@@ -21,11 +21,11 @@ def reason_against(
 
     ``model`` is the baseline's: the only one that jobs left as they were can confirm.
     """
-    found = program.compare(_programs(model), request.program)
-    if found in ("same", "unknown"):
+    comparison = program.compare(_programs(model), request.program)
+    if comparison in ("same", "unknown"):
         return None
     named = any(r.code in _BY_THE_SITE for r in recognised.how)
-    code = "other-program" if found == "other" and not named else "program-rebuilt"
+    code = "other-program" if comparison == "other" and not named else "program-rebuilt"
     return reason(code, request.program["path"])
 
 

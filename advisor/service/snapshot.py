@@ -95,16 +95,16 @@ class Snapshot:
 
     def rows(self, model: StoredModel) -> list[Row]:
         """Return a model's options, decoded once while it is in use."""
-        kept, most = (self._sized, _SIZED) if model.size else (self._decoded, _DECODED)
+        cache, most = (self._sized, _SIZED) if model.size else (self._decoded, _DECODED)
         key = (model.id, model.size)
-        held = kept.get(key)
+        held = cache.get(key)
         if held is not None and held[0] == model.updated_at:
-            kept.move_to_end(key)
+            cache.move_to_end(key)
             return held[1]
         rows = self._at_size(model) if model.size else model.rows()
-        kept[key] = (model.updated_at, rows)
-        if len(kept) > most:
-            kept.popitem(last=False)
+        cache[key] = (model.updated_at, rows)
+        if len(cache) > most:
+            cache.popitem(last=False)
         return rows
 
     def _at_size(self, model: StoredModel) -> list[Row]:
@@ -126,16 +126,16 @@ class Snapshot:
         it, its highest stands for it.
         """
         key = (model.id, model.size, nodes, ranks, threads, freq_khz, default)
-        found = self.baselines.get(key)
-        if found is None:
+        baseline = self.baselines.get(key)
+        if baseline is None:
             rows = self.rows(model)
             if default and not any(r.freq_khz == freq_khz for r in rows):
                 freq_khz = 0
-            found = find_row(rows, nodes, ranks, threads, freq_khz)
+            baseline = find_row(rows, nodes, ranks, threads, freq_khz)
             if len(self.baselines) >= _BASELINES:
                 self.baselines.clear()
-            self.baselines[key] = found
-        return found
+            self.baselines[key] = baseline
+        return baseline
 
     def remember(self, key: tuple[int, bytes], answered: Answered) -> None:
         """Keep an answer for as long as this snapshot holds."""

@@ -91,17 +91,17 @@ class Spool:
         from advisor.store.rows import check_name
 
         try:
-            found = read_sent(request.get("characterisation"))
+            characterisation = read_sent(request.get("characterisation"))
         except FieldError as error:
             key = f"characterisation.{error.key}".rstrip(".")
             raise ProtocolError(f"{key}: {error}") from None
         for what in ("application", "workload", "node_type"):
-            check_name(what.replace("_", " "), getattr(found, what))
+            check_name(what.replace("_", " "), getattr(characterisation, what))
         try:
-            found = at_site(found, inventory)
+            characterisation = at_site(characterisation, inventory)
         except InputError as error:
             raise ProtocolError(f"{error.message}; {error.hint}") from None
-        data = {"contributor": contributor, "characterisation": found.to_dict()}
+        data = {"contributor": contributor, "characterisation": characterisation.to_dict()}
         self._keep(data, "phases", uid, 1)
 
     def _keep(self, data: Mapping[str, object], kind: DeliveryKind, uid: int, count: int) -> None:
@@ -286,6 +286,6 @@ def _sweep_options(scheduler: str, options: object) -> str:
     language = translator(scheduler)
     # a script states its own variables
     left_out = language.NOT_SWEPT - {language.TIME_LIMIT} | {"variables"}
-    kept = {k: v for k, v in options.items() if k not in left_out and isinstance(v, str)}
-    words = [w for words in language.written(kept) for w in words]
+    own_options = {k: v for k, v in options.items() if k not in left_out and isinstance(v, str)}
+    words = [w for words in language.written(own_options) for w in words]
     return shlex.join(w.removesuffix("=") if w.startswith("--") else w for w in words)

@@ -29,15 +29,15 @@ def _check(path: Path, command: Path) -> Check:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         return Check("service", "warn", f"{path} cannot be read: {error}", _INSTALL)
-    found = re.search(r"^ExecStart=[-@:+!]*(\S+)", text, re.M)
-    program = Path(found[1]) if found else Path()
-    if found is None or not program.is_absolute():
+    match = re.search(r"^ExecStart=[-@:+!]*(\S+)", text, re.M)
+    program = Path(match[1]) if match else Path()
+    if match is None or not program.is_absolute():
         return Check("service", "fail", f"{path} names no program by its whole path", _INSTALL)
     if why := _broken(program):
         return Check("service", "fail", f"{path} cannot start: {why}", _INSTALL)
     if program.resolve() != command.resolve():
-        said = f"{path} runs {program}, this command is {command}"
-        return Check("service", "warn", said, f"call {program}, or: {_INSTALL}")
+        problem = f"{path} runs {program}, this command is {command}"
+        return Check("service", "warn", problem, f"call {program}, or: {_INSTALL}")
     return Check("service", "ok", f"{path} runs {program}")
 
 

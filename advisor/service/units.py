@@ -25,7 +25,7 @@ def units(command: Path, *, sets_uid: bool) -> dict[str, str]:
     ``command`` is the program; ``sets_uid``: the scheduler's commands need a setuid program, so
     that the services may gain privileges.
     """
-    found = {}
+    texts = {}
     for path in sorted(share("config/systemd").iterdir()):
         text = path.read_text(encoding="utf-8")
         ours = re.compile(r"^ExecStart=(?:/usr/bin/env )?advisor ", re.M)
@@ -33,5 +33,5 @@ def units(command: Path, *, sets_uid: bool) -> dict[str, str]:
         text = text.replace("ExecReload=kill ", "ExecReload=/bin/kill ")
         if sets_uid:
             text = re.sub("^NoNewPrivileges=yes$", "NoNewPrivileges=no", text, flags=re.M)
-        found[path.name] = text
-    return found
+        texts[path.name] = text
+    return texts

@@ -48,7 +48,7 @@ def restore(file: Path, store: Path) -> Path | None:
     if store.exists() and store.samefile(file):
         raise InputError(f"{file} is the store itself")
     moment = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09d}"
-    kept = store.with_name(f"{store.name}.before-{moment}")
+    former = store.with_name(f"{store.name}.before-{moment}")
     with draft_of(store) as draft:
         try:
             store.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def restore(file: Path, store: Path) -> Path | None:
             _to_live(draft)
             with ExitStack() as stack:
                 stack.callback(_release, _lock(store))
-                return kept if _swap(store, draft, kept) else None
+                return former if _swap(store, draft, former) else None
         except sqlite3.Error as error:
             raise faults.translate(error, file) from error
         except OSError as error:
@@ -148,7 +148,7 @@ def _release(connection: sqlite3.Connection | None) -> None:
         connection.close()
 
 
-def _swap(store: Path, draft: Path, kept: Path) -> bool:
+def _swap(store: Path, draft: Path, former: Path) -> bool:
     """Keep the old store and its log by another name, put the draft there; tell if one was there.
 
     Killed at any point, either the old store is there with its log, or the new one; or the new one
@@ -156,11 +156,11 @@ def _swap(store: Path, draft: Path, kept: Path) -> bool:
     """
     there = store.exists()
     if there:
-        kept.hardlink_to(store)
+        former.hardlink_to(store)
     os.utime(draft)
     draft.replace(store)
     for end in _LOGS:
         with suppress(FileNotFoundError):
-            Path(f"{store}{end}").rename(f"{kept}{end}")
+            Path(f"{store}{end}").rename(f"{former}{end}")
     synced(store.parent)
     return there

@@ -160,12 +160,12 @@ class _NodeType:
         if only is not None:
             swept = {(m.application, m.workload) for m in self.models if m.fitted}
             keys = list({*only, *swept})
-        found: defaultdict[Named, list[StoredSignature]] = defaultdict(list)
+        by_workload: defaultdict[Named, list[StoredSignature]] = defaultdict(list)
         for s in (s for key in keys for s in signatures(self.writer, *key)):
             place = s.signature.configuration
             if place is not None and self._name(place.node_type) == mine:
-                found[s.application, s.workload].append(s)
-        self.signatures = dict(found)
+                by_workload[s.application, s.workload].append(s)
+        self.signatures = dict(by_workload)
 
     def _by_class(self) -> Iterable[tuple[WorkloadGroup, StoredModel]]:
         for m in self.models:
@@ -175,18 +175,18 @@ class _NodeType:
     def _renew(
         self, groups: Sequence[WorkloadGroup], old: Mapping[WorkloadGroup, StoredModel]
     ) -> None:
-        kept = set()
+        current = set()
         for key in groups:
             if self._swept(*key):
                 continue
             try:
                 stored = [s.signature for s in self.signatures[key[0]]]
                 if self._make(key, stored, old.get(key)):
-                    kept.add(key)
+                    current.add(key)
             except _EnoughError:  # it stays as it is until a collection has time for it
-                kept.add(key)
+                current.add(key)
         for key, model in old.items():
-            if key not in kept:
+            if key not in current:
                 self.writer.set_model_state(model.id, "replaced", "what it followed from is gone")
 
     def _name(self, node_type: str) -> str:
@@ -242,24 +242,24 @@ class _NodeType:
 
     def _as_written(self, stored: Sequence[Signature]) -> list[Signature]:
         """Return the newest signatures of jobs that no decision changed."""
-        found: list[Signature] = []
+        recent: list[Signature] = []
         for s in stored:
             job = s.job_id.split(".")[0]
             sql = "SELECT 1 FROM decisions WHERE job_id = ? AND job_id <> '' AND changed = 1"
             if not (job and self.writer.rows(sql, (job,))):
-                found.append(s)
-            if len(found) == RECENT:
+                recent.append(s)
+            if len(recent) == RECENT:
                 break
-        return found
+        return recent
 
     def _classify(self, newest: Signature, measures: Mapping[str, Any]) -> Classification | None:
         if self.classes is None:
-            found = classifier(self.writer, self.node_type.name, self.inventory)
-            if found is not None and found.setup.files.problems:
-                self.broken = "; ".join(found.setup.files.problems)
+            classifier_there = classifier(self.writer, self.node_type.name, self.inventory)
+            if classifier_there is not None and classifier_there.setup.files.problems:
+                self.broken = "; ".join(classifier_there.setup.files.problems)
                 log.warning("event=class-files-broken node_type=%s error=%r; classes stay as "
                             "they were", self.node_type.name, self.broken)  # fmt: skip
-            self.classes = (found,)
+            self.classes = (classifier_there,)
         known = self.classes[0]
         return known.classify(replace(newest, **measures)) if known else None
 

@@ -143,7 +143,7 @@ class StoreConnection:
         """Return all rows of one query. Raises StoreError."""
         for last in (False, True):
             try:
-                found = self._connection.execute(sql, parameters).fetchall()
+                result = self._connection.execute(sql, parameters).fetchall()
             except sqlite3.ProgrammingError:
                 raise
             except UnicodeDecodeError as error:  # SQLite quotes the damage in its message
@@ -153,7 +153,7 @@ class StoreConnection:
                     raise faults.translate(error, self.path) from error
             else:
                 if last or self._access != "quiet" or not self._stale():
-                    return found
+                    return result
             self._reopen()
         raise AssertionError("unreachable")
 

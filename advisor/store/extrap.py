@@ -52,8 +52,8 @@ class _Experiment:
                 self.path, where,
                 f"{len(coordinates)} coordinates, but there are {len(self.parameters)} parameters",
             )  # fmt: skip
-        found = self.values.setdefault((region, metric), {}).setdefault(coordinates, [])
-        found += [_number(self.path, where, v) for v in _listed(values)]
+        repeats = self.values.setdefault((region, metric), {}).setdefault(coordinates, [])
+        repeats += [_number(self.path, where, v) for v in _listed(values)]
 
 
 def read_extrap(path: Path, terms: Terms, choice: ExtrapChoice) -> RunsFile:
@@ -143,8 +143,8 @@ def _read_json(experiment: _Experiment, text: str) -> None:
 def _read_nested(experiment: _Experiment, data: Mapping[str, Any]) -> None:
     experiment.parameters = [str(p) for p in data["parameters"]]
     for region, metrics in data["measurements"].items():
-        for metric, found in metrics.items():
-            for i, one in enumerate(found, 1):
+        for metric, entries in metrics.items():
+            for i, one in enumerate(entries, 1):
                 where = f"measurements, {region}, {metric}, {i}"
                 experiment.add(where, region, metric, one["point"], one["values"])
 
@@ -229,21 +229,21 @@ def _of_metrics(
 
 def _axes(experiment: _Experiment, choice: ExtrapChoice) -> dict[str, Any]:
     """Return by axis a number, or the name of the parameter that it is."""
-    found: dict[str, Any] = {}
+    axes: dict[str, Any] = {}
     for axis, default in AXES.items():
         given = choice.axes.get(axis, axis if axis in experiment.parameters else str(default))
         if given in experiment.parameters:
-            found[axis] = given
+            axes[axis] = given
             continue
         try:
-            found[axis] = float(given)
+            axes[axis] = float(given)
         except ValueError:
             raise _unknown(
                 experiment, "parameter", given, experiment.parameters, "--configuration"
             ) from None
     if "threads_per_node" not in choice.axes and "threads_per_node" not in experiment.parameters:
-        found["threads_per_node"] = found["ranks_per_node"]
-    return found
+        axes["threads_per_node"] = axes["ranks_per_node"]
+    return axes
 
 
 def _region(experiment: _Experiment, choice: ExtrapChoice) -> str:
@@ -268,13 +268,13 @@ def _metric(
         if given not in metrics:
             raise _unknown(experiment, "metric", given, metrics, option)
         return given
-    found = [m for m in metrics if m.lower() in usual] or (metrics if len(metrics) == 1 else [])
-    if not found:
+    matching = [m for m in metrics if m.lower() in usual] or (metrics if len(metrics) == 1 else [])
+    if not matching:
         raise InputError(
             f"{experiment.path}: no metric is named time",
             hint=f"{option}, one of: {', '.join(metrics)}",
         )
-    return found[0]
+    return matching[0]
 
 
 def _listed(value: object) -> list[Any]:

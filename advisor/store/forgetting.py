@@ -47,15 +47,15 @@ def measured(
 
     ``since`` (ISO 8601, UTC): only what was stored from then on.
     """
-    found = []
+    results = []
     for w in reader.workloads(application):
         if workload in (None, w.name):
             counts = {
                 table: len(reader.rows(f"SELECT id FROM {table} WHERE {where}", values))
                 for table, where, values in _parts(w.id, since)
             }
-            found.append(MeasuredResults(application, w.name, counts))
-    return found
+            results.append(MeasuredResults(application, w.name, counts))
+    return results
 
 
 def _parts(workload_id: int, since: str) -> list[tuple[str, str, tuple[object, ...]]]:
@@ -74,7 +74,7 @@ def forget(
     by: str,
 ) -> list[MeasuredResults]:
     """Forget, in one transaction; return what was forgotten of each workload that had anything."""
-    found, at = [], _rows.now()
+    results, at = [], _rows.now()
     with writer.batch():
         purge(writer)
         for w in writer.workloads(application):
@@ -87,8 +87,8 @@ def forget(
             if not since:
                 writer.change("UPDATE workloads SET hidden = 1 WHERE id = ?", (w.id,))
             writer.touch(application, w.name)
-            found.append(MeasuredResults(application, w.name, counts))
-    return [m for m in found if m.anything]
+            results.append(MeasuredResults(application, w.name, counts))
+    return [m for m in results if m.anything]
 
 
 def _forget(
@@ -101,8 +101,8 @@ def _forget(
     table, where, values = part
     models = table == "models"
     columns = "id, state, state_reason" if models else "*"
-    found = writer.rows(f"SELECT {columns} FROM {table} WHERE {where} ORDER BY id", values)
-    for row in found:
+    doomed = writer.rows(f"SELECT {columns} FROM {table} WHERE {where} ORDER BY id", values)
+    for row in doomed:
         writer.change(
             "INSERT INTO forgotten (workload_id, forgotten_at, forgotten_by, kind, record)"
             " VALUES (?, ?, ?, ?, ?)",
@@ -118,7 +118,7 @@ def _forget(
         )
     if not models:
         writer.change(f"DELETE FROM {table} WHERE {where}", values)
-    return len(found)
+    return len(doomed)
 
 
 def forgotten(reader: Reader) -> list[MeasuredResults]:
@@ -128,10 +128,10 @@ def forgotten(reader: Reader) -> list[MeasuredResults]:
         " JOIN workloads AS w ON w.id = f.workload_id WHERE f.forgotten_at > ?"
         " ORDER BY w.application, w.name"
     )
-    found: dict[tuple[str, str], Counter[str]] = {}
+    by_workload: dict[tuple[str, str], Counter[str]] = {}
     for application, name, kind in reader.rows(sql, (_limit(),)):
-        found.setdefault((application, name), Counter())[kind] += 1
-    return [MeasuredResults(*names, counts) for names, counts in found.items()]
+        by_workload.setdefault((application, name), Counter())[kind] += 1
+    return [MeasuredResults(*names, counts) for names, counts in by_workload.items()]
 
 
 def remember(
@@ -147,7 +147,7 @@ def remember(
         for w in writer.rows("SELECT id, name FROM workloads WHERE application = ?", (application,))
         if workload in (None, w["name"])
     }
-    found: dict[str, Counter[str]] = {}
+    by_workload: dict[str, Counter[str]] = {}
     with writer.batch():
         for row in writer.rows(
             "SELECT * FROM forgotten WHERE forgotten_at > ? ORDER BY id", (_limit(),)
@@ -155,13 +155,13 @@ def remember(
             name = names.get(row["workload_id"])
             if name is None:
                 continue
-            counts = found.setdefault(name, Counter(dict.fromkeys(("models", *_MOVED), 0)))
+            counts = by_workload.setdefault(name, Counter(dict.fromkeys(("models", *_MOVED), 0)))
             counts[row["kind"]] += _restore(writer, row["kind"], json.loads(row["record"]))
             writer.change("DELETE FROM forgotten WHERE id = ?", (row["id"],))
             writer.change("UPDATE workloads SET hidden = 0 WHERE id = ?", (row["workload_id"],))
-        for name in found:
+        for name in by_workload:
             writer.touch(application, name)
-    return [MeasuredResults(application, name, counts) for name, counts in found.items()]
+    return [MeasuredResults(application, name, counts) for name, counts in by_workload.items()]
 
 
 def _restore(writer: StoreTransaction, kind: str, record: dict[str, Any]) -> int:

@@ -179,9 +179,9 @@ def _entries(path: Path, content: bytes) -> Iterator[_Entry]:
         values: dict[str, dict[str, Any]] = {}
         for name in ("parameters", "objectives"):
             if name not in parts:
-                found = ", ".join(parts) or "nothing"
+                present = ", ".join(parts) or "nothing"
                 raise InputError(
-                    f"{path}, line {line}: the run has no {name}, but {found}",
+                    f"{path}, line {line}: the run has no {name}, but {present}",
                     hint="summaries of the release of Endrei 2019 are read: each run has "
                     "objectives, parameters and perhaps stats",
                 )
@@ -197,7 +197,7 @@ def _entries(path: Path, content: bytes) -> Iterator[_Entry]:
 
 def _stats(path: Path, node: yaml.Node) -> dict[str, dict[str, float]]:
     """Return the statistics of repeats by objective, nested or written ``OBJECTIVE.STATISTIC``."""
-    found: dict[str, dict[str, float]] = {}
+    by_objective: dict[str, dict[str, float]] = {}
     for name, value in _mapping(path, node, "stats").items():
         if isinstance(value, yaml.MappingNode):
             pairs = [(name, k, v) for k, v in _mapping(path, value, name).items()]
@@ -207,11 +207,11 @@ def _stats(path: Path, node: yaml.Node) -> dict[str, dict[str, float]]:
         for objective, statistic, one in pairs:
             number = _scalar(one)
             if isinstance(number, int | float) and not isinstance(number, bool):
-                found.setdefault(objective, {})[statistic] = float(number)
+                by_objective.setdefault(objective, {})[statistic] = float(number)
             elif number is not None:
                 where = f"{path}, line {one.start_mark.line + 1}"
                 raise InputError(f"{where}, stats of {objective}: {number!r} is not a number")
-    return found
+    return by_objective
 
 
 def _mapping(path: Path, node: yaml.Node, what: str) -> dict[str, yaml.Node]:

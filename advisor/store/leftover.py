@@ -103,8 +103,8 @@ def _lowest_by_commit(log: int, size: int, salts: tuple[int, ...]) -> Iterator[t
         frame = os.pread(log, _FRAME.size, place)
         if len(frame) < _FRAME.size:
             return
-        page, commit, *found = _FRAME.unpack(frame)
-        if tuple(found) != salts:
+        page, commit, *frame_salts = _FRAME.unpack(frame)
+        if tuple(frame_salts) != salts:
             return
         if not lowest or page <= lowest:
             lowest, at = page, place + _FRAME.size

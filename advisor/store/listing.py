@@ -34,8 +34,8 @@ def count_workloads(reader: Reader, search: str = "") -> tuple[int, int]:
     """Return how many workloads, of how many applications, have all the words in their name."""
     where, values = _matching(search)
     sql = f"SELECT count(*), count(DISTINCT w.application) FROM workloads AS w {where}"
-    found = reader.rows(sql, values)[0]
-    return int(found[0]), int(found[1])
+    counts = reader.rows(sql, values)[0]
+    return int(counts[0]), int(counts[1])
 
 
 def page_of_workloads(

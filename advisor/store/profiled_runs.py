@@ -78,17 +78,17 @@ def profile_files(reader: Reader, application: str) -> list[ProfileFile]:
         "SELECT role, scale, file, digest, content FROM profiled_runs WHERE application = ?"
         " ORDER BY id"
     )
-    found = [
+    files = [
         ProfileFile(r[0], json.loads(r[1]), r[2], r[3], zlib.decompress(r[4]))
         for r in map(tuple, reader.rows(sql, [application]))
     ]
-    if not found:
+    if not files:
         known = [r[0] for r in reader.rows("SELECT DISTINCT application FROM profiled_runs")]
         raise RefusedError(
             f"no application profiles are stored of {application!r}",
             hint=suggestion(application, known) if known else "advisor profile import DIR",
         )
-    return found
+    return files
 
 
 def add_profile_step(

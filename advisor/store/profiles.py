@@ -139,12 +139,12 @@ def profiles(reader: Reader, node_type: str | None = None) -> list[StoredProfile
         "SELECT node_type, microbenchmark, streams, threads, time_per_iter_us, spread, repeats,"
         f" energy_per_iter_nj, meter FROM profiles {where} ORDER BY id"
     )
-    found = []
+    stored = []
     for row in reader.rows(sql, values):
         fields = list(row)
         fields[2] = tuple(json.loads(fields[2]))
-        found.append(StoredProfile(*fields))
-    return found
+        stored.append(StoredProfile(*fields))
+    return stored
 
 
 def profiled_types(reader: Reader) -> list[str]:

@@ -167,9 +167,9 @@ def _steps(store: StoreTransaction, table: str, key: str, old: str, before: str,
             db.execute(f"INSERT INTO pruned {old} LIMIT {_STEP}", (before,))
             for statement in also:
                 db.execute(statement)
-            found = db.execute(
+            deleted = db.execute(
                 f"DELETE FROM {table} WHERE {key} IN (SELECT id FROM pruned)"
             ).rowcount
-        gone += found
-        if found < _STEP:
+        gone += deleted
+        if deleted < _STEP:
             return gone

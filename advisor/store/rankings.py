@@ -98,12 +98,12 @@ def characterisations(
         " c.created_at FROM characterisations AS c JOIN workloads AS w ON w.id = c.workload_id"
         f"{where} ORDER BY c.id DESC"
     )
-    found = []
+    stored = []
     for row in reader.rows(sql, values):
         fields = list(row)
         fields[6] = _rows.from_json(fields[6], f"characterisation {fields[0]}")
-        found.append(StoredCharacterisation(*fields))
-    return found
+        stored.append(StoredCharacterisation(*fields))
+    return stored
 
 
 def _where(
@@ -193,11 +193,11 @@ def rankings(
         " FROM rankings AS r JOIN workloads AS w ON w.id = r.workload_id"
         f"{where} ORDER BY r.created_at DESC, r.time_ratio, r.id"
     )
-    found = []
+    stored = []
     for row in reader.rows(sql, values):
         fields: list[Any] = [*row[:8], bool(row[8]), NodeTypeEstimate(*row[9:])]
-        found.append(StoredRanking(*fields))
-    return found
+        stored.append(StoredRanking(*fields))
+    return stored
 
 
 def promote_estimates(

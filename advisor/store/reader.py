@@ -59,16 +59,16 @@ class Reader(StoreConnection):
 
     def inventory(self) -> Inventory:
         """Return all node types of the site."""
-        found = []
+        node_types = []
         for row in self.rows("SELECT name, spec FROM node_types ORDER BY name"):
             try:
-                found.append(NodeType.from_dict(json.loads(row["spec"])))
+                node_types.append(NodeType.from_dict(json.loads(row["spec"])))
             except (TypeError, ValueError):
                 raise StoreError(
                     f"{self.path}: node type {row['name']} is damaged",
                     hint="read the inventory again: advisor site discover",
                 ) from None
-        return Inventory.of(found)
+        return Inventory.of(node_types)
 
     def inventory_sources(self) -> dict[str, str]:
         """Return where a node type is from: a scheduler's name, or ``site`` for the site file."""
@@ -77,14 +77,14 @@ class Reader(StoreConnection):
     def config(self, kind: ConfigKind, version: int | None = None) -> ConfigVersion | None:
         """Return one version of the policy or site file, the active one by default."""
         if version is None:
-            found = self.rows(
+            versions = self.rows(
                 "SELECT * FROM config_versions WHERE kind = ? AND active = 1", (kind,)
             )
         else:
-            found = self.rows(
+            versions = self.rows(
                 "SELECT * FROM config_versions WHERE kind = ? AND version = ?", (kind, version)
             )
-        return _rows.config(found[0]) if found else None
+        return _rows.config(versions[0]) if versions else None
 
     def config_history(self, kind: ConfigKind) -> list[ConfigVersion]:
         """Return every version of the policy or site file, oldest first."""
@@ -127,15 +127,15 @@ class Reader(StoreConnection):
             return
         last = -1
         while True:
-            found = self._models(
+            page = self._models(
                 "m.state <> 'replaced' AND m.name <> 'sizes' AND m.id > ?"
                 f" ORDER BY m.id LIMIT {_BATCH}",
                 [last],
             )
-            if not found:
+            if not page:
                 return
-            yield from found
-            last = found[-1].id
+            yield from page
+            last = page[-1].id
 
     def modelled(self) -> set[tuple[str, str]]:
         """Return each application with each node type that a current model of it is for."""
@@ -289,8 +289,8 @@ class Reader(StoreConnection):
 
     def training_request(self, id: str) -> TrainingRequest | None:
         """Return one training request, None when it is not known."""
-        found = self._requests("r.id = ?", [id])
-        return found[0] if found else None
+        requests = self._requests("r.id = ?", [id])
+        return requests[0] if requests else None
 
     def _requests(self, where: str, values: list[str]) -> list[TrainingRequest]:
         sql = (
@@ -305,8 +305,8 @@ class Reader(StoreConnection):
     ) -> Configuration | None:
         """Return the job as it was in the latest sweep of a workload, None without any."""
         where = "w.application = ? AND w.name = ? AND r.node_type = ?"
-        found = self._baselines(where, (application, workload, node_type))
-        return next(iter(found.values()), None)
+        baselines = self._baselines(where, (application, workload, node_type))
+        return next(iter(baselines.values()), None)
 
     def swept_baselines(self) -> dict[tuple[str, str, str], Configuration]:
         """Return every swept job as it was, by application, workload and node type."""

@@ -98,8 +98,8 @@ class StoredModel:
     @property
     def trials(self) -> list[dict[str, Any]]:
         """The trials of a class model that are over: state, point, changes in percent."""
-        found = self.cold_start.get("trials")
-        return found if isinstance(found, list) else []
+        trials = self.cold_start.get("trials")
+        return trials if isinstance(trials, list) else []
 
     @property
     def transfer(self) -> dict[str, Any]:

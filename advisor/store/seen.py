@@ -114,8 +114,8 @@ def old_copy(db: str | None) -> str:
         if os.access(store, os.R_OK):
             age_s = age_of_copy(store)
         else:
-            found = call(paths.socket_path(), {"op": "status"}).get("store_age_s")
-            age_s = found if isinstance(found, float) else None
+            age = call(paths.socket_path(), {"op": "status"}).get("store_age_s")
+            age_s = age if isinstance(age, float) else None
     except AdvisorError:
         return ""
     if age_s is None or age_s < OLD_S:

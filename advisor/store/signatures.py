@@ -70,8 +70,8 @@ def save_signatures(
 
 @lru_cache
 def _where(same: tuple[str, ...]) -> str:
-    found = " AND ".join(f"{name} IS ?" for name in same)
-    return f"{found} AND job_id <> ''" if same == _OF_JOB else found  # by the index of jobs
+    condition = " AND ".join(f"{name} IS ?" for name in same)
+    return f"{condition} AND job_id <> ''" if same == _OF_JOB else condition  # by the index of jobs
 
 
 def _row(signature: Signature) -> dict[str, object]:
@@ -87,9 +87,9 @@ def _row(signature: Signature) -> dict[str, object]:
             raise InputError(f"{name} of a signature cannot be {value}")
     if signature.cpus is not None and signature.cpus < 1:
         raise InputError(f"cpus of a signature cannot be {signature.cpus}")
-    found = {name: getattr(place, name) for name in _PLACE}
-    found |= {name: getattr(signature, name) for name in _COLUMNS[len(_PLACE) :]}
-    return {name: _rows.clean(value) for name, value in found.items()}
+    columns = {name: getattr(place, name) for name in _PLACE}
+    columns |= {name: getattr(signature, name) for name in _COLUMNS[len(_PLACE) :]}
+    return {name: _rows.clean(value) for name, value in columns.items()}
 
 
 def signatures(

@@ -139,10 +139,10 @@ class _Family:
             if counted == everybody:
                 continue
             everybody = counted if group.scope == "all" else everybody
-            found = self._largest(node_type, group, mine)
-            if found is None:
+            largest_there = self._largest(node_type, group, mine)
+            if largest_there is None:
                 continue
-            largest, confirms = found
+            largest, confirms = largest_there
             options = [replace(o, confirmed=o.confirmed and confirms) for o in largest.options()]
             key: _SharedBy = (node_type, group.scope, group.owner)
             wanted[key] = _Wanted(_digest(counted, largest, options), mine, largest, options)
@@ -167,14 +167,14 @@ class _Family:
         order = sorted(longest, key=lambda w: longest[w][-1], reverse=True)
         rank = {"own": 2, "account": 1, "all": 0}
         for w in order:
-            found = [
+            at_largest = [
                 m
                 for m in self.writer.find_models(self.application, w, node_type)
                 if m.fitted and (m.scope == "all" or (m.scope, m.owner) == _whose(group))
             ]
-            if found:
+            if at_largest:
                 alike = longest[w][-1] >= _AS_LONG * longest[order[0]][-1]
-                return max(found, key=lambda m: rank[m.scope]), alike
+                return max(at_largest, key=lambda m: rank[m.scope]), alike
         return None
 
     def _make(self, key: _SharedBy, wanted: _Wanted) -> None:
@@ -216,7 +216,7 @@ class _Family:
         runs: int,
     ) -> None:
         node_type, scope, owner = key
-        kept = ("method", "error", "program")
+        carried = ("method", "error", "program")
         self.writer.save_model(
             self.application,
             _PREFIX + self.name,
@@ -228,7 +228,7 @@ class _Family:
             n_train=runs,
             stats={
                 "sizes": about,
-                **{k: largest.stats[k] for k in kept if k in largest.stats},
+                **{k: largest.stats[k] for k in carried if k in largest.stats},
                 "options": len(made.options),
                 "measured": 0,
                 "confirmed": sum(o.confirmed for o in made.options),

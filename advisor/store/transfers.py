@@ -47,26 +47,26 @@ def renew(writer: StoreTransaction, application: str, workload: str) -> list[Tra
     if not ranked and not old:
         return []
     own = [m for m in models if m.fitted]
-    found: list[Transfer] = []
-    kept: set[_Key] = set()
+    renewed: list[Transfer] = []
+    current: set[_Key] = set()
     inventory = writer.inventory()
     for key, sources in _sources(ranked, own, inventory).items():
         if _has_own(key, own, inventory):
             continue
         ranking, base = sources
         made = _renew(writer, key, ranking, base, old.get(key), inventory)
-        found.append(made)
+        renewed.append(made)
         if made.model is not None:
-            kept.add(key)
+            current.add(key)
     for key, model in old.items():
-        if key not in kept:
+        if key not in current:
             writer.set_model_state(model.id, "replaced", "what it followed from is gone")
-    return found
+    return renewed
 
 
 def unadvised(reader: Reader) -> list[tuple[StoredRanking, str]]:
     """Return the rankings that advise nobody although a model could follow from them, and why."""
-    found = []
+    problems = []
     inventory = reader.inventory()
     sql = "SELECT DISTINCT application FROM workloads JOIN rankings ON workload_id = workloads.id"
     for (application,) in reader.rows(sql):
@@ -82,8 +82,8 @@ def unadvised(reader: Reader) -> list[tuple[StoredRanking, str]]:
                     raise TransferError(f"there is no model on {r.base}")
                 _options(base[0], r, inventory)
             except (TransferError, AdvisorError) as error:
-                found.append((r, str(error)))
-    return found
+                problems.append((r, str(error)))
+    return problems
 
 
 def _sources(
@@ -93,7 +93,7 @@ def _sources(
 
     A user's own ranking goes before everybody's, then the surer one, then the newer one.
     """
-    found: dict[_Key, list[tuple[StoredRanking, StoredModel]]] = {}
+    by_key: dict[_Key, list[tuple[StoredRanking, StoredModel]]] = {}
     for r in ranked:
         target = _name(inventory, r.estimate.node_type)
         if target == _name(inventory, r.base):
@@ -101,17 +101,17 @@ def _sources(
         bases = [m for m in own if m.state == "fitted" and _at(m, r.base, inventory)]
         if r.scope == "all":
             for base in bases:
-                found.setdefault((target, base.scope, base.owner), []).append((r, base))
+                by_key.setdefault((target, base.scope, base.owner), []).append((r, base))
             continue
         seen = [
             m for m in bases if m.scope == "all" or (m.scope, m.owner) == ("own", r.contributor)
         ]
         if seen:
             base = min(seen, key=lambda m: m.scope == "all")
-            found.setdefault((target, "own", r.contributor), []).append((r, base))
+            by_key.setdefault((target, "own", r.contributor), []).append((r, base))
     return {
         key: min(pairs, key=lambda pair: (pair[0].scope == "all", pair[0].estimate.error_pct))
-        for key, pairs in found.items()
+        for key, pairs in by_key.items()
     }
 
 

@@ -103,13 +103,13 @@ def trials(reader: Reader, where: str = "1", values: Sequence[object] = ()) -> l
         f" {', '.join(own)} FROM trials AS t JOIN workloads AS w ON w.id = t.workload_id"
         f" WHERE {where} ORDER BY t.id"
     )
-    found = []
+    stored = []
     for row in map(tuple, reader.rows(sql, values)):
         named = dict(zip(("id", *_KEY, *_OWN), row, strict=True))
         for name in ("own", "point"):
             named[name] = Configuration.from_dict(json.loads(named[name]))
-        found.append(StoredTrial(**named))
-    return found
+        stored.append(StoredTrial(**named))
+    return stored
 
 
 def keys_seen(model: StoredModel) -> tuple[ModelKey, ModelKey]:

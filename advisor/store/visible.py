@@ -52,13 +52,13 @@ def _rows(store: StoreConnection, sql: str, values: TableRow) -> list[TableRow]:
 
 
 def _applications(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableRow:
-    found: TableRow = {}
+    tables: TableRow = {}
     if not values["after"]:
         sql = "SELECT * FROM config_versions WHERE active = 1"
-        found["config_versions"] = _rows(store, sql, values)
-        for row in found["config_versions"]:
+        tables["config_versions"] = _rows(store, sql, values)
+        for row in tables["config_versions"]:
             row["text"] = ""  # comments are the admin's
-        found["node_types"] = _rows(store, "SELECT * FROM node_types", values)
+        tables["node_types"] = _rows(store, "SELECT * FROM node_types", values)
     rows = _rows(
         store,
         "SELECT w.* FROM workloads AS w WHERE w.hidden = 0 AND w.id > :after AND (EXISTS"
@@ -67,7 +67,7 @@ def _applications(store: StoreConnection, values: TableRow, all_jobs: bool) -> T
         f" ORDER BY w.id LIMIT {PAGE}",
         values,
     )
-    return {**found, "workloads": rows, "next": rows[-1]["id"] if len(rows) == PAGE else None}
+    return {**tables, "workloads": rows, "next": rows[-1]["id"] if len(rows) == PAGE else None}
 
 
 def _options(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableRow:
@@ -90,20 +90,20 @@ def _options(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
     for row in rows:
         for blob in ("options", "sizes"):
             row[blob] = base64.b64encode(row[blob]).decode()
-    found: TableRow = {"models": rows, "next": rows[-1]["id"] if more and rows else None}
+    tables: TableRow = {"models": rows, "next": rows[-1]["id"] if more and rows else None}
     numbers = ", ".join(str(row["workload_id"]) for row in rows if row["name"] == "sizes")
     if numbers:  # families' names, which lists of workloads do not show
         sql = f"SELECT * FROM workloads WHERE id IN ({numbers})"
-        found["workloads"] = _rows(store, sql, {})
+        tables["workloads"] = _rows(store, sql, {})
     if values["after"] or values["application"] is None:
-        return found
-    found["observations"] = _rows(
+        return tables
+    tables["observations"] = _rows(
         store,
         "SELECT o.* FROM observations AS o JOIN workloads AS w ON w.id = o.workload_id WHERE"
         f" {_SEEN_RUN} AND {where}{on.format('o')} ORDER BY o.id DESC LIMIT {PAGE}",
         values,
     )
-    for row in found["observations"]:
+    for row in tables["observations"]:
         mine = row["contributor"] == values["user"]
         row.update(import_id=None, extra="{}", contributor=row["contributor"] if mine else "")
     requests = (
@@ -111,17 +111,17 @@ def _options(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
         f" JOIN training_runs AS t ON t.request_id = r.id WHERE t.role = 'baseline' AND {where}"
         f"{on.format('r')}"
     )
-    found["training_requests"] = _rows(
+    tables["training_requests"] = _rows(
         store, f"SELECT DISTINCT r.* {requests} ORDER BY r.created_at DESC LIMIT 20", values
     )
-    kept = {row["id"] for row in found["training_requests"]}
+    shown = {row["id"] for row in tables["training_requests"]}
     runs = _rows(store, f"SELECT t.* {requests} ORDER BY r.created_at DESC LIMIT {PAGE}", values)
-    found["training_runs"] = [
-        {**row, "observation_id": None} for row in runs if row["request_id"] in kept
+    tables["training_runs"] = [
+        {**row, "observation_id": None} for row in runs if row["request_id"] in shown
     ]
-    for row in found["training_requests"]:
+    for row in tables["training_requests"]:
         row.update(user="", detail="", plan="{}")
-    return found
+    return tables
 
 
 def _history(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableRow:
@@ -171,6 +171,6 @@ def _and_of(
     for outcome in outcomes:
         if outcome["decision_id"] and outcome["decision_id"] not in known:
             known.add(outcome["decision_id"])
-            found = values | {"id": outcome["decision_id"]}
-            decisions += _rows(store, f"SELECT * FROM decisions WHERE id = :id AND {whose}", found)
+            named = values | {"id": outcome["decision_id"]}
+            decisions += _rows(store, f"SELECT * FROM decisions WHERE id = :id AND {whose}", named)
     return decisions

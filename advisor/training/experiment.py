@@ -264,9 +264,9 @@ def _limits(file: ExperimentFile, language: Translator, nodes: int) -> dict[str,
 
 def _after(file: ExperimentFile) -> PostProcessing:
     """Return what is done with the output of each run."""
-    rules, found = NO_RULES, beside(file.path)
-    if found is not None:
-        rules = read_rules(found)
+    rules, rules_file = NO_RULES, beside(file.path)
+    if rules_file is not None:
+        rules = read_rules(rules_file)
     command = file.texts["postExec"]
     for name in placeholders(command):
         known = {JOB_RESULTS, "dataPath", *_parameters(file), *rules.names("run")}
@@ -276,7 +276,7 @@ def _after(file: ExperimentFile) -> PostProcessing:
     return PostProcessing(
         experiment=file.texts["expName"] or file.path.stem,
         file=str(file.path.absolute()),
-        rules=str(found.absolute()) if found is not None else "",
+        rules=str(rules_file.absolute()) if rules_file is not None else "",
         post_exec=command,
         retries=file.counts["retries"] or 0,
         output_folder=file.texts["outputFolder"],
@@ -288,11 +288,11 @@ def _parameters(file: ExperimentFile) -> dict[str, object]:
     """Return the options that describe every run alike."""
     names = ("ppn", "peThreads", "nodeSockets", "socketRings", "accWaitLi", "accCopyLi",
              "execLoopLi", "execRegion")  # fmt: skip
-    found: dict[str, object] = {n: v for n in names if (v := file.counts[n])}
+    parameters: dict[str, object] = {n: v for n in names if (v := file.counts[n])}
     for name in ("threadPlacement", "nodePlacement", "cpuBinding", "runtime"):
         if file.texts[name]:
-            found[name] = file.texts[name]
-    return found
+            parameters[name] = file.texts[name]
+    return parameters
 
 
 def _label(file: ExperimentFile, parameter: int | None) -> str:

@@ -126,9 +126,9 @@ def _section(path: Path, text: str) -> dict[str, str]:
         what = getattr(error, "option", "") or f"[{error.section}]"
         raise InputError(f"{path}, line {error.lineno}: {what} is given twice") from None
     if SECTION not in parser:
-        found = ", ".join(f"[{s}]" for s in parser.sections())
+        sections = ", ".join(f"[{s}]" for s in parser.sections())
         raise InputError(
-            f"{path}: there is no section [{SECTION}]{f', but {found}' if found else ''}",
+            f"{path}: there is no section [{SECTION}]{f', but {sections}' if sections else ''}",
             hint=f"files of {RELEASE} are read: all options stand in [{SECTION}]",
         )
     return {k: " ".join(v.split()) for k, v in parser[SECTION].items()}

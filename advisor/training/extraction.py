@@ -47,10 +47,10 @@ class CounterGroup:
             if value in (None, ""):
                 return None
             regex = _with_parameter(regex, self.param, str(value))
-        found = re.search(regex, text, re.DOTALL | re.MULTILINE)
-        if found is None:
+        match = re.search(regex, text, re.DOTALL | re.MULTILINE)
+        if match is None:
             return None
-        return found[1] if found.re.groups and found[1] is not None else found[0]
+        return match[1] if match.re.groups and match[1] is not None else match[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class CounterRule:
 
     def values(self, text: str) -> Iterator[tuple[str, float | str]]:
         """Yield what the expression finds; of several matches of one name the sum or the last."""
-        found = list(self.regex.finditer(text))
-        for match in found if self.every else found[:1]:
+        matches = list(self.regex.finditer(text))
+        for match in matches if self.every else matches[:1]:
             named = {k: v for k, v in match.groupdict().items() if v is not None}
             if named:
                 yield from ((name, _value(value)) for name, value in named.items())
@@ -116,9 +116,9 @@ class CounterRules:
                         if rule.hidden:
                             hidden.add(key)
         if phase == "run" and "dataPath" not in counters:
-            found = _DATA_PATH.search(text)  # CrayPAT's own words
-            if found:
-                counters["dataPath"] = found[1]
+            data_path = _DATA_PATH.search(text)  # CrayPAT's own words
+            if data_path:
+                counters["dataPath"] = data_path[1]
                 hidden.add("dataPath")
         return counters, hidden
 

@@ -360,8 +360,8 @@ class Measuring:
 
     def _counters(self, run: PlannedRun) -> dict[str, object]:
         """Return what was counted in a run, where anything was."""
-        found = self.processor.kept.get(str(run.seq), {}) if self.processor else {}
-        return {"counters": found} if found else {}
+        counters = self.processor.kept.get(str(run.seq), {}) if self.processor else {}
+        return {"counters": counters} if counters else {}
 
     def account(self, results: Sequence[RunResult]) -> str:
         """Return the account that runs were charged to."""

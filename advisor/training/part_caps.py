@@ -50,16 +50,18 @@ def caps_of_sweep(
     took = np.bincount(parts.labels, np.diff(np.array(run.times)), len(parts.names))
     seconds = dict(zip(parts.names, took.tolist(), strict=True))
     at_caps: dict[int, _Costs] = {_cap(state, state.subject.baseline): own}
-    for configuration, found in _stops(state, folder / STOPS):
-        known = set(found) == set(parts.names) and all(c.power_w for c in found.values())
+    for configuration, by_part in _stops(state, folder / STOPS):
+        known = set(by_part) == set(parts.names) and all(c.power_w for c in by_part.values())
         if known and _alike(configuration, state.subject.baseline):
-            at_caps.setdefault(_cap(state, configuration), found)
+            at_caps.setdefault(_cap(state, configuration), by_part)
     if len(at_caps) < 2:
         return "no run with the job's threads at another cap was ended early with its power known"
     costs: dict[str, dict[int, tuple[float, float]]] = {name: {} for name in parts.names}
-    for khz, found in at_caps.items():
+    for khz, by_part in at_caps.items():
         for name, took_s in seconds.items():
-            cost = own[name] if took_s < LEAST * run.span_s else found[name]  # its power: the mean
+            cost = (
+                own[name] if took_s < LEAST * run.span_s else by_part[name]
+            )  # its power: the mean
             costs[name][khz] = (took_s * cost.ratio, took_s * cost.ratio * (cost.power_w or 0.0))
     changes = changes_of(parts.labels, parts.names)
     chosen = best_caps(
@@ -96,7 +98,7 @@ def _alike(one: Configuration, other: Configuration) -> bool:
 def _stops(state: SweepState, folder: Path) -> list[tuple[Configuration, _Costs]]:
     """Return the configuration and parts of each run that was ended; damaged files are left out."""
     runs = {(name, r.seq): r for name, stage in state.stages.items() for r in stage.runs}
-    found: list[tuple[Configuration, _Costs]] = []
+    stops: list[tuple[Configuration, _Costs]] = []
     for path in sorted(folder.glob("*-*-*")):
         stage, _, rest = path.name.rpartition("-")[0].rpartition("-")
         run = runs.get((stage, int(rest))) if rest.isdecimal() else None
@@ -109,8 +111,8 @@ def _stops(state: SweepState, folder: Path) -> list[tuple[Configuration, _Costs]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
         if run is not None:
-            found.append((run.configuration, costs))
-    return found
+            stops.append((run.configuration, costs))
+    return stops
 
 
 def _number(value: object) -> float:

@@ -133,8 +133,8 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     freq_kept = scheduler.frequency_kept(job.node_type, job.launcher)
     warnings: list[str] = []
     if not freqs_khz and wish.experiment is not None:
-        if kept := freq_kept or job.freq_kept:
-            warnings = [f"the experiment's frequency caps are left out: {kept}"]
+        if obstacle := freq_kept or job.freq_kept:
+            warnings = [f"the experiment's frequency caps are left out: {obstacle}"]
         else:
             freqs_khz, warnings = wish.experiment.frequencies(job.node_type)
     grid = axes(

@@ -93,15 +93,15 @@ class PostProcessor:
         }  # fmt: skip
         name = f"{run.seq}-{result.attempt}"
         output = _text(job.folder / "output" / f"run-{name}.log")
-        found, hidden = self.rules.read("run", output, parameters)
+        counters, hidden = self.rules.read("run", output, parameters)
         problem = ""
         if self.settings.post_exec:
             place = job.folder / "output" / f"post-{name}"
-            values = {**parameters, **found, JOB_RESULTS: str(place)}
+            values = {**parameters, **counters, JOB_RESULTS: str(place)}
             log, problem = self._post(values, place.with_suffix(".log"))
             more, also_hidden = self.rules.read("post", log, parameters)
-            found, hidden = {**found, **more}, hidden | also_hidden
-        shown = {k: v for k, v in found.items() if k not in hidden}
+            counters, hidden = {**counters, **more}, hidden | also_hidden
+        shown = {k: v for k, v in counters.items() if k not in hidden}
         self.kept[str(run.seq)] = {**result.counters, **shown}
         partial = self.folder / f".{KEPT}"
         partial.write_text(json.dumps(self.kept))

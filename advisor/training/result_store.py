@@ -74,7 +74,7 @@ class ResultStore:
         """Store the fitted model; return its id, None where the daemon fits it itself."""
         return None
 
-    def characterise(self, found: Characterisation) -> str:
+    def characterise(self, characterisation: Characterisation) -> str:
         """Store an application's phases; return what became of them, in a few words."""
         raise NotImplementedError
 
@@ -135,14 +135,14 @@ class LocalResults(ResultStore):
             options=fit.options,
         ).id
 
-    def characterise(self, found: Characterisation) -> str:
+    def characterise(self, characterisation: Characterisation) -> str:
         """Store the phases; no account is known of them. Raises InputError on bad names."""
         save_characterisation(
             self._writer,
-            found.application,
-            found.workload,
-            found.node_type,
-            found.to_dict(),
+            characterisation.application,
+            characterisation.workload,
+            characterisation.node_type,
+            characterisation.to_dict(),
             contributor=self._user,
             scope=scope_of(self._trust, ""),
         )
@@ -172,9 +172,11 @@ class DaemonResults(ResultStore):
         self._ask({"v": 1, "op": "observe", **sent}, _AGAIN)
         return [0] * len(runs)
 
-    def characterise(self, found: Characterisation) -> str:
+    def characterise(self, characterisation: Characterisation) -> str:
         """Send the phases (op ``characterise``). Raises StoreError."""
-        self._ask({"v": 1, "op": "characterise", "characterisation": found.to_dict()}, "")
+        self._ask(
+            {"v": 1, "op": "characterise", "characterisation": characterisation.to_dict()}, ""
+        )
         return f"handed to the {self.description}, which stores and ranks it"
 
     def _ask(self, message: dict[str, object], hint: str) -> None:
@@ -214,9 +216,9 @@ class LeftResults(ResultStore):
             self._keep("runs", sent, _AGAIN)
         return [0] * len(runs)
 
-    def characterise(self, found: Characterisation) -> str:
+    def characterise(self, characterisation: Characterisation) -> str:
         """Keep the phases. Raises StoreError."""
-        self._keep("phases", {"characterisation": found.to_dict()}, "")
+        self._keep("phases", {"characterisation": characterisation.to_dict()}, "")
         return f"not stored yet; {self.by_hand}"
 
     def _keep(self, kind: DeliveryKind, data: dict[str, object], hint: str) -> None:

@@ -87,13 +87,13 @@ def sized_texts(
     stated = [n for n in at if n.stated]
     for number in (n for n in at if not n.stated):
         for places in ([number], [number, *stated]):
-            found = [_changed(job, places, *value) for value in asked.values]
-            lines = [parameters_of(workload_of(one)) for one in found]
+            texts = [_changed(job, places, *value) for value in asked.values]
+            lines = [parameters_of(workload_of(one)) for one in texts]
             if all(
                 _only(line, asked.parameter, value, there)
                 for (value, _), there in zip(asked.values, lines, strict=True)
             ):
-                return found
+                return texts
     raise InputError(
         f"nowhere in this job can {asked.parameter}={format_number(now)} be changed alone",
         hint="write it once, as a number in the launcher's line or as a variable that it uses",

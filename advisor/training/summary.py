@@ -31,13 +31,13 @@ class SummaryRun:
     def objectives(self) -> dict[str, float | str]:
         """Return what was measured by HPCProbe's names: s, J. Estimated energy has its own."""
         result = self.result
-        found: dict[str, float | str] = {} if result.rate is None else {"appRate": result.rate}
+        objectives: dict[str, float | str] = {} if result.rate is None else {"appRate": result.rate}
         if result.time_s is not None:
-            found["totalTime"] = result.time_s
+            objectives["totalTime"] = result.time_s
         if result.energy_j is not None:
             measured = result.energy_quality == "measured"
-            found["totalEnergy" if measured else "estimatedEnergy"] = result.energy_j
-        return {**found, **self.counters}
+            objectives["totalEnergy" if measured else "estimatedEnergy"] = result.energy_j
+        return {**objectives, **self.counters}
 
 
 def sample_statistics(values: Sequence[float]) -> dict[str, float]:

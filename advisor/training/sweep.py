@@ -200,8 +200,8 @@ class Sweep(Measuring):
         return best.configuration
 
     def _fit(self) -> FitResult:
-        kept = without_refuted(self.observations, [])
-        if too_few_for_a_model(o.configuration for o in kept):
+        trusted = without_refuted(self.observations, [])
+        if too_few_for_a_model(o.configuration for o in trusted):
             return tabulate(self.observations)
         return fit_options(
             self.observations, model=self.state.settings.model, space=self.state.space
@@ -218,7 +218,7 @@ class Sweep(Measuring):
         """Return the options this job may take; ``say`` why not more."""
         subject = self.state.subject
         known = {subject.node_type.name: subject.node_type, **self.site.inventory.node_types}
-        kept, reasons = feasible(
+        allowed, reasons = feasible(
             fit.options,
             Constraints(
                 request=subject.request,
@@ -237,7 +237,7 @@ class Sweep(Measuring):
         if say:
             for why in reasons:
                 self.show(Event("note", text=f"note: {why.text}"))
-        return tuple(kept)
+        return tuple(allowed)
 
     # -- end -----------------------------------------------------------------------------------
 

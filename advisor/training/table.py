@@ -141,6 +141,6 @@ def _place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
     times = [o.time_s for o in options]
     energies = [1.0 if math.isnan(o.energy_j) else o.energy_j for o in options]
     limits = ErrorLimits(error)
-    found = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
-    front, zone = set(found.front), set(found.zone)
+    split = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
+    front, zone = set(split.front), set(split.zone)
     return tuple(replace(o, in_zone=i in zone, on_front=i in front) for i, o in enumerate(options))

@@ -228,7 +228,7 @@ def recognised(
     for key, value in (("application", application), ("workload", workload)):
         if value:
             stated_settings[key] = (value, "you")
-    found = recognise(
+    recognition = recognise(
         text,
         job_name=job_name,
         script_arguments=arguments,
@@ -236,7 +236,7 @@ def recognised(
         stated={k: v for k, v in stated_settings.items() if names_job(k)},
         rules=rules,
     )
-    return found, "application" in stated_settings
+    return recognition, "application" in stated_settings
 
 
 def recognised_by_site(

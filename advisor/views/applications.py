@@ -77,12 +77,12 @@ def page(
     ``known`` rows hold as they are. Reads the models of the other rows only.
     """
     known = known or {}
-    found = listing.page_of_workloads(
+    workloads = listing.page_of_workloads(
         reader, search=search, order=order, offset=offset, limit=limit
     )
-    unknown = [w for w in found if (w.application, w.name) not in known]
+    unknown = [w for w in workloads if (w.application, w.name) not in known]
     if not unknown:
-        return [known[w.application, w.name] for w in found]
+        return [known[w.application, w.name] for w in workloads]
     snapshot = site_for_preview(reader)
     snapshot.take(m for m in listing.models_of(reader, unknown) if _visible(m, person))
     since = (datetime.now(UTC) - SWEEP_LASTS).isoformat()
@@ -91,7 +91,7 @@ def page(
     for model in snapshot.models.values():
         models.setdefault((model.application, model.workload), []).append(model)
     rows = []
-    for w in found:
+    for w in workloads:
         key = w.application, w.name
         if key in known:
             rows.append(known[key])
@@ -141,14 +141,14 @@ def _listed(
     decision = preview(snapshot, w.application, w.name, view.baseline.configuration, whose)
     if decision is None:
         return _with(row, state, f"node type {model.node_type} is not in the inventory")
-    words, found = promise(decision), decision.chosen
+    words, point = promise(decision), decision.chosen
     if model.scope == "account":
         words += f" (jobs of account {model.owner})"
     if sweep:
         state = "training"
-    if found is None:
+    if point is None:
         return _with(row, state, words)
-    energy, time = found.energy.change, found.time.change
+    energy, time = point.energy.change, point.time.change
     estimated = decision.energy_quality == "estimated"
     return replace(row, state=state, words=words, energy=energy, time=time, estimated=estimated)
 

@@ -239,7 +239,7 @@ def write_script(script: Path, outlook: Outlook) -> Edit:
 
 def scripts_in(folder: Path, application: str, limit: int = 50) -> list[Path]:
     """Return the job scripts of a folder, those that name the application first."""
-    found = []
+    ranked_scripts = []
     try:
         entries = sorted(p for p in folder.iterdir() if p.is_file())
     except OSError:
@@ -257,5 +257,5 @@ def scripts_in(folder: Path, application: str, limit: int = 50) -> list[Path]:
         named = application.encode() in head
         directive = b"#SBATCH" in head or b"#PBS" in head
         if named or directive:
-            found.append((not named, not directive, path))
-    return [path for _, _, path in sorted(found)][:limit]
+            ranked_scripts.append((not named, not directive, path))
+    return [path for _, _, path in sorted(ranked_scripts)][:limit]

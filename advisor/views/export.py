@@ -22,7 +22,7 @@ def rows(board: TradeOffView, numbers: Sequence[int]) -> list[dict[str, object]]
 
     What is not known is None.
     """
-    found = []
+    records = []
     for number in numbers:
         o = board.options[number]
         energy, time = board.view.change(o)
@@ -35,8 +35,8 @@ def rows(board: TradeOffView, numbers: Sequence[int]) -> list[dict[str, object]]
             "policy": number == board.policy_at,
             "yours": number == board.yours_at,
         }
-        found.append({k: None if v != v else v for k, v in record.items()})
-    return found
+        records.append({k: None if v != v else v for k, v in record.items()})
+    return records
 
 
 def as_csv(records: Sequence[dict[str, object]]) -> str:

@@ -74,10 +74,10 @@ def _condition(word: str) -> Callable[[Option, Option], bool]:
     if word in _WORDS:
         alone = _WORDS[word]
         return lambda o, _: alone(o)
-    found = _CONDITION.fullmatch(word)
-    if found is None:
+    match = _CONDITION.fullmatch(word)
+    if match is None:
         raise InputError(f"{word!r} is no condition", hint=f"like {EXAMPLE}")
-    name, sign, wanted = found.groups()
+    name, sign, wanted = match.groups()
     compare = _COMPARE[sign]
     if name == "node" and sign in ("=", "!="):
         return lambda o, _: compare(o.configuration.node_type.lower(), wanted)

@@ -56,29 +56,29 @@ def _caps(folder: Path, slowdown: float) -> CapsByPhase | str:
         return error.message
 
 
-def caps_lines(found: CapsByPhase | str, slowdown: float) -> list[str]:
+def caps_lines(choice: CapsByPhase | str, slowdown: float) -> list[str]:
     """Return the best cap of each phase and what it would gain, or why that is not known."""
-    if isinstance(found, str):
-        return [f"Caps by phase are not known: {found}."]
-    caps = [f"  {name}: {format_freq(khz)}" for name, khz in found.best.caps_khz.items()]
+    if isinstance(choice, str):
+        return [f"Caps by phase are not known: {choice}."]
+    caps = [f"  {name}: {format_freq(khz)}" for name, khz in choice.best.caps_khz.items()]
     took = [
         f"  {what}: {format_duration(c.time_s)}, {format_energy(c.energy_j)}, "
         f"{c.switches} changes of the cap"
-        for what, c in (("one cap", found.best_one), ("by phase", found.best))
+        for what, c in (("one cap", choice.best_one), ("by phase", choice.best))
     ]
     title = f"Best cap of each phase, at most {slowdown:.0%} slower as a whole:"
-    return [title, *caps, *took, f"{caps_answer(found)}."]
+    return [title, *caps, *took, f"{caps_answer(choice)}."]
 
 
-def caps_answer(found: CapsByPhase) -> str:
+def caps_answer(caps: CapsByPhase) -> str:
     """Return what caps by phase are worth, in a sentence."""
-    khz = next(iter(found.best_one.caps_khz.values()))
-    if found.best.one:
+    khz = next(iter(caps.best_one.caps_khz.values()))
+    if caps.best.one:
         return f"the same cap everywhere is best: {format_freq(khz)}"
-    longer = format_change(found.best.time_s / found.best_one.time_s - 1)
-    half = f" (give or take {100 * found.saving_half:.1f})" if found.saving_half else ""
+    longer = format_change(caps.best.time_s / caps.best_one.time_s - 1)
+    half = f" (give or take {100 * caps.saving_half:.1f})" if caps.saving_half else ""
     return (
-        f"caps by phase would save {100 * found.saving:.2f} %{half} of the energy that "
+        f"caps by phase would save {100 * caps.saving:.2f} %{half} of the energy that "
         f"{format_freq(khz)} everywhere takes, time {longer}; nothing is set"
     )
 

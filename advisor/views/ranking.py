@@ -53,14 +53,14 @@ def ranked(views: Mapping[str, View], stored: Sequence[StoredRanking]) -> tuple[
     ``stored`` is newest first; of several rankings of a node type the newest counts. One without
     options takes the fastest time of its base, times the ratio.
     """
-    found = [_of_options(name, view) for name, view in views.items()]
+    ranked_rows = [_of_options(name, view) for name, view in views.items()]
     known = set(views)
     for ranking in stored:
         name = ranking.estimate.node_type
         if name not in known:
             known.add(name)
-            found.append(_of_ranking(ranking, views.get(ranking.base)))
-    return tuple(sorted(found, key=lambda r: (r.time_s, r.node_type)))
+            ranked_rows.append(_of_ranking(ranking, views.get(ranking.base)))
+    return tuple(sorted(ranked_rows, key=lambda r: (r.time_s, r.node_type)))
 
 
 def _of_options(name: str, view: View) -> RankedRow:

@@ -28,7 +28,7 @@ def measured_times(reader: Reader, application: str, workload: str) -> dict[str,
         if r.observation.configuration.nodes == 1
         and r.observation.configuration.cores == cores.get(r.observation.configuration.node_type)
     ]
-    found = {}
+    intervals = {}
     for name in {o.configuration.node_type for o in runs}:
         own = [o for o in runs if o.configuration.node_type == name]
         highest = max(o.configuration.freq_khz for o in own)
@@ -36,8 +36,8 @@ def measured_times(reader: Reader, application: str, workload: str) -> dict[str,
         one = own[0].configuration
         times = response([(one, o.time_s) for o in own], ASSUMED / Z95)
         mean, half = times.log_mean[one], times.half_width(one)
-        found[name] = (math.exp(mean), math.exp(mean - half), math.exp(mean + half))
-    return found
+        intervals[name] = (math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return intervals
 
 
 def ranking_picture(

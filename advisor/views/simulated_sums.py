@@ -173,7 +173,7 @@ def _node_hours(job: BothWays, now: PolicyEffect, then: PolicyEffect) -> Interva
 
 
 def _add(sums: dict[str, list[float]], quantity: str, change: Interval) -> None:
-    kept = sums.setdefault(quantity, [0.0, 0.0, 0.0])
-    kept[0] += change.value
-    kept[1] += change.value - change.lo
-    kept[2] += change.hi - change.value
+    totals = sums.setdefault(quantity, [0.0, 0.0, 0.0])
+    totals[0] += change.value
+    totals[1] += change.value - change.lo
+    totals[2] += change.hi - change.value

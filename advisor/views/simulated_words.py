@@ -73,12 +73,12 @@ def _changes(s: Simulation) -> list[tuple[str, str]]:
 
 
 def _worth(tariff: Tariff) -> list[tuple[str, str, Callable[[float], str]]]:
-    found: list[tuple[str, str, Callable[[float], str]]] = []
+    quantities: list[tuple[str, str, Callable[[float], str]]] = []
     if tariff.price is not None:
-        found.append(("money", "money", lambda v: _plus(v, tariff.money)))
+        quantities.append(("money", "money", lambda v: _plus(v, tariff.money)))
     if tariff.co2_g is not None:
-        found.append(("co2_kg", "CO2", lambda v: _plus(v, lambda kg: format_co2(1000 * kg))))
-    return found
+        quantities.append(("co2_kg", "CO2", lambda v: _plus(v, lambda kg: format_co2(1000 * kg))))
+    return quantities
 
 
 def _pace(p: Pace) -> str:
@@ -90,8 +90,8 @@ def _pace(p: Pace) -> str:
 
 def rows(s: Simulation, most: int | None = None) -> list[tuple[str, ...]]:
     """Return the table's rows, under :data:`HEADERS`: accounts and applications that differ."""
-    found = [g for g in s.groups if g.sums.different]
-    return [_row(g) for g in found[:most]]
+    different = [g for g in s.groups if g.sums.different]
+    return [_row(g) for g in different[:most]]
 
 
 def _row(g: AccountSums) -> tuple[str, ...]:
@@ -162,8 +162,8 @@ def picture(s: Simulation, name: str) -> Panels:
     names = [_label(g) for g in shown] or ["nothing differs"]
     panels = []
     for quantity, label in (("energy_kwh", "energy (kWh)"), ("node_hours", "node-hours")):
-        found = [g.sums.change(quantity) for g in shown] or [NO_CHANGE]
-        panels.append(IntervalPanel(f"change of {label}", names, {"90 % interval": found}))
+        changes = [g.sums.change(quantity) for g in shown] or [NO_CHANGE]
+        panels.append(IntervalPanel(f"change of {label}", names, {"90 % interval": changes}))
     return Panels(f"{name} instead of today's policy, since {s.since[:10]}", tuple(panels))
 
 
@@ -193,5 +193,5 @@ def _count(number: int, noun: str) -> str:
 
 def table(s: Simulation, most: int = 12) -> tuple[Sequence[str], list[tuple[str, ...]], int]:
     """Return headers, rows and how many more there are."""
-    found = rows(s)
-    return HEADERS, found[:most], max(0, len(found) - most)
+    table_rows = rows(s)
+    return HEADERS, table_rows[:most], max(0, len(table_rows) - most)

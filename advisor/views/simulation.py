@@ -94,21 +94,21 @@ def simulate(
         if count % _BATCH == 0 and not going_on():
             break
         key = row[3:]
-        found = known.get(key)
-        if found is None:
-            found = _both_ways(row, present, other)
-            known.put(key, found, 1500 + sum(len(text or "") for text in key))
-        if isinstance(found, str):
-            undecided[found] += 1
+        both_ways = known.get(key)
+        if both_ways is None:
+            both_ways = _both_ways(row, present, other)
+            known.put(key, both_ways, 1500 + sum(len(text or "") for text in key))
+        if isinstance(both_ways, str):
+            undecided[both_ways] += 1
             continue
-        group = groups.setdefault((row["account"], found.application), Sums())
+        group = groups.setdefault((row["account"], both_ways.application), Sums())
         luck = int(row["id"], 16) / _LUCK if _is_id(row["id"]) else 1.0
-        now, then = (_drawn(effect, luck) for effect in (found.now, found.then))
+        now, then = (_drawn(effect, luck) for effect in (both_ways.now, both_ways.then))
         rate: tuple[float | None, float | None] = (tariff.price, tariff.co2_g)
         if tariff.hourly and now.given != then.given:
-            rate = tariff.during(_began(row, starts), found.time_s)
+            rate = tariff.during(_began(row, starts), both_ways.time_s)
         for sums in (total, group):
-            sums.add(found, now, then, rate)
+            sums.add(both_ways, now, then, rate)
         if now.given != then.given:
             reasons[now.reason, then.reason] += 1
     ordered = sorted(groups.items(), key=lambda item: (-item[1].different, item[0]))

@@ -67,7 +67,7 @@ def size_line(
         return None
     ran = sorted(known[parameter])
     beyond = [ran[-1] * _STEP**i for i in range(1, int(math.log(most, _STEP) + 1e-9) + 1)]
-    names = {w.name: found for w in reader.workloads(application) if (found := line_of(w.name))}
+    names = {w.name: sizes for w in reader.workloads(application) if (sizes := line_of(w.name))}
     steps = []
     for value in sorted({*ran, *map(_round, beyond), now}):
         size = {**line.size, parameter: value}
@@ -83,7 +83,7 @@ def sized_views_of(reader: Reader, application: str, workload: str, user: str) -
     Raises AdvisorError where its family is known and says nothing of its size.
     """
     line = line_of(workload)
-    found: dict[int, View] = {}
+    views: dict[int, View] = {}
     problem: AdvisorError | None = None
     for model in _models(reader, application, line, user) if line is not None else []:
         try:
@@ -91,11 +91,11 @@ def sized_views_of(reader: Reader, application: str, workload: str, user: str) -
         except AdvisorError as error:
             problem = error
             continue
-        if model.node_type not in {v.model.node_type for v in found.values()}:
-            found[model.id] = replace(view, model=replace(view.model, workload=workload))
-    if not found and problem is not None:
+        if model.node_type not in {v.model.node_type for v in views.values()}:
+            views[model.id] = replace(view, model=replace(view.model, workload=workload))
+    if not views and problem is not None:
         raise problem
-    return found
+    return views
 
 
 def _models(

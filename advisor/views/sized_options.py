@@ -32,7 +32,7 @@ def sized_views(
 
     Raises AdvisorError that says what is missing where no family is known at that size.
     """
-    found: list[View] = []
+    views: list[View] = []
     problems: list[AdvisorError] = []
     for model in reader.size_models(application):
         if (model.scope == "own" and model.owner != user) or node_type not in (
@@ -40,12 +40,12 @@ def sized_views(
         ):  # fmt: skip
             continue
         try:
-            found.append(sized_view(model, at))
+            views.append(sized_view(model, at))
         except AdvisorError as problem:
             problems.append(problem)
-    if not found and problems:
+    if not views and problems:
         raise problems[0]
-    return found
+    return views
 
 
 def beyond(model: StoredModel) -> dict[str, float]:

@@ -156,10 +156,10 @@ class TradeOffView:
         guessed = self.estimated or self.guessed(self.options[number])
         return change_words(energy, time, estimated=guessed and not brief, brief=brief)
 
-    def window(self, points: Sequence[PlotPoint], found: TradeOff) -> tuple[PlotPoint, PlotPoint]:
+    def window(self, points: Sequence[PlotPoint], marked: TradeOff) -> tuple[PlotPoint, PlotPoint]:
         """Return (low, high) of each axis around front, zone, and what is special."""
         special = (self.baseline, self.policy_at, self.yours_at)
-        focus = {*found.front, *found.zone, *(n for n in special if n is not None)}
+        focus = {*marked.front, *marked.zone, *(n for n in special if n is not None)}
         edges = []
         for axis in (0, 1):
             values = [points[i][axis] for i in focus]

@@ -121,10 +121,10 @@ def against(old: Configuration | None, new: Configuration) -> str:
         old.threads_per_node != new.threads_per_node,
         old.freq_khz != new.freq_khz,
     )
-    found = [pair for pair, differs in zip(pairs, changed, strict=True) if differs]
-    if len(found) == 1:
-        return f"{found[0][1]}, not {found[0][0]}"
-    return ", ".join(new_text for _, new_text in found) or "other ranks"
+    differing = [pair for pair, differs in zip(pairs, changed, strict=True) if differs]
+    if len(differing) == 1:
+        return f"{differing[0][1]}, not {differing[0][0]}"
+    return ", ".join(new_text for _, new_text in differing) or "other ranks"
 
 
 def _cores(c: Configuration) -> str:

@@ -140,13 +140,13 @@ def drawn(answer: Answer) -> list[tuple[str, list[tuple[str, float, str]]]]:
             ("time", d.baseline_time_s, d.chosen.time_s, o.time_s if o else None),
         )
     ]
-    found = []
+    drawn_groups = []
     for quantity, figures in pairs:
         known = [(n, v) for n, v in figures if v is not None and v == v and v > 0]
         if len(known) > 1:
             form = format_energy if quantity == "energy" else duration_like(known[0][1])
-            found.append((quantity, [(n, v, form(v)) for n, v in known]))
-    return found
+            drawn_groups.append((quantity, [(n, v, form(v)) for n, v in known]))
+    return drawn_groups
 
 
 def _saved(answer: Answer, o: Outcome) -> str:

@@ -68,7 +68,7 @@ class Worth:
         hours = f"{sign}{format_node_hours(abs(self.node_hours))}"
         if abs(self.node_hours) < _NO_HOURS:
             hours = "as many node-hours"
-        said = [f"{m.tariff.words(self.energy_j)}, {hours} a run"]
+        sentences = [f"{m.tariff.words(self.energy_j)}, {hours} a run"]
         if m.all_runs:
             parts = [f"all {m.all_runs} runs {m.tariff.words(m.all_runs * self.energy_j)}"]
             if m.own_runs == m.all_runs:
@@ -76,8 +76,8 @@ class Worth:
             if m.own_runs:
                 own = m.tariff.words(m.own_runs * self.energy_j)
                 parts.insert(0, f"your {m.own_runs} runs {own}")
-            said.append(f"in {MONTH_D} days: {'; '.join(parts)}")
-        return said
+            sentences.append(f"in {MONTH_D} days: {'; '.join(parts)}")
+        return sentences
 
     def lines(self) -> list[str]:
         """Return it as lines: what is saved; a minus sign where it costs more."""

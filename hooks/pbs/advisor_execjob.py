@@ -64,8 +64,8 @@ def read_settings():
     name = os.environ.get("PBS_HOOK_CONFIG_FILE") or getattr(pbs, "hook_config_filename", None)
     if name:
         with open(name) as file:
-            found = json.load(file)
-        settings.update({k: type(settings[k])(found[k]) for k in settings if k in found})
+            stored = json.load(file)
+        settings.update({k: type(settings[k])(stored[k]) for k in settings if k in stored})
     if not settings["state_dir"]:
         conf = pbs.get_pbs_conf()
         home = conf.get("PBS_MOM_HOME") or conf.get("PBS_HOME") or "/var/spool/pbs"
@@ -202,9 +202,9 @@ def job_cpus(job, settings):
     for pattern in CPUSETS:
         pattern = os.path.join(settings["sys_root"], pattern.format(glob.escape(job.id)))
         for path in glob.glob(pattern):
-            found = cpu_list(read(path))
-            if found:
-                return found, False, "other jobs may share this node"
+            cpus = cpu_list(read(path))
+            if cpus:
+                return cpus, False, "other jobs may share this node"
     return None, False, "other jobs may share this node, and it has no cpuset of its own"
 
 
@@ -231,23 +231,23 @@ def given_here(job, settings):
 
 def cores(cpus, settings):
     """Return the number of cores; hardware threads of one core count once."""
-    found = set()
+    core_names = set()
     for cpu in cpus:
         name = os.path.join(cpu_root(settings), f"cpu{cpu}", "topology", "thread_siblings_list")
         try:
-            found.add(read(name))
+            core_names.add(read(name))
         except OSError:
-            found.add(str(cpu))
-    return max(1, len(found))
+            core_names.add(str(cpu))
+    return max(1, len(core_names))
 
 
 def cpu_list(text):
     """Return the numbers of ``0-3,8``."""
-    found = []
+    numbers = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
-        found.extend(range(int(first), int(last or first) + 1))
-    return found
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def cpu_root(settings):
@@ -260,22 +260,22 @@ def cpu_root(settings):
 
 def policies(cpus, settings):
     """Return the cpufreq folders of CPUs, each policy once, and "" or why they cannot be used."""
-    found = {}
+    by_path = {}
     for cpu in cpus:
         folder = os.path.join(cpu_root(settings), f"cpu{cpu}", "cpufreq")
         if os.path.isdir(folder):
-            found[os.path.realpath(folder)] = folder
-    if not found:
+            by_path[os.path.realpath(folder)] = folder
+    if not by_path:
         return [], "this node has no cpufreq in /sys"
     mine = set(cpus)
-    for folder in found:
+    for folder in by_path:
         try:
             others = set(cpu_list(read(os.path.join(folder, "affected_cpus")).replace(" ", ",")))
         except (OSError, ValueError):
             others = set()
         if others - mine:
             return [], "its CPUs share their frequency with others"
-    return sorted(found), ""
+    return sorted(by_path), ""
 
 
 def cap(job, before, cap_khz):

@@ -93,10 +93,10 @@ def read_settings():
     name = os.environ.get("PBS_HOOK_CONFIG_FILE") or getattr(pbs, "hook_config_filename", None)
     if name:
         with open(name) as file:
-            found = json.load(file)
+            stored = json.load(file)
         for key in settings:
-            if key in found:
-                settings[key] = type(settings[key])(found[key])
+            if key in stored:
+                settings[key] = type(settings[key])(stored[key])
     if not os.environ.get("PBS_HOOK_CONFIG_FILE") and os.environ.get("ADVISOR_SOCKET"):
         settings["socket"] = os.environ["ADVISOR_SOCKET"]
     return settings
@@ -105,12 +105,12 @@ def read_settings():
 def is_open(path, retry_s):
     """Tell whether the daemon hung less than ``retry_s`` ago; a foreign file is not believed."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return False
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         return False
-    return -1 <= time.time() - found.st_mtime < retry_s
+    return -1 <= time.time() - status.st_mtime < retry_s
 
 
 def trip(path):

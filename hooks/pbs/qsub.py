@@ -108,26 +108,26 @@ def read_options(words):
 
     None for what is no option of qsub's: `--version`, or a mistake that qsub has to tell.
     """
-    found, at = {}, 0
+    options, at = {}, 0
     while at < len(words):
         word = words[at]
         if word in ("--", "-") or not word.startswith("-"):
-            return found, at
+            return options, at
         at += 1
         letters = word[1:]
         while letters:
             letter, letters = letters[0], letters[1:]
             if letter in FLAGS:
-                found[letter] = ""
+                options[letter] = ""
             elif letter in VALUED and (letters or at < len(words)):
-                found[letter] = letters or words[at]
+                options[letter] = letters or words[at]
                 at += not letters
                 if letter == "l":
-                    found.setdefault("all l", []).append(found["l"])
+                    options.setdefault("all l", []).append(options["l"])
                 break
             else:
-                return found, None
-    return found, at
+                return options, None
+    return options, at
 
 
 def prefix_of(options):
@@ -182,19 +182,19 @@ def give_back(text):
 
 def directives(lines, prefix):
     """Return the words of each line of options before the script's first command."""
-    found = []
+    directive_list = []
     if not prefix:
-        return found
+        return directive_list
     lines = iter(lines)
     for line in lines:
         stripped = line.strip()
         if stripped.startswith(prefix):
             while stripped.endswith("\\"):
                 stripped = stripped[:-1] + next(lines, "").strip()
-            found.append(split_words(stripped[len(prefix) :]))
+            directive_list.append(split_words(stripped[len(prefix) :]))
         elif stripped and not stripped.startswith("#"):
             break
-    return found
+    return directive_list
 
 
 def split_words(text):
@@ -276,7 +276,7 @@ def as_json(value):
 def programs(telling, lines):
     """Return path, size, time of change and build of the files that the telling lines run, by the
     word they are run by. Names without a folder are left out: the job has a PATH of its own."""
-    variables, found = {}, {}
+    variables, by_word = {}, {}
     home = os.path.expanduser("~")
     moves = [m.group(1) or "" for _, line in logical(lines) for m in MOVES.finditer(line)]
     here = [m for m in moves if m.strip("\"' {}$") == "PBS_O_WORKDIR"]
@@ -290,14 +290,14 @@ def programs(telling, lines):
                 word = replaced(word, variables)
                 known = {"HOME": home, "PBS_O_WORKDIR": os.getcwd()}
                 path = os.path.expanduser(replaced(word, known))
-                if "/" not in path or "$" in path or word.startswith("-") or word in found:
+                if "/" not in path or "$" in path or word.startswith("-") or word in by_word:
                     continue
                 if not path.startswith("/") and folder is None:
                     continue
                 facts = facts_of(os.path.normpath(os.path.join(folder or "/", path)))
-                if facts and len(found) < MAX_PROGRAMS:
-                    found[word] = facts
-    return found
+                if facts and len(by_word) < MAX_PROGRAMS:
+                    by_word[word] = facts
+    return by_word
 
 
 def replaced(word, variables):
@@ -338,9 +338,9 @@ def build_of(file, size):
                 if struct.unpack_from("<I", head, at)[0] == 4:  # PT_NOTE
                     file.seek(struct.unpack_from("<Q", head, at + 8)[0])
                     room = min(struct.unpack_from("<Q", head, at + 32)[0], MAX_NOTES)
-                    found = build_id(file.read(room))
-                    if found:
-                        return found
+                    build = build_id(file.read(room))
+                    if build:
+                        return build
     except (struct.error, OverflowError):
         pass
     return f"adler:{zlib.adler32(head) & 0xFFFFFFFF:08x}:{size}"
@@ -355,8 +355,8 @@ def build_id(notes):
         name, size, kind = struct.unpack_from("<III", notes, at)
         start = at + 12 + (name + 3) // 4 * 4
         if kind == 3 and name == 4 and notes[at + 12 : at + 16] == b"GNU\0":
-            found = notes[start : start + size]
-            return found.hex() if 4 <= len(found) == size <= 64 else ""
+            identity = notes[start : start + size]
+            return identity.hex() if 4 <= len(identity) == size <= 64 else ""
         at = start + (size + 3) // 4 * 4
     return ""
 
@@ -391,9 +391,9 @@ def outline(lines):
     if len(text) > MAX_OUTLINE or ("<<" in text and ("$(" in text or "`" in text)):
         return None
     texts = dict(logical(lines))
-    kept = telling(texts)
+    shown = telling(texts)
     return own_lines(lines) + [
-        line if n in kept else SECRET.sub(r"\1=_", line) for n, line in sorted(texts.items())
+        line if n in shown else SECRET.sub(r"\1=_", line) for n, line in sorted(texts.items())
     ]
 
 
@@ -404,22 +404,22 @@ def own_lines(lines):
 
 def telling(texts):
     """Return the numbers of the lines that tell what a script runs."""
-    kept = {n for n, line in texts.items() if "_NUM_THREADS" in line}
-    kept.update([n for n, line in texts.items() if LAUNCH.search(line)][:5])
+    numbers = {n for n, line in texts.items() if "_NUM_THREADS" in line}
+    numbers.update([n for n, line in texts.items() if LAUNCH.search(line)][:5])
     pieces = {n: re.split("[;&|()]+", line) for n, line in texts.items()}
-    kept.update([n for n in texts if any(map(is_command, pieces[n]))][-3:])
+    numbers.update([n for n in texts if any(map(is_command, pieces[n]))][-3:])
     assigned = {}
     for n, line in texts.items():
         match = ASSIGNMENT.match(line)
         if match:
             assigned.setdefault(match.group(1), []).append(n)
-    todo = list(kept)
+    todo = list(numbers)
     while todo:
         for name in VARIABLE.findall(texts[todo.pop()]):
-            new = set(assigned.get(name, ())) - kept
-            kept |= new
+            new = set(assigned.get(name, ())) - numbers
+            numbers |= new
             todo += new
-    return kept
+    return numbers
 
 
 def is_command(text):

@@ -83,3 +83,19 @@ def test_no_class_and_no_alias_has_the_name_of_another() -> None:
         for path in (ROOT / folder).rglob("*.py"):
             times.update(set(_types(ast.parse(path.read_text(encoding="utf-8")).body)))
     assert [name for name, n in times.items() if n > 1] == []
+
+
+def test_locals_say_what_they_hold() -> None:
+    vague = {"found", "kept", "told", "said"}
+    for room in ("advisor", "tui", "hooks", "db"):
+        for path in (ROOT / room).rglob("*.py"):
+            for function in ast.walk(ast.parse(path.read_bytes())):
+                if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                    assert not vague & _bound(function), f"{path}:{function.lineno}"
+
+
+def _bound(function: ast.AST) -> set[str]:
+    """Return the names that a function binds: parameters and locals."""
+    nodes = list(ast.walk(function))
+    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}

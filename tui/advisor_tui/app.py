@@ -69,15 +69,15 @@ class AdvisorApp(AppShell):
             self.add_mode(place.name, partial(self._place, place))
         self.animation_level = "none"
         self._looking = False
-        said = settings.read(session.settings, self.available_themes)
-        self._problems = said.problems
-        if said.signs == "ascii" or (not utf8 and said.signs == "auto"):
+        tui_settings = settings.read(session.settings, self.available_themes)
+        self._problems = tui_settings.problems
+        if tui_settings.signs == "ascii" or (not utf8 and tui_settings.signs == "auto"):
             self.ascii_only()
-        if said.theme:
-            self.theme = said.theme
-        self.keys = said.keys
-        self.set_keymap(said.keys)
-        self._first = said.page
+        if tui_settings.theme:
+            self.theme = tui_settings.theme
+        self.keys = tui_settings.keys
+        self.set_keymap(tui_settings.keys)
+        self._first = tui_settings.page
 
     def on_mount(self) -> None:
         """Begin to look after the daemon."""

@@ -81,14 +81,19 @@ def sizes(boards: Boards) -> str:
 
 def verdict(board: TradeOffView, daemon: str) -> Content:
     """Return what a job would get and whether it is applied, in two lines."""
-    said = board.verdict
-    style = {"good": "bold $text-success", "open": "bold $text-warning", "none": "bold"}[said.tone]
-    applied = said.applied
-    if said.tone == "good" and daemon.startswith("no daemon"):
+    verdict_text = board.verdict
+    style = {"good": "bold $text-success", "open": "bold $text-warning", "none": "bold"}[
+        verdict_text.tone
+    ]
+    applied = verdict_text.applied
+    if verdict_text.tone == "good" and daemon.startswith("no daemon"):
         applied, style = "NOT APPLIED: no daemon answers now", "bold $text-warning"
     head, colon, rest = applied.partition(":")
     return Content.assemble(
-        Content.styled(said.what, style), "\n", Content.styled(head, style), Content(colon + rest)
+        Content.styled(verdict_text.what, style),
+        "\n",
+        Content.styled(head, style),
+        Content(colon + rest),
     )
 
 

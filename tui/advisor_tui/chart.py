@@ -237,11 +237,11 @@ class Chart(Widget, can_focus=True):
 
     def _style(self, role: str, *, shaded: bool = False) -> Style:
         """Return the style of a role on the chart's ground, or on the zone's."""
-        found = self._styles.get((role, shaded))
-        if found is None:
+        style = self._styles.get((role, shaded))
+        if style is None:
             words = f"{_INKS[role]} on $primary 12%" if shaded else _INKS[role]
-            found = self._styles[role, shaded] = ink(self, words)
-        return found
+            style = self._styles[role, shaded] = ink(self, words)
+        return style
 
     def render_line(self, y: int) -> Strip:
         """Paint one line."""

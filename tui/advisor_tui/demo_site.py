@@ -228,11 +228,11 @@ def _confirmed(made: list[Option], baseline: Configuration) -> list[Option]:
 
 def _placed(made: list[Option]) -> list[Option]:
     limits = ErrorLimits(0.05)
-    found = trade_off(
+    split = trade_off(
         [o.time_s for o in made], [o.energy_j for o in made], max_x=False, max_y=False,
         x_limits=limits, y_limits=limits,
     )  # fmt: skip
-    front, zone = set(found.front), set(found.zone)
+    front, zone = set(split.front), set(split.zone)
     return [replace(o, in_zone=i in zone, on_front=i in front) for i, o in enumerate(made)]
 
 

@@ -105,21 +105,21 @@ chosen, and every reason. advisor why JOBID prints the same.
             with session.reader() as reader:
                 return view.page(reader, user=user, offset=offset, limit=_PAGE)
 
-        found = await self.ask(work)
+        page = await self.ask(work)
         self._reading = False
         table = self.table
-        if found is None:
+        if page is None:
             table.empty = "the store cannot be read; r reads it again"
             table.reset(0)
             return
-        self._all_read = len(found) < _PAGE
-        self._jobs = [*self._jobs[:offset], *found]
+        self._all_read = len(page) < _PAGE
+        self._jobs = [*self._jobs[:offset], *page]
         whose = "everybody's jobs" if self._everybody else f"jobs of {session.user}"
         more = "" if self._all_read else ", more below"
         self.query_one("#whose", Static).update(Content(f"{len(self._jobs)} {whose}{more}"))
         table.empty = f"no {whose} were decided about yet"
         table.reset(len(self._jobs), cursor=table.cursor if offset else 0, keep=bool(offset))
-        table.fill(offset, [_cells(job) for job in found])
+        table.fill(offset, [_cells(job) for job in page])
         self._say()
 
     @on(LazyTable.Moved, "#jobs")

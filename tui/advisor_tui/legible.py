@@ -44,7 +44,7 @@ def plain(text: str) -> str:
         return text
     text = text.replace(" ±", "+-").replace("\u2800", " ").replace("\xa0", " ")
     text = _LINE_OF_DOTS.sub(".", text.translate(_PLAIN))
-    return _OTHER.sub(lambda found: "?" * cell_len(found[0]), text)
+    return _OTHER.sub(lambda match: "?" * cell_len(match[0]), text)
 
 
 CONTRAST = 4.5

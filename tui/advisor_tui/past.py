@@ -90,9 +90,9 @@ def _tried(
         raise InputError("\n".join(map(str, problems)))
     with session.reader() as reader:
         user = None if session.admin else session.user
-        found = simulate(reader, compiled, clock.since(since), user=user, going_on=going_on)
-    headers, rows, more = words.table(found, 200)
-    lines = words.sentences(found, path.name)
+        simulation = simulate(reader, compiled, clock.since(since), user=user, going_on=going_on)
+    headers, rows, more = words.table(simulation, 200)
+    lines = words.sentences(simulation, path.name)
     if rows:
         shown = table(headers, rows)
         if max(map(len, shown)) > width:  # the intervals of the sums are above

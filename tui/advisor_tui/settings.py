@@ -31,13 +31,13 @@ class TuiSettings:
 def read(path: Path | None, themes: Collection[str]) -> TuiSettings:
     """Return the settings; ``themes`` are the known ones."""
     try:
-        said = _load(path)
+        values = _load(path)
     except ValueError as error:
         return TuiSettings(problems=(f"{path}: {error}; it is not used",))
-    problems = [f"{name} is no setting" for name in said if name not in _KNOWN]
+    problems = [f"{name} is no setting" for name in values if name not in _KNOWN]
 
     def one_of(name: str, known: Collection[str], default: str) -> str:
-        value = said.get(name, default)
+        value = values.get(name, default)
         if value in known or value == default:
             return str(value)
         problems.append(f"{name} {value!r} is none of {', '.join(sorted(known))}")
@@ -46,7 +46,7 @@ def read(path: Path | None, themes: Collection[str]) -> TuiSettings:
     theme = one_of("theme", themes, "")
     page = one_of("page", [place.name for place in PLACES], PLACES[0].name)
     signs = one_of("signs", SIGNS, "auto")
-    asked = said.get("keys", {})
+    asked = values.get("keys", {})
     keys = {}
     for action, key in asked.items() if isinstance(asked, dict) else ():
         if isinstance(key, str) and key:
@@ -80,11 +80,11 @@ def keep_theme(path: Path | None, theme: str) -> None:
 def _load(path: Path | None) -> dict[str, Any]:
     """Return the file's object, {} without a file. Raises ValueError for anything else."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8")) if path is not None else {}
+        values = json.loads(path.read_text(encoding="utf-8")) if path is not None else {}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot be read: {error}") from None
-    if not isinstance(said, dict):
+    if not isinstance(values, dict):
         raise ValueError("does not hold one JSON object")
-    return said
+    return values

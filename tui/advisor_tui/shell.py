@@ -81,10 +81,10 @@ class AppShell(App[None]):
 
     def made(self, page: type[P], *, again: bool = True) -> P:
         """Return a page, made ahead if there is one; ``again``: another is, in its place."""
-        found = self._made.pop(page, None)
-        if found is not None and again:
+        made_page = self._made.pop(page, None)
+        if made_page is not None and again:
             self.set_timer(AHEAD_S, lambda: begin(self, self.make_ahead, page, group="look"))
-        return found if isinstance(found, page) else page()
+        return made_page if isinstance(made_page, page) else page()
 
     async def ask(self, work: Callable[[], T]) -> T:
         """Return what ``work``, done in a thread, returns; a notice says when that takes long."""

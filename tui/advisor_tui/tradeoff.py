@@ -241,10 +241,10 @@ class TradeOffPage(Page):
     def status_changed(self) -> None:
         """Say what a job gets, and whether the daemon is there to apply it."""
         if self.board is not None and self.query("#verdict"):  # not while the page is removed
-            said = captions.verdict(self.board, self.advisor.daemon)
-            if said != self._verdict:
-                self._verdict = said
-                self.query_one("#verdict", Static).update(said)
+            verdict = captions.verdict(self.board, self.advisor.daemon)
+            if verdict != self._verdict:
+                self._verdict = verdict
+                self.query_one("#verdict", Static).update(verdict)
                 self.refresh_bindings()
 
     def _detail(self, board: TradeOffView, number: int) -> None:

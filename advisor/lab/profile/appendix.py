@@ -119,7 +119,7 @@ class _ProfileReader:
         name = data.get("application")
         if not isinstance(name, str) or not name.strip():
             self._refuse("application", "is missing; it names the application")
-        found = self._scale(data, scale)
+        parameters = self._scale(data, scale)
         threads = data.get("threads")
         if not isinstance(threads, list) or not threads:
             self._refuse("threads", "is missing; it lists the profiles of the threads")
@@ -143,7 +143,7 @@ class _ProfileReader:
         for i, (key, one) in enumerate(ids.items()):
             self.key = f"threads[{i}]"
             held[key] = self._thread(one, key[0], total)
-        run = ProfiledRun(name.strip(), found, held, str(self.path.name), digest, total)
+        run = ProfiledRun(name.strip(), parameters, held, str(self.path.name), digest, total)
         return run, self.missing
 
     def _scale(self, data: dict[str, Any], given: Mapping[str, float]) -> dict[str, float]:
@@ -155,7 +155,7 @@ class _ProfileReader:
             stated = given
         if not isinstance(stated, Mapping) or not stated:
             self._refuse("appScale", "is no object of scaling parameters")
-        found = {}
+        parameters = {}
         for name, value in sorted(stated.items()):
             try:
                 number = float(value)
@@ -165,8 +165,8 @@ class _ProfileReader:
                 self._refuse(f"appScale.{name}", f"{value!r} is no number")
             if not name.isidentifier():
                 self._refuse(f"appScale.{name}", "a parameter's name has letters, digits and _")
-            found[str(name)] = number
-        return found
+            parameters[str(name)] = number
+        return parameters
 
     def _id(self, one: dict[str, Any], i: int) -> ThreadId:
         numbers = []
@@ -298,7 +298,7 @@ class _ProfileReader:
         self, rows: list[Any], process: int, total: int
     ) -> tuple[tuple[int, float, float], ...]:
         """Return what is received, by the number that is added to the process for its source."""
-        found = {}
+        messages = {}
         for i, row in enumerate(rows):
             key = f"{self.key}.mpiCommunicationVector[{i}]"
             if not isinstance(row, dict) or not isinstance(row.get("source"), int):
@@ -306,31 +306,31 @@ class _ProfileReader:
             if row["source"] >= total:
                 self._refuse(f"{key}.source", f"{row['source']} is none of {total} processes")
             relative = (row["source"] - process) % total
-            if relative in found:
+            if relative in messages:
                 self._refuse(f"{key}.source", f"{row['source']} stands there twice")
             size, count = row.get("received_bytes", 0), row.get("received_messages", 0)
-            found[relative] = (relative, float(size), float(count))
-        return tuple(found[r] for r in sorted(found))
+            messages[relative] = (relative, float(size), float(count))
+        return tuple(messages[r] for r in sorted(messages))
 
     def _more(self, metrics: Any) -> dict[str, MetricValue]:
         """Return a thread's own metrics, which stand in B.2's form in the field ``metrics``."""
-        found: dict[str, MetricValue] = {}
+        values: dict[str, MetricValue] = {}
         if metrics is None:
-            return found
+            return values
         if not isinstance(metrics, dict):
             self._refuse(f"{self.key}.metrics", "must be an object of metrics")
         self._check_numbers(metrics, f"{self.key}.metrics")
         for name, value in metrics.items():
             try:
                 if isinstance(value, int | float):
-                    found[name] = float(value)
+                    values[name] = float(value)
                 elif value and isinstance(value[0][1], list):
-                    found[name] = {
+                    values[name] = {
                         (int(v), int(d)): float(c) for v, cells in value for d, c in cells
                     }
                 else:
-                    found[name] = tuple((float(d), float(c)) for d, c in value)
+                    values[name] = tuple((float(d), float(c)) for d, c in value)
             except (TypeError, ValueError, IndexError):
                 what = "must be a number, [[vector, [[bits, value]]]] or [[distance, share]]"
                 self._refuse(f"{self.key}.metrics.{name}", what)
-        return found
+        return values

@@ -37,18 +37,18 @@ class ThreadComponents:
 
     def points(self, run: ProfiledRun) -> Matrix2:
         """Return the threads of a run in components, (threads, components)."""
-        found: Matrix2 = standardised(feature_table(run, self.features)) @ self.axes
-        return found
+        projected: Matrix2 = standardised(feature_table(run, self.features)) @ self.axes
+        return projected
 
 
 def feature_names(runs: Sequence[ProfiledRun]) -> tuple[str, ...]:
     """Return the numbers a thread's metrics consist of, those that any thread has."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for run in runs:
         for thread in run.threads.values():
             for name, value in thread.values.items():
-                found.update(dict.fromkeys(_numbers(name, value)))
-    return tuple(sorted(found))
+                names.update(dict.fromkeys(_numbers(name, value)))
+    return tuple(sorted(names))
 
 
 def _numbers(name: str, value: MetricValue) -> dict[str, float]:
@@ -210,13 +210,13 @@ def apply_classes(
         points = components.points(run)
         known.append([points[[at[t] for t in members]].mean(axis=0) for members in own])
     means = np.array(known).mean(axis=0)
-    found = []
+    classes = []
     for run in runs:
         points = components.points(run)
         labels = _labels(points, count)
         own_means = _means(points, labels, count)
-        found.append(_members(run, labels, _assigned(own_means, means)))
-    return tuple(found)
+        classes.append(_members(run, labels, _assigned(own_means, means)))
+    return tuple(classes)
 
 
 def _enough(runs: Sequence[ProfiledRun], count: int) -> None:
@@ -238,13 +238,13 @@ def _best_count(points: Sequence[Matrix2]) -> tuple[int, dict[int, float]]:
     """Return the number of classes with the best mean silhouette, and those tried."""
     least = min(len(np.unique(p.round(9), axis=0)) for p in points)
     most = min(_MOST_CLASSES, least, min(len(p) for p in points) - 1)
-    found = {
+    silhouettes = {
         k: float(np.mean([silhouette(p, kmeans(p, k)) for p in points])) for k in range(2, most + 1)
     }
-    best = max(found, key=lambda k: found[k], default=1)
-    if not found or found[best] < _STRUCTURE:
-        return 1, found
-    return best, found
+    best = max(silhouettes, key=lambda k: silhouettes[k], default=1)
+    if not silhouettes or silhouettes[best] < _STRUCTURE:
+        return 1, silhouettes
+    return best, silhouettes
 
 
 def _means(points: Matrix2, labels: NDArray[np.intp], count: int) -> Matrix2:
@@ -262,24 +262,24 @@ def _matched(
     points: Sequence[Matrix2], labels: Sequence[NDArray[np.intp]], count: int
 ) -> list[dict[int, int]]:
     """Return for each run the class of each cluster; the first run's clusters are the classes."""
-    found: list[dict[int, int]] = []
+    places: list[dict[int, int]] = []
     known: list[Matrix2] = []
     for one, own in zip(points, labels, strict=True):
         means = _means(one, own, count)
         classes = np.mean(known, axis=0) if known else means
         place = _assigned(means, classes)
-        found.append(place)
+        places.append(place)
         ordered = np.empty_like(means)
         for cluster, at in place.items():
             ordered[at] = means[cluster]
         known.append(ordered)
-    return found
+    return places
 
 
 def _members(
     run: ProfiledRun, labels: NDArray[np.intp], place: Mapping[int, int]
 ) -> tuple[tuple[ThreadId, ...], ...]:
-    found: list[list[ThreadId]] = [[] for _ in place]
+    members: list[list[ThreadId]] = [[] for _ in place]
     for thread, label in zip(run.threads, labels.tolist(), strict=True):
-        found[place[label]].append(thread)
-    return tuple(tuple(sorted(one)) for one in found)
+        members[place[label]].append(thread)
+    return tuple(tuple(sorted(one)) for one in members)

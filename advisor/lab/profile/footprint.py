@@ -39,12 +39,12 @@ def footprint(study: ProfileStudy, size: Mapping[str, float], processes: int) ->
     values = threads.values({n: np.array([v]) for n, v in scale.items()})
     whole = 0.0
     for one in classes:
-        found = []
+        predicted = []
         for name in ("NThreads", METRIC):
             options = setup.metrics.get(name) or default_options(name, "scalar")
             model = fit_metric(one, name, options, setup, threads, None, method)
-            found.append(max(0.0, total(model.predict(values)[0])))
-        whole += found[0] * found[1]
+            predicted.append(max(0.0, total(model.predict(values)[0])))
+        whole += predicted[0] * predicted[1]
     return whole
 
 

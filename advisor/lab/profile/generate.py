@@ -44,7 +44,7 @@ def trends_of(classes: Sequence[ClassRuns], *, by_communication: bool) -> list[G
     """Return how the communication groups of classes grow; nothing unless that made the classes."""
     if not by_communication:
         return [None for _ in classes]
-    found = []
+    trends = []
     for one in classes:
         runs = [run for run, _ in one.train]
         groups = [communication_groups(run, (members,))[0] for run, members in one.train]
@@ -52,8 +52,8 @@ def trends_of(classes: Sequence[ClassRuns], *, by_communication: bool) -> list[G
         total_processes = np.array([float(run.processes) for run in runs])
         if not any(np.array_equal(total_processes, v) for v in values.values()):
             values["processes"] = total_processes
-        found.append(group_trend(values, groups, [run.processes for run in runs]))
-    return found
+        trends.append(group_trend(values, groups, [run.processes for run in runs]))
+    return trends
 
 
 def predict_classes(
@@ -74,7 +74,7 @@ def predict_classes(
         notes.append(
             f"{at_text}: the communication groups have no whole numbers of processes there"
         )
-    found = []
+    classes = []
     for i, (name, own) in enumerate(models.items()):
         metrics = {
             metric: model.predict(values)[0]
@@ -88,8 +88,8 @@ def predict_classes(
                 f"class {name}: its model has {counts[name]:.6g} threads, its communication group "
                 f"{count:.6g}: the group's are written"
             )
-        found.append(PredictedClass(name, count, metrics, group))
-    return found, notes
+        classes.append(PredictedClass(name, count, metrics, group))
+    return classes, notes
 
 
 def _names(trend: GroupTrend) -> set[str]:
@@ -139,60 +139,60 @@ def _fields(one: PredictedClass, rank: int, processes: int) -> dict[str, Any]:
     """Return table 1's fields from a class's metrics."""
     values = dict(one.values)
     count = total(values.pop("LSys", 0.0))
-    found: dict[str, Any] = {"instructionMix": _mix(values, count)}
+    fields: dict[str, Any] = {"instructionMix": _mix(values, count)}
     for name, key in (("F0regreads", "reads"), ("F0regwrites", "writes")):
         if name in values:
-            accesses = found.setdefault("registerAccesses", {})
+            accesses = fields.setdefault("registerAccesses", {})
             accesses[key] = total(values.pop(name)) * count
     parallel = {ending: total(values.pop(n)) for n, ending in ILP.items() if n in values}
     if parallel:
         statistics: dict[str, float] = {f"arithmetic_mean{e}": v for e, v in parallel.items()}
         if parallel.get(""):
             statistics["span"] = count / parallel[""]
-        found["ilp"] = [{"windowSize": 54, "statistics": statistics}]
+        fields["ilp"] = [{"windowSize": 54, "statistics": statistics}]
     references = total(one.values.get("F0mem", 0.0)) * count
     for name, size in REUSE.items():
         if name in values:
             curve = _curve(values.pop(name))
-            rows = found.setdefault("dataReuseDistribution", [])
+            rows = fields.setdefault("dataReuseDistribution", [])
             statistic = {"data": _events(curve, references), "dataCDF": curve}
             rows.append({"cacheLineSize": size, "statistics": statistic})
     if "D0ireuse" in values:
         curve = _curve(values.pop("D0ireuse"))
         statistic = {"instructions": _events(curve, count), "instructionsCDF": curve}
-        found["instReuseDistribution"] = [{"statistics": statistic}]
-    found |= _calls(values)
+        fields["instReuseDistribution"] = [{"statistics": statistic}]
+    fields |= _calls(values)
     if "footprint_bytes" in values:
         touched = total(values.pop("footprint_bytes"))
-        found["memoryFootprint"] = {"total_distinct_addresses_byte_granularity": touched}
+        fields["memoryFootprint"] = {"total_distinct_addresses_byte_granularity": touched}
     if one.group is not None:
-        found["mpiCommunicationVector"] = [
+        fields["mpiCommunicationVector"] = [
             {"source": (rank + int(v["relativeSrc"])) % processes,
              "received_bytes": v["meanSize"], "received_messages": v["meanMsgs"]}
             for v in one.group.vector
         ]  # fmt: skip
     if values:
-        found["metrics"] = {name: _plain(value) for name, value in sorted(values.items())}
-    return found
+        fields["metrics"] = {name: _plain(value) for name, value in sorted(values.items())}
+    return fields
 
 
 def _calls(values: dict[str, MetricValue]) -> dict[str, Any]:
     """Return the fields of calls and data; what is used is taken out of ``values``."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     calls = {field: total(values.pop(n)) for n, field in MPI_CALLS.items() if n in values}
     if "MPIinstructions" in values or calls:
         analysed = total(values.pop("MPIinstructions", float(sum(calls.values()))))
-        found["mpiInstructionMix"] = [
+        fields["mpiInstructionMix"] = [
             {"MPI_instructions_analyzed": analysed, "p2pCommunicationRoutines": calls}
         ]
     data = {field: total(values.pop(n)) for n, field in MPI_DATA.items() if n in values}
     if data:
-        found["mpiDataExchanged"] = data
+        fields["mpiDataExchanged"] = data
     openmp = {field: total(values.pop(n)) for n, field in OPENMP.items() if n in values}
     values.pop("OpenMPtotal", None)
     if openmp:
-        found["openMPinstructionMix"] = openmp
-    return found
+        fields["openMPinstructionMix"] = openmp
+    return fields
 
 
 _PLAIN_GROUPS = {
@@ -203,15 +203,15 @@ _PLAIN_GROUPS = {
 
 def _mix(values: dict[str, MetricValue], count: float) -> dict[str, Any]:
     """Return the field instructionMix; fractions that are used are taken out of ``values``."""
-    found: dict[str, Any] = {"instructions_analyzed": count}
+    mix: dict[str, Any] = {"instructions_analyzed": count}
     own = {n: v for n in list(values) if n.startswith("F0") and isinstance(v := values[n], dict)}
     for name in own:
         values.pop(name)
     for name, group in _PLAIN_GROUPS.items():
         if name in own:
-            found[f"{group}_instructions"] = _lines(own[name], count)
+            mix[f"{group}_instructions"] = _lines(own[name], count)
     if "F0load" not in own and "F0store" not in own and "F0mem" in own:
-        found["load_instructions"] = _lines(own["F0mem"], count)
+        mix["load_instructions"] = _lines(own["F0mem"], count)
     for whole, parts, base in (
         ("F0int", {"F0intmul": "int_arith_mul", "F0intdiv": "int_arith_sdiv"}, "int_arith"),
         ("F0fp", {"F0fpmul": "fp_arith_mul", "F0fpdiv": "fp_arith_div"}, "fp_arith"),
@@ -223,13 +223,13 @@ def _mix(values: dict[str, MetricValue], count: float) -> dict[str, Any]:
         rest = dict(arithmetic)
         for name, group in parts.items():
             cells = own.get(name, {})
-            found[f"{group}_instructions"] = _lines(cells, count)
+            mix[f"{group}_instructions"] = _lines(cells, count)
             rest = {k: max(0.0, v - cells.get(k, 0.0)) for k, v in rest.items()}
-        found[f"{base}_add_instructions"] = _lines(rest, count)
+        mix[f"{base}_add_instructions"] = _lines(rest, count)
         others = {k: max(0.0, v - arithmetic.get(k, 0.0)) for k, v in own.get(whole, {}).items()}
         if any(others.values()):
-            found["bitwise_instructions"] = _lines(others, count)
-    return found
+            mix["bitwise_instructions"] = _lines(others, count)
+    return mix
 
 
 def _lines(cells: InstructionCells, count: float) -> list[dict[str, Any]]:
@@ -254,11 +254,11 @@ def _curve(value: MetricValue) -> list[list[float]]:
 
 
 def _events(curve: Sequence[Sequence[float]], references: float) -> list[list[float]]:
-    found, before = [], 0.0
+    events, before = [], 0.0
     for distance, share in curve:
-        found.append([distance, (share - before) * references])
+        events.append([distance, (share - before) * references])
         before = share
-    return found
+    return events
 
 
 def _plain(value: MetricValue) -> Any:

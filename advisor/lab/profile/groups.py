@@ -36,36 +36,36 @@ class CommunicationGroup:
 
     def ranks(self) -> list[int]:
         """Return all process ids of the group."""
-        found = [self.start_rank]
+        ranks = [self.start_rank]
         for iterations, stride in self.dimensions:
-            found = [rank + i * stride for i in range(iterations) for rank in found]
-        return sorted(found)
+            ranks = [rank + i * stride for i in range(iterations) for rank in ranks]
+        return sorted(ranks)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the group with appendix B.3's keys."""
-        found: dict[str, Any] = {
+        data: dict[str, Any] = {
             "startRank": self.start_rank, "dimensions": len(self.dimensions),
         }  # fmt: skip
         for i, (iterations, stride) in enumerate(self.dimensions, 1):
-            found[f"dimension{i}"] = {"iterations": iterations, "stride": stride}
-        return {**found, "communicationVector": [dict(v) for v in self.vector]}
+            data[f"dimension{i}"] = {"iterations": iterations, "stride": stride}
+        return {**data, "communicationVector": [dict(v) for v in self.vector]}
 
 
 def relative_sources(run: ProfiledRun) -> dict[ThreadId, frozenset[int]]:
     """Return what each thread receives from, relative to its process."""
-    found = {}
+    sources = {}
     for thread, profile in run.threads.items():
         value = profile.values.get("MPIcommVector", ())
         rows = value if isinstance(value, tuple) else ()
-        found[thread] = frozenset(int(row[0]) for row in rows)
-    return found
+        sources[thread] = frozenset(int(row[0]) for row in rows)
+    return sources
 
 
 def topology_of(run: ProfiledRun) -> str:
     """Return the name of a run's pattern, "" where it is none we know."""
     own = {process: sources for (process, _), sources in relative_sources(run).items() if sources}
-    found = recognise(own)
-    return found.name if found else ""
+    topology = recognise(own)
+    return topology.name if topology else ""
 
 
 def group_members(run: ProfiledRun) -> ClassMembers:
@@ -115,7 +115,7 @@ def spanned(ranks: Sequence[int]) -> tuple[int, tuple[tuple[int, int], ...]] | N
 
 def communication_groups(run: ProfiledRun, members: ClassMembers) -> list[CommunicationGroup]:
     """Return the groups of a run's classes, with statistics of what their processes receive."""
-    found = []
+    groups = []
     for own in members:
         start, dimensions = spanned(sorted({process for process, _ in own})) or (own[0][0], ())
         received: dict[int, list[tuple[float, float]]] = {}
@@ -128,8 +128,8 @@ def communication_groups(run: ProfiledRun, members: ClassMembers) -> list[Commun
              **_statistics("Msgs", [r[1] for r in rows])}
             for source, rows in sorted(received.items())
         )  # fmt: skip
-        found.append(CommunicationGroup(start, dimensions, vector))
-    return found
+        groups.append(CommunicationGroup(start, dimensions, vector))
+    return groups
 
 
 def _statistics(name: str, values: list[float]) -> dict[str, float]:
@@ -204,12 +204,12 @@ def _shapes(run: ProfiledRun, members: ClassMembers) -> list[_Shape]:
         return source if source <= total // 2 else source - total
 
     lengths = sorted({abs(signed(s)) for own in sources.values() for s in own})
-    found = []
+    shapes = []
     for i, own in enumerate(members):
         steps = [signed(s) for s in sources[own[0]]]
         shape = frozenset((1 if s > 0 else -1, lengths.index(abs(s))) for s in steps)
-        found.append((shape, i / len(members)))
-    return found
+        shapes.append((shape, i / len(members)))
+    return shapes
 
 
 def _vote(voter: Sequence[_Shape], voted: Sequence[_Shape]) -> tuple[int, ...]:

@@ -93,8 +93,8 @@ class Forest:
 
     def predict(self, x: Table) -> Table:
         """Return the mean over the trees."""
-        found = np.array([[_leaf(tree, row) for tree in self._trees] for row in x])
-        predicted: Table = found.mean(axis=1)
+        by_tree = np.array([[_leaf(tree, row) for tree in self._trees] for row in x])
+        predicted: Table = by_tree.mean(axis=1)
         return predicted
 
 
@@ -121,14 +121,14 @@ class SmallNetwork:
         inputs, target = self._scaled(x), (y - self._mean) / self._spread
         draw = np.random.default_rng(_SEED)
         size = (x.shape[1] + 1) * units + units + 1
-        found = [
+        trained = [
             minimize(
                 self._loss, draw.normal(0, 0.7, size), (inputs, target, decay), jac=True,
                 method="L-BFGS-B", options={"maxiter": steps},
             )
             for _ in range(2)
         ]  # fmt: skip
-        self._weights = min(found, key=lambda f: float(f.fun)).x
+        self._weights = min(trained, key=lambda f: float(f.fun)).x
 
     def _parts(self, weights: Table) -> tuple[Table, Table, Table, float]:
         inputs, units = self._shape

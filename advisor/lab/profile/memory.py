@@ -25,10 +25,10 @@ _MOST_POWER = 50
 
 def powers(top: float) -> list[float]:
     """Return the powers of two up to a distance, 1 at least."""
-    found = [1.0]
-    while found[-1] * 2 <= top and len(found) < _MOST_POWER:
-        found.append(found[-1] * 2)
-    return found
+    sizes = [1.0]
+    while sizes[-1] * 2 <= top and len(sizes) < _MOST_POWER:
+        sizes.append(sizes[-1] * 2)
+    return sizes
 
 
 def norm_distances(distance: FloatColumn, top: FloatColumn) -> tuple[FloatColumn, FloatColumn]:
@@ -123,21 +123,21 @@ def fit_curve(
     zeros = np.array([share_at(c, 0.0) for c in curves])
     plain = replace(number, model="LinearRegression")
     zero = fit_scalar(replace(data, y=zeros), plain, method) if zeros.any() else None
-    found = CurveModel(options, top, zero)
+    fitted = CurveModel(options, top, zero)
     for i in range(1, options.knots + 1):
         level = i / (options.knots + 1)
         y = np.array([_reached(c, level) for c in curves])
-        found.knots.append(fit_scalar(replace(data, y=y), number, method))
+        fitted.knots.append(fit_scalar(replace(data, y=y), number, method))
     if options.model in PER_BIN:
-        found.bins = _per_bin(data, curves, options)
-        return found
+        fitted.bins = _per_bin(data, curves, options)
+        return fitted
     tops = np.maximum(top.predict(data.values), 1.0)
     rows: list[dict[str, FloatColumn]] = []
     shares: list[float] = []
     for i, curve in enumerate(curves):
         at = np.array(powers(max(largest[i], 1.0)))
         place = {n: np.asarray(c, dtype=np.float64)[i : i + 1] for n, c in data.values.items()}
-        rows.append(found._inside(place, at, max(float(tops[i]), 1.0)))
+        rows.append(fitted._inside(place, at, max(float(tops[i]), 1.0)))
         shares += [share_at(curve, d) for d in at]
     values = {n: np.concatenate([r[n] for r in rows]) for n in rows[0]}
     patterns = [parse_expression(p) for p in _CURVE_PATTERNS]
@@ -150,8 +150,8 @@ def fit_curve(
     inner = replace(options, boundaries=(-np.inf, np.inf))
     if inner.model in LINEAR and inner.terms is None:
         inner = replace(inner, mode="fast")  # rows of a curve depend on each other: folds mislead
-    found.body = fit_scalar(whole, inner, method)
-    return found
+    fitted.body = fit_scalar(whole, inner, method)
+    return fitted
 
 
 def _reached(curve: ReuseCurve, level: float) -> float:

@@ -81,35 +81,35 @@ REUSE = {"D0dreuse": 64, "D0dreuse128": 128}
 
 
 def _table() -> dict[str, MetricKind]:
-    found = {
+    kinds = {
         "NThreads": MetricKind("scalar", True, "", "threads of a class"),
         "LSys": MetricKind("scalar", True, "instructionMix", "instructions executed"),
     }
     for name, what in _MIXES.items():
         required = name != "F0intOnly"
-        found[name] = MetricKind("mix", required, "instructionMix", f"fraction of {what}")
+        kinds[name] = MetricKind("mix", required, "instructionMix", f"fraction of {what}")
     data, inst = "dataReuseDistribution", "instReuseDistribution"
-    found["D0dreuse"] = MetricKind("curve", True, data, "data reuse distance, lines of 64 bytes")
-    found["D0dreuse128"] = MetricKind("curve", False, data, "the same of lines of 128 bytes")
-    found["D0ireuse"] = MetricKind("curve", True, inst, "instruction reuse distance")
-    found["F0bestMispredict"] = MetricKind("curve", True, "", "best-case misprediction")
-    found["H0branch"] = MetricKind("scalar", True, "", "entropy of the control flow")
+    kinds["D0dreuse"] = MetricKind("curve", True, data, "data reuse distance, lines of 64 bytes")
+    kinds["D0dreuse128"] = MetricKind("curve", False, data, "the same of lines of 128 bytes")
+    kinds["D0ireuse"] = MetricKind("curve", True, inst, "instruction reuse distance")
+    kinds["F0bestMispredict"] = MetricKind("curve", True, "", "best-case misprediction")
+    kinds["H0branch"] = MetricKind("scalar", True, "", "entropy of the control flow")
     for name in ILP:
-        found[name] = MetricKind("scalar", True, "ilp", "instruction-level parallelism")
+        kinds[name] = MetricKind("scalar", True, "ilp", "instruction-level parallelism")
     for name, what in (("F0regreads", "read"), ("F0regwrites", "written")):
         text = f"registers {what} by an instruction"
-        found[name] = MetricKind("scalar", True, "registerAccesses", text)
+        kinds[name] = MetricKind("scalar", True, "registerAccesses", text)
     for name in ("MPIinstructions", *MPI_CALLS):
-        found[name] = MetricKind("scalar", False, "mpiInstructionMix", "calls of MPI")
+        kinds[name] = MetricKind("scalar", False, "mpiInstructionMix", "calls of MPI")
     for name in MPI_DATA:
-        found[name] = MetricKind("scalar", True, "mpiDataExchanged", "peer-to-peer data of MPI")
+        kinds[name] = MetricKind("scalar", True, "mpiDataExchanged", "peer-to-peer data of MPI")
     vector = "mpiCommunicationVector"
-    found["MPIcommVector"] = MetricKind("messages", False, vector, "sources of messages")
+    kinds["MPIcommVector"] = MetricKind("messages", False, vector, "sources of messages")
     for name in ("OpenMPtotal", *OPENMP):
-        found[name] = MetricKind("scalar", False, "openMPinstructionMix", "calls of OpenMP")
+        kinds[name] = MetricKind("scalar", False, "openMPinstructionMix", "calls of OpenMP")
     text = "bytes that the thread touches"
-    found["footprint_bytes"] = MetricKind("scalar", False, "memoryFootprint", text)
-    return found
+    kinds["footprint_bytes"] = MetricKind("scalar", False, "memoryFootprint", text)
+    return kinds
 
 
 KNOWN = _table()
@@ -137,13 +137,13 @@ def total(value: MetricValue) -> float:
 
 def mean_cells(cells: Iterable[InstructionCells], weights: Iterable[float]) -> InstructionCells:
     """Return the weighted mean of mixes."""
-    found: InstructionCells = {}
+    sums: InstructionCells = {}
     whole = 0.0
     for one, weight in zip(cells, weights, strict=True):
         whole += weight
         for key, value in one.items():
-            found[key] = found.get(key, 0.0) + weight * value
-    return {key: value / whole for key, value in sorted(found.items())}
+            sums[key] = sums.get(key, 0.0) + weight * value
+    return {key: value / whole for key, value in sorted(sums.items())}
 
 
 def share_at(curve: ReuseCurve, distance: float) -> float:

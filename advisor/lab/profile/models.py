@@ -90,22 +90,22 @@ class MetricModel:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the model with appendix B.4's keys, how good it is, and its flags."""
-        found = model_json(self.name, self.options, self.first)
+        data = model_json(self.name, self.options, self.first)
         if self.curve is not None:
             top = self.curve.largest
-            found["maxMemModel"] = {"predictorTerms": [t.text for t in top.terms],
+            data["maxMemModel"] = {"predictorTerms": [t.text for t in top.terms],
                                     "coefficients": coefficients_of(top)}  # fmt: skip
-            found["knotMemModels"] = [
+            data["knotMemModels"] = [
                 {"predictorTerms": [t.text for t in k.terms], "coefficients": coefficients_of(k)}
                 for k in self.curve.knots
             ]
-            found["notes"] = self.curve.notes
+            data["notes"] = self.curve.notes
         if self.cells:
-            found["model"] = {
+            data["model"] = {
                 "cells": [{"vector": v, "bits": d, "coefficients": coefficients_of(m)}
                           for (v, d), m in self.cells.items()]
             }  # fmt: skip
-        return {**found, **self.accuracy, "flags": self.flags}
+        return {**data, **self.accuracy, "flags": self.flags}
 
 
 @dataclass(slots=True)
@@ -121,10 +121,10 @@ class ThreadCounts:
 
     def values(self, scale: Mapping[str, FloatColumn]) -> dict[str, FloatColumn]:
         """Return parameters and predicted thread counts at places."""
-        found = {name: np.asarray(c, dtype=np.float64) for name, c in scale.items()}
+        columns = {name: np.asarray(c, dtype=np.float64) for name, c in scale.items()}
         for name, model in self.models.items():
-            found[name] = np.array([total(v) for v in model.predict(scale)])
-        return found
+            columns[name] = np.array([total(v) for v in model.predict(scale)])
+        return columns
 
 
 def scale_columns(runs: Sequence[ProfiledRun]) -> dict[str, FloatColumn]:
@@ -140,7 +140,7 @@ def thread_counts(
     """Return the numbers of threads of all classes and of each, as far as they differ and vary."""
     runs = [run for run, _ in classes[0].train]
     scale = scale_columns(runs)
-    found = ThreadCounts()
+    counts = ThreadCounts()
     seen: list[FloatColumn] = []
     expressions: list[Expression] = []
     per_class = {c.name: _threads_of(c) for c in classes}
@@ -157,12 +157,12 @@ def thread_counts(
             expressions.append(parse_expression(same))
             continue
         expressions.append(parse_expression(name))
-        found.columns[name] = column
+        counts.columns[name] = column
         options = setup.options("NThreads")
         data = _data(scale, column, setup, "NThreads", name)
-        found.models[name] = MetricModel(name, options, fit_scalar(data, options, method))
-    found.expressions = tuple(expressions)
-    return found
+        counts.models[name] = MetricModel(name, options, fit_scalar(data, options, method))
+    counts.expressions = tuple(expressions)
+    return counts
 
 
 def _threads_of(one: ClassRuns) -> FloatColumn:
@@ -328,12 +328,12 @@ def fit_classes(
     metrics, left_out = target_metrics(classes, setup)
     notes = [f"no profile stores {', '.join(left_out)}"] if left_out else []
     threads = thread_counts(classes, setup, method)
-    found: dict[str, dict[str, MetricModel]] = {}
+    models: dict[str, dict[str, MetricModel]] = {}
     for one in classes:
         own: dict[str, MetricModel] = {}
         for name in metrics:
             shape = stored_shape([run for run, _ in one.train], name)
             options = setup.metrics.get(name) or default_options(name, shape)
             own[name] = fit_metric(one, name, options, setup, threads, own.get("LSys"), method)
-        found[one.name] = own
-    return found, threads, notes
+        models[one.name] = own
+    return models, threads, notes

@@ -86,8 +86,8 @@ def along(
             names[0], names[1], label, axes[0], axes[1], inside, trained, None,
             "within the trained region", (region[0], region[1]),
         )  # fmt: skip
-    found = [at((x,)) for x in axes[0]]
-    lines = [Line("model", axes[0], found, found, found)]
+    predicted = [at((x,)) for x in axes[0]]
+    lines = [Line("model", axes[0], predicted, predicted, predicted)]
     for kind, own in (("train", one.train), ("test", one.test)):
         points = sorted(
             (

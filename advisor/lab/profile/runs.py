@@ -78,13 +78,13 @@ def profile_set(
     notes: list[str] = []
     sets = []
     for runs in (train, test):
-        kept: dict[object, ProfiledRun] = {}
+        first_runs: dict[object, ProfiledRun] = {}
         for run in runs:
-            same = kept.setdefault(run.key, run)
+            same = first_runs.setdefault(run.key, run)
             if same is not run:
                 at = scale_text(run.scale)
                 notes.append(f"{run.file} repeats {same.file} at {at}; {same.file} is used")
-        sets.append(tuple(kept.values()))
+        sets.append(tuple(first_runs.values()))
     together = [run for runs in sets for run in runs]
     for run in together:
         first = together[0]
@@ -130,11 +130,11 @@ def counted_mean(run: ProfiledRun, members: Sequence[ThreadId], metric: str) -> 
     whole = sum(t.count for t in threads)
     if not sum(weights):
         return 0.0
-    found = mean_of_weighted([t.values[metric] for t in threads], weights)
+    mean = mean_of_weighted([t.values[metric] for t in threads], weights)
     factor = sum(weights) / whole
-    if isinstance(found, dict):
-        return {key: value * factor for key, value in found.items()}
-    return total(found) * factor
+    if isinstance(mean, dict):
+        return {key: value * factor for key, value in mean.items()}
+    return total(mean) * factor
 
 
 def mean_of_weighted(values: Sequence[MetricValue], weights: Sequence[float]) -> MetricValue:

@@ -71,8 +71,10 @@ def fit_scalar(
     fit = fit_linear(data.design(choice.terms), data.y, choice.weighting)
     if options.terms is not None and not data.allowed(choice.terms, fit):
         notes.append(f"{data.file}: the terms given break the constraints")
-    found = tuple(t.expression for t in choice.terms)
-    return ScalarModel(found, choice.weighting, fit, choice.candidates, [*notes, *choice.notes])
+    expressions = tuple(t.expression for t in choice.terms)
+    return ScalarModel(
+        expressions, choice.weighting, fit, choice.candidates, [*notes, *choice.notes]
+    )
 
 
 def _learned(data: SearchData, options: MetricOptions) -> ScalarModel:

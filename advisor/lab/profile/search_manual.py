@@ -61,8 +61,8 @@ def _options(data: SearchData, chosen: list[CandidateTerm]) -> list[CandidateTer
         others = [m for m in data.mains if not m.parameters & term.parameters]
         options += divided([term.times(m) for m in others], data.threads)
     texts = {t.expression.text for t in chosen}
-    found = {t.expression.text: t for t in options if t.expression.text not in texts}
-    return list(found.values())
+    by_text = {t.expression.text: t for t in options if t.expression.text not in texts}
+    return list(by_text.values())
 
 
 def _score(data: SearchData, terms: list[CandidateTerm]) -> tuple[str, float]:

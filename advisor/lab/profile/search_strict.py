@@ -52,12 +52,12 @@ def search(data: SearchData) -> TermChoice:
         return TermChoice((), weightings[0], len(candidates))
     table = data.design(candidates)
     level = LEVEL / (len(candidates) * len(weightings))
-    found = [_Search(data, candidates, table, w, level).run() for w in weightings]
+    choices = [_Search(data, candidates, table, w, level).run() for w in weightings]
     fits = [
-        fit_linear(table[:, list(f)], data.y, w) for f, w in zip(found, weightings, strict=True)
+        fit_linear(table[:, list(f)], data.y, w) for f, w in zip(choices, weightings, strict=True)
     ]
-    best = min(range(len(found)), key=lambda i: likelihood(data.y, fits[i]))
-    terms = tuple(candidates[i] for i in found[best])
+    best = min(range(len(choices)), key=lambda i: likelihood(data.y, fits[i]))
+    terms = tuple(candidates[i] for i in choices[best])
     return TermChoice(terms, weightings[best], len(candidates))
 
 
@@ -224,17 +224,17 @@ class _Search:
             if len(np.unique(column)) < 4:
                 continue
             top = column == column.max()
-            kept = ~top
-            if kept.sum() < len(chosen) + 3:
+            lower = ~top
+            if lower.sum() < len(chosen) + 3:
                 continue
-            old, new = (self._foreseen(c, kept, top) for c in (chosen[:-1], chosen))
+            old, new = (self._foreseen(c, lower, top) for c in (chosen[:-1], chosen))
             if new > old and new > 10 * EXACT:
                 return False
         return True
 
     def _foreseen(
-        self, chosen: Sequence[int], kept: NDArray[np.bool_], top: NDArray[np.bool_]
+        self, chosen: Sequence[int], lower: NDArray[np.bool_], top: NDArray[np.bool_]
     ) -> float:
         design, y = self.table[:, list(chosen)], self.data.y
-        fit = fit_linear(design[kept], y[kept], self.weighting)
+        fit = fit_linear(design[lower], y[lower], self.weighting)
         return relative_error(y[top], fit.predict(design[top]))

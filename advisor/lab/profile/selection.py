@@ -62,9 +62,9 @@ class SearchData:
         def predict(values: Values) -> NDArray[np.float64]:
             floats = {n: np.asarray(v, dtype=np.float64) for n, v in values.items()}
             length = len(next(iter(floats.values())))
-            found = [np.broadcast_to(np.asarray(e.value(floats, ARRAYS)), (length,))
+            term_columns = [np.broadcast_to(np.asarray(e.value(floats, ARRAYS)), (length,))
                      for e in expressions]  # fmt: skip
-            design = np.column_stack(found) if found else np.zeros((length, 0))
+            design = np.column_stack(term_columns) if term_columns else np.zeros((length, 0))
             return fit.predict(design)
 
         return self.constraints.hold(predict, own)
@@ -87,7 +87,7 @@ class TermChoice:
 
 def distinct(data: SearchData, terms: Sequence[CandidateTerm]) -> list[CandidateTerm]:
     """Return the candidates whose columns vary and are no multiple of an earlier one's."""
-    kept: list[CandidateTerm] = []
+    different: list[CandidateTerm] = []
     seen: set[bytes] = set()
     for term in terms:
         column = data.column(term)
@@ -100,8 +100,8 @@ def distinct(data: SearchData, terms: Sequence[CandidateTerm]) -> list[Candidate
         key = np.round(unit * np.sign(unit[np.argmax(np.abs(unit) > 1e-6)]), 9) + 0.0
         if key.tobytes() not in seen:
             seen.add(key.tobytes())
-            kept.append(term)
-    return kept
+            different.append(term)
+    return different
 
 
 def given(data: SearchData, terms: Sequence[CandidateTerm], weighting: str | None) -> TermChoice:

@@ -198,19 +198,19 @@ class _SetupReader:
             self._expression(t, ("threads", i), parameters)
             for i, t in enumerate(self.names(data, "threads"))
         )
-        found = {name: self._metric(name, m, parameters) for name, m in metrics.items()}
-        return replace(own, metrics=found, threads=threads, file=self.file)
+        metric_options = {name: self._metric(name, m, parameters) for name, m in metrics.items()}
+        return replace(own, metrics=metric_options, threads=threads, file=self.file)
 
     def _expression(
         self, text: Any, path: tuple[str | int, ...], known: Sequence[str]
     ) -> Expression:
         try:
-            found = parse_expression(str(text))
+            expression = parse_expression(str(text))
         except InputError as error:
             self.refuse(path, error.message, error.hint)
-        for name in sorted(found.names - set(known)) if known else ():
+        for name in sorted(expression.names - set(known)) if known else ():
             self.refuse(path, f"there is no parameter {name!r}", suggestion(name, known))
-        return found
+        return expression
 
     def _complexity(
         self, data: Any, parameters: Sequence[str], metrics: Mapping[str, Any]
@@ -219,12 +219,12 @@ class _SetupReader:
             data = {"default": data}
         if not isinstance(data, dict):
             self.refuse(("complexity",), "must be default and metrics with their terms")
-        found: dict[str, TermPatterns] = {}
+        patterns: dict[str, TermPatterns] = {}
         for key, written in data.items():
             path = ("complexity", key)
             if key in parameters and key not in metrics:
                 more = {key: self._patterns(written, path, parameters)}
-                found["default"] = {**found.get("default", {}), **more}
+                patterns["default"] = {**patterns.get("default", {}), **more}
                 continue
             name = "default" if key in _DEFAULTS else key
             if isinstance(written, dict):
@@ -238,8 +238,8 @@ class _SetupReader:
                 }
             else:
                 own = {"": self._patterns(written, path, parameters)}
-            found[name] = {**found.get(name, {}), **own}
-        return found
+            patterns[name] = {**patterns.get(name, {}), **own}
+        return patterns
 
     def _patterns(
         self, written: Any, path: tuple[str | int, ...], parameters: Sequence[str]
@@ -342,7 +342,7 @@ def _terms(
     if [str(w).strip().lower() for w in written] == ["auto"]:
         return None
     known = {*parameters, *(DISTANCES if options.type == "memFunction" else ())}
-    found = []
+    terms = []
     for text in written:
         try:
             term = parse_expression(str(text))
@@ -354,10 +354,10 @@ def _terms(
                     f"terms: there is no parameter {name!r}, used in {term.text}",
                     hint=suggestion(name, known),
                 )
-        found.append(term)
-    if len({t.text for t in found}) < len(found):
+        terms.append(term)
+    if len({t.text for t in terms}) < len(terms):
         raise InputError("terms: one of them stands there twice")
-    return tuple(found)
+    return tuple(terms)
 
 
 def _split(text: str) -> list[str]:

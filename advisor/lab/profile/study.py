@@ -97,7 +97,7 @@ class ProfileStudy:
             )
         classes, setup = self.class_runs(), self.setup
         threads = thread_counts(classes, setup, self.method)
-        found: ClassModels = {}
+        by_class: ClassModels = {}
         for one in classes:
             own: dict[str, MetricModel] = {}
             for name, spec in self.specs.get(one.name, {}).items():
@@ -105,8 +105,8 @@ class ProfileStudy:
                 own[name] = fit_metric(
                     one, name, options, setup, threads, own.get("LSys"), self.method
                 )
-            found[one.name] = own
-        return found, threads
+            by_class[one.name] = own
+        return by_class, threads
 
 
 def load_study(reader: Reader, application: str) -> ProfileStudy:
@@ -181,15 +181,15 @@ def _by_communication(
     train: Sequence[ProfiledRun], test: Sequence[ProfiledRun], count: int
 ) -> dict[str, Any]:
     aligned = align(train)
-    found = len(aligned.members[0])
-    if count and count != found:
+    group_count = len(aligned.members[0])
+    if count and count != group_count:
         raise RefusedError(
-            f"there are {found} communication groups, not {count}", hint="--classes auto"
+            f"there are {group_count} communication groups, not {count}", hint="--classes auto"
         )
     every = align([*train, *test], len(train), aligned.members)
     runs = [*train, *test]
     return {
-        "method": "communication", "classes": class_names(found),
+        "method": "communication", "classes": class_names(group_count),
         "members": _members(runs, every.members), "silhouettes": {}, "eigenvalues": [],
         "components": 0, "topology": topology_of(train[0]),
         "votes": votes_json(train, aligned.votes),
@@ -254,7 +254,7 @@ def refit(
     classes = {one.name: one for one in study.class_runs()}
     setup = study.setup
     threads = thread_counts(list(classes.values()), setup, study.method)
-    found: dict[str, dict[str, ModelSpec]] = {}
+    specs: dict[str, dict[str, ModelSpec]] = {}
     for name, own in changed.items():
         counts: MetricModel | None = None
         for metric in sorted(own, key=lambda m: {"NThreads": 0, "LSys": 1}.get(m, 2)):
@@ -267,8 +267,8 @@ def refit(
             model = fit_metric(classes[name], metric, options, setup, threads, counts, study.method)
             if metric == "LSys":
                 counts = model
-            found.setdefault(name, {})[metric] = spec_of(model, searched=bool(spec["searched"]))
-    return found
+            specs.setdefault(name, {})[metric] = spec_of(model, searched=bool(spec["searched"]))
+    return specs
 
 
 def _kept_counts(

@@ -151,7 +151,7 @@ def fit_table(
             )
     names = list(setup.metrics) or list(table.metrics)
     names.sort(key=lambda n: n != "LSys")
-    found: list[TableModel] = []
+    models: list[TableModel] = []
     counts: TableModel | None = None
     for name in names:
         options = _scalar_options(setup.options(name), "LSys" in table.metrics)
@@ -160,8 +160,8 @@ def fit_table(
             counts = _fit(table, setup, "LSys", setup.options("LSys"), method)
         one = _fit(table, setup, name, options, method, counts if share else None)
         counts = one if name == "LSys" else counts
-        found.append(one)
-    return sorted(found, key=lambda m: list(setup.metrics or table.metrics).index(m.name))
+        models.append(one)
+    return sorted(models, key=lambda m: list(setup.metrics or table.metrics).index(m.name))
 
 
 def _scalar_options(options: MetricOptions, counted: bool) -> MetricOptions:
@@ -184,12 +184,12 @@ def _fit(
         options = replace(options, terms=counts.model.terms)
     data = search_data(table.values, target, setup, name, f"{table.file}: {name}")
     model = fit_scalar(data, options, method)
-    found = TableModel(name, options, model, counts.model if counts is not None else None)
-    predicted = found.predict(table.values)
-    found.accuracy = {
+    fitted = TableModel(name, options, model, counts.model if counts is not None else None)
+    predicted = fitted.predict(table.values)
+    fitted.accuracy = {
         "R2": determination(y, predicted), "MRE": relative_error(y, predicted),
     }  # fmt: skip
-    return found
+    return fitted
 
 
 def search_data(
@@ -213,19 +213,19 @@ def usable_mains(
         for term in mains:
             evaluate(term.expression, values, file)
         return mains
-    kept = []
+    usable = []
     for term in mains:
         try:
             evaluate(term.expression, values)
         except InputError:
             continue
-        kept.append(term)
-    return kept
+        usable.append(term)
+    return usable
 
 
 def predictions(models: list[TableModel], places: list[dict[str, float]]) -> list[dict[str, Any]]:
     """Return every metric at every place, with its 90 % interval where one is known."""
-    found = []
+    predicted = []
     for place in places:
         values = {n: np.array([v]) for n, v in place.items()}
         for model in models:
@@ -236,7 +236,7 @@ def predictions(models: list[TableModel], places: list[dict[str, float]]) -> lis
             if model.divisor is not None:
                 half = half / float(model.divisor.predict(values)[0])
             interval = [value - half, value + half] if math.isfinite(half) else None
-            found.append(
+            predicted.append(
                 {"at": place, "metricName": model.name, "value": value, "interval": interval}
             )
-    return found
+    return predicted

@@ -69,8 +69,8 @@ def evaluate(expression: Expression, values: Values, file: str = "") -> NDArray[
 def columns(terms: Iterable[Expression], values: Values, file: str = "") -> NDArray[np.float64]:
     """Return the columns of terms, (n, k)."""
     length = len(next(iter(values.values())))
-    found = [evaluate(term, values, file) for term in terms]
-    return np.column_stack(found) if found else np.zeros((length, 0))
+    term_columns = [evaluate(term, values, file) for term in terms]
+    return np.column_stack(term_columns) if term_columns else np.zeros((length, 0))
 
 
 def main_effects(
@@ -82,7 +82,7 @@ def main_effects(
     itself stands for those. Raises InputError for a parameter that there is not.
     """
     known = frozenset(parameters)
-    found: dict[str, CandidateTerm] = {}
+    by_text: dict[str, CandidateTerm] = {}
     for owner, listed in patterns.items():
         if owner and owner not in known:
             names = ", ".join(parameters)
@@ -98,18 +98,20 @@ def main_effects(
                         hint=f"there are: {', '.join(parameters)}",
                     )
                 if term.names:
-                    found.setdefault(term.text, CandidateTerm(term, term.names))
-    return list(found.values())
+                    by_text.setdefault(term.text, CandidateTerm(term, term.names))
+    return list(by_text.values())
 
 
 def divided(terms: Iterable[CandidateTerm], threads: Sequence[Expression]) -> list[CandidateTerm]:
     """Return terms and each of them over each thread count."""
-    found = []
+    quotients = []
     for term in terms:
-        found.append(term)
+        quotients.append(term)
         if term.threads is None:
-            found += [CandidateTerm(term.numerator, term.parameters, count) for count in threads]
-    return found
+            quotients += [
+                CandidateTerm(term.numerator, term.parameters, count) for count in threads
+            ]
+    return quotients
 
 
 def shares(threads: Sequence[Expression]) -> list[CandidateTerm]:
@@ -119,7 +121,7 @@ def shares(threads: Sequence[Expression]) -> list[CandidateTerm]:
 
 def products(mains: Sequence[CandidateTerm], most: int = 3) -> list[CandidateTerm]:
     """Return the products of main effects of different parameters, of up to ``most``."""
-    found = []
+    combined = []
     for count in range(2, most + 1):
         for chosen in itertools.combinations(mains, count):
             if sum(len(m.parameters) for m in chosen) == len(
@@ -128,5 +130,5 @@ def products(mains: Sequence[CandidateTerm], most: int = 3) -> list[CandidateTer
                 term = chosen[0]
                 for main in chosen[1:]:
                     term = term.times(main)
-                found.append(term)
-    return found
+                combined.append(term)
+    return combined

@@ -46,14 +46,14 @@ def _factors(total: int, count: int) -> list[tuple[int, ...]]:
     """Return lengths of at least 2 with that product, the squarest first."""
     if count == 1:
         return [(total,)]
-    found = [
+    shapes = [
         (first, *rest)
         for first in range(2, total // 2 + 1)
         if total % first == 0
         for rest in _factors(total // first, count - 1)
         if min(rest) >= 2
     ]
-    return sorted(found, key=lambda lengths: max(lengths) / min(lengths))
+    return sorted(shapes, key=lambda lengths: max(lengths) / min(lengths))
 
 
 def grid_sources(lengths: Sequence[int], wraps: Sequence[bool]) -> dict[int, frozenset[int]]:
@@ -64,7 +64,7 @@ def grid_sources(lengths: Sequence[int], wraps: Sequence[bool]) -> dict[int, fro
     strides = [1] * len(lengths)
     for i in range(len(lengths) - 2, -1, -1):
         strides[i] = strides[i + 1] * lengths[i + 1]
-    found = {}
+    sources = {}
     for process in range(total):
         own = set()
         for length, stride, wrap in zip(lengths, strides, wraps, strict=True):
@@ -75,5 +75,5 @@ def grid_sources(lengths: Sequence[int], wraps: Sequence[bool]) -> dict[int, fro
                     to %= length
                 if 0 <= to < length:
                     own.add((process + (to - at) * stride - process) % total)
-        found[process] = frozenset(own)
-    return found
+        sources[process] = frozenset(own)
+    return sources

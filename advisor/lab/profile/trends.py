@@ -156,18 +156,18 @@ def predicted_groups(
 ) -> list[CommunicationGroup] | None:
     """Return every class's group at a scale, None unless together they are all processes once."""
     groups = [None if t is None else t.at(place) for t in trends]
-    found = [g for g in groups if g is not None]
-    if len(found) < len(groups) or not found:
+    predictable = [g for g in groups if g is not None]
+    if len(predictable) < len(groups) or not predictable:
         return None
-    total = sum(_size(g) for g in found)
+    total = sum(_size(g) for g in predictable)
     if total > 10_000_000:
         return None
-    ranks = np.concatenate([np.array(g.ranks()) for g in found])
+    ranks = np.concatenate([np.array(g.ranks()) for g in predictable])
     if len(ranks) != len(np.unique(ranks)) or ranks.min() != 0 or ranks.max() != len(ranks) - 1:
         return None
     return [
         replace(g, vector=tuple({**v, "relativeSrc": v["relativeSrc"] % total} for v in g.vector))
-        for g in found
+        for g in predictable
     ]
 
 

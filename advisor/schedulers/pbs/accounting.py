@@ -51,31 +51,31 @@ def finished_jobs(since: str) -> list[JobRecord]:
         raise SchedulerError(f"{since!r} is not a time like 2026-01-31T12:00") from error
     if moment.tzinfo is not None:
         moment = moment.astimezone().replace(tzinfo=None)
-    found = []
+    records = []
     for job_id, attributes in read_jobs("-x", "-t").items():
         record = record_of(job_id, attributes)
         if record is None or record.job_id.endswith("[]") or not record.finished:
             continue
         if record.ended_at and datetime.fromisoformat(record.ended_at) >= moment:
-            found.append(record)
-    return found
+            records.append(record)
+    return records
 
 
 def unfinished_jobs() -> list[JobRecord]:
     """Return the jobs of all users that wait or run. Raises SchedulerError."""
-    found = (record_of(job_id, attributes) for job_id, attributes in read_jobs().items())
-    return [record for record in found if record is not None and not record.finished]
+    records = (record_of(job_id, attributes) for job_id, attributes in read_jobs().items())
+    return [record for record in records if record is not None and not record.finished]
 
 
 def job(job_id: str) -> JobRecord | None:
     """Return one job, None when the server does not know it (any more)."""
     try:
-        found = read_jobs("-x", short_id(job_id))
+        jobs = read_jobs("-x", short_id(job_id))
     except SchedulerError as error:
         if "Unknown Job Id" in str(error) or "has finished" in str(error):
             return None
         raise
-    for name, attributes in found.items():
+    for name, attributes in jobs.items():
         return record_of(name, attributes)
     return None
 

@@ -30,7 +30,7 @@ def read_log(path: Path, text: str) -> tuple[list[JobRecord], int]:
 
     A job that ran again has several: the last one counts. Raises InputError for no log at all.
     """
-    found: dict[str, JobRecord] = {}
+    by_job: dict[str, JobRecord] = {}
     bad = known = 0
     for line in text.splitlines():
         match = _LINE.fullmatch(line.rstrip())
@@ -40,13 +40,13 @@ def read_log(path: Path, text: str) -> tuple[list[JobRecord], int]:
         known += 1
         record = record_of(match[2], _attributes(match[3])) if match[1] == "E" else None
         if record is not None:
-            found[record.job_id] = record
+            by_job[record.job_id] = record
     if bad and not known:
         raise InputError(
             f"{path}: this is no accounting log of PBS",
             hint="name a file of server_priv/accounting",
         )
-    return list(found.values()), bad
+    return list(by_job.values()), bad
 
 
 def _attributes(message: str) -> Mapping[str, Any]:

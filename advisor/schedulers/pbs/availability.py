@@ -78,19 +78,19 @@ def reading_of(
         )
         for host in hosts
     )
-    found = {"": _queue("", server, server_name)}
-    found |= {n: _queue(n, q, server_name) for n, q in queues.items() if isinstance(q, dict)}
+    queue_states = {"": _queue("", server, server_name)}
+    queue_states |= {n: _queue(n, q, server_name) for n, q in queues.items() if isinstance(q, dict)}
     scheduling = pbs_control.truthy(server.get("scheduling", True))
     partitions = {
         name: PartitionState(
             up=scheduling and queue.enabled and queue.started,
             memory_per_cpu=False,
-            time_limit_s=_time_limit(queue, found[""]),
+            time_limit_s=_time_limit(queue, queue_states[""]),
         )
-        for name, queue in found.items()
+        for name, queue in queue_states.items()
         if name
     }
-    return NodeReading(states, partitions, found)
+    return NodeReading(states, partitions, queue_states)
 
 
 def _words(state: object) -> list[str]:

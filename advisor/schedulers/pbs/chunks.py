@@ -36,17 +36,17 @@ class Place:
     @classmethod
     def parse(cls, text: str) -> Place:
         """Read ``scatter:excl``. Raises ValueError."""
-        found = {"arrangement": "", "sharing": "", "group": ""}
+        words = {"arrangement": "", "sharing": "", "group": ""}
         for word in filter(None, text.split(":")):
             if word in ARRANGEMENTS:
-                found["arrangement"] = word
+                words["arrangement"] = word
             elif word in SHARINGS:
-                found["sharing"] = word
+                words["sharing"] = word
             elif word.startswith("group="):
-                found["group"] = word
+                words["group"] = word
             else:
                 raise ValueError(f"place={text} is not a placement")
-        return cls(**found)
+        return cls(**words)
 
     def __str__(self) -> str:
         return ":".join(filter(None, (self.arrangement, self.sharing, self.group)))
@@ -144,18 +144,18 @@ def asked(options: Mapping[str, str], host_resources: Collection[str] = ()) -> A
     """
     place = Place.parse(options.get("place", ""))
     if options.get("select"):
-        found = _chunks(options["select"])
-        return replace(found, place=place)
+        request = _chunks(options["select"])
+        return replace(request, place=place)
     direct = [n for n in options if n in CHUNK_RESOURCES or n in host_resources]
     resources = {name: options[name] for name in direct}
     if options.get("nodes"):
-        found = _nodes(options["nodes"])
+        request = _nodes(options["nodes"])
         if "ncpus" in resources:
             raise ValueError("nodes and ncpus together are not understood")
-        chunk = {**found.resources, **resources}
-        if "mem" in resources and found.count > 1:
-            chunk["mem"] = f"{round(parse_size_mb(resources['mem']) / found.count)}mb"
-        return replace(found, resources=chunk, form="nodes")
+        chunk = {**request.resources, **resources}
+        if "mem" in resources and request.count > 1:
+            chunk["mem"] = f"{round(parse_size_mb(resources['mem']) / request.count)}mb"
+        return replace(request, resources=chunk, form="nodes")
     resources.setdefault("ncpus", "1")
     return Asked(1, resources, place if str(place) else Place("pack"), form="plain")
 

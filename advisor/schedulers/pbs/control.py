@@ -22,26 +22,26 @@ def conf() -> dict[str, str]:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
         lines = []
-    found = {}
+    settings = {}
     for line in lines:
         key, equals, value = line.strip().partition("=")
         if equals and not key.startswith("#"):
-            found[key.strip()] = value.strip().strip("\"'")
-    return {**found, **{k: v for k, v in os.environ.items() if k in ("PBS_HOME", "PBS_EXEC")}}
+            settings[key.strip()] = value.strip().strip("\"'")
+    return {**settings, **{k: v for k, v in os.environ.items() if k in ("PBS_HOME", "PBS_EXEC")}}
 
 
 def program(name: str) -> str:
     """Return where a command of PBS is: in PATH, else below PBS_EXEC. Raises SchedulerError."""
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         folder = conf().get("PBS_EXEC", "/opt/pbs")
-        found = shutil.which(name, path=f"{folder}/bin:{folder}/sbin")
-    if found is None:
+        path = shutil.which(name, path=f"{folder}/bin:{folder}/sbin")
+    if path is None:
         raise SchedulerError(
             f"{name} is not in PATH",
             hint="run this where PBS's commands are; --scheduler local takes this machine alone",
         )
-    return found
+    return path
 
 
 def ask(name: str, *arguments: str, timeout_s: float = 60.0) -> str:
@@ -81,25 +81,25 @@ def ask_json(name: str, *arguments: str, timeout_s: float = 60.0) -> dict[str, A
 
 def server() -> Mapping[str, Any]:
     """Return the server's attributes. Raises SchedulerError when it cannot be asked."""
-    found = ask_json("qstat", "-B", "-f", timeout_s=20).get("Server")
-    if not isinstance(found, dict) or not found:
+    servers = ask_json("qstat", "-B", "-f", timeout_s=20).get("Server")
+    if not isinstance(servers, dict) or not servers:
         raise SchedulerError("qstat -B tells of no server")
-    name, attributes = next(iter(found.items()))
+    name, attributes = next(iter(servers.items()))
     return {"name": name, **attributes} if isinstance(attributes, dict) else {"name": name}
 
 
 def custom_resources() -> dict[str, tuple[str, str]]:
     """Return the site's own resources: type and flags by name. Raises SchedulerError."""
-    found: dict[str, tuple[str, str]] = {}
+    resources: dict[str, tuple[str, str]] = {}
     name = ""
     for line in qmgr("list resource").splitlines():
         if line.startswith("Resource "):
             name = line.removeprefix("Resource ").strip()
-            found[name] = ("", "")
+            resources[name] = ("", "")
         elif match := re.match(r"\s+(type|flag) = (\S+)", line):
-            kind, flags = found.get(name, ("", ""))
-            found[name] = (match[2], flags) if match[1] == "type" else (kind, match[2])
-    return found
+            kind, flags = resources.get(name, ("", ""))
+            resources[name] = (match[2], flags) if match[1] == "type" else (kind, match[2])
+    return resources
 
 
 def scheduled_resources() -> frozenset[str] | None:

@@ -71,13 +71,13 @@ def _reached(name: str, queues: Mapping[str, Queue], depth: int = _DEEPEST) -> l
     queue = queues.get(name.partition("@")[0]) if name else None
     if queue is None or not depth or ("@" in name and "@" not in queue.name):
         return None
-    found = [queue]
+    reached = [queue]
     for destination in queue.destinations:
         further = _reached(destination, queues, depth - 1)
         if further is None:
             return None
-        found += further
-    return found
+        reached += further
+    return reached
 
 
 def _completed(request: JobRequest, queue: Queue, server: Queue) -> dict[str, str]:
@@ -116,10 +116,10 @@ _CHUNKED = frozenset(
 
 def _merged(*maps: Mapping[str, str]) -> dict[str, str]:
     """Return all entries; of the same name the first counts."""
-    found: dict[str, str] = {}
+    merged: dict[str, str] = {}
     for each in maps:
-        found = {**each, **found}
-    return found
+        merged = {**each, **merged}
+    return merged
 
 
 def _limits(request: JobRequest, queues: Sequence[Queue]) -> dict[str, str]:

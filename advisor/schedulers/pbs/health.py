@@ -75,11 +75,11 @@ def _resources(understood: Collection[str]) -> Iterator[Check]:
 def check_hooks(settings: Mapping[str, Any]) -> tuple[str | None, list[Check]]:
     """Return the socket that the queuejob hook asks (None: it is not at work), and the checks."""
     try:
-        found = state.look()
+        hook_state = state.look()
     except SchedulerError as error:
         return None, [Check("hook", "warn", error.message, error.hint or "run this as root")]
-    checks = [_hook(hook) for hook in found.hooks]
-    settings = found.settings
+    checks = [_hook(hook) for hook in hook_state.hooks]
+    settings = hook_state.settings
     if settings:
         known = state.check_inventory(settings)
         if known != "current":
@@ -92,7 +92,7 @@ def check_hooks(settings: Mapping[str, Any]) -> tuple[str | None, list[Check]]:
         breaker = state.breaker(settings)
         if breaker != "closed":
             checks.append(Check("hook", "warn", breaker, "look at the daemon"))
-    at_work = found.hooks[0].enabled and settings.get("socket")
+    at_work = hook_state.hooks[0].enabled and settings.get("socket")
     return str(settings["socket"]) if at_work else None, checks
 
 

@@ -41,8 +41,8 @@ class PbsHooks:
             words = {"advisor": "goes before qsub", "foreign": "not the advisor's"}
             client = words.get(hooks.client_state(path), "not there")
             return {"client": client}, [f"{path}: {client}"]
-        found = state.look()
-        settings = found.settings
+        hook_state = state.look()
+        settings = hook_state.settings
         socket = Path(self._request.socket or str(settings.get("socket") or socket_path(None)))
         report: dict[str, object] = {
             "resources": state.check_resources(),
@@ -50,8 +50,8 @@ class PbsHooks:
             "daemon": ping(socket),
             "breaker": state.breaker(settings),
         }
-        lines = [f"hook {h.name}: {state.words(h)}" for h in found.hooks]
+        lines = [f"hook {h.name}: {state.words(h)}" for h in hook_state.hooks]
         lines += [f"{key}: {value}" for key, value in report.items()]
-        shown = {h.name: state.to_dict(h) for h in found.hooks}
+        shown = {h.name: state.to_dict(h) for h in hook_state.hooks}
         short = {k: v for k, v in settings.items() if k not in ("inventory", "host_resources")}
         return {"settings": short, **report, "hooks": shown}, lines

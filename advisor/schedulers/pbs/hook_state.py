@@ -61,10 +61,10 @@ def check_resources() -> str:
 def inventory_now() -> HookInventory | None:
     """Return what the hook has to know of the complex, None when PBS does not tell."""
     try:
-        found = read_hook_inventory()
+        hook_inventory = read_hook_inventory()
     except SchedulerError:
         return None
-    return found if any(found.queues.values()) else None
+    return hook_inventory if any(hook_inventory.queues.values()) else None
 
 
 def check_inventory(settings: Mapping[str, object]) -> str:
@@ -107,10 +107,10 @@ def breaker(settings: Mapping[str, object]) -> str:
     retry_s = retry if isinstance(retry, int | float) else 30
     path = str(settings.get("breaker") or "/run/advisor-pbs-breaker")
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return "closed"
-    age = time.time() - found.st_mtime
-    if not stat.S_ISREG(found.st_mode) or age >= retry_s:
+    age = time.time() - status.st_mtime
+    if not stat.S_ISREG(status.st_mode) or age >= retry_s:
         return "closed"
     return f"open: the daemon hung {age:.0f} s ago, asked again in {retry_s - age:.0f} s"

@@ -110,8 +110,8 @@ def _export(name: str, form: str) -> str:
     """
     home = Path(pbs_control.conf().get("PBS_HOME") or "/var/spool/pbs")
     try:
-        kept = home / "server_priv" / "hooks" / f"{name}{_KEPT_AS[form]}"
-        return kept.read_text(encoding="utf-8", errors="replace")
+        stored = home / "server_priv" / "hooks" / f"{name}{_KEPT_AS[form]}"
+        return stored.read_text(encoding="utf-8", errors="replace")
     except OSError:
         pass
     try:
@@ -272,10 +272,10 @@ def _delete(folder: Path, names: list[str], plan: Plan) -> None:
 def _made(folder: Path) -> set[str]:
     """Return the resources that installations from this folder have made."""
     try:
-        found = json.loads((folder / "made.json").read_text())
+        names = json.loads((folder / "made.json").read_text())
     except (OSError, ValueError):
         return set()
-    return {n for n in found if n in RESOURCES} if isinstance(found, list) else set()
+    return {n for n in names if n in RESOURCES} if isinstance(names, list) else set()
 
 
 def _write_all(folder: Path, files: Mapping[str, str]) -> None:

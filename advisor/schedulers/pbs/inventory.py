@@ -80,18 +80,18 @@ def hook_inventory(
     text = {k for h in hosts for k, v in h.resources.items() if k in own and not is_amount(v)}
     text -= {k for h in hosts for k, v in h.resources.items() if truth(v) in ("True", "False")}
     ignored = () if scheduled is None else tuple(sorted(text - scheduled))
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    hosts_by_queue: dict[str, list[Mapping[str, Any]]] = {}
     for queue in _usable(queues):
         inside = hosts_of(queue, queues, hosts)
         classes = Counter(
             json.dumps(_limits(h, ignored), sort_keys=True) for h in hosts if h.name in inside
         )
-        found[queue] = [
+        hosts_by_queue[queue] = [
             {"nodes": count, "resources": json.loads(kind)}
             for kind, count in sorted(classes.items())
         ]
     return HookInventory(
-        str(server.get("default_queue") or ""), found, tuple(own), ignored,
+        str(server.get("default_queue") or ""), hosts_by_queue, tuple(own), ignored,
         _leading_away(queues, str(server.get("name") or "")), _parted(nodes),
     )  # fmt: skip
 
@@ -122,12 +122,12 @@ def _parted(nodes: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _limits(host: Host, ignored: Sequence[str]) -> dict[str, int | str]:
     """Return what one host has, as the hook compares it."""
-    found: dict[str, int | str] = {"ncpus": host.ncpus, "mem": int(host.memory_mb * 2**20)}
+    limits: dict[str, int | str] = {"ncpus": host.ncpus, "mem": int(host.memory_mb * 2**20)}
     for name, value in host.resources.items():
-        if name in found or name in ignored or name in ("host", "vnode"):
+        if name in limits or name in ignored or name in ("host", "vnode"):
             continue
-        found[name] = int(parse_size_mb(value) * 2**20) if is_amount(value) else truth(value)
-    return found
+        limits[name] = int(parse_size_mb(value) * 2**20) if is_amount(value) else truth(value)
+    return limits
 
 
 def read_cluster() -> Cluster:
@@ -138,12 +138,12 @@ def read_cluster() -> Cluster:
     server = pbs_control.server()
     nodes = pbs_control.ask_json("pbsnodes", "-a", "-v")
     queues = pbs_control.ask_json("qstat", "-Q", "-f").get("Queue")
-    found = cluster_of(
+    cluster = cluster_of(
         server, nodes, queues if isinstance(queues, dict) else {}, pbs_control.scheduled_resources()
     )
-    if not any(n.partitions for n in found.nodes):
+    if not any(n.partitions for n in cluster.nodes):
         raise SchedulerError("PBS has no node in any queue", hint="see: pbsnodes -av")
-    return found
+    return cluster
 
 
 def cluster_of(
@@ -181,24 +181,24 @@ def read_hosts(nodes: Mapping[str, Any]) -> list[Host]:
     listed = nodes.get("nodes")
     if not isinstance(listed, dict):
         raise SchedulerError("pbsnodes tells of no nodes")
-    found: dict[str, Host] = {}
+    hosts: dict[str, Host] = {}
     for vnode, attributes in listed.items():
         has = attributes.get("resources_available") if isinstance(attributes, dict) else None
         if not isinstance(has, dict):
             continue
         name = str(has.get("host") or vnode).partition("[")[0]
-        host = found.setdefault(name, Host(name))
+        host = hosts.setdefault(name, Host(name))
         host.ncpus += int(has["ncpus"]) if str(has.get("ncpus", "")).isdecimal() else 0
         with contextlib.suppress(ValueError):
             host.memory_mb += parse_size_mb(str(has.get("mem") or "0"))
         host.queue = host.queue or str(attributes.get("queue") or "")
         host.resources.update({str(k): str(v) for k, v in has.items()})
-    return [host for host in found.values() if host.ncpus]
+    return [host for host in hosts.values() if host.ncpus]
 
 
 def features(host: Host, grouping: set[str], scheduled: frozenset[str] | None) -> tuple[str, ...]:
     """Return a host's resources that select it."""
-    found = []
+    names = []
     for name, value in host.resources.items():
         if name.lower() in _OWN or name in grouping or is_amount(value):
             continue
@@ -206,8 +206,8 @@ def features(host: Host, grouping: set[str], scheduled: frozenset[str] | None) -
         boolean = value in ("True", "False")
         if scheduled is not None and not boolean and name not in scheduled:
             continue
-        found += [f"{name}={part}" for part in value.split(",") if part and part != "False"]
-    return tuple(found)
+        names += [f"{name}={part}" for part in value.split(",") if part and part != "False"]
+    return tuple(names)
 
 
 def _usable(queues: Mapping[str, Any]) -> list[str]:

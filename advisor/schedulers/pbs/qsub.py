@@ -61,12 +61,12 @@ def split_words(words: Iterable[str]) -> tuple[dict[str, str], list[str]]:
 
 def read_resources(text: str) -> dict[str, str]:
     """Return the resources of one ``-l``: ``select=2:ncpus=4,walltime=1:00:00``."""
-    found = {}
+    resources = {}
     for part in split_quoted(text):
         name, equals, value = part.strip().partition("=")
         if name:
-            found[name] = value.strip("\"'") if equals else ""
-    return found
+            resources[name] = value.strip("\"'") if equals else ""
+    return resources
 
 
 def split_quoted(text: str) -> list[str]:
@@ -84,17 +84,17 @@ def split_quoted(text: str) -> list[str]:
 
 def directive_words(script: str, prefix: str = "#PBS") -> list[list[str]]:
     """Return the words of each ``#PBS`` line before a script's first command, as qsub does."""
-    found = []
+    directives = []
     lines = iter(script.splitlines())
     for line in lines:
         stripped = line.strip()
         if prefix and stripped.startswith(prefix):
             while stripped.endswith("\\"):
                 stripped = stripped[:-1] + next(lines, "").strip()
-            found.append(_words(stripped[len(prefix) :]))
+            directives.append(_words(stripped[len(prefix) :]))
         elif stripped and not stripped.startswith("#"):
             break
-    return found
+    return directives
 
 
 def _words(text: str) -> list[str]:
@@ -125,16 +125,16 @@ def environment_options() -> dict[str, str]:
 def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:
     """Return options as they are typed: ``-l select=1:ncpus=16``. A resource without value is
     one that is taken out: it is left out here, too."""
-    found: list[tuple[str, ...]] = []
+    words: list[tuple[str, ...]] = []
     for name, value in options.items():
         letter = _LETTER.get(name)
         if letter in _FLAGS:
-            found.append((f"-{letter}",))
+            words.append((f"-{letter}",))
         elif letter is not None:
-            found.append((f"-{letter}", value))
+            words.append((f"-{letter}", value))
         elif value:
-            found.append(("-l", f"{name}={value}"))
-    return found
+            words.append(("-l", f"{name}={value}"))
+    return words
 
 
 def script_of(rest: Sequence[str], folder: str) -> str:

@@ -209,8 +209,8 @@ class Pbs:
     def _open(self, job: SweepJob, results: Sequence[RunResult]) -> list[Submitted]:
         """Return the attempts that were submitted and are not settled."""
         settled = {(r.seq, r.attempt) for r in results}
-        found = {(s.seq, s.attempt): s for s in read_submitted(job.folder)}
-        return [s for key, s in found.items() if key not in settled]
+        submitted = {(s.seq, s.attempt): s for s in read_submitted(job.folder)}
+        return [s for key, s in submitted.items() if key not in settled]
 
     def _hopeless(self, job: SweepJob, results: Sequence[RunResult]) -> bool:
         """Tell whether the job as it is does not run: then the others are worth nothing."""

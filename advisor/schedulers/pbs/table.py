@@ -112,39 +112,39 @@ def bound(
     unknown = []
     held = False
     for name, value in resources.items():
-        found = RESOURCES.get(name)
-        if found is None and not is_amount(value) and (kinds is None or name in kinds):
-            found = NODES
-        if found is None:
+        entry = RESOURCES.get(name)
+        if entry is None and not is_amount(value) and (kinds is None or name in kinds):
+            entry = NODES
+        if entry is None:
             unknown.append(name)
-        for axis in found or ():
+        for axis in entry or ():
             axes.setdefault(axis, f"{name}={value}")
     for name, value in attributes.items():
-        found = ATTRIBUTES.get(name)
-        if found is None:
+        entry = ATTRIBUTES.get(name)
+        if entry is None:
             unknown.append(name)
-        elif found is HELD:
+        elif entry is HELD:
             held = held or not (name == "Hold_Types" and value == "n")
         else:
-            for axis in found:
+            for axis in entry:
                 axes.setdefault(axis, name)
     return Bound(axes, tuple(unknown), held)
 
 
 def attributes_of(options: Mapping[str, str]) -> dict[str, str]:
     """Return the attributes that qsub's options set, ``-W`` included, by PBS's names."""
-    found = {_OF_OPTION[n]: value or "u" for n, value in options.items() if n in _OF_OPTION}
+    attributes = {_OF_OPTION[n]: value or "u" for n, value in options.items() if n in _OF_OPTION}
     name = ""
     for part in split_quoted(options.get("additional", "")):
         word, equals, value = part.strip().partition("=")
         if equals and ":" not in word and "@" not in word:
             name = word
-            found[name] = value
+            attributes[name] = value
         elif name:  # one of several values: stagein=a@h:b,c@h:d
-            found[name] += "," + part
+            attributes[name] += "," + part
         elif word:
-            found[word] = ""
-    return found
+            attributes[word] = ""
+    return attributes
 
 
 def resources_of(options: Mapping[str, str]) -> dict[str, str]:

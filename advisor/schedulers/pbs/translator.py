@@ -126,9 +126,9 @@ def parse_request(
         **shape_of(options, hosts or ()),
     )
     job = asked(options, hosts or ())
-    found = bound({**resources_of(options), **job.resources}, attributes, hosts)
-    binds = {**found.axes, **_binds(job)}
-    return replace(request, binds=binds, not_understood=found.unknown, held=found.held)
+    bound_by = bound({**resources_of(options), **job.resources}, attributes, hosts)
+    binds = {**bound_by.axes, **_binds(job)}
+    return replace(request, binds=binds, not_understood=bound_by.unknown, held=bound_by.held)
 
 
 def _binds(job: Asked) -> dict[str, str]:
@@ -287,9 +287,9 @@ def render(
 
 def _may(request: JobRequest, axis: str) -> None:
     """Raise ValueError where something binds an axis."""
-    found = request.binds.get(axis) or request.binds.get("all")
-    if found:
-        raise ValueError(f"{axis} is kept: {found} binds it")
+    binding = request.binds.get(axis) or request.binds.get("all")
+    if binding:
+        raise ValueError(f"{axis} is kept: {binding} binds it")
 
 
 def _freq_khz(text: str) -> int | None:

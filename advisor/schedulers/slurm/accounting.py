@@ -80,12 +80,12 @@ def again(jobs: Sequence[JobRecord]) -> list[JobRecord]:
     Slurm keeps a record of every start of a requeued job. Another user's job, or one of another
     name, has been given the id of an older one.
     """
-    found: dict[tuple[str, str, str], JobRecord] = {}
+    by_job: dict[tuple[str, str, str], JobRecord] = {}
     for record in sorted(jobs, key=lambda r: r.submitted_at):
         key = record.job_id, record.user, record.name
-        before = found.get(key)
-        found[key] = replace(record, restarts=before.restarts + 1) if before else record
-    return list(found.values())
+        before = by_job.get(key)
+        by_job[key] = replace(record, restarts=before.restarts + 1) if before else record
+    return list(by_job.values())
 
 
 def job(job_id: str) -> JobRecord | None:
@@ -95,10 +95,10 @@ def job(job_id: str) -> JobRecord | None:
     """
     if not _JOB_ID.fullmatch(job_id):
         raise SchedulerError(f"{job_id!r} is not a Slurm job id")
-    found = [r for r in again(records([f"--jobs={job_id}", "--duplicates"])) if r.job_id == job_id]
-    if not found:
+    runs = [r for r in again(records([f"--jobs={job_id}", "--duplicates"])) if r.job_id == job_id]
+    if not runs:
         return None
-    latest = max(found, key=lambda r: r.submitted_at)
+    latest = max(runs, key=lambda r: r.submitted_at)
     return replace(latest, stamp=stamp(job_id))
 
 
@@ -147,8 +147,10 @@ def parse(text: str, separator: str) -> list[JobRecord]:
 def _used_mb(row: Mapping[str, str]) -> tuple[float | None, float | None]:
     """Return what a step's tasks read and wrote together, and the most that one had resident."""
     parts = [_mb(row["AveDiskRead"]), _mb(row["AveDiskWrite"])]
-    found = [part for part in parts if part is not None]
-    return sum(found) * (_number(row["NTasks"]) or 1) if found else None, _mb(row["MaxRSS"])
+    known_parts = [part for part in parts if part is not None]
+    return sum(known_parts) * (_number(row["NTasks"]) or 1) if known_parts else None, _mb(
+        row["MaxRSS"]
+    )
 
 
 def _with_use(record: JobRecord, used: Sequence[tuple[float | None, float | None]]) -> JobRecord:

@@ -102,13 +102,13 @@ def _check_seen(settings: Mapping[str, str]) -> None:
 
 def parse_settings(text: str) -> dict[str, str]:
     """Return ``scontrol show config`` by key; what is not set is ""."""
-    found = {}
+    settings = {}
     for line in text.splitlines():
         match = re.match(r"(\w+)\s*=\s*(.*)$", line)
         if match:
             value = match[2].strip()
-            found[match[1]] = "" if value in ("(null)", "N/A", "none", "UNLIMITED") else value
-    return found
+            settings[match[1]] = "" if value in ("(null)", "N/A", "none", "UNLIMITED") else value
+    return settings
 
 
 # -- nodes ---------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def parse_reservations(text: str, now: float) -> dict[str, float]:
     that the node counts as lost. Jobs that name a reservation are bound to its nodes: for all
     others any reservation is in the way, also one that their user may use.
     """
-    found: dict[str, float] = {}
+    starts: dict[str, float] = {}
     for fields in records(text, "ReservationName"):
         begin, end = _moment(fields.get("StartTime", "")), _moment(fields.get("EndTime", ""))
         if end <= now or not fields.get("Nodes"):
@@ -133,8 +133,8 @@ def parse_reservations(text: str, now: float) -> dict[str, float]:
         except ValueError as error:
             raise SchedulerError(f"scontrol show reservation: {error}") from None
         for name in names:
-            found[name] = min(begin, found.get(name, math.inf))
-    return found
+            starts[name] = min(begin, starts.get(name, math.inf))
+    return starts
 
 
 def _moment(text: str) -> float:
@@ -149,13 +149,13 @@ def _moment(text: str) -> float:
 
 def parse_nodes(text: str, blocked: Mapping[str, float], now: float) -> list[NodeState]:
     """Return the nodes of ``scontrol --oneliner show node``; see :func:`parse_reservations`."""
-    found = []
+    states = []
     for fields in records(text, "NodeName"):
         name, until = fields["NodeName"], blocked.get(fields["NodeName"], math.inf)
         base, *flags = fields.get("State", "").split("+")
         usable = base in _BUSY and _LOST.isdisjoint(flags) and until > -math.inf
         idle = usable and base == "IDLE" and _READY.issuperset(flags) and until > now
-        found.append(
+        states.append(
             NodeState(
                 name,
                 tuple(p for p in fields.get("Partitions", "").split(",") if p),
@@ -165,7 +165,7 @@ def parse_nodes(text: str, blocked: Mapping[str, float], now: float) -> list[Nod
                 until,
             )
         )
-    return found
+    return states
 
 
 # -- partitions ----------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def parse_partitions(text: str, settings: Mapping[str, str]) -> dict[str, Partit
     Memory per CPU or node that a partition does not state is the cluster's.
     """
     whole = settings.get("SelectType", "").endswith("/linear")
-    found = {}
+    partitions = {}
     for given in records(text, "PartitionName"):
         fields = {k: "" if v in ("UNLIMITED", "NONE") else v for k, v in given.items()}
         own = {k for k in ("DefMemPerCPU", "DefMemPerNode") if fields.get(k)}
@@ -185,7 +185,7 @@ def parse_partitions(text: str, settings: Mapping[str, str]) -> dict[str, Partit
         per_cpu = fields.get("MaxMemPerCPU") or settings.get("MaxMemPerCPU")
         cpus = (fields.get("MaxCPUsPerNode"), fields.get("MaxCPUsPerSocket"))
         memory = (fields.get("MaxMemPerNode"), settings.get("MaxMemPerNode"))
-        found[fields["PartitionName"]] = PartitionState(
+        partitions[fields["PartitionName"]] = PartitionState(
             up=fields.get("State") == "UP",
             whole_nodes=whole or fields.get("OverSubscribe", "").startswith("EXCLUSIVE"),
             memory_per_cpu="DefMemPerCPU" in default or bool(per_cpu),
@@ -193,7 +193,7 @@ def parse_partitions(text: str, settings: Mapping[str, str]) -> dict[str, Partit
             most=(_smallest(cpus), _smallest(memory)),
             qos=fields.get("QoS", ""),
         )
-    return found
+    return partitions
 
 
 def _smallest(texts: Iterable[str | None]) -> int:
@@ -234,13 +234,13 @@ def parse_limits(associations: str, qos: str) -> JobLimits:
         if not user:
             continue
         given = (fields.get("DefaultQOS") or fields.get("QOS", "")).split(",")
-        found = replace(
+        bounds = replace(
             _bounds(fields, f"{user}'s association with {account}"),
             qos=tuple(name.lstrip("+") for name in given if name),
         )
         for name in _above(account, parents):
-            found = _joined(found, own[name])
-        users[user][account] = _joined(users[user].get(account, Bounds()), found)
+            bounds = _joined(bounds, own[name])
+        users[user][account] = _joined(users[user].get(account, Bounds()), bounds)
     return JobLimits(dict(users), parse_qos(qos))
 
 
@@ -256,20 +256,20 @@ def _joined(a: Bounds, b: Bounds) -> Bounds:
 
 def _above(account: str, parents: Mapping[str, str]) -> list[str]:
     """Return an account and those above it, the nearest first."""
-    found: list[str] = []
-    while account and account not in found:
-        found.append(account)
+    ancestors: list[str] = []
+    while account and account not in ancestors:
+        ancestors.append(account)
         account = parents.get(account, "")
-    return found
+    return ancestors
 
 
 def parse_qos(text: str) -> dict[str, Bounds]:
     """Return the bounds of ``sacctmgr show qos``, by name."""
-    found = {}
+    by_name = {}
     for line in text.splitlines():
         fields = dict(zip(_QOS, line.split("|"), strict=False))
-        found[fields["Name"]] = _bounds(fields, f"QOS {fields['Name']}")
-    return found
+        by_name[fields["Name"]] = _bounds(fields, f"QOS {fields['Name']}")
+    return by_name
 
 
 def _bounds(fields: Mapping[str, str], where: str) -> Bounds:

@@ -44,10 +44,10 @@ def read_conf(path: Path) -> Cluster | None:
         listed = values.get("nodes", "")
         for node in nodes if listed.upper() == "ALL" else _expand(listed):
             places.setdefault(node, []).append(name)
-    found = tuple(_node(n, v, tuple(places[n])) for n, v in nodes.items() if n in places)
-    if not found:
+    cluster_nodes = tuple(_node(n, v, tuple(places[n])) for n, v in nodes.items() if n in places)
+    if not cluster_nodes:
         return None
-    return Cluster("", found, tuple(_partition(n, v) for n, v in partitions.items()))
+    return Cluster("", cluster_nodes, tuple(_partition(n, v) for n, v in partitions.items()))
 
 
 def _lines(path: Path, depth: int) -> Iterator[str]:

@@ -22,15 +22,15 @@ _DOES = {"cli_filter.lua": "rewritten", "job_submit.lua": "stamped"}
 def read_settings() -> dict[str, str]:
     """Return the controller's configuration by key. Raises SchedulerError when it is not there."""
     text = run_command(["scontrol", "show", "config"])
-    found = {}
+    settings = {}
     for line in text.splitlines():
         match = re.match(r"(\w+)\s*=\s*(.*)$", line)
         if match:
             value = match[2].strip()
-            found[match[1]] = "" if value in ("(null)", "N/A", "Unknown") else value
-    if not found:
+            settings[match[1]] = "" if value in ("(null)", "N/A", "Unknown") else value
+    if not settings:
         raise SchedulerError("scontrol show config says nothing")
-    return found
+    return settings
 
 
 def check_scheduler(understood: Collection[str] = ()) -> tuple[Mapping[str, str], list[Check]]:
@@ -73,10 +73,10 @@ def _options(understood: Collection[str]) -> Iterator[Check]:
 
 def unknown_options(text: str) -> list[str]:
     """Return the options named in a ``--help`` text that the advisor's table lacks, as typed."""
-    found = {
+    options = {
         n.replace("_", "-") for n in re.findall(r"(?<![\w-])--([a-z][a-z0-9_-]*[a-z0-9])", text)
     }
-    return [f"--{name}" for name in sorted(found - OPTIONS.keys())]
+    return [f"--{name}" for name in sorted(options - OPTIONS.keys())]
 
 
 def _accounting(s: Mapping[str, str]) -> Iterator[Check]:
@@ -179,11 +179,11 @@ def _runs(hook: HookFile, settings: Mapping[str, str]) -> bool:
 def _hook(folder: Path, hook: HookFile, settings: Mapping[str, str]) -> Check:
     path, key = folder / hook.name, KEYS[hook.name]
     if hook.state != "advisor":
-        found = {
+        problem = {
             "site": "is the site's own only", "leftover": "does nothing", "absent": "is not there",
         }.get(hook.state, hook.state)  # fmt: skip
         return Check(
-            "hook", "warn", f"{path} {found}: no job is {_DOES[hook.name]}",
+            "hook", "warn", f"{path} {problem}: no job is {_DOES[hook.name]}",
             f"advisor hook install --scheduler slurm --dir {folder}",
         )  # fmt: skip
     if not _runs(hook, settings):

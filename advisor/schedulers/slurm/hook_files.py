@@ -180,11 +180,11 @@ def _config(settings: SlurmHookSettings) -> str:
 
 def _posix_libraries() -> dict[str, Path]:
     """Return lua-posix's library for each Lua on this host: looking for it takes 35 us."""
-    found: dict[str, Path] = {}
+    libraries: dict[str, Path] = {}
     for pattern in ("usr/local/lib/lua", "usr/lib64/lua", "usr/lib/*/lua", "usr/lib/lua"):
         for path in Path("/").glob(f"{pattern}/5.*/posix.so"):
-            found.setdefault(f"Lua {path.parent.name}", path)
-    return found
+            libraries.setdefault(f"Lua {path.parent.name}", path)
+    return libraries
 
 
 def table_text(understood: Mapping[str, Sequence[str]]) -> str:

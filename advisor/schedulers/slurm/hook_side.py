@@ -54,7 +54,7 @@ class SlurmHooks:
         }
         lines = [f"{self.folder / h.name}: {h.words()}" for h in hooks]
         lines += [f"{key}: {value}" for key, value in report.items()]
-        found = {h.name: h.to_dict() for h in hooks}
+        by_name = {h.name: h.to_dict() for h in hooks}
         return {
-            "dir": str(self.folder), "settings": settings, **report, "hooks": found,
+            "dir": str(self.folder), "settings": settings, **report, "hooks": by_name,
         }, lines  # fmt: skip

@@ -33,8 +33,8 @@ print(_VERSION:sub(5) .. ": " .. (native and "native" or "lua-posix"))
 
 def modules_folder(folder: Path, hooks: Sequence[HookFile]) -> Path | None:
     """Return the modules' folder that the installed stubs use, None without any."""
-    found = next((h.folder_id for h in hooks if h.folder_id), "")
-    return folder / "advisor" / found if found else None
+    folder_id = next((h.folder_id for h in hooks if h.folder_id), "")
+    return folder / "advisor" / folder_id if folder_id else None
 
 
 def read_settings(modules: Path | None) -> dict[str, object]:
@@ -129,10 +129,10 @@ def breaker(retry_s: int) -> str:
         if not path.is_absolute():
             continue
         try:
-            found = path.lstat()
+            status = path.lstat()
         except OSError:
             continue
-        age = time.time() - found.st_mtime
-        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and age < retry_s:
+        age = time.time() - status.st_mtime
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and age < retry_s:
             return f"open: the daemon hung {age:.0f} s ago, asked again in {retry_s - age:.0f} s"
     return "closed"

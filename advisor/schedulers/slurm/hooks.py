@@ -193,10 +193,10 @@ def _site_name(hook: str) -> str:
 def _site_source(folder: Path, hook: HookFile) -> Path | None:
     """Return the site's own script as it lies now, None when there is none."""
     if hook.state == "site":
-        kept = folder / _site_name(hook.name)
-        if os.path.lexists(kept) and not _module_folders(folder):
+        site_file = folder / _site_name(hook.name)
+        if os.path.lexists(site_file) and not _module_folders(folder):
             raise InputError(
-                f"{kept}: in the way, and not the advisor's", hint="move it out of the way"
+                f"{site_file}: in the way, and not the advisor's", hint="move it out of the way"
             )
         return folder / hook.name
     return hook.site_file
@@ -293,12 +293,12 @@ def _same(path: Path, data: bytes) -> bool:
 
 def _module_folders(folder: Path) -> list[Path]:
     """Return the modules' folders, half-written ones too, the newest first; nothing else's."""
-    found = [
+    folders = [
         path
         for path in (folder / "advisor").glob("*")
         if re.fullmatch(r"\.?\d[\w.+]*-[0-9a-f]{12}(\.new)?", path.name) and path.is_dir()
     ]
-    return sorted(found, key=lambda p: p.stat().st_mtime, reverse=True)
+    return sorted(folders, key=lambda p: p.stat().st_mtime, reverse=True)
 
 
 def _drop_old(folder: Path, keep: str) -> None:
@@ -321,12 +321,12 @@ def _check_writable(folder: Path) -> None:
 
 def _plugins(conf: Path) -> dict[str, list[str]]:
     """Return the plugins slurm.conf names for each hook, Include lines followed."""
-    found: dict[str, list[str]] = {name: [] for name in HOOKS}
+    plugins: dict[str, list[str]] = {name: [] for name in HOOKS}
     for key, value in _settings(conf, depth=4):
         for name in HOOKS:
             if key == KEYS[name].lower():
-                found[name] = [v.rpartition("/")[2] for v in value.split(",") if v]
-    return found
+                plugins[name] = [v.rpartition("/")[2] for v in value.split(",") if v]
+    return plugins
 
 
 def _settings(conf: Path, depth: int) -> list[tuple[str, str]]:

@@ -80,17 +80,17 @@ def parse_nodes(text: str) -> list[Node]:
 
 def parse_partitions(text: str) -> list[Partition]:
     """Return the partitions of ``scontrol --oneliner show partition``."""
-    found = []
+    partitions = []
     for fields in records(text, "PartitionName"):
         limit = fields.get("MaxNodes", "")
-        found.append(
+        partitions.append(
             Partition(
                 fields["PartitionName"],
                 fields.get("Default") == "YES",
                 int(limit) if limit.isdecimal() else None,
             )
         )
-    return found
+    return partitions
 
 
 def records(text: str, first: str) -> Iterable[dict[str, str]]:

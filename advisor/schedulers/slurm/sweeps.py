@@ -106,11 +106,11 @@ class Sweeps:
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SchedulerError(f"sbatch: {error}") from error
-        found = re.match(r"\s*(\d+)", done.stdout)
-        if done.returncode != 0 or found is None:
+        job_number = re.match(r"\s*(\d+)", done.stdout)
+        if done.returncode != 0 or job_number is None:
             message = " ".join((done.stderr or done.stdout).split()) or "no answer"
             raise SchedulerError(f"sbatch refused the sweep: {message}")
-        return found[1]
+        return job_number[1]
 
     @staticmethod
     def _metered(job: SweepJob) -> bool:
@@ -288,12 +288,12 @@ class Sweeps:
         key = (attempt.job_id, attempt.seq, attempt.number)
         waited = time.monotonic() - self._seen.setdefault(key, time.monotonic())
         record, problem = self._record(attempt.job_id)
-        found = _steps_of(job, attempt, record)
-        if found is None:
+        steps = _steps_of(job, attempt, record)
+        if steps is None:
             if waited < SETTLE_S:
                 return None
             return None, problem or f"no record of its steps within {SETTLE_S:.0f} s"
-        energy_j = sacct.total_energy_j(found)
+        energy_j = sacct.total_energy_j(steps)
         if energy_j is None and waited < UNMETERED_S:
             self._records.pop(attempt.job_id, None)
             return None
@@ -304,8 +304,10 @@ class Sweeps:
         cached = self._records.get(job_id)
         if cached is None or now - cached[0] >= ACCOUNTING_S:
             try:
-                found = [r for r in sacct.records([f"--jobs={job_id}"]) if r.job_id == job_id]
-                latest = max(found, key=lambda r: r.submitted_at, default=None)
+                records_there = [
+                    r for r in sacct.records([f"--jobs={job_id}"]) if r.job_id == job_id
+                ]
+                latest = max(records_there, key=lambda r: r.submitted_at, default=None)
                 cached = (now, latest, "")
             except SchedulerError as error:
                 cached = (now, None, str(error))
@@ -324,13 +326,13 @@ def _steps_of(
         return None
     wanted = [s.step_id for s in attempt.steps]
     if all(wanted):
-        found = [s for s in record.steps if s.step_id in wanted]
+        steps = [s for s in record.steps if s.step_id in wanted]
     else:
         name = step_name(job, attempt.seq, attempt.number)
-        found = [s for s in record.steps if s.name == name and s.numbered]
-    if len(found) < len(wanted) or any(s.state in UNFINISHED for s in found):
+        steps = [s for s in record.steps if s.name == name and s.numbered]
+    if len(steps) < len(wanted) or any(s.state in UNFINISHED for s in steps):
         return None
-    return found
+    return steps
 
 
 def _why_failed(job: SweepJob, attempt: SweepRun) -> str:
@@ -347,9 +349,9 @@ def _why_failed(job: SweepJob, attempt: SweepRun) -> str:
 def _environment() -> Mapping[str, str]:
     """Return the environment of sbatch: this session's, left alone by the advisor's own hook."""
     dropped = {"SBATCH_ARRAY_INX", "SBATCH_CPU_FREQ_REQ", "SBATCH_REQUEUE", "SBATCH_WAIT"}
-    kept = {
+    passed_on = {
         name: value
         for name, value in os.environ.items()
         if name not in dropped and (not name.startswith("SLURM_") or name == "SLURM_CONF")
     }
-    return {**kept, "ADVISOR": "off"}
+    return {**passed_on, "ADVISOR": "off"}

@@ -203,10 +203,10 @@ def _variables() -> tuple[dict[str, str], dict[str, str]]:
         for suffix in words.split():
             name = prefix + suffix.upper().replace("-", "_")
             option = options[name] = _ALIAS.get(suffix, suffix)
-            found = OPTIONS[option]
+            option_classes = OPTIONS[option]
             if prefix in ("SLURM_", "SRUN_"):
-                found = _STEP.get(option, LAUNCHER.get(option, found))
-            classes[name] = found
+                option_classes = _STEP.get(option, LAUNCHER.get(option, option_classes))
+            classes[name] = option_classes
     return classes, options
 
 
@@ -245,15 +245,15 @@ class Judged:
 
 def classes_of(option: str, value: str, classes: str) -> tuple[str, ...]:
     """Return the classes of an option with this value, whose own are ``classes``."""
-    found = classes.split()
+    class_names = classes.split()
     if option in COUNTS and not _SINGLE.fullmatch(value):
-        found.append("all")
+        class_names.append("all")
     words = _WORD.findall(value.lower())
     for beginnings, extra in VALUES.get(option, ()):
         starts = tuple(beginnings.split())
         if any(w.startswith(starts) for w in words):
-            found += extra.split()
-    return tuple(found)
+            class_names += extra.split()
+    return tuple(class_names)
 
 
 def judge(options: Mapping[str, str], environment: Mapping[str, str], program: str) -> Judged:
@@ -263,18 +263,18 @@ def judge(options: Mapping[str, str], environment: Mapping[str, str], program: s
     is sbatch, srun or salloc.
     """
     names = {k.replace("_", "-"): v for k, v in options.items()}
-    found: list[tuple[str, tuple[str, ...]]] = []
+    judged: list[tuple[str, tuple[str, ...]]] = []
     for name, value in names.items():
         known = OPTIONS.get(name)
         if known is None:
-            found.append((f"--{name}", (UNKNOWN,)))
+            judged.append((f"--{name}", (UNKNOWN,)))
         elif value not in NOT_SET:
-            found.append((f"--{name}", classes_of(name, value, known)))
+            judged.append((f"--{name}", classes_of(name, value, known)))
     reads = READS.get(program, PREFIXES)
     for name, value in environment.items():
         if name.startswith(reads):
-            found.append((name, _variable(name, value, names, program)))
-    return _gather(found)
+            judged.append((name, _variable(name, value, names, program)))
+    return _gather(judged)
 
 
 def _variable(name: str, value: str, options: Mapping[str, str], program: str) -> tuple[str, ...]:
@@ -295,10 +295,10 @@ def _variable(name: str, value: str, options: Mapping[str, str], program: str) -
     return classes_of(option or "", value, known)
 
 
-def _gather(found: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:
+def _gather(judged: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:
     binds: dict[str, str] = {}
     unknown, held = [], False
-    for shown, classes in found:
+    for shown, classes in judged:
         for word in classes:
             kind, _, axis = word.partition(":")
             if kind in ("binds", "all"):

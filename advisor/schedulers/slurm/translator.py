@@ -106,8 +106,8 @@ def read_arguments(words: Iterable[str]) -> dict[str, str]:
 def environment_options() -> dict[str, str]:
     """Return the options that sbatch takes from its environment; they win over the script's."""
     names = {"timelimit": "time"}
-    found = {k[7:].lower(): v for k, v in os.environ.items() if k.startswith("SBATCH_")}
-    return {names.get(k, k.replace("_", "-")): v for k, v in found.items()}
+    variables = {k[7:].lower(): v for k, v in os.environ.items() if k.startswith("SBATCH_")}
+    return {names.get(k, k.replace("_", "-")): v for k, v in variables.items()}
 
 
 def parse_request(

@@ -10,8 +10,10 @@ from pathlib import Path
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.policy import Policy, scope_of
+from advisor.core.units import format_duration
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
+from advisor.models.failed_fast import failed_fast
 from advisor.schedulers.base import (
     PlannedRun,
     Role,
@@ -213,6 +215,14 @@ class Measuring:
             raise AdvisorError(
                 f"only {len(good)} of {len(runs)} runs succeeded, too few for a model",
                 hint=f"see the outputs under {self.state.folder}",
+            )
+        short = {id(self.observations[i]) for i in failed_fast(self.observations)}
+        written = [o for o in self.observations if o.configuration == self.state.subject.baseline]
+        if written and all(id(o) in short for o in written):
+            raise AdvisorError(
+                f"the job as written took only {format_duration(written[0].time_s)}, far less than "
+                "its other runs allow: it failed, probably",
+                hint=f"see its output under {self.state.folder}",
             )
 
     # -- budget --------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def test_what_is_left_of_a_series_is_resumed(advisor: Callable[..., Any], script
             "--meter", "none", "--yes")  # fmt: skip
     kernel = script.parent / "kernel"
     text = kernel.read_text()
-    kernel.write_text(text.replace("sleep 0.$2", "[ $2 = 1 ] || exit 1"))
+    kernel.write_text(text.replace("sleep 0.$2", "[ $2 = 1 ] || exit 1; sleep 0.$2"))
     failed = advisor(*argv)
     assert failed.code and "the job as written does not run" in failed.err
     kernel.write_text(text)

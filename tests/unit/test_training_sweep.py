@@ -31,6 +31,7 @@ from advisor.schedulers.local.scheduler import Local, local_node_type
 from advisor.schedulers.results import append_result, read_results
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from advisor.training import measuring
 from advisor.training import state as states
 from advisor.training.outcome import Event, SweepOutcome
 from advisor.training.plan import planned
@@ -273,6 +274,14 @@ def test_a_job_that_does_not_run_as_written_ends_the_sweep(world: World) -> None
     with Reader(world.store) as reader:
         assert reader.training_requests(state="failed")
         assert not reader.observations("posed", "w")
+
+
+def test_a_job_as_written_that_ends_too_soon_ends_the_sweep(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "failed_fast", lambda runs: [0])  # the times are this machine's
+    with pytest.raises(AdvisorError, match="far less than its other runs allow: it failed"):
+        world.run(world.new(samples=4))
 
 
 def test_a_run_over_its_limit_is_stopped_and_not_tried_again(world: World) -> None:

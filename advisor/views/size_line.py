@@ -46,6 +46,15 @@ class SizeLine:
         shown = (f"[{s.text}]" if i == self.at else s.text for i, s in enumerate(self.steps))
         return f"size {self.parameter}: {'  '.join(shown)}   • measured"
 
+    def beside(self, workload: str, by: int) -> str | None:
+        """Return the workload ``by`` sizes further than one, None where there is none.
+
+        The one may already be another than is shown: that of a key whose page is not there yet.
+        """
+        names = [s.workload for s in self.steps]
+        at = (names.index(workload) if workload in names else self.at) + by
+        return names[at] if 0 <= at < len(names) else None
+
 
 def size_line(
     reader: Reader, application: str, workload: str, user: str, most: float

@@ -331,8 +331,8 @@ class TradeOffPage(Page):
         sizes = self.boards.sizes if self.boards is not None else None
         if sizes is None:
             self.advisor.tell("Three measured sizes of it are needed to show others.")
-        elif 0 <= sizes.at + by < len(sizes.steps):
-            self.workload = sizes.steps[sizes.at + by].workload
+        elif (workload := sizes.beside(self.workload, by)) is not None:
+            self.workload = workload
             self.load(keep=True)
 
     def action_axes(self) -> None:

@@ -166,6 +166,32 @@ def test_a_run_beside_which_nothing_can_stand_goes_to_its_end(
     assert done.stdout == "run\n3\n"
 
 
+def test_what_stands_beside_a_run_is_no_time_of_it(
+    job: SweepJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a second to be ready and another to end, however fast the machine is."""
+    slow = tmp_path / "slow"
+    slow.write_text(
+        '#!/bin/bash\ntrap "sleep 1; exit" TERM\nwhile [ "$1" != --rings ]; do shift; done\n'
+        'sleep 1; touch "$2/ready"; while :; do sleep 0.05; done\n'
+    )
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    script = """
+now() { t=${EPOCHREALTIME/,/.}; }
+times=TIMES
+now; begin=$t; first=$begin
+watched complete x true
+now; last=$t; timed_inside
+echo $first $begin $t $last
+""".replace("TIMES", str(tmp_path / "times"))
+    text = "\n".join([*driver_lines(job, metered=True), script])
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
+    first, begin, end, last = map(float, done.stdout.split())
+    assert begin - first >= 1 and last - end >= 1 and begin <= end, done.stderr
+    assert not (tmp_path / "times").exists()
+
+
 RUNS = [
     Observation(place(c, f), 400 / c + 8e6 / f, 900 + 30 * c * f / 1e6, contributor="ann")
     for c in (2, 4, 8, 16)

@@ -19,7 +19,7 @@ from textual.widget import Widget
 
 from advisor_tui.background import finished
 
-FIRST_S = 0.2
+FIRST_S = 0.05
 """Seconds for which a screen waits for what it reads; it paints what it has after that."""
 LATER = ("look", "measured")
 """Groups of work that nobody waits for: its results come into what is shown."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from advisor.core.units import format_count
 from advisor.errors import InputError
 
 FileOrder = Literal["page", "ear"]
@@ -157,7 +158,7 @@ def read_values(path: Path, kind: str) -> tuple[float, ...]:
         place = f"{path}, line 1, value {number} ({what})"
         values.append(_checked(place, word, kind, what))
     if len(values) != len(names):
-        count = "1 value" if len(values) == 1 else f"{len(values)} values"
+        count = format_count(len(values), "value")
         raise InputError(f"{path}, line 1: {count}, but {kind} has {len(names)}")
     if kind == "roofline" and Peaks(*values).ridge < 1:
         raise InputError(

@@ -72,10 +72,10 @@ def _check_keys(item: Mapping[str, object], where: str) -> None:
 def checked(value: object, where: str, name: str) -> float:
     """Return a measured number. Raises InputError for what cannot be one."""
     place = f"{where}, {name}"
-    if type(value) not in (int, float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{place}: {json.dumps(value, default=str)[:80]} is not a number")
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):

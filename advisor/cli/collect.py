@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from advisor import paths
 from advisor.cli.output import print_json
+from advisor.core.units import format_count
 
 if TYPE_CHECKING:
     from advisor.loop.collect import Collected
@@ -144,7 +145,7 @@ def _print_left(left: LeftFiles) -> None:
 def _print_spool(spooled: Spooled, *, alone: bool) -> None:
     if spooled.files or alone:
         phases = spooled.characterisations
-        more = f" and {phases} characterisation{'' if phases == 1 else 's'}" if phases else ""
+        more = f" and {format_count(phases, 'characterisation')}" if phases else ""
         print(f"spool: {spooled.observations} runs{more} from {spooled.files} files")
     for line in (*spooled.fits, *spooled.rankings):
         print(f"  {line}")

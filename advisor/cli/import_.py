@@ -14,6 +14,7 @@ from advisor.cli.import_progress import shown
 from advisor.cli.import_signatures import FORMATS
 from advisor.cli.output import print_json
 from advisor.core.observation import Observation, Scope
+from advisor.core.units import format_count
 from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -225,11 +226,12 @@ def run(args: argparse.Namespace) -> int:
     inputs = f"workload {next(iter(sized))}" if len(sized) == 1 else f"{len(sized)} sizes"
     what = f"{args.application} ({inputs}) on {args.node_type}"
     if imported:
-        print(f"imported {_runs(imported)} of {what}; {_energy_text(energy, args.meter)}")
+        count = format_count(imported, "run")
+        print(f"imported {count} of {what}; {_energy_text(energy, args.meter)}")
         print(f"they advise {_ADVISES[scope].format(contributor, args.account)}")
     if rest:
         print(
-            f"{_runs(rest)} of {rows.clean(args.file.name)} already imported; "
+            f"{format_count(rest, 'run')} of {rows.clean(args.file.name)} already imported; "
             "--again imports them anyway"
         )
     print(f"next: {after}")
@@ -383,7 +385,3 @@ def _energy_text(energy: dict[str, int], meter: str) -> str:
     if energy["missing"] == sum(energy.values()):
         return "energy missing in all of them: only their time can be modelled"
     return f"energy {', '.join(parts)}{by}"
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Scope
 from advisor.core.signature import Signature
+from advisor.core.units import format_count
 from advisor.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ def print_taken(taken: Taken, args: argparse.Namespace) -> None:
     """Print what was imported, for people."""
     names = ", ".join(taken.applications[:5])
     more = f" and {len(taken.applications) - 5} more" if len(taken.applications) > 5 else ""
-    count = "1 signature" if len(taken.rows) == 1 else f"{len(taken.rows)} signatures"
+    count = format_count(len(taken.rows), "signature")
     print(f"imported {count} of {names}{more} on {args.node_type}, {taken.signatures} of them new")
     if taken.imported or taken.skipped:
         print(f"{taken.imported} runs are new, {taken.skipped} were there already")

@@ -11,7 +11,7 @@ from advisor.cli import phases_caps, phases_show
 from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, percent, print_picture, save_plot
-from advisor.core.units import format_duration, format_energy
+from advisor.core.units import format_count, format_duration, format_energy
 
 if TYPE_CHECKING:
     from advisor.phases.extrapolate import Extrapolated
@@ -203,7 +203,7 @@ def _period(args: argparse.Namespace) -> int:
             }
             for s in find_periods(signal.times, signal.values)
         ]  # fmt: skip
-    count = "1 phase" if len(phases) == 1 else f"{len(phases)} phases"
+    count = format_count(len(phases), "phase")
     answer = count if phases else _NO_PERIOD
     if args.json:
         print_json("phases", {"action": "period", "file": str(args.file), "phases": phases,

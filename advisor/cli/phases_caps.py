@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import percent
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def add_bounds(parser: argparse.ArgumentParser) -> None:
     """Add the options that caps are chosen under."""
     parser.add_argument(
-        "--slowdown", type=percent, default=0.05, metavar="PERCENT",
+        "--slowdown", type=percent, default=None, metavar="PERCENT",
         help="how much longer the whole run may take (default: 5%%)",
     )  # fmt: skip
     parser.add_argument(
@@ -70,11 +70,21 @@ def _watts(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is no power in watts") from None
 
 
-def switch_s(args: argparse.Namespace) -> float:
-    """Return the seconds that a change of the cap costs."""
-    from advisor.phases.caps import SWITCH_S
+class CapBounds(TypedDict):
+    """What caps are chosen under: a fraction of the time, and seconds for a change of the cap."""
 
-    return SWITCH_S if args.switch is None else float(args.switch)
+    slowdown: float
+    switch_s: float
+
+
+def cap_bounds(args: argparse.Namespace) -> CapBounds:
+    """Return what caps are chosen under, by the options or as usual."""
+    from advisor.phases.caps import SLOWDOWN, SWITCH_S
+
+    return {
+        "slowdown": SLOWDOWN if args.slowdown is None else args.slowdown,
+        "switch_s": SWITCH_S if args.switch is None else args.switch,
+    }
 
 
 def run(args: argparse.Namespace) -> int:
@@ -88,9 +98,7 @@ def run(args: argparse.Namespace) -> int:
     pairs = [(a, b) for a, b in zip(names, names[1:] + names[:1], strict=True) if a != b]
     share, more = divmod(args.changes, len(pairs)) if pairs else (0, 0)
     changes = {p: share + (i < more) for i, p in enumerate(pairs)}
-    caps = best_caps(
-        costs, changes, slowdown=args.slowdown, switch_s=switch_s(args), switch_w=args.switch_power
-    )
+    caps = best_caps(costs, changes, **cap_bounds(args), switch_w=args.switch_power)
     if args.json:
         print_json("phases", {"action": "caps", "file": str(args.file), **caps_json(caps)})
     else:

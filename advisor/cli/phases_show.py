@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.cli.output import print_json, print_table
-from advisor.cli.phases_caps import add_bounds, caps_json, print_caps, switch_s
+from advisor.cli.phases_caps import add_bounds, cap_bounds, caps_json, print_caps
 from advisor.cli.pictures import add_plot_argument, check_plot, print_picture, save_plot
+from advisor.core.units import format_count
 
 if TYPE_CHECKING:
     from advisor.lab.watching import WatchedRun
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         }
         for p in find_iterations(times, sites)
     ]  # fmt: skip
-    count = "1 phase" if len(phases) == 1 else f"{len(phases)} phases"
+    count = format_count(len(phases), "phase")
     data = {
         "subject": args.subject or " ".join(args.tail), "exit_code": seen.exit_code,
         "source": seen.source, "events": max(0, len(times) - 2), "time_s": seen.run.span_s,
@@ -64,13 +65,13 @@ def run(args: argparse.Namespace) -> int:
         ],
         "notes": list(seen.notes),
     }  # fmt: skip
-    caps = _caps(args) if args.subject else "only a sweep's runs at other caps tell"
+    caps = _caps(args)
     if args.json:
-        unknown = isinstance(caps, str)
-        by_phase = {
-            "caps": None if isinstance(caps, str) else caps_json(caps),
-            "no_caps": caps if unknown else "",
-        }
+        by_phase: dict[str, Any] = {"caps": None, "no_caps": ""}
+        if isinstance(caps, str):
+            by_phase["no_caps"] = caps
+        else:
+            by_phase["caps"] = caps_json(caps)
         print_json("phases", {"action": "show", **data, **by_phase})
         return 1 if seen.exit_code else 0
     _print(data, seen)
@@ -132,10 +133,10 @@ def _caps(args: argparse.Namespace) -> CapsByPhase | str:
     """Return the best caps by phase of a sweep's program, or why they are not known."""
     from advisor.training.part_caps import caps_of_sweep
 
-    state = _sweep(args.subject)
+    state = _sweep(args.subject) if args.subject else None
     if state is None:
         return "only a sweep's runs at other caps tell"
-    return caps_of_sweep(state, slowdown=args.slowdown, switch_s=switch_s(args))
+    return caps_of_sweep(state, **cap_bounds(args))
 
 
 def _sweep(subject: str) -> SweepState | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from advisor import paths
 from advisor.cli.output import print_json
+from advisor.core.units import format_count
 from advisor.errors import InputError, RefusedError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
                 hint="share them with everybody: --scope all",
             )
         raise RefusedError(
-            f"nothing to do: all {_runs(len(chosen))} are shared that widely already"
+            f"nothing to do: all {format_count(len(chosen), 'run')} are shared that widely already"
         )
     after = f"advisor fit {shlex.quote(args.application)}"
     if args.workload is not None:
@@ -100,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     if not widened:
         return 0
     verb = "advises" if widened == 1 else "advise"
-    print(f"{_runs(widened)} of {args.application} now {verb} {whom}")
+    print(f"{format_count(widened, 'run')} of {args.application} now {verb} {whom}")
     if narrow:
         print(f"not shared, because no account is known: {_who(narrow)}")
     print(f"the models have not changed yet; next: {after}")
@@ -138,7 +139,3 @@ def _check_names(store: Reader, args: argparse.Namespace) -> None:
 
 def _who(counts: Counter[str]) -> str:
     return ", ".join(f"{user} ({n})" for user, n in sorted(counts.items()))
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"

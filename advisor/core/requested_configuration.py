@@ -65,8 +65,8 @@ def possible_node_types(
     partitions = partitions_of(request, inventory)
     possible: list[NodeType] = []
     for partition in partitions:
-        there = list(inventory.in_partition(partition))
-        there.sort(key=lambda t, p=partition: t.name != preferred.get(p))  # type: ignore[misc]
+        there, first = inventory.in_partition(partition), preferred.get(partition)
+        there = (*(t for t in there if t.name == first), *(t for t in there if t.name != first))
         possible += [t for t in there if t not in possible]
     if not partitions and len(inventory.node_types) == 1:
         possible = list(inventory.node_types.values())

@@ -101,6 +101,11 @@ def _three_digits(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 99.95 or not value else f"{value:#.3g}"
 
 
+def format_count(number: int, noun: str) -> str:
+    """Return a number of things: ``1 run``, ``2 runs``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def format_node_hours(hours: float) -> str:
     """Return node-hours with two digits, above one with a decimal: ``0.42 node-hours``."""
     return f"{hours:.2g} node-hours" if hours < 1 else f"{hours:.1f} node-hours"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from advisor.core.configuration import Configuration
-from advisor.core.units import format_freq
+from advisor.core.units import format_count, format_freq
 
 
 def describe(c: Configuration, *, node_type: bool = False) -> str:
@@ -17,7 +17,8 @@ def describe(c: Configuration, *, node_type: bool = False) -> str:
     of = f" of {c.node_type}" if node_type else ""
     ranks = f" ({c.ranks_per_node} ranks)" if c.ranks_per_node > 1 else ""
     cap = f", {format_freq(c.freq_khz)}" if c.freq_khz else ""
-    return f"{_count(c.nodes, 'node')}{of}, {_count(c.threads_per_node, 'thread')}{ranks}{cap}"
+    threads = format_count(c.threads_per_node, "thread")
+    return f"{format_count(c.nodes, 'node')}{of}, {threads}{ranks}{cap}"
 
 
 def difference_words(old: Configuration | None, new: Configuration) -> str:
@@ -26,9 +27,9 @@ def difference_words(old: Configuration | None, new: Configuration) -> str:
     if old is None or new.node_type != old.node_type:
         parts.append(new.node_type)
     if old is None or new.nodes != old.nodes:
-        parts.append(_count(new.nodes, "node"))
+        parts.append(format_count(new.nodes, "node"))
     if old is None or new.threads_per_node != old.threads_per_node:
-        parts.append(f"{_count(new.threads_per_node, 'thread')} a node")
+        parts.append(f"{format_count(new.threads_per_node, 'thread')} a node")
     if old is None or new.freq_khz != old.freq_khz:
         parts.append(f"at most {format_freq(new.freq_khz)}")
     return ", ".join(parts) or "the same configuration"
@@ -58,10 +59,6 @@ def interval_words(lo: float, hi: float, form: Callable[[float], str]) -> str:
 def with_interval(value: float, lo: float, hi: float, form: Callable[[float], str]) -> str:
     """Return a value with its interval: ``−9.1 % (−12.0 % to −6.1 %)``."""
     return f"{form(value)} ({interval_words(lo, hi, form)})"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _percent(change: float, more: str, less: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from advisor.core.check import Check, check_error
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
+from advisor.core.units import format_count
 from advisor.errors import AdvisorError
 from advisor.loop.clock import utc
 from advisor.schedulers.base import Scheduler
@@ -61,7 +62,10 @@ def _compare(path: Path, kind: ConfigKind, applied: str) -> Iterator[Check]:
     if compiled is None:
         wrong = [p for p in problems if not p.warning]
         yield Check(
-            kind, "warn", f"{path} has {len(wrong)} mistakes: {wrong[0]}", f"advisor {kind} check"
+            kind,
+            "warn",
+            f"{path} has {format_count(len(wrong), 'mistake')}: {wrong[0]}",
+            f"advisor {kind} check",
         )
     elif applied:
         yield Check(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from advisor import paths
 from advisor.core.node_type_estimate import NodeTypeEstimate
+from advisor.core.units import format_count
 from advisor.errors import InputError
 from advisor.ranking.files import read_thresholds
 from advisor.ranking.rank import DEFAULT, METHODS, RankedPhase, Ranking, RankingMethod, rank, ratios
@@ -66,11 +67,11 @@ class Renewed:
         parts = []
         if self.applications:
             parts.append(
-                f"{_count(self.applications, 'application')} ranked again, "
+                f"{format_count(self.applications, 'application')} ranked again, "
                 f"{self.faster} changed their fastest node type"
             )
         if self.by_hand:
-            parts.append(f"{_count(self.by_hand, 'ranking')} made by hand left as they are")
+            parts.append(f"{format_count(self.by_hand, 'ranking')} made by hand left as they are")
         if self.failed:
             more = f" and {len(self.failed) - 1} more" if len(self.failed) > 1 else ""
             parts.append(f"not ranked: {self.failed[0]}{more}")
@@ -184,13 +185,15 @@ def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: P
     except InputError as error:
         return f"{name}{whose} is kept, not ranked: {error}"
     best = min(order.estimates, key=lambda e: e.time_ratio)
-    line = f"ranked {name}{whose}: {_count(len(order.estimates), 'node type')}, fastest "
+    line = f"ranked {name}{whose}: {format_count(len(order.estimates), 'node type')}, fastest "
     if best.time_ratio < 1:
         line += f"{best.node_type} ({best.time_ratio:.2f} times the time, ±{best.error_pct:.0f} %)"
     else:
         line += f"{best.node_type} itself" if best.node_type == stored.node_type else best.node_type
     if order.waiting:
-        line += f"; {_count(order.waiting, 'microbenchmark')} wait for: advisor bench --wanted"
+        line += (
+            f"; {format_count(order.waiting, 'microbenchmark')} wait for: advisor bench --wanted"
+        )
     return line
 
 
@@ -224,7 +227,3 @@ def rank_all(writer: Writer, thresholds: Thresholds) -> Renewed:
         if former is not None and former.estimate.node_type != best:
             faster.add(stored.application)
     return Renewed(len(ranked), len(faster), by_hand, tuple(failed))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

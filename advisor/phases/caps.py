@@ -28,6 +28,9 @@ REST = "the rest"
 _CONDITION, _UNSURE = 1e9, 0.2
 """Of the normal equations, and standard error against the mean: beyond, a power is not known."""
 
+SLOWDOWN = 0.05
+"""How much longer the whole run may take, a fraction, unless something else is given."""
+
 LEAST = 0.05
 """Share of the time below which a part has no power, and no cap, of its own."""
 

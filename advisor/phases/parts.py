@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.phases.arrays import Ints
-from advisor.phases.caps import REST, powers
+from advisor.phases.caps import LEAST, REST, powers
 from advisor.phases.metered import Metered
 from advisor.phases.sequence import IteratedPhase
 
-_MOST, _LEAST_SHARE = 5, 0.05
+_MOST = 5
+"""Parts that stand for themselves, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def parts_of(
     codes, label = np.unique(code, return_inverse=True)
     took = np.bincount(label, spans)
     order = [int(i) for i in np.argsort(-took, kind="stable") if codes[i] > 0]
-    own = [i for i in order if took[i] >= _LEAST_SHARE * spans.sum()][:_MOST]
+    own = [i for i in order if took[i] >= LEAST * spans.sum()][:_MOST]
     names = []
     which = list(known)
     for i in own:

@@ -43,7 +43,7 @@ class WatchedProcess:
     lost: int = 0
     homeless: int = 0
     last_s: float = 0.0
-    _map: mmap.mmap = field(repr=False, default=None)  # type: ignore[assignment]
+    _map: mmap.mmap = field(repr=False, kw_only=True)
     _names: list[str] = field(repr=False, default_factory=list)
 
     def read(self) -> Iterator[tuple[float, str]]:

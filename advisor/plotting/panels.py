@@ -178,10 +178,13 @@ def _responses(options: Sequence[Option], work: Work | None) -> list[_Drawable]:
     names = ["time", *(["energy"] if any(o.energy_j == o.energy_j for o in options) else [])]
     if work is not None:
         return [
-            _Drawable(label, lambda o, name=name: work.done(*_VALUES[name](o)))  # type: ignore[misc]
-            for label, name in zip(work.labels, names, strict=False)
+            _of_work(work, label, name) for label, name in zip(work.labels, names, strict=False)
         ]
     return [_in_units(name, options) for name in names]
+
+
+def _of_work(work: Work, label: str, name: str) -> _Drawable:
+    return _Drawable(label, lambda o: work.done(*_VALUES[name](o)))
 
 
 def _in_units(name: str, options: Sequence[Option]) -> _Drawable:

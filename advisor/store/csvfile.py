@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Quality, Scope
-from advisor.core.units import parse_freq_khz
+from advisor.core.units import format_count, parse_freq_khz
 from advisor.errors import InputError
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _decode(path: Path, content: bytes) -> str:
 
 def listing(path: Path, problems: list[RowProblem]) -> str:
     """Return a file's mistakes, by line, as lines for people."""
-    count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
+    count = format_count(len(problems), "mistake")
     lines = [f"{path}: {count}, nothing was imported"]
     lines += [f"  {problem}" for problem in sorted(problems, key=lambda p: p.line)[:_SHOWN]]
     if len(problems) > _SHOWN:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from advisor.core.units import format_count
 from advisor.errors import InputError
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class ExperimentFile:
         """Raise InputError that lists every mistake by line."""
         if not self.problems:
             return
-        count = "1 mistake" if len(self.problems) == 1 else f"{len(self.problems)} mistakes"
+        count = format_count(len(self.problems), "mistake")
         lines = [f"  {message}" for _, message in sorted(set(self.problems))]
         raise InputError("\n".join([f"{self.path}: {count}, nothing is run", *lines]))
 

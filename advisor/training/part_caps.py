@@ -59,9 +59,8 @@ def caps_of_sweep(
     costs: dict[str, dict[int, tuple[float, float]]] = {name: {} for name in parts.names}
     for khz, by_part in at_caps.items():
         for name, took_s in seconds.items():
-            cost = (
-                own[name] if took_s < LEAST * run.span_s else by_part[name]
-            )  # its power: the mean
+            alone = took_s >= LEAST * run.span_s  # of smaller parts the baseline's own stands
+            cost = by_part[name] if alone else own[name]
             costs[name][khz] = (took_s * cost.ratio, took_s * cost.ratio * (cost.power_w or 0.0))
     changes = changes_of(parts.labels, parts.names)
     chosen = best_caps(

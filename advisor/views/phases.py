@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.core.units import format_change, format_duration, format_energy, format_freq
+from advisor.core.units import (
+    format_change,
+    format_count,
+    format_duration,
+    format_energy,
+    format_freq,
+)
 from advisor.errors import InputError
 from advisor.phases.caps import SWITCH_S, CapsByPhase
 from advisor.phases.complete import BASE, CompleteRun, load_complete
@@ -29,7 +35,7 @@ def phases_of_sweep(folder: Path, slowdown: float, width: int) -> list[str]:
         why = run.why if run is not None else ""
         return [why or "No complete run of this sweep was watched."]
     phases = find_iterations(run.times, run.sites)
-    count = "1 phase" if len(phases) == 1 else f"{len(phases)} phases" if phases else "no period"
+    count = format_count(len(phases), "phase") if phases else "no period"
     lines = [f"{count} in {format_duration(run.span_s)}, by {len(run.times) - 2} calls"]
     lines += [_phase(number, p, run) for number, p in enumerate(phases, 1)]
     lines += ["", *caps_lines(_caps(folder, slowdown), slowdown)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from advisor.core.units import format_change, format_percent
+from advisor.core.units import format_change, format_count, format_percent
 from advisor.core.words import interval_words
 from advisor.core.worth import J_PER_KWH, Tariff, format_co2, format_kwh
 from advisor.plotting.panels import Panels
@@ -26,7 +26,9 @@ def sentences(s: Simulation, name: str) -> list[str]:
         ]
     decided = s.total.decisions
     today = f"policy version {s.version}" if s.version else "the built-in policy"
-    lines = [f"{_count(decided, 'decision')} since {s.since}, made again under {name} and {today}"]
+    lines = [
+        f"{format_count(decided, 'decision')} since {s.since}, made again under {name} and {today}"
+    ]
     lines += [f"  not decided again  {count}: {why}" for why, count in s.undecided.items()]
     if not decided:
         return lines
@@ -48,7 +50,7 @@ def _different(t: Sums) -> str:
         if count
     ]
     share = f" of {t.decisions}"
-    return f"{_count(t.different, 'job')}{share}{': ' if parts else ''}{', '.join(parts)}"
+    return f"{format_count(t.different, 'job')}{share}{': ' if parts else ''}{', '.join(parts)}"
 
 
 def _changes(s: Simulation) -> list[tuple[str, str]]:
@@ -68,7 +70,7 @@ def _changes(s: Simulation) -> list[tuple[str, str]]:
         for key, label, form in _worth(s.tariff)
     ]  # fmt: skip
     if t.unknown:
-        rows.append(("not in the sums", f"{_count(t.unknown, 'job')} that no model knows"))
+        rows.append(("not in the sums", f"{format_count(t.unknown, 'job')} that no model knows"))
     return rows
 
 
@@ -85,7 +87,7 @@ def _pace(p: Pace) -> str:
     if not p.jobs:
         return "none"
     mean, most = format_percent(round(p.mean, 4)), format_percent(round(p.most, 4))
-    return f"{_count(p.jobs, 'job')}, by {mean} on average and {most} at most"
+    return f"{format_count(p.jobs, 'job')}, by {mean} on average and {most} at most"
 
 
 def rows(s: Simulation, most: int | None = None) -> list[tuple[str, ...]]:
@@ -185,10 +187,6 @@ def _kwh(value: float) -> str:
 
 def _signed(value: float) -> str:
     return _plus(value, lambda v: f"{v:.3g}")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def table(s: Simulation, most: int = 12) -> tuple[Sequence[str], list[tuple[str, ...]], int]:

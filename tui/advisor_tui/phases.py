@@ -15,7 +15,6 @@ from advisor.training.progress import Progress
 from advisor_tui.background import begin
 from advisor_tui.shell import Page
 
-_SLOWDOWN = 0.05
 _MARGIN = 4
 """Columns beside the picture."""
 
@@ -54,10 +53,11 @@ could change inside of a run. Nothing is set by it.
         begin(self, self._load, group="phases", exclusive=True)
 
     async def _load(self) -> None:
+        from advisor.phases.caps import SLOWDOWN
         from advisor.views.phases import phases_of_sweep
 
         folder, width = self._sweep.folder, max(40, self.size.width - _MARGIN)
-        lines = await self.ask(lambda: phases_of_sweep(folder, _SLOWDOWN, width))
+        lines = await self.ask(lambda: phases_of_sweep(folder, SLOWDOWN, width))
         if lines is not None and self.is_attached:
             self.query_one("#phases-text", Static).update(Content("\n".join(lines)))
 

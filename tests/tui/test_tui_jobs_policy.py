@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from advisor_tui import demo_site
 from advisor_tui.jobs import hanging
 from advisor_tui.session import Session
@@ -114,6 +116,34 @@ def test_a_part_is_made_when_it_is_first_shown(session: Session, play: Play) -> 
         await at.settle()
         assert len(at.app.screen.query("#rule")) == len(at.app.screen.query("#whatif")) == 1
         assert "no rule matches" in at.text and at.one("#fact-user", Input).value == "ann"
+
+    play(session, story)
+
+
+def test_a_policy_that_is_read_while_a_part_is_being_made(
+    session: Session, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the policy came when a part's first widgets were there, not its last."""
+
+    async def story(at: Any) -> None:
+        await at.press("4")
+        page = at.app.screen
+        policy = page._applied
+
+        async def at_once(_work: Any) -> Any:
+            return policy
+
+        with monkeypatch.context() as patch:
+            patch.setattr(page, "ask", at_once)
+            for part in ("rule", "whatif"):
+                making = asyncio.ensure_future(page._mounted(part))
+                while not making.done():
+                    await page._load()
+                    await asyncio.sleep(0)
+        await at.press("w")
+        assert "no rule matches" in at.text
+        await at.press("escape", "i")
+        assert "models advise" in at.text
 
     play(session, story)
 

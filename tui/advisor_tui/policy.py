@@ -86,7 +86,9 @@ take, with money and CO2 where the site states them.
         self._changes: list[DecisionChange] = []
         self._turn = 0
         self._parts: dict[str, AwaitMount] = {}
-        """The parts that were shown, all but the first."""
+        """The parts that are made, or being made: all but the first."""
+        self._made: set[str] = set()
+        """Those of them that are there as a whole."""
 
     def body(self) -> Iterable[Widget]:
         """Yield the parts, one of which is shown."""
@@ -165,9 +167,9 @@ take, with money and CO2 where the site states them.
         else:
             head = "no policy is applied; this is the built-in one"
         text.update(Content.assemble((head, "bold"), "\n\n", policy.text))
-        for part in self._parts:
+        for part in self._made:
             self._filled(part)
-        if self.query_one("#part", Picks).key == "whatif":
+        if self.query_one("#part", Picks).key == "whatif" and "whatif" in self._made:
             self._begin()
 
     # -- parts -----------------------------------------------------------------------------------
@@ -180,6 +182,7 @@ take, with money and CO2 where the site states them.
             widget.display = False
             self._parts[part] = self.query_one("#parts").mount(widget)
             await self._parts[part]
+            self._made.add(part)
             self._filled(part)
         elif part in self._parts:
             await self._parts[part]
@@ -188,7 +191,7 @@ take, with money and CO2 where the site states them.
         """Fill a part with the policy that was read."""
         if part == "rule":
             self._show_rule()
-        elif self._applied is not None and self.query("#slowdown"):
+        elif part == "whatif" and self._applied is not None:
             base = self._applied.policy.base
             self.query_one("#goal", Stepper).begin_at(base.goal)
             nearest = min(_SLOWDOWNS, key=lambda s: abs(_fraction(s) - base.max_slowdown))
@@ -221,7 +224,7 @@ take, with money and CO2 where the site states them.
         self._show_rule()
 
     def _show_rule(self) -> None:
-        if self._applied is None or not self.query("#holding-text"):
+        if self._applied is None or "rule" not in self._made:
             return
         facts = {n: self.query_one(f"#fact-{n}", Input).value.strip() for n in _FIELDS}
         lines = view.holding(self._applied.policy, facts)

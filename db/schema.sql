@@ -192,21 +192,6 @@ CREATE TABLE benches (
     measured_at  TEXT NOT NULL
 );
 
-CREATE TABLE profiles (
-    id                  INTEGER PRIMARY KEY,
-    node_type           TEXT NOT NULL,
-    microbenchmark      TEXT NOT NULL,
-    streams             TEXT NOT NULL CHECK (json_valid(streams)),
-    threads             INTEGER NOT NULL CHECK (threads >= 1),
-    time_per_iter_us    REAL NOT NULL CHECK (time_per_iter_us > 0),
-    spread              REAL NOT NULL CHECK (spread >= 0),
-    repeats             INTEGER NOT NULL CHECK (repeats >= 1),
-    energy_per_iter_nj  REAL CHECK (energy_per_iter_nj > 0),
-    meter               TEXT NOT NULL DEFAULT '',
-    bench_id            INTEGER NOT NULL REFERENCES benches (id),
-    UNIQUE (node_type, microbenchmark, streams, threads)
-);
-
 CREATE TABLE bench_requests (
     id              INTEGER PRIMARY KEY,
     microbenchmark  TEXT NOT NULL,
@@ -359,3 +344,20 @@ CREATE TABLE summed (
 ) WITHOUT ROWID;
 
 CREATE INDEX signatures_by_job ON signatures (job_id) WHERE job_id <> '';
+
+CREATE TABLE "profiles" (
+    id                  INTEGER PRIMARY KEY,
+    node_type           TEXT NOT NULL,
+    microbenchmark      TEXT NOT NULL,
+    streams             TEXT NOT NULL CHECK (json_valid(streams)),
+    threads             INTEGER NOT NULL CHECK (threads >= 1),
+    time_per_iter_us    REAL NOT NULL CHECK (time_per_iter_us > 0),
+    spread              REAL NOT NULL CHECK (spread >= 0),
+    repeats             INTEGER NOT NULL CHECK (repeats >= 1),
+    energy_per_iter_nj  REAL CHECK (energy_per_iter_nj > 0),
+    meter               TEXT NOT NULL DEFAULT '',
+    bench_id            INTEGER NOT NULL REFERENCES benches (id),
+    contributor         TEXT NOT NULL DEFAULT '',
+    scope               TEXT NOT NULL DEFAULT 'all' CHECK (scope IN ('own', 'account', 'all')),
+    UNIQUE (node_type, microbenchmark, streams, threads, contributor)
+);

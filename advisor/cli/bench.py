@@ -21,6 +21,8 @@ REPETITIONS_OF_FULL, MOST_REPETITIONS = 8, 1000
 """About how often each is repeated in FULL_S; the most that can be asked for."""
 _EXTRA_S = 600.0
 """Seconds a node gets beyond the budget, to start and to compile."""
+KERNEL_S = 10.0
+"""Seconds for each kernel of a user's own."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure only what rankings lack (advisor rank lists it)",
     )
     parser.add_argument(
+        "--kernel", type=Path, metavar="FILE",
+        help="measure only your own kernels that this YAML file names (docs/ranking.md); their "
+        "profiles advise your jobs",
+    )  # fmt: skip
+    parser.add_argument(
         "--replace", action="store_true", help="delete the node type's earlier profiles"
     )
     parser.add_argument(
@@ -88,7 +95,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bench(args: argparse.Namespace) -> int:
-    from advisor.cli.bench_progress import ProgressBars
     from advisor.cli.output import print_json
     from advisor.core.units import parse_duration_s
     from advisor.store.profiles import wanted
@@ -102,6 +108,8 @@ def _bench(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
     budget_s = QUICK_S if args.quick else budget_s
+    if args.kernel is not None:
+        return _bench_kernels(args, budget_s if args.budget else 0.0)
     path = paths.whole_store(args.db)
     waiting: list[dict[str, Any]] = []
     inventory = None
@@ -121,8 +129,7 @@ def _bench(args: argparse.Namespace) -> int:
         "repetitions": args.repetitions,
     }  # fmt: skip
     places = _places(args, inventory)
-    with ProgressBars(sys.stderr, [name for name, _ in places]) as board:
-        results = board.each(places, lambda name, node: _measure(name, node, order, board))
+    results = _measure_all(places, order)
     measured = [
         (name, result, why or _store(args, name, result or {}))
         for (name, _), (result, why) in zip(places, results, strict=True)
@@ -138,8 +145,84 @@ def _bench(args: argparse.Namespace) -> int:
     return 0 if all(not why for _, why in results) else 1
 
 
-def _rank_again(args: argparse.Namespace) -> dict[str, Any]:
-    """Rank all that is characterised with the new profiles; return the result.
+def _measure_all(
+    places: list[tuple[str, NodeType | None]], order: dict[str, Any]
+) -> list[tuple[dict[str, Any] | None, str]]:
+    """Measure on all node types at once; return what each found, or why nothing."""
+    from advisor.cli.bench_progress import ProgressBars
+
+    with ProgressBars(sys.stderr, [name for name, _ in places]) as board:
+        return board.each(places, lambda name, node: _measure(name, node, order, board))
+
+
+def _bench_kernels(args: argparse.Namespace, budget_s: float) -> int:
+    """Measure a user's own kernels, and store them for the jobs they may advise."""
+    from advisor.cli.output import print_json
+    from advisor.ranking.files import read_kernels
+    from advisor.store.reader import Reader
+    from advisor.store.seen import store_seen
+    from advisor.training.training_job import current_user
+
+    for name in ("quick", "wanted", "replace"):
+        if getattr(args, name):
+            raise UsageError(f"--kernel measures only kernels of your own; leave out --{name}")
+    kernels = read_kernels(args.kernel)
+    path, inventory = store_seen(args.db), None
+    if path.exists():
+        with Reader(path) as reader:
+            inventory = reader.inventory()
+    order = {
+        "size": "none", "budget_s": budget_s or KERNEL_S * len(kernels), "wanted": [],
+        "meter": args.meter, "repetitions": args.repetitions,
+        "kernels": [k.to_dict() for k in kernels],
+    }  # fmt: skip
+    places = _places(args, inventory)
+    results = _measure_all(places, order)
+    measured = [
+        (name, result, why or _keep_kernels(args, name, result or {}))
+        for (name, _), (result, why) in zip(places, results, strict=True)
+    ]
+    ranked = {}
+    if any("stored in" in stored for _, _, stored in measured):
+        ranked = _rank_again(args, current_user())
+    if args.json:
+        print_json("bench", {"node_types": [_summary(*m) for m in measured], **ranked})
+    else:
+        for name, result, stored in measured:
+            for p in (result or {}).get("profiles", ()):
+                print(
+                    f"{name}: {p['microbenchmark']}: {p['time_per_iter_us'] * 1e3:.4g} ns per "
+                    f"iteration (within {p['spread']:.1%}, {p['threads']} threads)"
+                )
+            print(f"{name}: {stored}")
+        if ranked.get("rankings"):
+            print(ranked["rankings"])
+    return 0 if all(not why for _, why in results) else 1
+
+
+def _keep_kernels(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
+    """Store a node type's profiles of own kernels, or hand them to the daemon; say where."""
+    from advisor.core.policy import JobFacts
+    from advisor.ranking.kernels import read_sent_profiles
+    from advisor.store.seen import store_seen
+    from advisor.training.result_store import results_here
+    from advisor.training.site_context import load_known
+    from advisor.training.training_job import current_user
+
+    user = current_user()
+    facts = JobFacts.measured(user=user, account="", application="", workload="", node_type=name)
+    policy, _ = load_known(store_seen(args.db)).policy.for_job(facts)
+    results = results_here(args.db, user=user, trust=policy.training.trust)
+    try:
+        keys = ("machine", "host", "kernel", "compiler", "profiles")
+        sent = {"node_type": name, **{key: result[key] for key in keys}}
+        return results.profile(read_sent_profiles(sent))
+    finally:
+        results.close()
+
+
+def _rank_again(args: argparse.Namespace, contributor: str | None = None) -> dict[str, Any]:
+    """Rank all that is characterised, or by one user, with the new profiles; return the result.
 
     Whatever is in the way of that, the profiles are stored.
     """
@@ -150,7 +233,7 @@ def _rank_again(args: argparse.Namespace) -> dict[str, Any]:
     try:
         limits = read_thresholds(site_thresholds(paths.config_dir(args.config_dir)))
         with Writer(paths.whole_store(args.db)) as writer:
-            done = rank_all(writer, limits)
+            done = rank_all(writer, limits, contributor)
     except AdvisorError as error:
         return {"rankings": f"rankings could not be updated, the earlier ones stay: {error}"}
     return {
@@ -222,9 +305,14 @@ def _emit(order: dict[str, Any]) -> int:
 
 def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
     """Store a node type's profiles; return where they are."""
-    from advisor.lab.machine import differences
     from advisor.schedulers.local.scheduler import NODE_TYPE, local_node_type
-    from advisor.store.profiles import Bench, StoredProfile, latest_bench, save_profiles
+    from advisor.store.profiles import (
+        Bench,
+        StoredProfile,
+        differences,
+        latest_bench,
+        save_profiles,
+    )
     from advisor.store.writer import Writer
     from advisor.training.training_job import current_user
 

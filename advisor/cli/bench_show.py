@@ -50,6 +50,15 @@ def show(args: argparse.Namespace) -> int:
         ["node type", "microbenchmarks", "threads", "GB/s", "GFlop/s", "host", "measured"],
         [_row(*b) for b in benches],
     )
+    own_kernels = {
+        f"{p.microbenchmark} by {p.contributor}, for "
+        + ("everybody's jobs" if p.scope == "all" else f"{p.contributor}'s jobs")
+        for _, own in benches
+        for p in own
+        if p.contributor
+    }
+    for line in sorted(own_kernels):
+        print(f"kernel {line}")
     print()
     picture = _picture(name, benches, chosen, across=args.across)
     if picture.panels:
@@ -110,6 +119,8 @@ def _json(bench: Bench, own: Sequence[StoredProfile]) -> dict[str, object]:
                 "repeats": p.repeats,
                 "energy_per_iter_nj": p.energy_per_iter_nj,
                 "meter": p.meter,
+                "contributor": p.contributor,
+                "scope": p.scope,
             }
             for p in own
         ],

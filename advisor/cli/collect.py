@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop.collect import collect, watermark
     from advisor.loop.left_results import ended, note_places, place_of, take_left
     from advisor.loop.refit import refit
-    from advisor.loop.rerank import rank_delivered, site_thresholds
+    from advisor.loop.rerank import rank_delivered, rank_renewed, site_thresholds
     from advisor.loop.retention import prune_old
     from advisor.loop.spool import held, spool_folder, take_spool
     from advisor.schedulers.choose import create, default
@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         take = partial(
             take_spool, writer, spool_folder(store), refit,
             partial(rank_delivered, thresholds=thresholds),
+            partial(rank_renewed, thresholds=thresholds),
         )  # fmt: skip
         spooled = take()
         if not args.spool:
@@ -146,6 +147,8 @@ def _print_spool(spooled: Spooled, *, alone: bool) -> None:
     if spooled.files or alone:
         phases = spooled.characterisations
         more = f" and {format_count(phases, 'characterisation')}" if phases else ""
+        if spooled.kernels:
+            more += f" and {format_count(spooled.kernels, 'profile')} of users' own kernels"
         print(f"spool: {spooled.observations} runs{more} from {spooled.files} files")
     for line in (*spooled.fits, *spooled.rankings):
         print(f"  {line}")
@@ -161,6 +164,7 @@ def _json(
             "files": spooled.files,
             "observations": spooled.observations,
             "characterisations": spooled.characterisations,
+            "kernels": spooled.kernels,
             "fits": spooled.fits,
             "rankings": spooled.rankings,
             "bad": spooled.bad,

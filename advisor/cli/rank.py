@@ -69,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.ranking.files import read_phases, read_profiles, read_thresholds
     from advisor.ranking.rank import rank
     from advisor.ranking.streams import Characterisation
+    from advisor.training.training_job import current_user
     from advisor.views.ranking_picture import measured_times, ranking_picture
 
     if (args.phase is None) == (args.application is None):
@@ -84,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
             )
         site = site_thresholds(paths.config_dir(args.config_dir))
         limits = read_thresholds(args.thresholds or site)
-        profiles = read_profiles(args.profiles) if args.profiles else stored_profiles(store)
+        user = source.contributor if source else current_user()
+        profiles = read_profiles(args.profiles) if args.profiles else stored_profiles(store, user)
         ranking = rank(app, profiles, base, limits, args.method)
         stored, queued = None, ""
         known = {} if store is None else measured_times(store, app.application, app.workload)
@@ -134,11 +136,14 @@ def _open(args: argparse.Namespace) -> AbstractContextManager[Reader | None]:
     return Writer(path)
 
 
-def stored_profiles(store: Reader | None) -> list[Profile]:
-    """Return the store's profiles. Raises RefusedError when no node type was measured."""
+def stored_profiles(store: Reader | None, user: str | None = None) -> list[Profile]:
+    """Return the store's profiles, of users' own kernels those that advise ``user``.
+
+    Raises RefusedError when no node type was measured.
+    """
     from advisor.loop.rerank import known_profiles
 
-    profiles = known_profiles(store) if store is not None else []
+    profiles = known_profiles(store, user) if store is not None else []
     if not profiles:
         raise RefusedError("no node type has profiles", hint="advisor bench, or --profiles FILE")
     return profiles
@@ -183,6 +188,7 @@ def _json(app: Characterisation, ranking: Ranking) -> dict[str, object]:
             "time_per_iter_us": p.time_per_iter_us,
             "spread": p.spread,
             "unsure": bool(p.doubt),
+            "own": p.own,
         }
 
     return {
@@ -196,6 +202,7 @@ def _json(app: Characterisation, ranking: Ranking) -> dict[str, object]:
                 "weight": r.phase.weight,
                 "match": None if r.match is None else match(r.match),
                 "memory": r.memory,
+                "by_own_kernel": r.by_own,
                 "margin": r.margin,
                 "wanted": None if r.match is not None else _wanted(r),
                 "candidates": [match(m) for m in r.candidates],
@@ -236,6 +243,8 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
         print(f"{gone} comparisons discarded as too different ({r.margin:.0%} and more)")
         if r.memory is not None:
             print(f"estimated by a blend: {r.memory:.0%} memory access, the rest arithmetic")
+        elif r.by_own and r.match is not None:
+            print(f"estimated by your own kernel {r.match.profile.microbenchmark}")
         elif r.match is None:
             print(_wanted(r))
         print()
@@ -262,6 +271,7 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
 
 def _mark(match: ProfileMatch, chosen: ProfileMatch | None) -> str:
     words = ["chosen"] if match is chosen else []
+    words += ["a user's own"] if match.profile.own else []
     words += [f"unsure, {match.profile.spread:.0%}"] if match.profile.doubt else []
     return ", ".join(words)
 

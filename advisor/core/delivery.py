@@ -20,7 +20,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.protocol import ProtocolError
 from advisor.errors import AdvisorError
 
-DeliveryKind = Literal["runs", "phases"]
+DeliveryKind = Literal["runs", "profiles", "phases"]
 
 FOLDER = "to-collect"
 """A user's folder of what waits for the store's host."""

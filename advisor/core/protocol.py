@@ -3,7 +3,8 @@
 Requests carry ``{"v": 1, "op": ...}``; answers carry ``"v": 1`` and either the operation's keys
 or ``"error"``. Operations: ``decide``, ``explain`` (the full decision), ``submitted`` (a job id
 for a decision), ``observe`` (measured runs of the peer's own), ``characterise`` (an application's
-phases, as the peer measured them), ``status``, ``ping``. config/schemas has the form of each.
+phases, as the peer measured them), ``profile`` (what kernels of the peer's own took), ``status``,
+``ping``. config/schemas has the form of each.
 
 ``advisor hook install`` writes the variables, the limits and the words for off into the hooks.
 Of variables a hook sends what stands here by its name whole, or, beyond ``MAX_VARIABLE`` bytes,

@@ -10,6 +10,7 @@ import hashlib
 import math
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ from advisor.lab.machine import circumstances, fingerprint, memory_b, processor
 from advisor.lab.native import SOURCES, built
 from advisor.meters.base import Load, Meter
 from advisor.meters.choose import best_meter
+from advisor.ranking.kernels import Kernel
 from advisor.ranking.similarity import SURE
 from advisor.ranking.streams import Stream
 from advisor.ranking.suite import FLOPS, Microbenchmark, plan
@@ -113,17 +115,47 @@ class BenchSession:
         raise AdvisorError(f"the microbenchmarks ended with {code} in: {line}")
 
 
+_OWN_TABLE = """#include "walks.h"
+#include <stddef.h>
+extern kernel own_kernel;
+const struct operation operations[] = {{"own", %d, %d, %g, own_kernel, own_kernel},
+                                       {NULL, 0, 0, 0, NULL, NULL}};
+"""
+"""The table of operations of a user's own kernel: its streams, whether the first is written, and
+what an iteration adds."""
+
+
+def _own_operation(kernel: Kernel, folder: Path, common: Sequence[str]) -> list[Path]:
+    """Compile a user's own kernel and its table, in place of the suite's."""
+    include = f"-I{folder}"
+    table = _OWN_TABLE % (len(kernel.streams), kernel.streams[0].writes, kernel.adds or -1)
+    with tempfile.TemporaryDirectory() as work:
+        source, entry = Path(work) / Path(kernel.file).name, Path(work) / "advisor-table.c"
+        source.write_text(kernel.source)
+        entry.write_text(table)
+        header = [folder / "walks.h"]
+        return [
+            built("own.o", [source], (*common, include, "-xc"), headers=header),
+            built("table.o", [entry], (*common, include), headers=header),
+        ]
+
+
 @contextmanager
-def session(folder: Path = SOURCES / "microbench") -> Iterator[BenchSession]:
-    """Compile the microbenchmarks if need be, and have them ready."""
+def session(
+    folder: Path = SOURCES / "microbench", kernel: Kernel | None = None
+) -> Iterator[BenchSession]:
+    """Compile the microbenchmarks if need be, or a user's own kernel, and have them ready."""
     header = [folder / "walks.h"]
     common = ("-O2", "-g0", "-fopenmp", "-c")
-    kernels = built("kernels.o", [folder / "kernels.c"], common, headers=header)
+    if kernel is None:
+        operations = [built("kernels.o", [folder / "kernels.c"], common, headers=header)]
+    else:
+        operations = _own_operation(kernel, folder, common)
     fast = ("-O3", "-march=native", "-ffast-math", "-fopenmp", "-c")
     kind = hashlib.sha256(processor().encode()).hexdigest()[:8]
     peaks = built(f"peaks-{kind}.o", [folder / "peaks.c"], fast, headers=header)
     program = built(
-        "mbw", [folder / "mbw.c", kernels, peaks], ("-O2", "-fopenmp"),
+        "mbw", [folder / "mbw.c", *operations, peaks], ("-O2", "-fopenmp"),
         headers=header, libraries=("-lm",),
     )  # fmt: skip
     process = subprocess.Popen(
@@ -149,16 +181,18 @@ def measure(
     repetitions: int = 0,
     meter: Meter | None = None,
     show: Show = lambda sure, of, seconds: None,
+    kernel: Kernel | None = None,
 ) -> list[Repetitions]:
     """Measure each once; then those that are not sure again and again, until the time is over.
 
-    Each is repeated ``repetitions`` times at least, if there is time, however sure it is.
+    Each is repeated ``repetitions`` times at least, if there is time, however sure it is. With a
+    ``kernel`` of a user's own all of them are that kernel's.
     Returns those that were measured: what the budget left no time for is not among them, nor what
     an interrupt came before. Raises AdvisorError when one cannot run or its result is wrong.
     """
     begin = time.monotonic()
     results = [Repetitions(m) for m in wanted]
-    with session() as running, suppress(KeyboardInterrupt):
+    with session(kernel=kernel) as running, suppress(KeyboardInterrupt):
         for n, one in enumerate(results):
             if n and _since(begin) > budget_s:
                 break
@@ -220,7 +254,7 @@ def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None])
     """Run what an order says; return machine, profiles and peaks in the form of JSON.
 
     ``order``: size (quick, full, none), budget_s, wanted (name and streams each), meter, and
-    perhaps repetitions.
+    perhaps repetitions, and kernels of users' own, which share the budget.
     """
     node = local_node_type()
     threads = node.cores
@@ -233,21 +267,27 @@ def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None])
     if order["size"] != "none":
         wanted += plan(order["size"], threads, memory_b())
     wanted = list(dict.fromkeys(wanted))
+    kernels = [Kernel.from_dict(k) for k in order.get("kernels", ())]
+    goes: list[tuple[list[Microbenchmark], Kernel | None]] = [(wanted, None)] if wanted else []
+    goes += [([Microbenchmark(k.name, threads, k.streams, own=True)], k) for k in kernels]
     begin = time.monotonic()
-    results = measure(
-        wanted,
-        budget_s=order["budget_s"],
-        repetitions=order.get("repetitions", 0),
-        meter=metered,
-        show=show,
-    )
+    results: list[Repetitions] = []
+    for some, kernel in goes:
+        results += measure(
+            some,
+            budget_s=order["budget_s"] / len(goes),
+            repetitions=order.get("repetitions", 0),
+            meter=metered,
+            show=show,
+            kernel=kernel,
+        )
     return {
         "machine": fingerprint(node),
         **circumstances(),
         "threads": threads,
         "meter": f"energy measured by {metered.NAME}" if metered else "no energy: no meter here",
         "seconds": time.monotonic() - begin,
-        "wanted": len(wanted),
+        "wanted": len(wanted) + len(kernels),
         "sure": sum(m.spread <= SURE for m in results),
         "profiles": [_profile(m) for m in results],
         "peaks": peaks(results, threads),

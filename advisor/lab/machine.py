@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from advisor.core.inventory import NodeType
 from advisor.lab.characterise import cache_bytes
 from advisor.lab.native import compiler
-
-NEAR_MEMORY = 0.05
-"""Nodes of one type may differ by so much in the memory their kernels leave them."""
 
 
 def fingerprint(
@@ -45,18 +41,6 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     fields = dict(re.findall(r"^([^\t:]+?)\s*:\s*(.*)$", text, re.MULTILINE))
     names = ("model name", "vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
     return " ".join(fields[n] for n in names if fields.get(n))
-
-
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return in words how two fingerprints differ; empty for machines of one kind."""
-    words = []
-    for key in dict.fromkeys((*one, *other)):
-        a, b = one.get(key), other.get(key)
-        if key == "memory_mb" and a and b and abs(a - b) <= NEAR_MEMORY * max(a, b):
-            continue
-        if a != b:
-            words.append(f"{key.removesuffix('_b').removesuffix('_mb')} {a} and {b}")
-    return words
 
 
 def circumstances(cc: str = "") -> dict[str, str]:

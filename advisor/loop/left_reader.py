@@ -21,7 +21,7 @@ MAX_FILES = 200
 _SEEN = 20_000
 """Names of a folder that are looked at."""
 
-NAME = re.compile(r"(?:runs|phases)-\d{1,20}-[0-9a-f]{1,32}\.json", re.ASCII)
+NAME = re.compile(r"(?:runs|phases|profiles)-\d{1,20}-[0-9a-f]{1,32}\.json", re.ASCII)
 REFUSED = "refused-"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

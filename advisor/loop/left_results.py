@@ -27,6 +27,7 @@ from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.loop import clock, left_reader
 from advisor.loop.left_reader import MAX_BYTES, NAME
+from advisor.ranking.kernels import read_sent_profiles
 from advisor.ranking.streams import FieldError, at_site, read_sent
 
 log = logging.getLogger("advisor.collect")
@@ -164,6 +165,8 @@ def _delivery(name: str, text: str, user: str, inventory: Inventory) -> tuple[in
     if name.startswith("phases-"):
         phases = at_site(read_sent(sent.get("characterisation")), inventory)
         return 1, json.dumps({"contributor": user, "characterisation": phases.to_dict()})
+    if name.startswith("profiles-"):
+        return 1, json.dumps({"contributor": user, **read_sent_profiles(sent).to_dict()})
     data = delivered_runs(sent, user)
     runs = data["observations"]
     assert isinstance(runs, list)

@@ -84,15 +84,18 @@ def site_thresholds(config_dir: Path) -> Path:
     return own if own.exists() else paths.share("config/ranking.yaml")
 
 
-def known_profiles(reader: Reader) -> list[Profile]:
-    """Return the store's profiles as rankings take them."""
+def known_profiles(reader: Reader, user: str | None = None) -> list[Profile]:
+    """Return the store's profiles as rankings take them: of own kernels those for this user.
+
+    A ranking rests on the kernels of whoever characterised, and on those that advise everybody.
+    """
     return [
         Profile(
             p.microbenchmark, p.node_type, p.time_per_iter_us,
             tuple(Stream.from_dict(s) for s in p.streams), p.energy_per_iter_nj, p.threads,
-            p.spread,
+            p.spread, bool(p.contributor),
         )
-        for p in profiles(reader)
+        for p in profiles(reader, user=user)
     ]  # fmt: skip
 
 
@@ -181,7 +184,8 @@ def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: P
     name = f"{stored.application} ({stored.workload}) from {stored.node_type}"
     whose = "" if stored.scope == "all" else f" for {stored.contributor}"
     try:
-        order = rank_stored(writer, stored, known_profiles(writer), read_thresholds(thresholds))
+        known = known_profiles(writer, stored.contributor)
+        order = rank_stored(writer, stored, known, read_thresholds(thresholds))
     except InputError as error:
         return f"{name}{whose} is kept, not ranked: {error}"
     best = min(order.estimates, key=lambda e: e.time_ratio)
@@ -197,8 +201,15 @@ def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: P
     return line
 
 
-def rank_all(writer: Writer, thresholds: Thresholds) -> Renewed:
+def rank_renewed(writer: Writer, contributor: str | None, thresholds: Path) -> str:
+    """Rank again what follows from new kernels of a contributor, None for everybody; say so."""
+    return rank_all(writer, read_thresholds(thresholds), contributor).line
+
+
+def rank_all(writer: Writer, thresholds: Thresholds, contributor: str | None = None) -> Renewed:
     """Rank all that is characterised with the profiles there are, as it was ranked before.
+
+    With ``contributor``, what that user characterised.
 
     Contributor, scope and method stay; what was not ranked yet is, by the default method.
     Rankings made by hand, from files that were given, stay as they are. Raises StoreError.
@@ -206,10 +217,12 @@ def rank_all(writer: Writer, thresholds: Thresholds) -> Renewed:
     before: dict[tuple[str, str, str, str], StoredRanking] = {}
     for r in rankings(writer):
         before.setdefault((r.application, r.workload, r.base, r.contributor), r)
-    known = known_profiles(writer)
+    known: dict[str, list[Profile]] = {}
     ranked, faster, failed = Counter[str](), set(), []
     by_hand = 0
     for stored in characterisations(writer):
+        if contributor is not None and stored.contributor != contributor:
+            continue
         former = before.get(
             (stored.application, stored.workload, stored.node_type, stored.contributor)
         )
@@ -217,8 +230,11 @@ def rank_all(writer: Writer, thresholds: Thresholds) -> Renewed:
             by_hand += 1
             continue
         method = next((m for m in METHODS if former and m == former.method), DEFAULT)
+        whose = stored.contributor
+        if whose not in known:
+            known[whose] = known_profiles(writer, whose)
         try:
-            order = rank_stored(writer, stored, known, thresholds, method)
+            order = rank_stored(writer, stored, known[whose], thresholds, method)
         except InputError as error:
             failed.append(f"{stored.application} ({stored.workload}): {error.message}")
             continue

@@ -19,11 +19,17 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from advisor.core.configuration import Configuration
+from advisor.core.delivery import DeliveryKind
 from advisor.core.observation import Observation, Quality, RunMethod, Scope, Source
 from advisor.core.policy import JobFacts, PolicySet, scope_of
 from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.ranking.kernels import read_sent_profiles
 from advisor.ranking.streams import FieldError, read_sent
-from advisor.store.rankings import StoredCharacterisation, save_characterisation
+from advisor.store.profiles import save_kernels
+from advisor.store.rankings import (
+    StoredCharacterisation,
+    save_characterisation,
+)
 from advisor.store.rows import check_name
 from advisor.store.writer import Writer
 
@@ -34,6 +40,10 @@ Fit = Callable[[Writer, str, str, str, Scope, str], str]
 
 Ranker = Callable[[Writer, StoredCharacterisation], str]
 """Ranks what was characterised, keeps that, and says in one line what came of it."""
+
+Renewer = Callable[[Writer, str | None], str]
+"""Ranks again what a contributor (None: everybody) characterised, and says in one line what came
+of it."""
 
 WAIT_S = 60.0
 MAX_FILE = 8 << 20
@@ -51,6 +61,7 @@ class Spooled:
     files: int = 0
     observations: int = 0
     characterisations: int = 0
+    kernels: int = 0
     fits: list[str] = field(default_factory=list)
     rankings: list[str] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
@@ -60,6 +71,7 @@ class Spooled:
         self.files += more.files
         self.observations += more.observations
         self.characterisations += more.characterisations
+        self.kernels += more.kernels
         self.fits += more.fits
         self.rankings += more.rankings
         self.bad += more.bad
@@ -104,7 +116,7 @@ def spool_folder(store: Path) -> Path:
     return store.with_name("spool")
 
 
-def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Ranker) -> Spooled:
+def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Ranker, renew: Renewer) -> Spooled:
     """Take every file of the folder into the store, oldest first.
 
     A file that makes no sense is moved to ``bad`` in the folder and named; what the store refuses
@@ -122,6 +134,11 @@ def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Ranker) -> Spooled:
                     stored = _characterised(writer, data, policies)
                     result.characterisations += 1
                     result.rankings.append(rank(writer, stored))
+                elif path.name.startswith("profiles-"):
+                    count, scope = _profiled(writer, data, policies)
+                    result.kernels += count
+                    whose = None if scope == "all" else str(data["contributor"])
+                    result.rankings += filter(None, [renew(writer, whose)])
                 else:
                     delivery = _read_runs(data, path.name)
                     runs, new = _store(writer, delivery, policies)
@@ -138,7 +155,9 @@ def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Ranker) -> Spooled:
 
 def _files(folder: Path) -> list[Path]:
     """Return what waits in a spool folder, of each kind the oldest first."""
-    return [path for kind in ("runs", "phases") for path in sorted(folder.glob(f"{kind}-*.json"))]
+    return [
+        path for kind in get_args(DeliveryKind) for path in sorted(folder.glob(f"{kind}-*.json"))
+    ]
 
 
 def waiting_files(folder: Path) -> tuple[int, int]:
@@ -161,6 +180,22 @@ def _load(path: Path, folder: Path) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
         raise InputError("it is no delivery")
     return data
+
+
+def _profiled(writer: Writer, data: Mapping[str, Any], policies: PolicySet) -> tuple[int, Scope]:
+    """Store profiles of a user's own kernels; return how many, and for whose jobs."""
+    contributor = _text(data, "contributor")
+    try:
+        sent = read_sent_profiles(data)
+    except FieldError as error:
+        raise InputError(f"{error.key}: {error}") from None
+    facts = JobFacts.measured(
+        user=contributor, account="", application="", workload="", node_type=sent.node_type
+    )
+    trust = policies.for_job(facts)[0].training.trust
+    scope = scope_of(trust, "")
+    save_kernels(writer, sent.to_dict(), contributor=contributor, scope=scope)
+    return len(sent.profiles), scope
 
 
 def _characterised(

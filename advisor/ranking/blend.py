@@ -335,11 +335,16 @@ Fallback = Callable[[int, str], Blended | None]
 
 
 def blend(
-    app: Characterisation, profiles: Sequence[Profile], base: str, fallback: Fallback
+    app: Characterisation,
+    profiles: Sequence[Profile],
+    base: str,
+    fallback: Fallback,
+    alone: frozenset[int] = frozenset(),
 ) -> tuple[list[BlendedRun], list[str]]:
     """Estimate the whole run on every node type; return also the types that lack profiles.
 
-    ``fallback`` estimates phases whose streams or arithmetic no profiles cover.
+    ``fallback`` estimates phases whose streams or arithmetic no profiles cover, and the phases
+    ``alone`` (their numbers) wherever it can.
     """
     known = machines(profiles, base)
     here = known[base]
@@ -348,7 +353,12 @@ def blend(
     missing = []
     for name, machine in known.items():
         parts = [
-            (p.time_s, phase_on(p, here, machine, threads) or fallback(n, name))
+            (
+                p.time_s,
+                (fallback(n, name) if n in alone else None)
+                or phase_on(p, here, machine, threads)
+                or fallback(n, name),
+            )
             for n, p in enumerate(app.phases)
         ]
         whole = [(s, b) for s, b in parts if b is not None]

@@ -1,4 +1,4 @@
-"""The YAML files of rankings: phases of an application, profiles of node types, thresholds."""
+"""The YAML files of rankings: phases of an application, profiles, kernels, thresholds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from advisor.errors import InputError
+from advisor.ranking.kernels import MOST_SOURCE_B, Kernel, kernel_name, kernel_streams
 from advisor.ranking.similarity import Profile, Thresholds
 from advisor.ranking.streams import Characterisation, FieldError, Stream
 
@@ -78,6 +79,48 @@ def _positive(item: dict[str, Any], n: int, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
         raise FieldError((n, key), f"must be above 0, not {value!r}")
     return float(value)
+
+
+def read_kernels(path: Path) -> list[Kernel]:
+    """Read a list of kernels of a user's own: microbenchmark, source, streams, perhaps adds.
+
+    A source lies beside the file. Raises InputError with the file, line and key of what is wrong.
+    """
+    text, data = read_yaml(path)
+    if not isinstance(data, list) or not data:
+        raise InputError(
+            f"{path} is not a list of kernels", hint="each has microbenchmark, source and streams"
+        )
+    try:
+        kernels = [_kernel(path, item, n) for n, item in enumerate(data)]
+        for n, kernel in enumerate(kernels):
+            if any(k.name == kernel.name and k.streams == kernel.streams for k in kernels[:n]):
+                raise FieldError((n,), f"{kernel.name} is listed twice with these streams")
+    except FieldError as error:
+        raise InputError(place(path, text, error)) from None
+    return kernels
+
+
+def _kernel(path: Path, item: Any, n: int) -> Kernel:
+    if not isinstance(item, dict):
+        raise FieldError((n,), "must have keys and values")
+    for key in item:
+        if key not in ("microbenchmark", "source", "streams", "adds"):
+            raise FieldError((n, key), "there are microbenchmark, source, streams and adds")
+    name, streams = kernel_name(item, (n,)), kernel_streams(item, (n,))
+    if not isinstance(item.get("source"), str):
+        raise FieldError((n, "source"), "must be a file of C")
+    source = path.parent / item["source"]
+    try:
+        if source.stat().st_size > MOST_SOURCE_B:
+            raise FieldError((n, "source"), f"{source} is larger than {MOST_SOURCE_B >> 10} KB")
+        code = source.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FieldError((n, "source"), f"cannot read {source}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise FieldError((n, "source"), f"{source} is not text in UTF-8") from None
+    adds = _positive(item, n, "adds") if item.get("adds") is not None else 0.0
+    return Kernel(name, source.name, code, streams, adds)
 
 
 def read_thresholds(path: Path) -> Thresholds:

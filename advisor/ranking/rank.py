@@ -18,7 +18,7 @@ from advisor.core.node_type_estimate import EnergySource, NodeTypeEstimate
 from advisor.core.power import stated_power_w
 from advisor.core.transfer import STATED_POWER_ERROR
 from advisor.errors import InputError
-from advisor.ranking.blend import Blended, blend, doubtful, in_doubt, memory_parts
+from advisor.ranking.blend import LEAST_ERROR, Blended, blend, doubtful, in_doubt, memory_parts
 from advisor.ranking.similarity import (
     Profile,
     ProfileMatch,
@@ -35,7 +35,8 @@ DEFAULT: RankingMethod = "blend"
 """How rankings are made unless somebody says otherwise."""
 
 _NEAR = 0.9
-"""Candidates whose index is at least this share of the best show how sure an estimate is."""
+"""Candidates whose index is at least this share of the best show how sure an estimate is; a user's
+own kernel whose index is this share of the most stands for its phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class RankedPhase:
 
     ``memory`` is the part of its time that its streams take when profiles are mixed, None where
     they are not. ``margin`` is the relative difference at which a profile was discarded.
+    ``by_own``: the match is a kernel that a user brought for it, and alone stands for it.
     """
 
     phase: Phase
@@ -51,6 +53,7 @@ class RankedPhase:
     candidates: tuple[ProfileMatch, ...]
     memory: float | None = None
     margin: float = 0.0
+    by_own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +120,25 @@ def rank(
         candidates = matches(phase, alike, thresholds)
         chosen = winner(phase, candidates, thresholds)
         near, margin = narrowed(phase, candidates, thresholds)
-        phases.append(RankedPhase(phase, chosen, tuple(near), memory, margin))
+        own = _stands_alone(chosen, thresholds)
+        phases.append(RankedPhase(phase, chosen, tuple(near), None if own else memory, margin, own))
     tables = {name: _times(own) for name, own in by_type.items()}
     make = _blended if method == "blend" else _matched
     estimates, missing = make(app, phases, base, tables, threads, profiles)
     estimates.sort(key=lambda e: e.time_s)
-    unsure = _unsure(phases, tables) if method == "thesis" else doubtful(app, profiles, base)
+    if method == "thesis":
+        unsure = _unsure(phases, tables)
+    else:
+        alone = _unsure([r for r in phases if r.by_own], tables)
+        unsure = tuple(dict.fromkeys((*doubtful(app, profiles, base), *alone)))
     return Ranking(base, method, tuple(phases), tuple(estimates), tuple(missing), unsure)
+
+
+def _stands_alone(chosen: ProfileMatch | None, thresholds: Thresholds) -> bool:
+    """Whether the match is a user's own kernel and as good as the phase itself."""
+    if chosen is None or not chosen.profile.own:
+        return False
+    return (chosen.index or 0.0) >= _NEAR * thresholds.most
 
 
 def _unsure(phases: Sequence[RankedPhase], tables: Mapping[str, Times]) -> tuple[str, ...]:
@@ -161,12 +176,15 @@ def _blended(
         if math.isnan(there):
             return None
         error = _error(phases[n], tables[node_type], tables[base], threads)
+        if phases[n].by_own and node_type != base:
+            error = math.hypot(error, LEAST_ERROR)
         ratio = there / phases[n].phase.time_s
         joules = [_joules(phases[n : n + 1], tables[name]) for name in (node_type, base)]
         power = joules[0] / joules[1] / ratio if joules[0] and joules[1] else None
         return Blended(ratio, error, 0.0, power)
 
-    mixed, missing = blend(app, profiles, base, alone)
+    by_own = frozenset(n for n, r in enumerate(phases) if r.by_own)
+    mixed, missing = blend(app, profiles, base, alone, by_own)
     return [
         TimeEstimate(e.node_type, e.phases_s, e.time_s, 100.0 * e.error, e.energy_ratio)
         for e in mixed

@@ -106,7 +106,8 @@ class Profile:
     """One microbenchmark's result on one node type: time per iteration (us) and its streams.
 
     ``energy_per_iter_nj`` is the node's, None without a meter; ``threads`` is 0 where not known;
-    ``spread`` is half of the mean's 95 % interval over it, 0 where not known.
+    ``spread`` is half of the mean's 95 % interval over it, 0 where not known; ``own`` marks a
+    kernel that a user brought.
     """
 
     microbenchmark: str
@@ -116,6 +117,7 @@ class Profile:
     energy_per_iter_nj: float | None = None
     threads: int = 0
     spread: float = 0.0
+    own: bool = False
 
     @property
     def doubt(self) -> float:

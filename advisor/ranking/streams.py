@@ -74,14 +74,14 @@ class Stream:
     def from_dict(cls, data: Mapping[str, Any], path: tuple[str | int, ...] = ()) -> Stream:
         """Read that form. Raises FieldError."""
         return cls(
-            _number(data, "size_kb", path, least=0, above=True),
-            int(_number(data, "stride_b", path, least=0, whole=True)),
-            int(_number(data, "dtype_b", path, least=1, whole=True)),
+            number(data, "size_kb", path, least=0, above=True),
+            int(number(data, "stride_b", path, least=0, whole=True)),
+            int(number(data, "dtype_b", path, least=1, whole=True)),
             _one_of(data, "access", path, ACCESS),
             bool(data.get("writes", False)),
-            _number_or_none(data, "share", path),
-            _number_or_none(data, "dominance", path),
-            _number_or_none(data, "steps", path),
+            number_or_none(data, "share", path),
+            number_or_none(data, "dominance", path),
+            number_or_none(data, "steps", path),
         )
 
 
@@ -113,27 +113,27 @@ class Phase:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], path: tuple[str | int, ...] = ()) -> Phase:
         """Read that form. Time per iteration and iterations follow from each other."""
-        time_s = _number(data, "time_s", path, least=0)
-        iterations = _number(data, "iterations", path, least=0, default=0)
-        each = _number(data, "time_per_iter_us", path, least=0, default=0)
+        time_s = number(data, "time_s", path, least=0)
+        iterations = number(data, "iterations", path, least=0, default=0)
+        each = number(data, "time_per_iter_us", path, least=0, default=0)
         if not each and iterations:
             each = time_s * 1e6 / iterations
         if not iterations and each:
             iterations = time_s * 1e6 / each
         return cls(
-            _text(data, "name", path),
-            _number(data, "weight", path, least=0, most=1, default=1),
+            text(data, "name", path),
+            number(data, "weight", path, least=0, most=1, default=1),
             time_s,
             iterations,
             each,
             tuple(
                 Stream.from_dict(item, (*path, "streams", n))
-                for n, item in enumerate(_items(data, "streams", path))
+                for n, item in enumerate(items(data, "streams", path))
             ),
-            int(_number(data, "calls", path, least=1, whole=True, default=1)),
-            int(_number(data, "threads", path, least=0, whole=True, default=0)),
-            _number_or_none(data, "bytes_per_iter", path),
-            _number_or_none(data, "flops_per_iter", path),
+            int(number(data, "calls", path, least=1, whole=True, default=1)),
+            int(number(data, "threads", path, least=0, whole=True, default=0)),
+            number_or_none(data, "bytes_per_iter", path),
+            number_or_none(data, "flops_per_iter", path),
         )
 
 
@@ -166,21 +166,20 @@ class Characterisation:
     def from_dict(cls, data: Mapping[str, Any]) -> Characterisation:
         """Read that form; a time of the run not given follows from weights. Raises FieldError."""
         phases = tuple(
-            Phase.from_dict(item, ("phases", n))
-            for n, item in enumerate(_items(data, "phases", ()))
+            Phase.from_dict(item, ("phases", n)) for n, item in enumerate(items(data, "phases", ()))
         )
         if not phases:
             raise FieldError(("phases",), "there are none")
-        time_s = _number(data, "time_s", (), least=0, default=0)
+        time_s = number(data, "time_s", (), least=0, default=0)
         if not time_s:
             largest = max(phases, key=lambda phase: phase.weight)
             time_s = largest.time_s / largest.weight if largest.weight else 0.0
         return cls(
-            _text(data, "application", ()),
+            text(data, "application", ()),
             phases,
             str(data.get("workload") or "default"),
             str(data.get("node_type") or ""),
-            int(_number(data, "threads", (), least=0, whole=True, default=0)),
+            int(number(data, "threads", (), least=0, whole=True, default=0)),
             time_s,
             str(data.get("method") or ""),
         )
@@ -226,16 +225,16 @@ def read_sent(data: object) -> Characterisation:
     """
     if not isinstance(data, Mapping):
         raise FieldError((), "must have keys and values")
-    phases = _items(data, "phases", ())
+    phases = items(data, "phases", ())
     if len(phases) > MOST_PHASES:
         raise FieldError(
             ("phases",), f"there are {len(phases)}, at most {MOST_PHASES} are accepted"
         )
-    streams = sum(len(_items(phase, "streams", ("phases", n))) for n, phase in enumerate(phases))
+    streams = sum(len(items(phase, "streams", ("phases", n))) for n, phase in enumerate(phases))
     if streams > MOST_STREAMS:
         raise FieldError(("phases",), f"of {streams} streams, at most {MOST_STREAMS} are accepted")
     characterisation = Characterisation.from_dict(data)
-    _text(data, "node_type", ())
+    text(data, "node_type", ())
     for key in ("application", "workload", "node_type", "method"):
         if not getattr(characterisation, key).isprintable():
             raise FieldError((key,), "must be printable")
@@ -252,9 +251,10 @@ def _filled(record: Stream | Phase | Characterisation) -> dict[str, object]:
     return {name: v for name, v in values.items() if v is not None and v != "" and v is not False}
 
 
-def _items(
+def items(
     data: Mapping[str, Any], key: str, path: tuple[str | int, ...]
 ) -> list[Mapping[str, Any]]:
+    """Return a list of records, none where the key is not there. Raises FieldError."""
     value = data.get(key)
     if value is None:
         return []
@@ -266,7 +266,8 @@ def _items(
     return value
 
 
-def _text(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> str:
+def text(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> str:
+    """Return a name that must be there. Raises FieldError."""
     value = data.get(key)
     if not isinstance(value, str | int | float) or not str(value).strip():
         raise FieldError((*path, key), "is missing" if value is None else "must be a name")
@@ -282,7 +283,7 @@ def _one_of(
     raise FieldError((*path, key), f"must be one of {', '.join(allowed)}")
 
 
-def _number(
+def number(
     data: Mapping[str, Any],
     key: str,
     path: tuple[str | int, ...],
@@ -293,28 +294,30 @@ def _number(
     above: bool = False,
     default: float | None = None,
 ) -> float:
+    """Return a number within limits, ``above``: more than ``least``. Raises FieldError."""
     value = data.get(key, default)
     if value is None:
         raise FieldError((*path, key), "is missing")
     try:
-        number = float("x" if isinstance(value, bool) else value)
+        given = float("x" if isinstance(value, bool) else value)
     except (TypeError, ValueError):
         raise FieldError((*path, key), f"must be a number, not {value!r}") from None
-    good = math.isfinite(number) and least <= number <= most and not (above and number <= least)
-    if not good or number > _HUGE:
+    good = math.isfinite(given) and least <= given <= most and not (above and given <= least)
+    if not good or given > _HUGE:
         limit = f"between {least:g} and {most:g}" if math.isfinite(most) else (
             f"{'above' if above else 'at least'} {least:g}"
         )  # fmt: skip
         if good:
             limit = f"at most {_HUGE:g}"
         raise FieldError((*path, key), f"must be {limit}, not {value!r}")
-    if whole and number != int(number):
+    if whole and given != int(given):
         raise FieldError((*path, key), f"must be a whole number, not {value!r}")
-    return number
+    return given
 
 
-def _number_or_none(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> float | None:
-    return None if data.get(key) is None else _number(data, key, path, least=0)
+def number_or_none(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> float | None:
+    """Return a number from 0 up, None where the key is not there. Raises FieldError."""
+    return None if data.get(key) is None else number(data, key, path, least=0)
 
 
 def at_site(characterisation: Characterisation, inventory: Inventory) -> Characterisation:

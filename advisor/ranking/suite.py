@@ -82,11 +82,12 @@ FAMILIES: dict[str, Family] = {
 
 @dataclass(frozen=True, slots=True)
 class Microbenchmark:
-    """One member of a family: its streams (KB, bytes) and threads."""
+    """One member of a family, or a user's own kernel: its streams (KB, bytes) and threads."""
 
     name: str
     threads: int
     streams: tuple[Stream, ...] = ()
+    own: bool = False
 
     @property
     def family(self) -> Family:
@@ -100,13 +101,15 @@ class Microbenchmark:
 
     def request(self) -> str:
         """Return its zones as the C program takes them: ``OPERATION DTYPE`` and the zones."""
-        family = self.family
+        if self.own:
+            operation, dtype_b = "own", self.streams[0].dtype_b
+        else:
+            operation, dtype_b = self.family.operation, self.family.dtype_b
         zones = (
-            f"{s.access.lower()}:{round(s.size_kb * KB / family.dtype_b) * family.dtype_b}"
-            f":{s.stride_b}"
+            f"{s.access.lower()}:{round(s.size_kb * KB / dtype_b) * dtype_b}:{s.stride_b}"
             for s in self.streams
         )
-        return " ".join((f"{family.operation} {family.dtype_b}", *zones))
+        return " ".join((f"{operation} {dtype_b}", *zones))
 
 
 def member(name: str, threads: int, *zones: tuple[float, int]) -> Microbenchmark:

@@ -173,7 +173,7 @@ class Handlers:
             return decision.to_dict()
         if operation == "submitted":
             return self._submitted(request, peer)
-        if operation in ("observe", "characterise"):
+        if operation in ("observe", "characterise", "profile"):
             return self._deliver(request, peer)
         if operation in ("applications", "options", "history"):
             return self._page(request, peer)
@@ -307,6 +307,9 @@ class Handlers:
         contributor = self.users.name(peer.uid)
         if request["op"] == "characterise":
             self.spool.put_phases(request, contributor, peer.uid, self.source.snapshot.inventory)
+            return {"ok": True}
+        if request["op"] == "profile":
+            self.spool.put_profiles(request, contributor, peer.uid, self.source.snapshot.inventory)
             return {"ok": True}
         return {"ok": True, "stored": self.spool.put_runs(request, contributor, peer.uid)}
 

@@ -104,6 +104,26 @@ class Spool:
         data = {"contributor": contributor, "characterisation": characterisation.to_dict()}
         self._keep(data, "phases", uid, 1)
 
+    def put_profiles(
+        self, request: Mapping[str, object], contributor: str, uid: int, inventory: Inventory
+    ) -> None:
+        """Keep profiles of a user's own kernels. Raises AdvisorError where they make no sense.
+
+        Their node type must be one of the site's, if those are known.
+        """
+        from advisor.ranking.kernels import read_sent_profiles
+        from advisor.ranking.streams import FieldError
+        from advisor.store.rows import check_name
+
+        try:
+            sent = read_sent_profiles(request)
+        except FieldError as error:
+            raise ProtocolError(f"{error.key}: {error}".removeprefix(": ")) from None
+        check_name("node type", sent.node_type)
+        if inventory.node_types and inventory.resolve(sent.node_type) is None:
+            raise ProtocolError(f"the site has no node type {sent.node_type}")
+        self._keep({"contributor": contributor, **sent.to_dict()}, "profiles", uid, 1)
+
     def _keep(self, data: Mapping[str, object], kind: DeliveryKind, uid: int, count: int) -> None:
         text = json.dumps(data)
         self._untaken.check(uid, count, len(text))

@@ -1,4 +1,7 @@
-"""Node types' profiles: what each microbenchmark takes there. Standard library only."""
+"""Node types' profiles: what each microbenchmark takes there, and each kernel of a user's own.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.errors import RefusedError
+from advisor.core.observation import Scope
+from advisor.errors import InputError, RefusedError
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 from advisor.store.transaction import StoreTransaction
@@ -15,10 +19,13 @@ from advisor.store.transaction import StoreTransaction
 MOST_REQUESTS = 500
 """Microbenchmarks that may wait; who wants more gets the oldest of them run first."""
 
+NEAR_MEMORY = 0.05
+"""Nodes of one type may differ by so much in the memory their kernels leave them."""
 
 _DROP_MEASURED = (
-    "DELETE FROM bench_requests AS r WHERE EXISTS (SELECT 1 FROM profiles) AND NOT EXISTS ("
-    " SELECT 1 FROM (SELECT DISTINCT node_type FROM profiles) AS t WHERE NOT EXISTS ("
+    "DELETE FROM bench_requests AS r WHERE EXISTS (SELECT 1 FROM profiles WHERE contributor = '')"
+    " AND NOT EXISTS (SELECT 1 FROM"
+    " (SELECT DISTINCT node_type FROM profiles WHERE contributor = '') AS t WHERE NOT EXISTS ("
     "  SELECT 1 FROM profiles AS p WHERE p.node_type = t.node_type"
     "  AND p.microbenchmark = r.microbenchmark AND p.streams = r.streams))"
 )
@@ -30,7 +37,8 @@ class StoredProfile:
 
     ``streams`` are in the form of ``advisor.ranking.streams.Stream``; ``time_per_iter_us``
     microseconds per iteration of one thread; ``spread`` half of the mean's 95 % interval over
-    it; ``energy_per_iter_nj`` nanojoules of the node, None without a meter.
+    it; ``energy_per_iter_nj`` nanojoules of the node, None without a meter. ``contributor`` is who
+    brought the kernel, "" for the suite's own; ``scope`` says whose jobs it advises.
     """
 
     node_type: str
@@ -42,6 +50,8 @@ class StoredProfile:
     repeats: int
     energy_per_iter_nj: float | None = None
     meter: str = ""
+    contributor: str = ""
+    scope: Scope = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +118,65 @@ def save_profiles(
         bench_id = db.execute(sql, values).lastrowid
         db.executemany(
             "INSERT OR REPLACE INTO profiles (node_type, microbenchmark, streams, threads,"
-            " time_per_iter_us, spread, repeats, energy_per_iter_nj, meter, bench_id)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " time_per_iter_us, spread, repeats, energy_per_iter_nj, meter, bench_id,"
+            " contributor, scope) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (bench.node_type, p.microbenchmark, _streams(p.streams), p.threads,
-                 p.time_per_iter_us, p.spread, p.repeats, p.energy_per_iter_nj, p.meter, bench_id)
+                 p.time_per_iter_us, p.spread, p.repeats, p.energy_per_iter_nj, p.meter, bench_id,
+                 _rows.clean(p.contributor), p.scope)
                 for p in profiles
             ],
         )  # fmt: skip
         db.execute(_DROP_MEASURED)
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return in words how two fingerprints differ; empty for machines of one kind."""
+    words = []
+    for key in dict.fromkeys((*one, *other)):
+        a, b = one.get(key), other.get(key)
+        if key == "memory_mb" and a and b and abs(a - b) <= NEAR_MEMORY * max(a, b):
+            continue
+        if a != b:
+            words.append(f"{key.removesuffix('_b').removesuffix('_mb')} {a} and {b}")
+    return words
+
+
+def save_kernels(
+    writer: StoreTransaction, sent: Mapping[str, Any], *, contributor: str, scope: Scope
+) -> None:
+    """Store profiles of a user's own kernels in place of that user's earlier ones.
+
+    ``sent`` has the form of ``advisor.ranking.kernels.SentProfiles``. Raises InputError where the
+    node type has no profiles of the suite to stand beside, or those of another machine, StoreError.
+    """
+    name = str(sent["node_type"])
+    former = latest_bench(writer, name)
+    if former is None:
+        raise InputError(
+            f"{name} has no profiles of the suite yet, and kernels are compared beside those",
+            hint="advisor bench makes them",
+        )
+    apart = differences(former.machine, sent["machine"])
+    if apart:
+        raise InputError(
+            f"{name} has profiles of another machine ({'; '.join(apart)})",
+            hint="measure on a node of that type",
+        )
+    host, kernel, compiler = (str(sent[key]) for key in ("host", "kernel", "compiler"))
+    save_profiles(
+        writer,
+        Bench(name, former.machine, host, kernel, compiler, contributor),
+        [
+            StoredProfile(
+                name,
+                **{**p, "streams": tuple(p["streams"])},
+                contributor=_rows.clean(contributor),
+                scope=scope,
+            )
+            for p in sent["profiles"]
+        ],
+    )
 
 
 def latest_bench(reader: Reader, node_type: str) -> Bench | None:
@@ -132,12 +192,22 @@ def latest_bench(reader: Reader, node_type: str) -> Bench | None:
     return None
 
 
-def profiles(reader: Reader, node_type: str | None = None) -> list[StoredProfile]:
-    """Return all profiles, or one node type's."""
-    where, values = ("WHERE node_type = ?", [node_type]) if node_type else ("", [])
+def profiles(
+    reader: Reader, node_type: str | None = None, *, user: str | None = None
+) -> list[StoredProfile]:
+    """Return all profiles, or one node type's.
+
+    With ``user``, those that may advise that user's jobs: all but other users' own kernels.
+    """
+    parts = ["node_type = ?"] if node_type else []
+    values = [node_type] if node_type else []
+    if user is not None:
+        parts.append("(scope = 'all' OR contributor = ?)")
+        values.append(user)
+    where = f"WHERE {' AND '.join(parts)}" if parts else ""
     sql = (
         "SELECT node_type, microbenchmark, streams, threads, time_per_iter_us, spread, repeats,"
-        f" energy_per_iter_nj, meter FROM profiles {where} ORDER BY id"
+        f" energy_per_iter_nj, meter, contributor, scope FROM profiles {where} ORDER BY id"
     )
     stored = []
     for row in reader.rows(sql, values):

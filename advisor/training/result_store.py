@@ -21,7 +21,9 @@ from advisor.core.policy import Trust, scope_of
 from advisor.core.protocol import call
 from advisor.errors import AdvisorError, RefusedError, StoreError
 from advisor.models.fit import FitResult
+from advisor.ranking.kernels import SentProfiles
 from advisor.ranking.streams import Characterisation
+from advisor.store.profiles import save_kernels
 from advisor.store.rankings import save_characterisation
 from advisor.store.records import TrainingRequest, TrainingRun
 from advisor.store.writer import Writer
@@ -76,6 +78,10 @@ class ResultStore:
 
     def characterise(self, characterisation: Characterisation) -> str:
         """Store an application's phases; return what became of them, in a few words."""
+        raise NotImplementedError
+
+    def profile(self, sent: SentProfiles) -> str:
+        """Store profiles of the user's own kernels; return what became of them."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -148,9 +154,19 @@ class LocalResults(ResultStore):
         )
         return f"stored in {self._writer.path}"
 
+    def profile(self, sent: SentProfiles) -> str:
+        """Store the profiles beside the suite's. Raises InputError where they do not fit."""
+        scope = scope_of(self._trust, "")
+        save_kernels(self._writer, sent.to_dict(), contributor=self._user, scope=scope)
+        return f"stored in {self._writer.path} {_whose(scope, self._user)}"
+
     def close(self) -> None:
         """Close the store."""
         self._writer.close()
+
+
+def _whose(scope: Scope, user: str) -> str:
+    return "for everybody's jobs" if scope == "all" else f"for jobs of {user}"
 
 
 class DaemonResults(ResultStore):
@@ -178,6 +194,11 @@ class DaemonResults(ResultStore):
             {"v": 1, "op": "characterise", "characterisation": characterisation.to_dict()}, ""
         )
         return f"handed to the {self.description}, which stores and ranks it"
+
+    def profile(self, sent: SentProfiles) -> str:
+        """Send the profiles (op ``profile``). Raises StoreError."""
+        self._ask({"v": 1, "op": "profile", **sent.to_dict()}, "")
+        return f"handed to the {self.description}, which stores them and ranks again"
 
     def _ask(self, message: dict[str, object], hint: str) -> None:
         """Send results and wait until they are taken. Raises StoreError."""
@@ -219,6 +240,11 @@ class LeftResults(ResultStore):
     def characterise(self, characterisation: Characterisation) -> str:
         """Keep the phases. Raises StoreError."""
         self._keep("phases", {"characterisation": characterisation.to_dict()}, "")
+        return f"not stored yet; {self.by_hand}"
+
+    def profile(self, sent: SentProfiles) -> str:
+        """Keep the profiles. Raises StoreError."""
+        self._keep("profiles", sent.to_dict(), "")
         return f"not stored yet; {self.by_hand}"
 
     def _keep(self, kind: DeliveryKind, data: dict[str, object], hint: str) -> None:

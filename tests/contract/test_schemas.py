@@ -34,10 +34,11 @@ from tests.schemas import FOLDER, check, validator
 
 SCRIPT = "#!/bin/bash\n#SBATCH -N 1 -n 1 -C broadwell --exclusive\nsrun ./cg-solver n=4e6\n"
 HEADER = "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j\n"
+STREAM = {"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P", "steps": 1.0}
 PHASES = {
     "application": "md-lattice", "node_type": "broadwell",
-    "phases": [{"name": "solve", "time_s": 8.0, "iterations": 4e9, "threads": 4, "streams": [
-        {"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P", "steps": 1.0}]}],
+    "phases": [{"name": "solve", "time_s": 8.0, "iterations": 4e9, "threads": 4,
+                "streams": [STREAM]}],
 }  # fmt: skip
 EAR = (
     "NODE_ID;JOB_ID;STEP_ID;APP_ID;DEF.FREQ;TIME;CPI;TPI;GBS;DC-NODE-POWER;CYCLES;INSTRUCTIONS\n"
@@ -100,8 +101,8 @@ OWN_SCHEMA = {"models": "fit", "policy-simulate": "policy"}
 SILENT = {"serve": "runs until it is stopped", "tui": "an application of the terminal"}
 """Verbs that take --json, as all do, and print no answer."""
 OPERATIONS = (
-    "decide", "explain", "submitted", "observe", "characterise", "applications", "options",
-    "history", "metrics", "status", "ping",
+    "decide", "explain", "submitted", "observe", "characterise", "profile", "applications",
+    "options", "history", "metrics", "status", "ping",
 )  # fmt: skip
 
 
@@ -272,6 +273,20 @@ def test_every_operation_of_the_daemon_is_what_its_schema_says(daemon: Path) -> 
         "explain": job,
         "observe": {"application": "fresh", "workload": "w", "observations": [run]},
         "characterise": {"characterisation": {**PHASES, "workload": "default"}},
+        "profile": {
+            "node_type": "broadwell",
+            "machine": {"cores": 28},
+            "profiles": [
+                {
+                    "microbenchmark": "own",
+                    "threads": 4,
+                    "time_per_iter_us": 1.0,
+                    "spread": 0.01,
+                    "repeats": 5,
+                    "streams": [STREAM],
+                }
+            ],
+        },
         "applications": {},
         "options": {"application": "cg-solver"},
         "history": {},

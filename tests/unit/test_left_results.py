@@ -78,7 +78,7 @@ class Home:
         def rank(_: Writer, stored: StoredCharacterisation) -> str:
             return stored.application
 
-        return take_spool(self.store, spool_folder(self.store.path), fit, rank)
+        return take_spool(self.store, spool_folder(self.store.path), fit, rank, lambda *_: "")
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def no_rank(writer: Writer, stored: StoredCharacterisation) -> str:
 
 
 def take(store: Writer, fit: Any = no_fit) -> Spooled:
-    return take_spool(store, spool_folder(store.path), fit, no_rank)
+    return take_spool(store, spool_folder(store.path), fit, no_rank, lambda *_: "")
 
 
 def observation(c: Configuration = GRID[0], **changes: object) -> dict[str, object]:
@@ -352,6 +352,6 @@ def test_a_store_that_cannot_be_written_keeps_the_file(store: Writer) -> None:
         raise StoreError("the store is locked")
 
     with pytest.raises(StoreError, match="locked"):
-        take_spool(store, spool_folder(store.path), no_fit, locked)
+        take_spool(store, spool_folder(store.path), no_fit, locked, lambda *_: "")
     assert path.exists()
     assert take(store).characterisations == 1

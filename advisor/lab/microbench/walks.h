@@ -22,7 +22,8 @@ struct operation {
     const char *name;
     int streams;   /* how many it walks over */
     int writes;    /* whether the first of them is written */
-    double worth;  /* what one iteration adds to the sum; 0: per element of the step (records) */
+    double worth;  /* what one iteration adds to the sum; 0: per element of the step (records),
+                      below 0: nobody checks */
     kernel *of_double, *of_float;
 };
 

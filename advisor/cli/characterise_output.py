@@ -59,6 +59,7 @@ def print_phases(timed: TimedRun, phases: Sequence[PhaseResult]) -> None:
     print()
     print_table(["phase", "weight", "time", "calls", "threads", "iterations", "µs/iter"], rows)
     for phase in phases:
+        _print_parts(timed, phase)
         if phase.traced is None:
             continue
         print(f"\n{phase.name}{': ' + phase.note if phase.note else ''}")
@@ -72,6 +73,21 @@ def print_phases(timed: TimedRun, phases: Sequence[PhaseResult]) -> None:
         else:
             print("no streams beyond the first-level cache: it is limited by computing")
         print(_summary(phase.traced))
+
+
+def _print_parts(timed: TimedRun, phase: PhaseResult) -> None:
+    """Print what a phase's barriers divide it into, if any do."""
+    if not phase.parts:
+        return
+    print(f"\n{phase.name}: its parts, from one barrier to the next")
+    print_table(
+        ["until the barrier at", "weight", "time", "calls", "ms each"],
+        [
+            [p.place or "(join)", f"{p.time_s / timed.time_s:.1%}", _short(p.time_s), p.calls,
+             f"{p.time_s * 1e3 / max(1, p.calls):.3g}"]
+            for p in phase.parts
+        ],
+    )  # fmt: skip
 
 
 def _stream_row(phase: PhaseResult, stream: FoundStream) -> list[object]:
@@ -116,7 +132,12 @@ def as_json(
         data = stored.to_dict() | {
             "imbalance": phase.imbalance,
             "note": phase.note,
-        }
+            "parts": [
+                {"until": p.place or "join", "calls": p.calls, "time_s": p.time_s,
+                 "weight": p.time_s / timed.time_s}
+                for p in phase.parts
+            ],
+        }  # fmt: skip
         if phase.traced is not None:
             data["streams"] = [
                 {"random": stream.random, "writes": stream.writes, "reads": traced_stream.reads}

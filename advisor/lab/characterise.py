@@ -87,6 +87,19 @@ def _demangled(raws: list[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A phase finer than fork and join: what a region does up to one of its barriers.
+
+    ``place`` is the barrier's source line, "" for what follows the last one; ``calls`` how often it
+    was reached, ``time_s`` seconds in all, waiting at the barrier included.
+    """
+
+    place: str
+    calls: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Timed:
     """One phase of the whole run: where it is, how often it ran, and its wall time.
 
@@ -102,6 +115,7 @@ class Timed:
     threads: int
     imbalance: float
     dynamic: bool
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +135,7 @@ class PhaseResult:
     traced: FoundPhase | None
     places: Mapping[int, str] = field(default_factory=dict)
     note: str = ""
+    parts: tuple[Part, ...] = ()
 
     @property
     def time_per_iter_us(self) -> float | None:
@@ -155,8 +170,8 @@ def timed_phases(run: TimedRun) -> list[Timed]:
             key = (process.exe, phase.file, phase.offset)
             gathered[key].append((order, phase, together[process.exe]))
     offsets: defaultdict[Path, set[int]] = defaultdict(set)
-    for _, file, offset in gathered:
-        offsets[file].add(offset)
+    for (_, file, offset), found in gathered.items():
+        offsets[file] |= {offset, *(part.offset - 1 for _, p, _ in found for part in p.parts)}
     symbols = {file: symbols_at(file, wanted) for file, wanted in offsets.items()}
     timed = []
     for (exe, file, offset), parts in gathered.items():
@@ -173,9 +188,36 @@ def timed_phases(run: TimedRun) -> list[Timed]:
                 threads,
                 max(1.0, slowest * threads / busy) if busy else 1.0,
                 any(p.dynamic for _, p, _ in parts),
+                _divided(parts, time_s, symbols[file]),
             )
         )
     return sorted(timed, key=lambda phase: -phase.time_s)
+
+
+def _divided(
+    regions: Sequence[tuple[int, TimedPhase, float]],
+    time_s: float,
+    symbols: Mapping[int, Symbol],
+) -> tuple[Part, ...]:
+    """Return the parts of a region that ran in several processes; none without a barrier."""
+    calls: defaultdict[int, float] = defaultdict(float)
+    seconds: defaultdict[int, float] = defaultdict(float)
+    for _, region, ranks in regions:
+        for part in region.parts:
+            calls[part.offset] += part.calls / ranks
+            seconds[part.offset] += part.time_s / ranks
+    if not calls:
+        return ()
+    parts = [
+        Part(
+            symbols.get(offset - 1, Symbol()).place or hex(offset),
+            round(calls[offset]),
+            seconds[offset],
+        )
+        for offset in calls
+    ]
+    rest_s = max(0.0, time_s - sum(part.time_s for part in parts))
+    return (*parts, Part("", round(sum(r.calls / ranks for _, r, ranks in regions)), rest_s))
 
 
 def _concurrency(processes: Sequence[TimedProcess]) -> dict[Path, float]:
@@ -245,7 +287,7 @@ def _result(
         iterations = traced.iterations_mean * min(uneven, most)
     return PhaseResult(
         name, phase.time_s / total_s, phase.time_s, phase.calls, phase.threads, phase.imbalance,
-        iterations, traced, places, note,
+        iterations, traced, places, note, phase.parts,
     )  # fmt: skip
 
 

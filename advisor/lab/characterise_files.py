@@ -17,7 +17,8 @@ from advisor.errors import AdvisorError
 # Sizes and layouts of phases.c and sites.h.
 _PATH = 488
 _PHASES = struct.Struct(f"<8Q{_PATH}s")
-_PHASE = struct.Struct(f"<9Q{_PATH}s")
+_PARTS = 16
+_PHASE = struct.Struct(f"<9Q{_PATH}sQ{3 * _PARTS}Q")
 _SITES = struct.Struct(f"<12Q{_PATH}s")
 _REGION = struct.Struct("<3Q")
 _MODULE = struct.Struct(f"<3Q{_PATH}s")
@@ -28,10 +29,23 @@ LINE = 64
 
 
 @dataclass(frozen=True, slots=True)
+class TimedPart:
+    """What a region does before one of its barriers, as the thread that forked it saw that.
+
+    ``offset`` is where the barrier returns to, in the region's file.
+    """
+
+    offset: int
+    calls: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TimedPhase:
     """One parallel region of one process: where its code is, and its times.
 
     ``busy_s`` sums the threads' own parts, ``slowest_s`` the slowest thread's part of each call.
+    ``parts`` are what its barriers divide it into; what follows the last is not among them.
     """
 
     file: Path
@@ -42,6 +56,7 @@ class TimedPhase:
     slowest_s: float
     threads: int
     dynamic: bool
+    parts: tuple[TimedPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +168,16 @@ def read_phases(folder: Path) -> list[TimedProcess]:
             raise AdvisorError(f"{file}: written by another version of the timing library")
         phases = []
         for n in range(regions):
-            (_, calls, time, _, busy, slowest, threads, dynamic, offset, path) = _PHASE.unpack_from(
-                data, _PHASES.size + n * _PHASE.size
-            )
+            values = _PHASE.unpack_from(data, _PHASES.size + n * _PHASE.size)
+            (_, calls, time, _, busy, slowest, threads, dynamic, offset, path, count) = values[:11]
             if calls:
                 times = (time / 1e9, busy / 1e9, slowest / 1e9)
+                parts = tuple(
+                    TimedPart(values[11 + 3 * k], values[12 + 3 * k], values[13 + 3 * k] / 1e9)
+                    for k in range(count)
+                )
                 phases.append(
-                    TimedPhase(_path(path), offset, calls, *times, threads, bool(dynamic))
+                    TimedPhase(_path(path), offset, calls, *times, threads, bool(dynamic), parts)
                 )
         seconds = (begin / 1e9, (end - begin) / 1e9)
         processes.append(TimedProcess(pid, _path(exe), *seconds, bool(complete), tuple(phases)))

@@ -476,3 +476,34 @@ def test_a_long_trace_is_ended_and_scaled(advisor: Run, built: Path) -> None:
     assert phase["iterations"] == pytest.approx(1500 * 400 * 400 / 2, rel=0.1)
     part = 200 * 402 * 8 / 1024
     same(streams_of(phase), [(part, 8, 8, "P"), (part, 8, 8, "P")])
+
+
+PARTS = """#include <stdlib.h>
+int main(int argc, char **argv) {
+    const int n = 100000, turns = atoi(argv[1]);
+    double *a = calloc(n, sizeof *a), sum = 0;
+#pragma omp parallel
+    for (int t = 0; t < turns; t++) {
+#pragma omp for
+        for (int i = 0; i < n; i++) a[i] += 1;
+#pragma omp for reduction(+ : sum)
+        for (int i = 0; i < n; i++)
+            for (int k = 0; k < 20; k++) sum += a[i] / (1 + sum);
+    }
+    return sum < 0;
+}
+"""
+
+
+def test_barriers_divide_a_region_into_parts(advisor: Run, tmp_path: Path) -> None:
+    """Five turns of two loops: two barriers, each reached five times; the second loop is longer."""
+    (tmp_path / "parts.c").write_text(PARTS)
+    words = ["cc", "-g", "-O2", "-fopenmp", "parts.c", "-o", "parts"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    done = advisor("characterise", "--json", "--trace", "none", "--", tmp_path / "parts", 5)
+    (phase,) = done.json()["phases"]
+    first, second, rest = phase["parts"]
+    assert [p["calls"] for p in phase["parts"]] == [5, 5, 1] and rest["until"] == "join"
+    assert first["until"].startswith("parts.c:") and second["until"].startswith("parts.c:")
+    assert sum(p["time_s"] for p in phase["parts"]) == pytest.approx(phase["time_s"], rel=1e-3)
+    assert sum(p["weight"] for p in phase["parts"]) == pytest.approx(phase["weight"], rel=1e-3)

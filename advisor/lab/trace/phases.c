@@ -1,6 +1,7 @@
 /* Times every outermost parallel region of a program it is preloaded into (LD_PRELOAD).
  *
- * A few clock readings per region and thread are all it costs. Each process has a file of its own
+ * A few clock readings per region and thread, and one per barrier of the forking thread, are all it
+ * costs. Each process has a file of its own
  * in the folder ADVISOR_PHASES, mapped shared, so that the figures are there even if the program
  * is killed. advisor/lab/characterise_files.py reads it; keep the two equal.
  *
@@ -26,6 +27,12 @@
 #define PHASES_MAGIC 0x3153455341485041ull /* "APHASES1" */
 #define REGIONS 1024
 #define PATH 488
+#define PARTS 16
+
+/* What lies before a barrier inside a region, up to the one before it or the fork. */
+struct part {
+    uint64_t offset, calls, time_ns; /* offset: where the barrier returns to, in the file */
+};
 
 struct phase {
     uint64_t code, calls;
@@ -35,6 +42,8 @@ struct phase {
     uint64_t threads, dynamic;    /* threads: most in one call */
     uint64_t offset;              /* of the code, as the file itself has it */
     char file[PATH];
+    uint64_t parts; /* those beyond PARTS count to the rest of the region */
+    struct part part[PARTS];
 };
 
 struct phases_file {
@@ -48,6 +57,9 @@ static struct phases_file *file;
 static __thread int depth;
 static __thread uint64_t entered;
 static __thread struct team *inside;
+static __thread const void *called;     /* where the last call of the runtime came from */
+static __thread struct phase *dividing; /* in the forking thread, once a barrier divides it */
+static __thread uint64_t part_begin;
 
 static void raise_to(uint64_t *place, uint64_t value) {
     uint64_t known = __atomic_load_n(place, __ATOMIC_RELAXED);
@@ -87,6 +99,7 @@ static struct phase *phase_of(void *code) {
 static int team_fork(struct team *team) {
     if (!file || depth) return 0;
     team->begin = watch_now();
+    team->call = (uint64_t)(uintptr_t)pthread_self();
     return 1;
 }
 
@@ -94,6 +107,8 @@ static void team_enter(struct team *team) {
     depth++;
     inside = team;
     entered = watch_now();
+    dividing = NULL;
+    part_begin = team->begin;
 }
 
 static void team_leave(struct team *team) {
@@ -123,9 +138,31 @@ static void team_join(struct team *team) {
     if (team->dynamic) phase->dynamic = 1;
 }
 
-static void team_barrier(void) {}
+/* A region's parts are those of the thread that forked it: it waits at every barrier, too. */
+static void team_barrier(void) {
+    if (!file || depth != 1 || !inside) return;
+    if (inside->call != (uint64_t)(uintptr_t)pthread_self()) return;
+    const uint64_t now = watch_now(), took = now - part_begin;
+    part_begin = now;
+    if (!dividing) dividing = phase_of((void *)inside->code);
+    if (!dividing) return;
+    struct phase *phase = dividing;
+    const uint64_t offset = (uint64_t)(uintptr_t)called - (phase->code - phase->offset);
+    uint64_t n = 0;
+    while (n < phase->parts && phase->part[n].offset != offset) n++;
+    if (n == PARTS) return;
+    if (n == phase->parts) {
+        phase->part[n].offset = offset;
+        phase->parts = n + 1;
+    }
+    ADD(phase->part[n].calls, 1);
+    ADD(phase->part[n].time_ns, took);
+}
 
-static void team_call(const void *site) { watch_event(site); }
+static void team_call(const void *site) {
+    called = site;
+    watch_event(site);
+}
 
 static void team_dynamic(void) {
     if (inside && !inside->dynamic) inside->dynamic = 1;

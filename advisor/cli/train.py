@@ -343,6 +343,8 @@ def _execute(
                 progress.say(results.by_hand)
             if why := _library(state):
                 progress.say(f"all runs are complete: {why}")
+            elif why := _earlier(state):
+                progress.say(f"the job as written runs to its end: {why}")
             sweep = Sweep(
                 state, scheduler, results, policy, known.site, Recorder(state, progress.show)
             )
@@ -380,6 +382,23 @@ def _library(state: SweepState) -> str:
         return error.message
     except OSError as error:
         return f"{place.parent} cannot be written: {error.strerror}"
+    return ""
+
+
+def _earlier(state: SweepState) -> str:
+    """Put the complete run that a sweep borrows into its folder; return why not."""
+    from advisor.errors import InputError
+    from advisor.phases.complete import EARLIER
+    from advisor.training import state as states
+    from advisor.training.earlier_run import lend
+
+    earlier = state.settings.earlier
+    if not earlier or (state.preload.parent / EARLIER).is_dir():
+        return ""
+    try:
+        lend(states.load(state.folder.parent / earlier), state)
+    except InputError as error:
+        return error.message
     return ""
 
 

@@ -13,7 +13,7 @@ from advisor.training.planning import PlannedSweep
 from advisor.training.state import SweepState
 from advisor.views.training import outcome_lines, outcome_rows, run_line
 
-_OF_RUN = ("time_s", "energy_j", "energy_quality", "meter", "job_id", "rate")
+_OF_RUN = ("time_s", "energy_j", "energy_quality", "meter", "job_id", "rate", "extrapolated")
 
 
 def plan_json(plan: PlannedSweep) -> dict[str, object]:
@@ -40,6 +40,8 @@ def plan_json(plan: PlannedSweep) -> dict[str, object]:
         "confirm": state.settings.confirm,
         "cost": plan.cost.to_dict(),
         "energy": plan.energy,
+        "within": state.settings.within,
+        "earlier": state.settings.earlier,
         "notes": list(plan.notes),
     }
 

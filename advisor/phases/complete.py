@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +13,15 @@ from typing import Any
 MOST_EVENTS = 1_000_000
 """Events of a run that are kept; of a longer one nothing is."""
 
-BASE, STOPS = "complete.json", "stops"
-"""What the folder of a sweep's watch holds: the complete run, and a file for each one ended."""
+MOST_READINGS = 100_000
+"""Readings of the meter that are kept; of more every second one goes."""
+
+BASE, WHOLE, STOPS = "complete.json", "whole.json", "stops"
+"""What the folder of a sweep's watch holds: the complete run, what the scheduler measured of it,
+and a file for each run that was ended."""
+
+EARLIER = "earlier"
+"""The folder in there with the first two of an earlier sweep."""
 
 BEGIN, END = "begin", "end"
 """The sites of a run's first and last event: its first process begins, its last one ends."""
@@ -30,6 +38,11 @@ class CompleteRun:
     sites: list[str] = field(default_factory=list)
     readings: list[tuple[float, float]] = field(default_factory=list)
     why: str = ""
+
+    def thin(self) -> None:
+        """Leave out every second reading where there are too many; the first and last stay."""
+        if len(self.readings) > MOST_READINGS:
+            del self.readings[1:-1:2]
 
     @property
     def span_s(self) -> float:
@@ -64,6 +77,28 @@ def load_complete(path: Path) -> CompleteRun | None:
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None
+
+
+def borrowed(watch: Path, *, metered: bool) -> CompleteRun | None:
+    """Return the earlier sweep's complete run; None where its energy was not measured alike."""
+    try:
+        alike = json.loads((watch / EARLIER / WHOLE).read_text())["measured"] is metered
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return load_complete(watch / EARLIER / BASE) if alike else None
+
+
+def adopt(watch: Path) -> None:
+    """Make the earlier sweep's complete run this one's. Raises OSError."""
+    copy_complete(watch / EARLIER, watch)
+
+
+def copy_complete(source: Path, target: Path) -> None:
+    """Copy a complete run with what the scheduler measured of it. Raises OSError."""
+    for name in (WHOLE, BASE):  # without the second nothing is paired with it
+        partial = target / f".{name}"
+        shutil.copyfile(source / name, partial)
+        partial.replace(target / name)
 
 
 def _ascending(values: Sequence[Any]) -> list[float]:

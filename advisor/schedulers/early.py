@@ -168,17 +168,16 @@ def ended_early(job: SweepJob, result: RunResult) -> RunResult:
     return good_run(job, known, energy_j, str(whole["meter"]), why)
 
 
-def why_whole(job: SweepJob, run: PlannedRun, attempt: int) -> str:
-    """Return why a run went to its end that could have been ended; "" where nobody noted it.
+def why_none(job: SweepJob) -> str:
+    """Return why nothing can be paired with the complete run; "" where it can, or is not there."""
+    whole = None if job.watch is None else _read(job.watch.folder / "complete.json")
+    return str(whole["why"]) if whole and whole.get("why") else ""
 
-    Of the complete run: why nothing can be paired with it.
-    """
-    role = role_of(job, run)
-    if not role or job.watch is None:
+
+def why_whole(job: SweepJob, run: PlannedRun, attempt: int) -> str:
+    """Return why a run went to its end that could have been ended; "" where nobody noted it."""
+    if not role_of(job, run) or job.watch is None:
         return ""
-    if role == "complete":
-        whole = _read(job.watch.folder / "complete.json")
-        return str(whole["why"]) if whole and whole.get("why") else ""
     try:
         return (job.watch.folder / "whole" / stop_name(job, run.seq, attempt)).read_text()
     except OSError:

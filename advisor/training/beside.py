@@ -25,6 +25,8 @@ from advisor.phases.complete import (
     MOST_EVENTS,
     STOPS,
     CompleteRun,
+    adopt,
+    borrowed,
     load_complete,
 )
 from advisor.phases.ring import EventRings
@@ -48,7 +50,7 @@ class _Counting(Protocol):
 class Beside:
     """Takes a run's events and readings as they come, and hands them to ``pairing`` once there.
 
-    It never is for the complete run; for others it takes as long as to load what it needs.
+    It never is for a complete run with no earlier one; else it takes as long as to load it.
     """
 
     rings: EventRings
@@ -65,6 +67,8 @@ class Beside:
         now, joules = time.monotonic(), self._counted()
         if joules is not None:
             run.readings.append((now, joules))
+            if self.pairing is None:
+                run.thin()
         events = self.rings.poll()
         if events and not run.times:
             first = min(p.begin_s for p in self.rings.leading())
@@ -214,8 +218,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     base = None
     if args.role == "paired":
         base = load_complete(args.folder / BASE)
-        if base is None or base.why or base.span_s < LEAST_S:
-            return 0
+    elif args.role == "complete":
+        base = borrowed(args.folder, metered=args.metered)
+    if base is not None and (base.why or base.span_s < LEAST_S):
+        base = None
+    if args.role == "paired" and base is None:
+        return 0
     counter = _counter(args.meter, args.sys) if args.metered else None
     beside = Beside(EventRings(args.rings), counter)
     beside.look()
@@ -231,6 +239,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         stop = beside.look()
         if stop is not None and base is not None:
             if run.alive():
+                if args.role == "complete":
+                    adopt(args.folder)
                 data = json.dumps(_stop_json(stop, base, beside))
                 _note(args.folder / STOPS / args.name, data)
                 end_run(run)
@@ -238,15 +248,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         reason = beside.run.why or (beside.pairing.reason if beside.pairing else "")
         if base is not None and reason:
             _note(args.folder / "whole" / args.name, reason)
-            return 0
+            if args.role == "paired":
+                return 0
+            base, beside.pairing = None, None  # the one to pair others with is this
         time.sleep(POLL_S)
-    if base is None and over:
+    if base is not None and over and beside.pairing and beside.run.times:
+        _note(args.folder / "whole" / args.name, beside.pairing.ended().reason)
+    if args.role == "complete" and over:
         whole = beside.ended()
         if whole.span_s < LEAST_S:
             whole.why = whole.why or f"it took less than {LEAST_S:g} s"
         whole.save(args.folder / BASE)
-    elif over and beside.pairing and beside.run.times:
-        _note(args.folder / "whole" / args.name, beside.pairing.ended().reason)
     return 0
 
 

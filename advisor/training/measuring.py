@@ -22,7 +22,7 @@ from advisor.schedulers.base import (
     SweepJob,
     SweepStatus,
 )
-from advisor.schedulers.early import why_whole
+from advisor.schedulers.early import why_none, why_whole
 from advisor.schedulers.results import read_results
 from advisor.store.records import TrainingRun, TrainingState
 from advisor.training.outcome import Event, Spent
@@ -178,13 +178,16 @@ class Measuring:
 
     def _say_why_whole(self, name: str, job: SweepJob, run: PlannedRun, result: RunResult) -> None:
         """Say once for each reason why a run went to its end that could have been ended."""
-        why = why_whole(job, run, result.attempt) if result.ok and not result.extrapolated else ""
-        if not why or why in self.said:
+        if not result.ok or result.extrapolated:
             return
-        self.said.add(why)
-        where = "no run ends early" if run.role == "baseline" else describe(run.configuration)
-        text = f"{where}: {why}" if run.role == "baseline" else f"{where} went to its end: {why}"
-        self.show(Event("note", name, text))
+        why = why_whole(job, run, result.attempt)
+        reasons = {why: f"{describe(run.configuration)} went to its end: {why}"}
+        if run.role == "baseline" and (none := why_none(job)):
+            reasons[none] = f"no run ends early: {none}"
+        for why, text in reasons.items():
+            if why and why not in self.said:
+                self.said.add(why)
+                self.show(Event("note", name, text))
 
     def _baseline_failed(self, status: SweepStatus) -> bool:
         job = self.state.job("design")

@@ -23,6 +23,7 @@ from advisor.schedulers.submission import read_script
 from advisor.training import state as states
 from advisor.training.beside import LEAST_S
 from advisor.training.class_start import STARTED, ClassStart, class_start
+from advisor.training.earlier_run import earlier_complete
 from advisor.training.experiment import Experiment
 from advisor.training.plan import Cost, axes, cost, expected_runs, planned
 from advisor.training.site_context import SiteContext, earlier_runs
@@ -182,6 +183,10 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         settings = replace(settings, within=policy.training.within)
     state = states.new(root, job, grid.space, settings, runs)
     energy = scheduler.energy_source(state.job("design"))
+    state.settings = replace(state.settings, energy_from=energy)
+    earlier = earlier_complete(root, state) if state.settings.within else None
+    if earlier is not None:
+        state.settings = replace(state.settings, earlier=earlier.id)
     return PlannedSweep(
         state, policy, _cost(state, store, start), notes, energy, warnings, by_class
     )

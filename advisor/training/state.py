@@ -86,6 +86,10 @@ class SweepSettings:
     """Counters to read in each run."""
     within: float = 0.0
     """How well a run's time and energy must be known to end it; 0: all are complete."""
+    energy_from: str = ""
+    """Where its energies come from, in the scheduler's words."""
+    earlier: str = ""
+    """The sweep whose complete run its job as written is paired with; "" for none."""
     size: SeriesSize | None = None
     """Which of several sizes it is."""
 

@@ -143,6 +143,7 @@ class Sweep(Measuring):
             good = self.make(name)
             if not good:
                 continue
+            self._base_again()
             fit = self._fit()
             options = self._kept(fit)
             baseline = option_at(fit.options, state.subject.baseline)
@@ -161,28 +162,48 @@ class Sweep(Measuring):
     def _check(self, near: Configuration) -> bool:
         """Make the run nearest to one that came out otherwise again, if it was ended early.
 
-        Where it takes something else than was expected, no fit takes those that were ended from
-        then on. Tells whether so.
+        So is the job as written, if it was. Where one takes something else than was expected, no
+        fit takes those that were ended from then on. Tells whether so.
         """
         ended = [o for o in self.observations if ended_early(o)]
         if not ended or len(without_refuted(self.observations, [])) < len(self.observations):
             return False
-        run = min(ended, key=lambda o: _apart(o.configuration, near))
+        nearest = min(ended, key=lambda o: _apart(o.configuration, near))
+        base = self.state.subject.baseline
+        runs = [o for o in ended if o is nearest or o.configuration == base]
         if CHECK not in self.state.stages:
-            self.plan(CHECK, "design", (run.configuration,))
+            self.plan(CHECK, "design", [o.configuration for o in runs])
         self.make(CHECK)
         again = [o for o in self.observations if not ended_early(o)]
         spread = launch_spread(again)
-        off = [refuted(run, o, spread) for o in again if o.configuration == run.configuration]
+        off = [
+            (refuted(run, o, spread), run)
+            for run in runs
+            for o in again
+            if o.configuration == run.configuration
+        ]
+        most, run = max(off, key=lambda e: abs(e[0]), default=(0.0, nearest))
         where = describe(run.configuration)
-        if not any(off):
+        if not most:
             self.show(Event("note", CHECK, f"{where}: the run ended early was right"))
             return False
-        text = (
-            f"{where}: a complete run is {format_change(max(off, key=abs))} off the one ended early"
-        )
+        text = f"{where}: a complete run is {format_change(most)} off the one ended early"
         self.show(Event("note", CHECK, f"{text}: the {len(ended)} runs ended early are left out"))
         return True
+
+    def _base_again(self) -> None:
+        """Make the job as written again, complete, where what is left has no run of it.
+
+        It was ended early, beside an earlier sweep's run, and the confirming one refutes that.
+        """
+        base = self.state.subject.baseline
+        if any(o.configuration == base for o in without_refuted(self.observations, [])):
+            return
+        if CHECK not in self.state.stages:
+            text = "the run that confirms is off the one ended early: the job as written runs again"
+            self.show(Event("note", CHECK, text))
+            self.plan(CHECK, "design", (base,))
+        self.make(CHECK)
 
     def _proposed(self, fit: FitResult, tried: Sequence[Configuration]) -> Configuration | None:
         """Return what to confirm next: where a run is expected to improve the choice most.

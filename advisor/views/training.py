@@ -73,19 +73,27 @@ def plan_lines(plan: PlannedSweep, *, listing: bool = False) -> list[str]:
 
 def _early(plan: PlannedSweep) -> list[str]:
     """Say which runs may end early, what becomes of their files, and what that may save."""
-    within = plan.state.settings.within
+    within, earlier = plan.state.settings.within, plan.state.settings.earlier
     if not within:
         return []
     runs = plan.state.stages["design"].runs
-    whole = sum(r.role == "baseline" for r in runs) + plan.state.settings.confirm
-    base = plan.state.subject.baseline
-    share = (whole + USUAL_SHARE * plan.cost.equal_runs) / max(1.0, plan.cost.equal_runs)
+    whole = sum(r.role == "baseline" for r in runs) + plan.state.settings.confirm - bool(earlier)
+    base, equal = plan.state.subject.baseline, max(1.0, plan.cost.equal_runs)
+    share = min(1.0, (whole + USUAL_SHARE * max(0.0, equal - whole)) / equal)
+    which = "those that confirm" if earlier else "the first and those that confirm"
     lines = [
         f"runs end once their time and energy are known within {format_percent(within)}, but for "
-        "the first and those that confirm: files that other runs write end early "
-        "(--complete makes all runs whole)",
-        f"where the program repeats itself that costs about {format_percent(min(1.0, share))} "
-        "of it",
+        f"{which}: files that other runs write end early (--complete makes all runs whole)",
+        *(
+            [
+                f"the job as written is paired with the complete run of sweep {earlier}: it goes "
+                "to its end only if its calls come in another order"
+            ]
+            if earlier
+            else []
+        ),
+        "where the program repeats itself that costs about "
+        f"{format_percent(round(share, 2))} of it",
     ]
     if base.nodes * base.ranks_per_node > 1:
         lines.append(
@@ -111,7 +119,7 @@ def run_line(event: Event) -> str:
         sign = "~" if result.energy_quality == "estimated" else ""
         energy = f"{sign}{format_energy(result.energy_j)}"
     if result.extrapolated is not None:
-        share = format_percent(result.extrapolated["share"])
+        share = format_percent(round(result.extrapolated["share"], 2))
         energy += f"  (ended early, after {share} of it)"
     if result.rate is not None:
         energy += f"  rate {result.rate:.4g}"

@@ -21,7 +21,7 @@ from advisor.core.observation import Observation
 from advisor.models.ended_runs import half_width, refuted, response_of, without_refuted
 from advisor.models.fit import fit_options
 from advisor.models.response import Z95
-from advisor.phases.complete import BEGIN, END, CompleteRun, load_complete
+from advisor.phases.complete import BEGIN, EARLIER, END, CompleteRun, load_complete
 from advisor.schedulers.base import PlannedRun, Role, RunResult, SweepJob, WatchPlan
 from advisor.schedulers.early import (
     driver_lines,
@@ -29,6 +29,7 @@ from advisor.schedulers.early import (
     keep_complete,
     role_of,
     was_ended,
+    why_none,
     why_whole,
 )
 from advisor.schedulers.local.scheduler import Local
@@ -133,13 +134,13 @@ def test_what_was_not_seen_whole_is_paired_with_nothing() -> None:
 
 def test_why_a_run_went_to_its_end_is_known(job: SweepJob) -> None:
     assert job.watch is not None
-    assert [why_whole(job, run, 1) for run in job.runs] == [""] * 4
+    assert [why_whole(job, run, 1) for run in job.runs] == [""] * 4 and why_none(job) == ""
     CompleteRun([0.0], [BEGIN], [], "rank 2 does not iterate as rank 0 does").save(
         job.watch.folder / "complete.json"
     )
     (job.watch.folder / "whole").mkdir()
     (job.watch.folder / "whole" / "design-1-2").write_text("event 3 is 'x'")
-    assert "rank 2 does not" in why_whole(job, job.runs[0], 1)
+    assert "rank 2 does not" in why_none(job)
     assert why_whole(job, job.runs[1], 1) == "" != why_whole(job, job.runs[1], 2)
     assert why_whole(replace(job, watch=None), job.runs[1], 2) == ""
 
@@ -282,19 +283,26 @@ def test_a_run_on_this_machine_is_ended(
     shutil.copyfile(watch_library(), job.watch.preload)
     times = [float(i) / 8 for i in range(62)]  # a complete run of 60 steps of an eighth of a second
     (tmp_path / "sites").write_text("")
+    earlier = job.watch.folder / EARLIER
+    earlier.mkdir()
     run = CompleteRun(times, [BEGIN, *_sites(tmp_path, job)[:60], END])
-    run.save(job.watch.folder / "complete.json")
-    keep_complete(job, RunResult(0, 1, True, 8.0))
+    run.save(earlier / "complete.json")
+    (earlier / "whole.json").write_text(
+        '{"time_s": 8.0, "energy_j": null, "meter": "", "measured": false}'
+    )
+    c = Configuration("local", 1, 1, 1, 0)
     here = replace(
-        job, runs=(PlannedRun(1, "design", Configuration("local", 1, 1, 1, 0)),), meter="none",
-        command=(str(tmp_path / "steps"), "250"),
+        job, runs=(PlannedRun(0, "baseline", c), PlannedRun(1, "design", c)), meter="none",
+        command=(str(tmp_path / "steps"), "130"),
     )  # fmt: skip
-    status = Local().poll(here, "")
-    (result,) = status.results
-    assert result.ok and result.extrapolated is not None, result
-    assert result.extrapolated["share"] < 1 and result.spent_s and result.time_s
-    assert result.time_s == pytest.approx(15.0, rel=0.2) and result.spent_s < result.time_s
-    assert "whole" not in here.output(1, 1).read_text()
+    for _ in here.runs:
+        status = Local().poll(here, "")
+    for result in status.results:  # the first beside an earlier sweep's run, the next likewise
+        assert result.ok and result.extrapolated is not None, result
+        assert result.extrapolated["share"] < 1 and result.spent_s and result.time_s
+        assert result.time_s == pytest.approx(8.2, rel=0.2) and result.spent_s < result.time_s
+        assert "whole" not in here.output(result.seq, 1).read_text()
+    assert load_complete(job.watch.folder / "complete.json") == run
 
 
 def _sites(folder: Path, job: SweepJob) -> list[str]:

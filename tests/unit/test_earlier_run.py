@@ -104,7 +104,7 @@ def test_what_is_another_run_is_not_lent(tmp_path: Path) -> None:
         {"command": "y"}, {"workload": "v"}, {"baseline": CELLS[0]}, {"method": "request"},
         {"program": {"path": "/x", "size": 1, "mtime": 1, "build": "b"}},
     ):  # fmt: skip
-        assert earlier_complete(tmp_path, sweep_in(tmp_path, **change)) is None, change  # type: ignore[arg-type]
+        assert earlier_complete(tmp_path, sweep_in(tmp_path, **change)) is None, change
     replace_why = replace(RUN, why="it has more than a million events")
     replace_why.save(watch / BASE)
     assert earlier_complete(tmp_path, new) is None

@@ -170,8 +170,8 @@ def timed_phases(run: TimedRun) -> list[Timed]:
             key = (process.exe, phase.file, phase.offset)
             gathered[key].append((order, phase, together[process.exe]))
     offsets: defaultdict[Path, set[int]] = defaultdict(set)
-    for (_, file, offset), found in gathered.items():
-        offsets[file] |= {offset, *(part.offset - 1 for _, p, _ in found for part in p.parts)}
+    for (_, file, offset), regions in gathered.items():
+        offsets[file] |= {offset, *(part.offset - 1 for _, p, _ in regions for part in p.parts)}
     symbols = {file: symbols_at(file, wanted) for file, wanted in offsets.items()}
     timed = []
     for (exe, file, offset), parts in gathered.items():

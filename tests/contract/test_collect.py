@@ -164,8 +164,8 @@ def test_spool_alone_asks_no_scheduler(
     assert sorted(p.name for p in spool.glob("**/*.json")) == ["runs-2.json"]
     data = advisor("collect", "--spool", "--json").json()
     assert data["spool"] == {
-        "files": 0, "observations": 0, "characterisations": 0, "kernels": 0, "fits": [], "rankings": [],
-        "bad": [],
+        "files": 0, "observations": 0, "characterisations": 0, "kernels": 0,
+        "fits": [], "rankings": [], "bad": [],
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from advisor_tui.session import Session
 from textual import _wait
 from textual.pilot import Pilot
 from textual.widget import Widget
+from textual.worker import WorkerCancelled
 
 from advisor.core.protocol import call
 
@@ -134,7 +135,8 @@ class Driver:
         await self.pilot.pause()
         for worker in list(self.app.workers):
             if worker.group != "look":
-                await asyncio.wait_for(self.app.workers.wait_for_complete([worker]), 20)
+                with suppress(WorkerCancelled):  # a later one took its place
+                    await asyncio.wait_for(self.app.workers.wait_for_complete([worker]), 20)
         await self.pilot.pause()
 
     async def until(self, found: Callable[[], object], seconds: float = 20) -> None:

@@ -221,6 +221,7 @@ def test_a_file_system_that_hangs_and_an_answer_that_lies(
         patch.setattr(left_reader, "look", lambda _: time.sleep(60))
         patch.setattr(left_results, "WAIT_S", 0.1)
         assert "does not answer" in home.take().problems[0]
+    with monkeypatch.context() as patch:
         patch.setattr(left_reader, "look", lambda _: os.kill(os.getpid(), 9))
         assert "ended" in home.take().problems[0]
     lies: tuple[Any, ...] = (

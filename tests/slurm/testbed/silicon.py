@@ -4,11 +4,13 @@ One process serves every node: `silicon TESTBED_DIR`. A node counts next to noth
 active loads; a load is a file `<pid>.load` with `watts start end pid` in the node's `loads` folder
 (monotonic seconds), and counts exactly from start to end, or until its process has gone. It counts
 a little ahead: a busy machine may let this process sleep while a step ends and its energy is read.
-Files are replaced by rename, so a reader never sees an empty one.
+The joules only grow and are written over the last ones, as they change with every tick; the watts
+are replaced by rename: a reader never sees an empty file.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -30,15 +32,18 @@ class Meter:
         self.counters = root / "nodes" / node / "sys" / "cray" / "pm_counters"
         self.energy_j = START_J
         self.last = time.monotonic()
+        self._energy = os.open(self.counters / "energy", os.O_WRONLY)
         self._counted: dict[Path, float] = {}
-        self._shown: dict[str, str] = {}
+        self._shown_w = ""
 
     def tick(self) -> None:
         """Integrate from the last tick until now and show the result."""
         now = time.monotonic()
         self.energy_j += law.REST_W * (now - self.last)
         power_w = self.idle_w
-        for path in self.loads.glob("[0-9]*.load"):
+        for path in self.loads.iterdir():  # not glob, at 20 Hz on nodes that mostly rest
+            if path.suffix != ".load" or not path.name[0].isdecimal():
+                continue
             try:
                 watts, start, end, pid = (float(word) for word in path.read_text().split())
             except (OSError, ValueError):
@@ -54,15 +59,13 @@ class Meter:
             else:
                 power_w += watts
         self.last = now
-        self._show("energy", f"{int(self.energy_j)} J\n")
-        self._show("power", f"{round(power_w)} W\n")
-
-    def _show(self, name: str, text: str) -> None:
-        if self._shown.get(name) != text:
-            partial = self.counters / f".{name}"
+        os.pwrite(self._energy, b"%d J\n" % self.energy_j, 0)
+        text = f"{round(power_w)} W\n"
+        if self._shown_w != text:
+            partial = self.counters / ".power"
             partial.write_text(text)
-            partial.rename(self.counters / name)
-            self._shown[name] = text
+            partial.rename(self.counters / "power")
+            self._shown_w = text
 
 
 def main(argv: list[str]) -> int:

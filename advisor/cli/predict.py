@@ -56,10 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Predict and print."""
     from advisor.scaling.family import predict_size
+    from advisor.store.profiled_runs import count_laws
+    from advisor.store.reader import Reader
 
     family = _family(args, _runs(args))
+    with Reader(paths.whole_store(args.db)) as store:
+        laws = count_laws(store, args.application)
     try:
-        prediction = predict_size(family, args.at, args.model)
+        prediction = predict_size(family, args.at, args.model, laws)
     except InputError as error:
         raise InputError(f"{args.application}: {error.message}", hint=error.hint) from None
     if prediction.tried.unfit:
@@ -81,36 +85,23 @@ def _in_memory(args: argparse.Namespace, prediction: SizePrediction) -> tuple[li
 
     Raises RefusedError where none has it.
     """
-    from advisor.errors import AdvisorError
-    from advisor.lab.profile.footprint import footprint, footprint_study
+    from advisor.core.memory import lacking_memory
     from advisor.store.reader import Reader
 
-    every = list(range(len(prediction.configurations)))
-    first = prediction.configurations[0]
-    with Reader(paths.whole_store(args.db)) as store:
-        node_type = store.inventory().resolve(first.node_type)
-        study = footprint_study(store, args.application)
-    if study is None or node_type is None or not node_type.memory_mb:
+    configurations = prediction.configurations
+    every = list(range(len(configurations)))
+    if prediction.laws is None:
         return every, []
-    lack: dict[int, str] = {}
-    has = node_type.memory_mb * 2**20
-    for ranks in sorted({c.ranks_per_node for c in prediction.configurations}):
-        try:
-            need = footprint(study, prediction.at, first.nodes * ranks) / first.nodes
-        except AdvisorError as error:
-            return every, [error.message]
-        if need > has:
-            lack[ranks] = (
-                f"{ranks} rank{'s' * (ranks != 1)} a node need {need / 2**30:.3g} GiB of memory by "
-                f"the profiles, {node_type.name} has {has / 2**30:.3g} GiB: left out"
-            )
-    fits = [i for i in every if prediction.configurations[i].ranks_per_node not in lack]
+    with Reader(paths.whole_store(args.db)) as store:
+        node_type = store.inventory().resolve(configurations[0].node_type)
+    lack = lacking_memory(prediction.laws, prediction.at, configurations, node_type)
+    fits = [i for i in every if configurations[i] not in lack]
     if not fits:
         raise RefusedError(
             f"{args.application}: no option has the memory: {next(iter(lack.values()))}",
             hint="more nodes share it: add nodes=N to --at",
         )
-    return fits, list(lack.values())
+    return fits, [f"{why}: left out" for why in dict.fromkeys(lack.values())]
 
 
 def _runs(args: argparse.Namespace) -> list[tuple[str, Observation]]:

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import paths
 from advisor.cli.streams import complain
-from advisor.errors import RefusedError
+from advisor.errors import AdvisorError, RefusedError
 
 if TYPE_CHECKING:
+    from advisor.core.count_laws import CountLaws
     from advisor.lab.profile.study import ProfileStudy
+    from advisor.store.reader import Reader
 
 _NOT_KEPT = {"verb", "module", "action", "db", "config_dir", "json", "tail", "application", "plot"}
+_CHANGE = ("import", "classify", "fit", "adjust")
+"""Actions after which the profiles say something else."""
 
 
 def open_study(args: argparse.Namespace) -> ProfileStudy:
@@ -36,16 +40,32 @@ def open_study(args: argparse.Namespace) -> ProfileStudy:
 
 
 def keep_step(args: argparse.Namespace, result: Mapping[str, Any], **more: object) -> int:
-    """Store what was done with the arguments it was done with; return the step's number."""
-    from advisor.store.profiled_runs import add_profile_step
+    """Store what was done with the arguments it was done with; return the step's number.
+
+    What the profiles say from now on of the application's sizes is kept with it.
+    """
+    from advisor.store.profiled_runs import add_profile_step, save_count_laws
     from advisor.store.writer import Writer
 
     given = {k: v for k, v in vars(args).items() if k not in _NOT_KEPT}
     plain = {k: str(v) if hasattr(v, "parts") else v for k, v in {**given, **more}.items()}
     with Writer(paths.store_path(args.db)) as writer:
-        return add_profile_step(
+        number = add_profile_step(
             writer, args.application, args.action, plain, result, by=getpass.getuser()
         )
+        if args.action in _CHANGE:
+            save_count_laws(writer, args.application, number, _laws(writer, args.application))
+        return number
+
+
+def _laws(reader: Reader, application: str) -> CountLaws | None:
+    from advisor.lab.profile.count_laws import count_laws
+    from advisor.lab.profile.study import load_study
+
+    try:
+        return count_laws(load_study(reader, application))
+    except AdvisorError:  # only runs to test with, or runs since the threads were classified
+        return None
 
 
 def say_notes(notes: list[str]) -> None:

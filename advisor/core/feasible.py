@@ -10,6 +10,7 @@ from operator import itemgetter
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
+from advisor.core.memory import lack_words
 from advisor.core.option import Option, Row, row_of
 from advisor.core.policy import AxisRule, Policy
 from advisor.core.reasons import Reason, reason
@@ -49,6 +50,8 @@ class Constraints:
     """What keeps the job off a node type now: a reason's code and detail."""
     freq_cap_khz: int = 0
     """The cap the user asked for; 0 when none."""
+    need_mb: float = 0.0
+    """MiB that all of its processes need by the application's profiles; 0 where not known."""
     use: ScriptUse = NO_USE
 
     def natural(self, node_type: NodeType) -> Configuration:
@@ -66,7 +69,7 @@ class Constraints:
         return (
             self.baseline, self.policy, self.partition, self.whole, self.threads_kept,
             self.freq_kept, self.node_type_kept, self.cores_kept, tuple(self.obstacles.items()),
-            self.freq_cap_khz, self.use, request.explicit, request.time_limit_s,
+            self.freq_cap_khz, self.need_mb, self.use, request.explicit, request.time_limit_s,
             request.memory_per_node_mb, request.memory_per_cpu_mb, request.exclusive,
             request.nodes, request.ntasks, request.ntasks_per_node, request.cpus_per_task,
             request.environment.get("OMP_NUM_THREADS"),
@@ -166,6 +169,8 @@ def _shape_obstacles(
     fixed, cores = (natural.nodes, natural.ranks_per_node), natural.threads_per_node
     if math.prod(fixed) != x.baseline.nodes * x.baseline.ranks_per_node:
         return dict.fromkeys(shapes, "allocation-kept")
+    if lack := lack_words(x.need_mb / natural.nodes, natural.ranks_per_node, node_type):
+        return dict.fromkeys(shapes, f"lacks-memory:{lack}")
     room = _most_threads(natural.nodes, x, node_type)
     obstacles = {}
     for shape in shapes:

@@ -30,6 +30,7 @@ TEXTS: dict[str, str] = {
     "no-frequency-steps": "frequency is kept: the inventory lists no steps for {0}",
     "not-in-inventory": "{0} is not in the inventory, so it is not written",
     "no-room": "{0} options do not fit the partition, memory or node size",
+    "lacks-memory": "{0}: no option there",
     "time-limit": "{0} options would not fit the time limit",
     "axis-bound": "{0}",
     "cores-kept": "the request keeps its cores: {0}",

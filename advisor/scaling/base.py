@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.core.configuration import Configuration
+from advisor.core.count_laws import CountLaws
 from advisor.core.size_table import FEWEST_SIZES as FEWEST_SIZES
 from advisor.core.size_table import NODES as NODES
 from advisor.errors import InputError
@@ -27,7 +28,9 @@ from advisor.models.response import ASSUMED, Z95
 class SizedPlaces:
     """Sizes with configurations, row by row: ``sizes`` (m, k) in the order of ``parameters``.
 
-    ``ranks`` and ``cores`` are per node, ``freq_khz`` is the cap (0: none can be set).
+    ``ranks`` and ``cores`` are per node, ``freq_khz`` is the cap (0: none can be set). ``counted``
+    is what the application's profiles say a run does there, by name (m,): all instructions, and
+    those that each term of their law is alone; empty where that is not known of every row.
     """
 
     parameters: tuple[str, ...]
@@ -36,6 +39,7 @@ class SizedPlaces:
     ranks: Vector
     cores: Vector
     freq_khz: Vector
+    counted: Mapping[str, Vector] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -45,12 +49,16 @@ class SizedPlaces:
         cls,
         parameters: Sequence[str],
         rows: Sequence[tuple[Mapping[str, float], Configuration]],
+        laws: CountLaws | None = None,
     ) -> SizedPlaces:
-        """Return the places of sizes and configurations."""
+        """Return the places of sizes and configurations; ``laws`` are those of the profiles."""
         sizes = np.array([[size[p] for p in parameters] for size, _ in rows], dtype=np.float64)
         axes = [(c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz) for _, c in rows]
         table = np.array(axes, dtype=np.float64).reshape(-1, 4)
-        return cls(tuple(parameters), sizes.reshape(len(rows), len(parameters)), *table.T)
+        sizes = sizes.reshape(len(rows), len(parameters))
+        counted = _counted(parameters, sizes, table, laws) if laws is not None else {}
+        nodes, ranks, cores, freq_khz = table.T
+        return cls(tuple(parameters), sizes, nodes, ranks, cores, freq_khz, counted)
 
     def some(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> SizedPlaces:
         """Return some of the rows."""
@@ -61,6 +69,7 @@ class SizedPlaces:
             self.ranks[rows],
             self.cores[rows],
             self.freq_khz[rows],
+            {name: column[rows] for name, column in self.counted.items()},
         )
 
     def growing(self) -> Matrix:
@@ -88,6 +97,24 @@ class SizedPlaces:
         mine, theirs = self.configurations(), other.configurations()
         same: NDArray[np.bool_] = (mine[:, None] == theirs[None]).all(axis=2)
         return same
+
+
+def _counted(
+    parameters: Sequence[str], sizes: Matrix, configurations: Matrix, laws: CountLaws
+) -> dict[str, Vector]:
+    """Return what profiles say of every row, by name; {} where one is not known."""
+    keys = np.column_stack([sizes, configurations[:, 0] * configurations[:, 1]])
+    different, number = np.unique(keys, axis=0, return_inverse=True)
+    counts = []
+    for *size, processes in different.tolist():
+        counts.append(laws.counts(dict(zip(parameters, size, strict=True)), processes))
+        if counts[-1] is None:
+            return {}
+    if not counts:
+        return {}
+    rows = number.reshape(-1)
+    table = {name: np.array([c[name] for c in counts if c]) for name in counts[0] or ()}
+    return {name: column[rows] for name, column in table.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +154,7 @@ class SizedRuns:
         runs: Sequence[tuple[Mapping[str, float], Configuration, float, float | None]],
         *,
         measurement_error: float = ASSUMED,
+        laws: CountLaws | None = None,
     ) -> SizedRuns:
         """Return runs, each (size, configuration, time in s, energy in J or None).
 
@@ -147,7 +175,7 @@ class SizedRuns:
         assumed = measurement_error / Z95
         sigma = float(np.sqrt((4 * assumed**2 + squares) / (4 + freedom)))
         places = SizedPlaces.of(
-            parameters, [(dict(zip(parameters, size, strict=True)), c) for size, c in groups]
+            parameters, [(dict(zip(parameters, size, strict=True)), c) for size, c in groups], laws
         )
         counts = np.array([float(len(v)) for v in logs])
         return cls(places, means[:, 0], means[:, 1] if with_energy else None, counts, sigma)

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.count_laws import CountLaws
 from advisor.core.observation import Observation
 from advisor.core.parameters import parameters_of
 from advisor.errors import InputError
@@ -56,6 +57,8 @@ class SizePrediction:
     configurations: tuple[Configuration, ...]
     tried: TriedForecast
     notes: tuple[str, ...]
+    laws: CountLaws | None = None
+    """What the application's profiles say of such sizes."""
 
 
 def families(
@@ -95,11 +98,17 @@ def _family(name: str, members: Sequence[tuple[dict[str, float], Observation]]) 
     )
 
 
-def predict_size(family: SizedFamily, at: Mapping[str, float], model: str = AUTO) -> SizePrediction:
+def predict_size(
+    family: SizedFamily,
+    at: Mapping[str, float],
+    model: str = AUTO,
+    laws: CountLaws | None = None,
+) -> SizePrediction:
     """Predict every configuration of a family at a size.
 
-    ``at`` names parameters, and ``nodes`` if other than the most measured. Raises InputError for an
-    unknown name, a parameter left out, and an axis asked beyond what fewer than three values show.
+    ``at`` names parameters, and ``nodes`` if other than the most measured; ``laws`` are those of
+    the application's profiles. Raises InputError for an unknown name, a parameter left out, and an
+    axis asked beyond what fewer than three values show.
     """
     unknown = [name for name in at if name not in (*family.parameters, NODES)]
     if unknown:
@@ -117,15 +126,47 @@ def predict_size(family: SizedFamily, at: Mapping[str, float], model: str = AUTO
     asked = {**{p: at[p] for p in effective.parameters}, NODES: nodes}
     beyond = _beyond(effective, asked, notes)
     configurations = _configurations(effective, int(nodes))
-    parameters = effective.parameters
-    size = {p: asked[p] for p in parameters}
-    measured = [(s, o.configuration, o.time_s, o.energy_j) for s, o in effective.runs]
-    tried = tried_forecast(
-        SizedRuns.of(parameters, measured),
-        SizedPlaces.of(parameters, [(size, c) for c in configurations]),
-        model,
-    )
-    return SizePrediction(effective, asked, beyond, configurations, tried, (*notes, *tried.notes))
+    size = {p: asked[p] for p in effective.parameters}
+    usable = usable_laws(family, effective, laws, notes)
+    tried = forecast_family(effective, [(size, c) for c in configurations], usable, model)
+    notes += tried.notes
+    return SizePrediction(effective, asked, beyond, configurations, tried, tuple(notes), usable)
+
+
+def usable_laws(
+    family: SizedFamily, effective: SizedFamily, laws: CountLaws | None, notes: list[str]
+) -> CountLaws | None:
+    """Return the laws of profiles where a family's sizes state their parameters; else say why not.
+
+    What the family has at one value only is fixed in them.
+    """
+    if laws is None:
+        return None
+    fixed = {p: family.values(p)[0] for p in family.parameters if len(family.values(p)) == 1}
+    laws = replace(laws, fixed=fixed)
+    if missing := laws.missing(effective.parameters):
+        notes.append(f"the profiles' parameter {missing} is not given, so they are not used")
+        return None
+    return laws
+
+
+def forecast_family(
+    family: SizedFamily,
+    wanted: Sequence[tuple[Mapping[str, float], Configuration]],
+    laws: CountLaws | None,
+    model: str = AUTO,
+) -> TriedForecast:
+    """Predict sizes with configurations from a family's runs.
+
+    ``laws`` of profiles help where they know every run and every place wanted.
+    """
+    names = family.parameters
+    rows = [(s, o.configuration, o.time_s, o.energy_j) for s, o in family.runs]
+    runs, places = SizedRuns.of(names, rows, laws=laws), SizedPlaces.of(names, wanted, laws)
+    if not (runs.places.counted and places.counted):
+        runs = replace(runs, places=replace(runs.places, counted={}))
+        places = replace(places, counted={})
+    return tried_forecast(runs, places, model)
 
 
 def _number(column: str, value: object) -> float:

@@ -8,7 +8,8 @@ probable than odd ones; a share ``b`` of it may grow by one power more (assembli
 parallel speed ends at a bandwidth ceiling. ``u`` is work that no parameter changes (starting,
 reading), so the serial share depends on size. Across nodes a share ``z`` is not divided, and an
 overhead grows with their number: with the depth of a tree (collective operations; Thakur,
-Rabenseifner and Gropp 2005), its root, or linearly.
+Rabenseifner and Gropp 2005), its root, or linearly. Where the application's profiles say how many
+instructions a size executes, work may grow as these do; such laws are the more probable ones.
 
 As in :mod:`advisor.models.laws`, the runs say how much each combination counts.
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.core.count_laws import INSTRUCTIONS
 from advisor.models.base import Matrix, Vector
 from advisor.scaling.base import SizedPlaces
 
@@ -46,6 +48,10 @@ _POWERS = (
     (-1.0, 0.03),
 )  # fmt: skip
 """Powers of a parameter, with prior weights; 1.1 stands for n log n."""
+_COUNTS = 9
+"""The column that says whether work grows as the counts; after it come the parameters' powers."""
+_BY_COUNTS = 0.75
+"""Prior weight of all laws whose work grows as the instructions that profiles counted."""
 _NEAR, _NEAREST = 0.8, 4
 """A power further than this from the runs' own slope is left out; at least the nearest remain."""
 _MOST_LAWS = 60_000
@@ -54,23 +60,27 @@ _MOST_LAWS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class TimeLaws:
-    """Laws by row of ``table`` (k, 9 + parameters), with log prior weights (k,).
+    """Laws by row of ``table`` (k, 10 + parameters), with log prior weights (k,).
 
-    ``middle`` is the size and ``most`` the cores, frequency (kHz) and nodes laws are relative to.
+    ``middle`` is the size, ``instructions`` what profiles count at it (0: nothing), and ``most``
+    the cores and frequency (kHz) laws are relative to.
     """
 
     table: Matrix
     log_prior: Vector
     middle: Vector
+    instructions: float
     most_cores: float
     most_freq: float
 
     def evaluate(self, at: SizedPlaces, rows: NDArray[np.intp] | None = None) -> Matrix:
         """Return log times (m, number of rows), up to a constant each."""
         table = self.table if rows is None else self.table[rows]
-        s, m, ceiling, u, b, z, o, g, q = (column[None] for column in table[:, :9].T)
+        s, m, ceiling, u, b, z, o, g, q, counts = (column[None] for column in table[:, :10].T)
         log_size = np.log(at.sizes / self.middle)
-        log_work = log_size @ table[:, 9:].T
+        log_work = log_size @ table[:, 10:].T
+        if self.instructions:
+            log_work += counts * np.log(at.counted[INSTRUCTIONS] / self.instructions)[:, None]
         steeper = np.exp(np.clip(log_size.sum(axis=1), -30, 30))[:, None]
         work = np.exp(np.clip(log_work, -60, 60)) * (1 - b + b * steeper)
         cores = np.maximum(at.cores, 1.0)[:, None]
@@ -118,6 +128,31 @@ def time_laws(trained: SizedPlaces, log_time: Vector) -> TimeLaws:
         [(0.0, 0.25), (0.5, 0.25), (1.0, 0.5)] if nodes_vary and any(sizes_vary) else [(1.0, 1.0)],
         *powers,
     ]
+    counted = trained.counted.get(INSTRUCTIONS)
+    if counted is None or np.ptp(counted) == 0:
+        table, prior = _combined(axes)
+        table = np.insert(table, _COUNTS, 0.0, axis=1)
+        instructions = 0.0
+    else:
+        table, prior = _with_counts(axes, len(powers))
+        instructions = math.exp(float(np.log(counted).mean()))
+    most = float(trained.cores.max()), float(trained.freq_khz.max())
+    return TimeLaws(table, prior, middle, instructions, *most)
+
+
+def _with_counts(axes: list[list[tuple[float, float]]], parameters: int) -> tuple[Matrix, Vector]:
+    """Return laws whose work grows as the counted instructions, and those by powers beside them."""
+    tables, priors = [], []
+    by_counts = [*axes[: len(axes) - parameters], *[[(0.0, 1.0)]] * parameters]
+    for own, value, share in ((axes, 0.0, 1 - _BY_COUNTS), (by_counts, 1.0, _BY_COUNTS)):
+        table, prior = _combined(own)
+        tables.append(np.insert(table, _COUNTS, value, axis=1))
+        priors.append(prior - math.log(float(np.exp(prior).sum())) + math.log(share))
+    return np.vstack(tables), np.concatenate(priors)
+
+
+def _combined(axes: list[list[tuple[float, float]]]) -> tuple[Matrix, Vector]:
+    """Return every combination of values (k, axes) with its log prior; of too many, some drawn."""
     values = [np.array([v for v, _ in axis]) for axis in axes]
     weights = [np.log([w for _, w in axis]) for axis in axes]
     shape = tuple(len(v) for v in values)
@@ -131,7 +166,7 @@ def time_laws(trained: SizedPlaces, log_time: Vector) -> TimeLaws:
         index = np.array(list(itertools.product(*(range(n) for n in shape))))
         prior = sum((w[index[:, j]] for j, w in enumerate(weights)), np.zeros(len(index)))
     table = np.column_stack([v[index[:, j]] for j, v in enumerate(values)])
-    return TimeLaws(table, prior, middle, float(trained.cores.max()), float(trained.freq_khz.max()))
+    return table, prior
 
 
 def _even(values: tuple[float, ...]) -> list[tuple[float, float]]:

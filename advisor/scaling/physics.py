@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.core.count_laws import INSTRUCTIONS
 from advisor.models.base import Matrix, Vector
 from advisor.models.laws import LawAxes, Placements, power_laws
 from advisor.scaling.base import ScaledResponse, ScalingForecast, SizedPlaces, SizedRuns
@@ -108,7 +109,8 @@ def _terms(laws: TimeLaws, process: ScalingProcess, parameters: tuple[str, ...])
     """Return what time consists of by the most probable law: the work first, then what adds."""
     row = laws.table[process.best_law()]
     fixed, steeper, undivided, overhead, growth = row[3], row[4], row[5], row[6], int(row[7])
-    powers = [f"{p}^{a:.3g}" for p, a in zip(parameters, row[9:], strict=True) if a]
+    powers = [f"{p}^{a:.3g}" for p, a in zip(parameters, row[10:], strict=True) if a]
+    powers += [INSTRUCTIONS] * bool(row[9])
     work = "*".join(powers) or "1"
     terms = [work]
     if steeper:

@@ -17,15 +17,21 @@ from typing import Any
 import numpy as np
 
 from advisor.core.configuration import Configuration
+from advisor.core.count_laws import CountLaws
 from advisor.core.observation import Observation
 from advisor.core.option import Z90, Option
 from advisor.core.parameters import format_number
 from advisor.core.policy import FARTHEST
 from advisor.core.size_table import NODES, SizeAxis, SizeTable
 from advisor.core.units import format_change
-from advisor.scaling.base import FEWEST_SIZES, SizedPlaces, SizedRuns
-from advisor.scaling.family import SizedFamily, effective_parameters
-from advisor.scaling.registry import AUTO, TriedForecast, tried_forecast
+from advisor.scaling.base import FEWEST_SIZES
+from advisor.scaling.family import (
+    SizedFamily,
+    effective_parameters,
+    forecast_family,
+    usable_laws,
+)
+from advisor.scaling.registry import AUTO, TriedForecast
 
 OK, UNFIT, FEW = "ok", "family-unfit", "few-sizes"
 _STEP = math.sqrt(2.0)
@@ -50,9 +56,14 @@ class FamilyTable:
 
 
 def family_table(
-    family: SizedFamily, jobs: SizedFamily | None, largest: Sequence[Option]
+    family: SizedFamily,
+    jobs: SizedFamily | None,
+    largest: Sequence[Option],
+    laws: CountLaws | None = None,
 ) -> FamilyTable:
     """Fit a family and evaluate it at knots, for the options of its largest measured size.
+
+    ``laws`` are those of the application's profiles; they are kept with the table.
 
     ``jobs`` are its finished jobs: sizes beyond the measured ones widen the range, and those that
     took something else correct the law or show that there is none. Raises InputError where the runs
@@ -66,14 +77,18 @@ def family_table(
         most = effective.values(NODES)[-1]
         largest = [o for o in largest if o.configuration.nodes == most]
     options = _kept(largest, _knots(effective))
+    laws = usable_laws(family, effective, laws, notes)
     groups = _job_groups(effective, jobs.only(effective.parameters)) if jobs else []
     wanted = [*_places(effective, options), *((g[0][0], g[0][1].configuration) for g in groups)]
-    tried = _forecast(effective, wanted)
+    tried = forecast_family(effective, wanted, laws)
     joined, as_predicted = _with_jobs(effective, groups, tried, notes)
     if joined is not effective:
-        tried = _forecast(joined, _places(joined, options), tried.model if as_predicted else AUTO)
+        model = tried.model if as_predicted else AUTO
+        tried = forecast_family(joined, _places(joined, options), laws, model)
     answer = UNFIT if tried.unfit else OK
     about = _about(joined, family, answer, [*notes, *tried.notes], tried)
+    if laws is not None:
+        about["counts"] = laws.to_dict()
     if tried.unfit:
         return FamilyTable(options, None, about)
     table = SizeTable(_size_axes(joined), _values(tried, _knots(joined), len(options)))
@@ -152,15 +167,6 @@ def _kept(options: Sequence[Option], knots: Mapping[str, Sequence[float]]) -> tu
 
 def _shape(c: Configuration) -> tuple[int, int, int]:
     return c.nodes, c.ranks_per_node, c.threads_per_node
-
-
-def _forecast(
-    family: SizedFamily, wanted: Sequence[tuple[Mapping[str, float], Configuration]],
-    model: str = AUTO,
-) -> TriedForecast:  # fmt: skip
-    rows = [(s, o.configuration, o.time_s, o.energy_j) for s, o in family.runs]
-    runs = SizedRuns.of(family.parameters, rows)
-    return tried_forecast(runs, SizedPlaces.of(family.parameters, wanted), model)
 
 
 def _places(

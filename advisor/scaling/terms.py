@@ -3,7 +3,8 @@
 A term is a product of powers and logarithms of the axes that vary; its coefficients are those of
 weighted least squares on relative errors. Terms are selected forward from a constant: the one that
 lowers the error of runs left out most, while it does so by enough and its coefficient could hardly
-be chance among so many candidates (Bonferroni); a plain 5 % accepts a term that fits noise.
+be chance among so many candidates (Bonferroni); a plain 5 % accepts a term that fits noise. Where
+the application's profiles counted instructions, the terms of these are selected from first.
 """
 
 from __future__ import annotations
@@ -75,14 +76,32 @@ class TermFit:
 
 
 def select_terms(
-    places: SizedPlaces, log_y: Vector, candidates: Sequence[Term], *, most: int = _MOST_TERMS
+    places: SizedPlaces, log_y: Vector, stages: Sequence[Sequence[Term]], *, most: int = _MOST_TERMS
 ) -> TermFit:
-    """Select terms forward from a constant and fit them."""
+    """Select terms forward from a constant and fit them.
+
+    A stage's candidates are tried until none of the stage before it makes anything better.
+    """
     chosen: list[Term] = [()]
     y = np.exp(log_y)
-    columns = {term: _values(term, places) / y for term in [(), *candidates]}
-    best = _left_out_error(_stack(columns, chosen))
+    columns = {t: _values(t, places) / y for t in [(), *itertools.chain.from_iterable(stages)]}
     room = max(1, min(most, len(y) // 2 - 1))
+    for candidates in stages:
+        chosen = _selected(columns, chosen, candidates, room)
+    basis = _stack(columns, chosen)
+    coefficients = np.asarray(np.linalg.lstsq(basis, np.ones(len(y)), rcond=None)[0], np.float64)
+    freedom = max(1, len(y) - len(chosen))
+    left = 1.0 - basis @ coefficients
+    sigma = math.sqrt(float(left @ left) / freedom)
+    covariance = np.asarray(sigma**2 * np.linalg.pinv(basis.T @ basis), np.float64)
+    return TermFit(tuple(chosen), coefficients, covariance, sigma, places.growing().max(axis=0))
+
+
+def _selected(
+    columns: Mapping[Term, Vector], chosen: list[Term], candidates: Sequence[Term], room: int
+) -> list[Term]:
+    """Return the chosen terms with those that make them better, ``room`` beside the constant."""
+    best = _left_out_error(_stack(columns, chosen))
     while len(chosen) <= room:
         scored = []
         for term in candidates:
@@ -99,13 +118,7 @@ def select_terms(
         if error > _BETTER * best or chance > _CHANCE:
             break
         best, chosen = error, trial
-    basis = _stack(columns, chosen)
-    coefficients = np.asarray(np.linalg.lstsq(basis, np.ones(len(y)), rcond=None)[0], np.float64)
-    freedom = max(1, len(y) - len(chosen))
-    left = 1.0 - basis @ coefficients
-    sigma = math.sqrt(float(left @ left) / freedom)
-    covariance = np.asarray(sigma**2 * np.linalg.pinv(basis.T @ basis), np.float64)
-    return TermFit(tuple(chosen), coefficients, covariance, sigma, places.growing().max(axis=0))
+    return chosen
 
 
 def _stack(columns: Mapping[Term, Vector], terms: Sequence[Term]) -> Matrix:
@@ -134,7 +147,7 @@ def _chance(basis: Matrix) -> float:
 
 def _axes(places: SizedPlaces) -> dict[str, Vector]:
     named = {p: column for p, column in zip(places.parameters, places.sizes.T, strict=True)}
-    named |= {NODES: places.nodes, "ranks": places.ranks, "cores": places.cores}
+    named |= {NODES: places.nodes, "ranks": places.ranks, "cores": places.cores, **places.counted}
     return {**named, "GHz": places.freq_khz / 1e6}
 
 
@@ -147,9 +160,12 @@ def _values(term: Term, places: SizedPlaces) -> Vector:
 
 
 def varying(places: SizedPlaces) -> list[str]:
-    """Return the axes that have more than one value; ranks only where cores do not follow them."""
+    """Return the axes that have more than one value; ranks only where cores do not follow them.
+
+    What profiles count follows from the axes and is none.
+    """
     axes = _axes(places)
-    names = [name for name, x in axes.items() if len(set(x.tolist())) > 1]
+    names = [n for n, x in axes.items() if n not in places.counted and len(set(x.tolist())) > 1]
     if "ranks" in names and "cores" in names:
         names.remove("ranks")
     return names
@@ -169,6 +185,29 @@ def term_text(term: Term) -> str:
     return text + "".join(f"/{b}" for b in below)
 
 
+def _divisors(names: Sequence[str]) -> list[Term]:
+    """Return what may divide a term: nothing, and products of what computes it."""
+    return [
+        tuple((n, (-1.0, 0)) for n in some)
+        for count in range(len(names) + 1)
+        for some in itertools.combinations(names, count)
+    ]
+
+
+def _of_counts(places: SizedPlaces) -> list[Term]:
+    """Return the counted instructions and the terms of their law, each divided by what computes.
+
+    Terms that grow alike stand there once.
+    """
+    below = [n for n in varying(places) if n not in places.parameters]
+    growths: dict[str, Vector] = {}
+    for name, column in places.counted.items():
+        growth = column / column[0]
+        if np.ptp(growth) > 0 and not any(np.allclose(growth, g) for g in growths.values()):
+            growths[name] = growth
+    return [((name, (1.0, 0)), *divisor) for name in growths for divisor in _divisors(below)]
+
+
 class _Selected:
     """What both models share: candidates, then time and energy fitted each alone."""
 
@@ -181,14 +220,14 @@ class _Selected:
 
     def forecast(self, runs: SizedRuns, wanted: SizedPlaces) -> ScalingForecast:
         """Predict time and energy at places of any size."""
-        candidates = self.candidates(runs.places)
-        if not candidates:
+        stages = [_of_counts(runs.places), self.candidates(runs.places)]
+        if not stages[1]:
             raise InputError("nothing varies in these runs", hint="measure several sizes")
-        time = select_terms(runs.places, runs.log_time, candidates)
+        time = select_terms(runs.places, runs.log_time, stages)
         terms = tuple(term_text(t) for t in time.terms)
         if runs.log_energy is None:
             return ScalingForecast(time.predict(wanted), None, terms)
-        energy = select_terms(runs.places, runs.log_energy, candidates)
+        energy = select_terms(runs.places, runs.log_energy, stages)
         return ScalingForecast(time.predict(wanted), energy.predict(wanted), terms)
 
 
@@ -212,13 +251,9 @@ class TermSelection(_Selected):
             for q in (1.0, 2.0)
         ]
         below = [n for n in names if n not in places.parameters]
-        divisors: list[Term] = [()]
-        for count in range(1, len(below) + 1):
-            divisors += [tuple((n, (-1.0, 0)) for n in some)
-                         for some in itertools.combinations(below, count)]  # fmt: skip
         grow: list[Term] = [((n, (p, k)),) for n in below if n == NODES
                             for p, k in ((0.0, 1), (0.5, 0), (1.0, 0))]  # fmt: skip
-        return [m + d for m in mains for d in [*divisors, *grow] if m + d]
+        return [m + d for m in mains for d in [*_divisors(below), *grow] if m + d]
 
 
 class NormalForm(_Selected):

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from advisor.core.configuration import Configuration
+from advisor.core.count_laws import CountLaws
+from advisor.core.memory import need_mb
 from advisor.core.option import Row
 from advisor.core.parameters import ParameterLine, format_number, parameters_of
 from advisor.core.policy import Policy
@@ -56,6 +59,7 @@ class Families:
     over_sizes: Mapping[_FamilyName, list[StoredModel]] = field(default_factory=dict)
     measured: Mapping[_FamilyName, list[StoredModel]] = field(default_factory=dict)
     _axes: dict[int, tuple[SizeAxis, ...]] = field(default_factory=dict)
+    _laws: dict[int, CountLaws | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, models: Iterable[StoredModel]) -> Families:
@@ -74,6 +78,19 @@ class Families:
         if model.id not in self._axes:
             self._axes[model.id] = model.size_table().axes
         return self._axes[model.id]
+
+    def need_mb(self, model: StoredModel, job: Configuration) -> float:
+        """Return the MiB that a job of a model's size needs by the profiles; 0: not known.
+
+        What was swept had the memory.
+        """
+        if not model.of_sizes:
+            return 0.0
+        if model.id not in self._laws:
+            self._laws[model.id] = model.count_laws()
+        laws = self._laws[model.id]
+        processes = job.nodes * job.ranks_per_node
+        return 0.0 if laws is None else need_mb(laws, dict(model.size), processes)
 
     def knows(self, application: str, workload: str) -> bool:
         """Tell whether a workload's family is known on any node type."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.core.count_laws import CountLaws
 from advisor.core.nearest import suggestion
 from advisor.errors import RefusedError
 from advisor.store import rows as _rows
@@ -121,3 +122,30 @@ def profile_steps(reader: Reader, application: str) -> list[ProfileStep]:
         ProfileStep(r[0], r[1], json.loads(r[2]), json.loads(r[3]), r[4], r[5])
         for r in map(tuple, reader.rows(sql, [application]))
     ]
+
+
+def save_count_laws(
+    writer: StoreTransaction, application: str, number: int, laws: CountLaws | None
+) -> None:
+    """Keep with a step what the profiles say since it; families of sizes are fitted by that."""
+    with writer.transaction() as db:
+        text = json.dumps(None if laws is None else laws.to_dict())
+        db.execute(
+            "UPDATE profile_steps SET result = json_set(result, '$.laws', json(?))"
+            " WHERE application = ? AND number = ?",
+            (text, application, number),
+        )
+        sql = "SELECT name FROM workloads WHERE application = ? AND hidden = 0"
+        for row in writer.rows(sql, [application]):
+            writer.touch_family(application, row[0])
+
+
+def count_laws(reader: Reader, application: str) -> CountLaws | None:
+    """Return what an application's profiles say of its sizes, None where they say nothing."""
+    sql = (
+        "SELECT json_extract(result, '$.laws') FROM profile_steps WHERE application = ?"
+        " AND json_type(result, '$.laws') IS NOT NULL ORDER BY number DESC LIMIT 1"
+    )
+    for row in reader.rows(sql, [application]):
+        return CountLaws.from_dict(json.loads(row[0] or "null"))
+    return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from advisor.core.configuration import Configuration
+from advisor.core.count_laws import CountLaws
 from advisor.core.decision import FROM_STAMP, Alternative, Decision, Effect, number
 from advisor.core.observation import Observation, Quality, RunMethod, Scope
 from advisor.core.option import Option, Row, unpack_rows
@@ -88,6 +89,10 @@ class StoredModel:
         """From what a family's model follows: family, axes, answer, notes."""
         about = self.stats.get("sizes")
         return about if isinstance(about, dict) else {}
+
+    def count_laws(self) -> CountLaws | None:
+        """Return what the application's profiles say of a family's sizes, if they say anything."""
+        return CountLaws.from_dict(self.about_sizes.get("counts"))
 
     @property
     def cold_start(self) -> dict[str, Any]:

@@ -17,12 +17,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from advisor.core.count_laws import CountLaws
 from advisor.core.observation import Observation, Quality, Scope
 from advisor.core.option import Option
 from advisor.core.parameters import ParameterLine, parameters_of
 from advisor.core.recognise import MAX_NAME
 from advisor.core.size_table import FEWEST_SIZES, NODES
 from advisor.errors import AdvisorError
+from advisor.store.profiled_runs import count_laws
 from advisor.store.reader import Reader
 from advisor.store.records import SIZES, StoredModel, StoredObservation
 from advisor.store.transaction import StoreTransaction
@@ -64,6 +66,7 @@ class _Wanted:
     runs: Sequence[tuple[str, Observation]]
     largest: StoredModel
     options: Sequence[Option]
+    laws: CountLaws | None
 
 
 @dataclass(slots=True)
@@ -133,6 +136,7 @@ class _Family:
         everybody: list[object] = []
         workload = {id(s.observation): s.workload for s in stored}
         number = {id(s.observation): s.id for s in stored}
+        laws = count_laws(self.writer, self.application)
         for group in runs_by_scope([s.observation for s in stored]):
             mine = [(workload[id(o)], o) for o in group.observations]
             counted = _counted(mine, number)
@@ -145,7 +149,8 @@ class _Family:
             largest, confirms = largest_there
             options = [replace(o, confirmed=o.confirmed and confirms) for o in largest.options()]
             key: _SharedBy = (node_type, group.scope, group.owner)
-            wanted[key] = _Wanted(_digest(counted, largest, options), mine, largest, options)
+            digest = _digest(counted, largest, options, laws)
+            wanted[key] = _Wanted(digest, mine, largest, options, laws)
         return wanted
 
     def _largest(
@@ -190,7 +195,8 @@ class _Family:
         if any(o.fom for _, o in runs):  # runs of one size may differ in length
             return
         try:
-            made = _table([(w, o) for w, o in runs if id(o) in usable], wanted.options)
+            mine = [(w, o) for w, o in runs if id(o) in usable]
+            made = _table(mine, wanted.options, wanted.laws)
         except AdvisorError:  # too few of them: what they came from is stored nevertheless
             return
         if made is None:
@@ -247,7 +253,7 @@ class _Family:
 
 
 def _table(
-    runs: Sequence[tuple[str, Observation]], options: Sequence[Option]
+    runs: Sequence[tuple[str, Observation]], options: Sequence[Option], laws: CountLaws | None
 ) -> FamilyTable | None:
     import numpy as np
 
@@ -260,7 +266,7 @@ def _table(
         return None
     family = next(iter(measured.values()))
     try:
-        return family_table(family, jobs.get(family.name), options)
+        return family_table(family, jobs.get(family.name), options, laws)
     except np.linalg.LinAlgError:
         return None
 
@@ -298,11 +304,14 @@ def _follows_from(model: StoredModel) -> object:
     return model.about_sizes.get("follows_from")
 
 
-def _digest(runs: Sequence[object], largest: StoredModel, options: Sequence[Option]) -> str:
+def _digest(
+    runs: Sequence[object], largest: StoredModel, options: Sequence[Option], laws: CountLaws | None
+) -> str:
     """Return what differs as soon as a family's model may come out differently."""
     seen = [(o.configuration.to_dict(), o.confirmed, o.in_zone) for o in options]
     about = largest.workload, largest.energy_quality, largest.stats.get("program")
-    return hashlib.sha256(repr((runs, about, seen)).encode()).hexdigest()[:16]
+    follows_from = (runs, about, seen, *([laws] if laws is not None else []))
+    return hashlib.sha256(repr(follows_from).encode()).hexdigest()[:16]
 
 
 def family_models(reader: Reader, application: str, workload: str) -> list[StoredModel]:

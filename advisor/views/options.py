@@ -33,6 +33,8 @@ class View:
     baseline: Option
     shared_error: float = 0.0
     """Of a size that was not swept: by what share all its times may be off together (90 %)."""
+    left_out: tuple[str, ...] = ()
+    """Of a size that was not swept: which options lack memory there."""
 
     @property
     def energy_known(self) -> bool:
@@ -124,7 +126,7 @@ def _of_sizes(view: View) -> str:
         f"extrapolated from {ran} by {about.get('model')}: as written "
         f"{format_duration(base.time_s)}, {ends}; all options may be off together by "
         f"{100 * view.shared_error:.0f} % (90 %)\nestimates were confirmed at "
-        f"{about.get('largest')}"
+        f"{about.get('largest')}" + "".join(f"\n{why}: left out" for why in view.left_out)
     )
 
 
@@ -141,6 +143,12 @@ def view_of(model: StoredModel, asked: Configuration | None = None) -> View:
         asked = Configuration.from_dict(own)
     named = [o for o in options if o.configuration == asked]
     return View(model, options, named[0] if named else max(options, key=_size))
+
+
+def with_options(view: View, options: tuple[Option, ...]) -> View:
+    """Return a view with some of its options; the largest stands for a baseline that is gone."""
+    base = view.baseline if view.baseline in options else max(options, key=_size)
+    return replace(view, options=options, baseline=base)
 
 
 def views(

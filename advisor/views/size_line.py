@@ -94,9 +94,11 @@ def sized_views_of(reader: Reader, application: str, workload: str, user: str) -
     line = line_of(workload)
     views: dict[int, View] = {}
     problem: AdvisorError | None = None
+    inventory = reader.inventory()
     for model in _models(reader, application, line, user) if line is not None else []:
         try:
-            view = sized_view(model, _known(model, line.size if line else {}))
+            known = _known(model, line.size if line else {})
+            view = sized_view(model, known, inventory.resolve(model.node_type))
         except AdvisorError as error:
             problem = error
             continue

@@ -8,14 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.core.mark_front import place
+from advisor.core.memory import lacking_memory
 from advisor.core.option import Z90
 from advisor.core.parameters import format_number
 from advisor.core.policy import FARTHEST
 from advisor.core.size_table import NODES
 from advisor.errors import AdvisorError, InputError, RefusedError, StoreError
-from advisor.views.options import View, view_of
+from advisor.views.options import View, view_of, with_options
 
 if TYPE_CHECKING:
+    from advisor.core.inventory import NodeType
     from advisor.store.reader import Reader
     from advisor.store.records import StoredModel
 
@@ -34,13 +36,14 @@ def sized_views(
     """
     views: list[View] = []
     problems: list[AdvisorError] = []
+    inventory = reader.inventory()
     for model in reader.size_models(application):
         if (model.scope == "own" and model.owner != user) or node_type not in (
             None, model.node_type,
         ):  # fmt: skip
             continue
         try:
-            views.append(sized_view(model, at))
+            views.append(sized_view(model, at, inventory.resolve(model.node_type)))
         except AdvisorError as problem:
             problems.append(problem)
     if not views and problems:
@@ -53,8 +56,11 @@ def beyond(model: StoredModel) -> dict[str, float]:
     return model.size_table().beyond(dict(model.size))
 
 
-def sized_view(model: StoredModel, at: Mapping[str, float]) -> View:
-    """Return a family's model at a size. Raises AdvisorError that says what is missing."""
+def sized_view(model: StoredModel, at: Mapping[str, float], node_type: NodeType | None) -> View:
+    """Return a family's model at a size, without what lacks memory on its ``node_type``.
+
+    Raises AdvisorError that says what is missing.
+    """
     about = model.about_sizes
     family = str(about.get("family"))
     if about.get("answer") != "ok":
@@ -96,6 +102,27 @@ def sized_view(model: StoredModel, at: Mapping[str, float]) -> View:
         shared = table.predict(model.rows(), size).shared_sigma
     except ValueError as error:
         raise StoreError(f"model {model.id} of {model.application}: {error}") from None
+    view, left_out = _with_memory(view, node_type)
     marked = place(view.options, float(model.stats.get("error", 0.05)))
     base = next(o for o in marked if o.configuration == view.baseline.configuration)
-    return View(sized, marked, base, shared_error=math.expm1(Z90 * shared))
+    return View(sized, marked, base, math.expm1(Z90 * shared), left_out)
+
+
+def _with_memory(view: View, node_type: NodeType | None) -> tuple[View, tuple[str, ...]]:
+    """Return a view without the options that lack memory by the profiles, and which do.
+
+    Raises RefusedError where all do.
+    """
+    laws = view.model.count_laws()
+    if laws is None:
+        return view, ()
+    places = [o.configuration for o in view.options]
+    lack = lacking_memory(laws, dict(view.model.size), places, node_type)
+    left_out = tuple(dict.fromkeys(lack.values()))
+    options = tuple(o for o in view.options if o.configuration not in lack)
+    if not options:
+        application, why = view.model.application, left_out[0]
+        raise RefusedError(
+            f"{application}: no option has the memory: {why}", hint="more nodes share it"
+        )
+    return with_options(view, options), left_out

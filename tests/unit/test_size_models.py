@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from advisor.core.configuration import Configuration
+from advisor.core.count_laws import CountLaws
 from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.option import Option
 from advisor.core.stamp import make_stamp, read_stamp
-from advisor.errors import InputError, StoreError
+from advisor.errors import InputError, RefusedError, StoreError
 from advisor.loop.outcomes import judged_model, unmetered
 from advisor.schedulers.base import JobRecord
 from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
@@ -29,6 +30,7 @@ from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, StoreSource
 from advisor.store import seen, size_models, visible
 from advisor.store.forgetting import forget
+from advisor.store.profiled_runs import add_profile_step, save_count_laws
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.store.writer import Writer
@@ -44,6 +46,7 @@ BDW = NodeType(
 THREADS = (8, 12, 16, 20, 24, 28)
 CELLS = [Configuration("bdw", 1, 1, t, f) for t in THREADS for f in FREQS]
 BASE = CELLS[-1]
+_ONE = ((1.0, "1"),)
 
 
 def time_energy(n: float, c: Configuration) -> tuple[float, float]:
@@ -99,9 +102,17 @@ def fit(
     )  # fmt: skip
 
 
+def say_counts(writer: Writer, bytes_each: float) -> None:
+    """Have profiles say that a run executes n^1.5 instructions and touches so much for each n."""
+    laws = CountLaws(("N",), "", {}, ((_ONE, ((1e4, "N^1.5"),)),), ((_ONE, ((bytes_each, "N"),)),))
+    number = add_profile_step(writer, "stencil", "fit", {}, {}, by="root")
+    save_count_laws(writer, "stencil", number, laws)
+
+
 def make_store(path: Path) -> Writer:
     writer = Writer(path)
     writer.save_node_types([BDW], source="test")
+    say_counts(writer, 1024)
     for n in (1e6, 2e6):
         sweep(writer, n, [*CELLS[::6], BASE])
     sweep(writer, 4e6, [*CELLS[::2], BASE])
@@ -161,6 +172,44 @@ def test_a_size_that_never_ran_is_decided_by_its_family(family: Path) -> None:
     assert not any(a.confirmed for a in decision.alternatives)
     assert decision.energy_quality == "measured"
     assert "this size was not swept" in decision.message
+
+
+def test_no_job_gets_an_option_that_lacks_the_memory_its_profiles_predict(family: Path) -> None:
+    site = snapshot(family)
+    for memory_mb, lacks in ((8000, False), (7000, True), (0, False)):  # 7812 MiB at n = 8e6
+        kinds = {"bdw": replace(BDW, memory_mb=memory_mb)}
+        inventory = replace(site.inventory, node_types=kinds)
+        there = replace(site, inventory=inventory, choices={}, baselines={})
+        decision = ask(there)
+        assert decision.changed != lacks
+        assert ("lacks-memory" in decision.codes) == lacks
+        if lacks:
+            texts = [r.text for r in decision.reasons]
+            assert (
+                "1 rank a node need 7.63 GiB of memory by the profiles, bdw has 6.84 GiB: no option"
+                " there" in texts
+            )
+            assert not ask(there, environment={"ADVISOR_GOAL": "min_time"}).changed
+            assert ask(there, "-n 4000000").changed  # what ran had the memory
+
+
+def test_profiles_that_say_something_else_have_the_family_fitted_again(
+    family: Path, tmp_path: Path
+) -> None:
+    with Reader(family) as reader:
+        (before,) = reader.size_models("stencil")
+    assert before.about_sizes["terms"] == ["instructions"]
+    shutil.copy(family, path := tmp_path / "advisor.db")
+    with Writer(path) as writer:
+        say_counts(writer, 2048)
+        (after,) = writer.size_models("stencil")
+        assert after.id != before.id
+        assert after.count_laws() != before.count_laws()
+        writer.save_node_types([replace(BDW, memory_mb=12_000)], source="test")
+        with pytest.raises(RefusedError, match="no option has the memory: 1 rank"):
+            sized_views(writer, "stencil", {"n": 8e6}, user="ada")
+        (view,) = sized_views(writer, "stencil", {"n": 5e6}, user="ada")
+        assert view.options and not view.left_out
 
 
 def without_sizes(site: Snapshot) -> Snapshot:

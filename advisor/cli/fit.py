@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from advisor.cli.pictures import (
     print_picture,
     save_plot,
 )
+from advisor.core.parameters import format_number
 from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -123,6 +124,9 @@ def list_models(args: argparse.Namespace) -> int:
     return 0
 
 
+_OF_FAMILY = "its runs serve the law over sizes"
+
+
 @dataclass(frozen=True, slots=True)
 class _Fitted:
     workload: str
@@ -164,17 +168,25 @@ def run(args: argparse.Namespace) -> int:
             f for place, measured in by_place.items()
             for f in _fit_place(args, store, *place, measured, options)
         ]  # fmt: skip
+        families = [m for m in store.size_models(args.application)
+                    if args.node_type in (None, m.node_type)]  # fmt: skip
     if not any(f.model for f in fitted):
-        raise InputError(f"{args.application}: {fitted[0].problem}")
+        most = max(fitted, key=lambda f: len(f.group.observations))
+        if _serves(most, families):
+            few = most.problem.partition(" (")[0]
+            raise InputError(f"{args.application}: {few}", hint=_OF_FAMILY)
+        raise InputError(f"{args.application}: {most.problem}")
     view = _view(args, fitted, options) if args.plot or args.view else None
     if view is not None:
         save_plot(view.picture, args.plot)
     if args.json:
         shown = {} if view is None else {"statistics": {args.view or STATISTICS[0]: view.data}}
         models = [_json(f) for f in fitted]
-        print_json("fit", {"application": args.application, "models": models, **shown})
+        laws = [_family_json(m) for m in families]
+        answer = {"application": args.application, "models": models, "families": laws, **shown}
+        print_json("fit", answer)
         return 0
-    _print(fitted, verbose=args.verbose)
+    _print(fitted, families, verbose=args.verbose)
     if view is not None:
         print()
         print_picture(view.picture)
@@ -282,7 +294,16 @@ def _json(fitted: _Fitted) -> dict[str, object]:
     }
 
 
-def _print(fitted: list[_Fitted], *, verbose: bool) -> None:
+def _family_json(model: StoredModel) -> dict[str, object]:
+    about = model.about_sizes
+    return {
+        **{name: getattr(model, name) for name in ("node_type", "scope", "owner")},
+        **{name: about.get(name) for name in ("family", "answer", "measured", "model", "terms")},
+        "notes": about.get("notes") or [],
+    }
+
+
+def _print(fitted: list[_Fitted], families: Sequence[StoredModel], *, verbose: bool) -> None:
     from advisor.models.base import of_one_run
 
     rows, notes, hidden = [], [], 0
@@ -290,7 +311,8 @@ def _print(fitted: list[_Fitted], *, verbose: bool) -> None:
         whose = f.group.scope if f.group.scope == "all" else f"{f.group.scope} {f.group.owner}"
         name = f"{f.workload} on {f.node_type}, {whose}"
         if f.model is None:
-            notes.append(f"{name}: no model: {f.problem}")
+            why = _OF_FAMILY if _serves(f, families) else f"no model: {f.problem}"
+            notes.append(f"{name}: {why}")
             continue
         stats = f.model.stats
         rows.append(
@@ -309,13 +331,35 @@ def _print(fitted: list[_Fitted], *, verbose: bool) -> None:
              "LOO energy", "options", "measured", "confirmed", "in zone", "energy"],
             rows,
         )  # fmt: skip
-    for note in notes:
+    for note in [*notes, *map(_family_text, families)]:
         print(note)
     if verbose:
         for f in fitted:
             _print_terms(f)
     if hidden:
         print("advisor fit --verbose names them")
+
+
+def _serves(fitted: _Fitted, families: Sequence[StoredModel]) -> bool:
+    """Tell whether a workload's runs have a law over the sizes of its family."""
+    from advisor.store.size_models import line_of
+
+    line = line_of(fitted.workload)
+    known = {(m.about_sizes.get("family"), m.node_type) for m in families}
+    return line is not None and (line.family, fitted.node_type) in known
+
+
+def _family_text(model: StoredModel) -> str:
+    """Say over which sizes a family has a law, and how well it holds."""
+    about = model.about_sizes
+    measured = about.get("measured") or {}
+    ran = ", ".join(
+        f"{n} {format_number(v[0])} to {format_number(v[-1])}" for n, v in measured.items()
+    )
+    whose = model.scope if model.scope == "all" else f"{model.scope} {model.owner}"
+    answer = "a law" if about.get("answer") == "ok" else str(about.get("answer"))
+    why = "; ".join(about.get("notes") or [])
+    return f"{about.get('family')} on {model.node_type}, {whose}: {answer} over {ran}; {why}"
 
 
 def _print_terms(fitted: _Fitted) -> None:

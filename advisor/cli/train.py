@@ -136,11 +136,12 @@ def _finish(
     """Run sweeps one after the other, or leave the one to another process; print what came out."""
     from advisor.cli import train_output as output
     from advisor.cli.output import print_json
+    from advisor.training.progress import spent_in_series
 
     if args.detach and begun:
         return _detach(args, begun[0], root)
     made = []
-    spent = 0.0
+    spent = spent_in_series(root, begun)
     for state in begun:
         outcome = _execute(args, state, known, spent)
         if outcome is None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError, InputError, RefusedError
 from advisor.training.outcome import Event, Spent
-from advisor.training.state import SweepState
+from advisor.training.state import SweepState, newest_of
 
 NAME = "progress.json"
 LOG = "log"
@@ -240,3 +240,18 @@ def stop(folder: Path) -> None:
         os.kill(int(pid), signal.SIGINT)
     except OSError as error:
         raise RefusedError(f"process {pid} cannot be stopped: {error.strerror}") from None
+
+
+def spent_in_series(root: Path, left: Sequence[SweepState]) -> float:
+    """Return the node-hours that the other sizes of a series took, beside those ``left`` to run."""
+    if not left or left[0].settings.size is None:
+        return 0.0
+    series = left[0].settings.size.series
+    ids = {state.id for state in left}
+    return sum(
+        read(state.folder).spent.node_hours
+        for state in newest_of(root, left[0].subject.application)
+        if state.id not in ids
+        and state.settings.size is not None
+        and state.settings.size.series == series
+    )

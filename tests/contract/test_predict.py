@@ -117,16 +117,18 @@ def test_what_lacks_memory_is_ruled_out(advisor: Advisor, store: Path, tmp_path:
     with Writer(store) as writer:
         writer.rows("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copy(store, db)
+    profiled = []
     for n in (1_000_000, 2_000_000, 4_000_000):  # a kilobyte each
         run = grid_profile((2,), n)
         run |= {"application": "lines", "appScale": {"N": n, "NPC": 2}}
         for thread in run["threads"]:
             thread["memoryFootprint"] = {"total_distinct_addresses_byte_granularity": 500 * n}
-        write_runs(tmp_path / f"runs{n}", [run])
-        assert advisor("profile", "import", tmp_path / f"runs{n}", "--db", db).code == 0
-    predict = ("predict", "lines", "--at", "n=8M", "--db", db)
+        profiled.append(run)
+    folder = write_runs(tmp_path / "runs", profiled)
+    assert advisor("profile", "import", folder, "--db", db).code == 0
+    predict = ("predict", "lines", "--at", "n=8M", "--db", db, "--model", "physics")
     kind = NodeType("a", cores=16, freq_khz=(1_200_000, 2_400_000), memory_mb=6000)
-    for memory, code in ((0, 0), (6000, 3), (16_000, 0)):
+    for memory, code in ((6000, 3), (16_000, 0)):
         with Writer(db) as writer:
             writer.save_node_types([replace(kind, memory_mb=memory)], source="test")
         done = advisor(*predict)
@@ -134,3 +136,15 @@ def test_what_lacks_memory_is_ruled_out(advisor: Advisor, store: Path, tmp_path:
         if code:
             assert "need 7.45 GiB of memory by the profiles, a has 5.86 GiB" in done.err
             assert done.err.count("\n") == 1 and not done.out
+
+
+def test_fit_says_over_which_sizes_a_law_holds(advisor: Advisor, tmp_path: Path) -> None:
+    db = tmp_path / "advisor.db"
+    with Writer(db) as writer:
+        for n in (1e6, 2e6, 4e6):
+            every = runs_of(n) if n == 4e6 else runs_of(n)[::3]
+            writer.add_observations("lines", f"-n {n:.0f}", every)
+    text = advisor("fit", "lines", "--db", db, "--model", "polynomial").out
+    assert "-n 1000000 on a, all: its runs serve the law over sizes" in text
+    assert "-n {} on a, all: a law over n 1e6 to 4e6; " in text
+    assert "measure more" not in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,9 @@ import pytest
 from advisor.core.recognise import ApplicationRule
 from advisor.errors import InputError, UsageError
 from advisor.store.reader import Reader
+from advisor.training.progress import read, spent_in_series
 from advisor.training.sizes import AskedSizes, SizedText, sized_texts
+from advisor.training.state import newest_of, series_of
 from advisor.training.training_job import TrainingSite, recognised_by_site
 
 RULE = ApplicationRule.from_dict(
@@ -112,6 +113,8 @@ def test_every_size_is_run_and_the_largest_gets_the_model(
     with Reader(store_path) as reader:
         (model,) = reader.size_models("kernel")
     assert model.about_sizes["measured"] == {"n": [1, 2, 4]}
+    few = advisor("fit", "kernel", "--db", store_path)
+    assert "configurations were measured, a model needs 4 (its runs serve the law" in few.err
 
 
 def test_what_is_left_of_a_series_is_resumed(advisor: Callable[..., Any], script: Path,
@@ -124,9 +127,12 @@ def test_what_is_left_of_a_series_is_resumed(advisor: Callable[..., Any], script
     failed = advisor(*argv)
     assert failed.code and "the job as written does not run" in failed.err
     kernel.write_text(text)
-    folders = (tmp_path / "state" / "advisor" / "sweeps").glob("*/sweep.json")
-    states = {json.loads(f.read_text())["state"] for f in folders}
-    assert states == {"fitted", "failed", "requested"}
+    root = tmp_path / "state" / "advisor" / "sweeps"
+    states = {s.state: s for s in newest_of(root)}
+    assert set(states) == {"fitted", "failed", "requested"}
+    left = series_of(root, states["failed"])
+    assert len(left) == 2
+    assert spent_in_series(root, left) == read(states["fitted"].folder).spent.node_hours > 0
     done = advisor("train", "--resume", "--json")
     assert done.code == 0, done.err
     assert done.json()["workload"] == "-n 4"

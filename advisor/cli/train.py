@@ -350,6 +350,7 @@ def _execute(
                 state, scheduler, results, policy, known.site, Recorder(state, progress.show)
             )
             outcome = sweep.run()
+            no_law = results.no_law(state.subject.application, state.subject.workload)
     except KeyboardInterrupt:
         print(
             f"advisor: stopped; resume it with: advisor train --resume {state.id}", file=sys.stderr
@@ -358,7 +359,7 @@ def _execute(
     finally:
         results.close()
     if not args.json:
-        output.show_outcome(state, outcome, policy, out)
+        output.show_outcome(state, outcome, policy, out, no_law)
         if state.settings.after:
             print(f"HPCProbe's summary: {state.folder / 'summary.yml'}", file=out)
     return outcome

@@ -153,10 +153,15 @@ def _option_json(option: Option) -> dict[str, object]:
     }
 
 
-def show_outcome(state: SweepState, outcome: SweepOutcome, policy: Policy, out: TextIO) -> None:
-    """Print what the sweep came to: baseline, recommendation, confirmation, payback."""
+def show_outcome(
+    state: SweepState, outcome: SweepOutcome, policy: Policy, out: TextIO, no_law: str = ""
+) -> None:
+    """Print what the sweep came to: baseline, recommendation, confirmation, payback.
+
+    ``no_law`` says why no law holds over its sizes.
+    """
     print(file=out)
     with redirect_stdout(out):
         print_table(["", "configuration", "time", "energy", "change"], outcome_rows(outcome))
-        for line in outcome_lines(state, outcome, policy):
+        for line in outcome_lines(state, outcome, policy, no_law):
             print(line)

@@ -26,6 +26,7 @@ from advisor.ranking.streams import Characterisation
 from advisor.store.profiles import save_kernels
 from advisor.store.rankings import save_characterisation
 from advisor.store.records import TrainingRequest, TrainingRun
+from advisor.store.size_models import family_models
 from advisor.store.writer import Writer
 
 TIMEOUT_S = 60.0
@@ -75,6 +76,10 @@ class ResultStore:
     ) -> int | None:
         """Store the fitted model; return its id, None where the daemon fits it itself."""
         return None
+
+    def no_law(self, application: str, workload: str) -> str:
+        """Return why no law holds over a family's sizes, "" where one does or nobody knows."""
+        return ""
 
     def characterise(self, characterisation: Characterisation) -> str:
         """Store an application's phases; return what became of them, in a few words."""
@@ -140,6 +145,14 @@ class LocalResults(ResultStore):
             stats=fit.stats,
             options=fit.options,
         ).id
+
+    def no_law(self, application: str, workload: str) -> str:
+        """Return what the family's model says where it is of no use."""
+        for model in family_models(self._writer, application, workload):
+            about = model.about_sizes
+            if about.get("answer") != "ok":
+                return ": ".join([str(about.get("answer")), *(about.get("notes") or [])[-1:]])
+        return ""
 
     def characterise(self, characterisation: Characterisation) -> str:
         """Store the phases; no account is known of them. Raises InputError on bad names."""

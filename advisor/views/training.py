@@ -142,8 +142,13 @@ def outcome_rows(outcome: SweepOutcome) -> list[list[str]]:
     return rows
 
 
-def outcome_lines(state: SweepState, outcome: SweepOutcome, policy: Policy) -> list[str]:
-    """Return what the sweep came to: what failed, confirmation, verdict, cost and payback."""
+def outcome_lines(
+    state: SweepState, outcome: SweepOutcome, policy: Policy, no_law: str = ""
+) -> list[str]:
+    """Return what the sweep came to: what failed, confirmation, verdict, cost and payback.
+
+    ``no_law`` says why no law holds over its sizes.
+    """
     lines = []
     if outcome.fit.energy_quality == "estimated":
         lines.append("energy is estimated, not measured")
@@ -164,7 +169,9 @@ def outcome_lines(state: SweepState, outcome: SweepOutcome, policy: Policy) -> l
     lines.append(f"the sweep cost {outcome.spent.words}{_payback(outcome, policy)}")
     name = shlex.quote(state.subject.application)
     lines.append(f"all options: advisor options {name}")
-    if size is not None:
+    if size is not None and no_law:
+        lines.append(f"sizes that never ran are not known: {no_law}; were the runs undisturbed?")
+    elif size is not None:
         twice = f"{size.parameter}={format_number(2 * size.largest)}"
         lines.append(f"sizes that never ran: advisor predict {name} --at {twice}")
     return lines

@@ -34,6 +34,7 @@ from advisor.store.profiled_runs import add_profile_step, save_count_laws
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.store.writer import Writer
+from advisor.training.result_store import LocalResults
 from advisor.views.sized_options import sized_views
 from tests.again import same_again
 
@@ -400,6 +401,9 @@ def test_private_runs_reach_their_owner_only_and_lawless_families_are_unfit(
         assert "no-model" in ask(snapshot(store_path), user="eve").codes
         decision = ask(snapshot(store_path), user="ada")
         assert "family-unfit" in decision.codes and not decision.changed
+        results = LocalResults(writer, user="ada", trust="own")
+        assert results.no_law("stencil", "-n 4000000").startswith("family-unfit: physics: the l")
+        assert not results.no_law("other", "-n 4000000")
 
 
 def test_finished_jobs_widen_the_range_of_their_owner(family: Path, store_path: Path) -> None:

@@ -56,34 +56,34 @@ class SizeLine:
         return names[at] if 0 <= at < len(names) else None
 
 
-def size_line(
+def size_lines(
     reader: Reader, application: str, workload: str, user: str, most: float
-) -> SizeLine | None:
+) -> tuple[SizeLine, ...]:
     """Return the sizes around a workload, up to ``most`` times the largest measured.
 
-    The parameter is the one of which most values were measured; others stay. None where the
-    workload's family has no model that may advise the user's jobs.
+    A line for each parameter, the one of which most values were measured first; along a line the
+    others stay. None where the workload's family has no model that may advise the user's jobs.
     """
     line = line_of(workload)
     models = _models(reader, application, line, user) if line is not None else []
     measured = models[0].about_sizes.get("measured") if models else None
-    known = {n: v for n, v in (measured or {}).items() if n != NODES}
-    if line is None or not known:
-        return None
-    parameter = max(known, key=lambda n: len(known[n]))
-    now = line.size.get(parameter)
-    if now is None:
-        return None
-    ran = sorted(known[parameter])
-    beyond = [ran[-1] * _STEP**i for i in range(1, int(math.log(most, _STEP) + 1e-9) + 1)]
+    if line is None or not measured:
+        return ()
+    known = {n: v for n, v in measured.items() if n != NODES and n in line.size}
     names = {w.name: sizes for w in reader.workloads(application) if (sizes := line_of(w.name))}
-    steps = []
-    for value in sorted({*ran, *map(_round, beyond), now}):
-        size = {**line.size, parameter: value}
-        stored = (n for n, o in names.items() if (o.family, o.size) == (line.family, size))
-        name = workload if value == now else next(stored, line_at(line, size))
-        steps.append(SizeStep(value, name, value in ran))
-    return SizeLine(parameter, tuple(steps), [s.value for s in steps].index(now))
+
+    def along(parameter: str) -> SizeLine:
+        now, ran = line.size[parameter], sorted(known[parameter])
+        beyond = [ran[-1] * _STEP**i for i in range(1, int(math.log(most, _STEP) + 1e-9) + 1)]
+        steps = []
+        for value in sorted({*ran, *map(_round, beyond), now}):
+            size = {**line.size, parameter: value}
+            stored = (n for n, o in names.items() if (o.family, o.size) == (line.family, size))
+            name = workload if value == now else next(stored, line_at(line, size))
+            steps.append(SizeStep(value, name, value in ran))
+        return SizeLine(parameter, tuple(steps), [s.value for s in steps].index(now))
+
+    return tuple(along(n) for n in sorted(known, key=lambda n: -len(known[n])))
 
 
 def sized_views_of(reader: Reader, application: str, workload: str, user: str) -> dict[int, View]:

@@ -23,7 +23,7 @@ from advisor.views.applications import home
 from advisor.views.options import View, view_of
 from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.ranking import RankedRow, ranked
-from advisor.views.size_line import SizeLine, size_line, sized_views_of
+from advisor.views.size_line import SizeLine, size_lines, sized_views_of
 from advisor.views.sized_options import beyond
 from advisor.views.verdict import JobVerdict, verdict
 from advisor.views.worth import Month, of_option
@@ -215,8 +215,8 @@ class Boards:
     unranked: tuple[str, ...] = ()
     """Node types of the inventory of which nothing is known."""
     month: Month = field(default_factory=Month)
-    sizes: SizeLine | None = None
-    """The sizes of its family, where it has one."""
+    sizes: tuple[SizeLine, ...] = ()
+    """The sizes of its family along each parameter, where it has one."""
 
     @property
     def first(self) -> str:
@@ -289,7 +289,7 @@ def load(
     unranked = tuple(n for n in snapshot.inventory.node_types if n not in known)
     month = Month.of(reader, application, workload, person.name)
     most = snapshot.policy.base.max_extrapolation
-    sizes = size_line(reader, application, workload, person.name, most)
+    sizes = size_lines(reader, application, workload, person.name, most)
     return Boards(application, workload, runs, boards, ranking, unranked, month, sizes)
 
 

@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from advisor_tui import captions
 from advisor_tui.session import Session
 
 from advisor.store.reader import Reader
+from advisor.store.records import SIZES
+from advisor.store.writer import Writer
 from advisor.views import tradeoff
 from advisor.views.preview import Person
+from advisor.views.size_line import size_lines
+from advisor.views.tradeoff import Boards
 from tests.unit.test_size_models import make_store
 
 Play = Callable[..., Any]
@@ -63,8 +68,26 @@ def test_a_family_decides_what_the_page_says(at_sizes: Session) -> None:
         boards = tradeoff.load(reader, "stencil", "-n 8000000", Person("ann"))
         (board,) = boards.by_type.values()
         assert board.yours is not None and "extrapolated" in board.yours.codes
-        assert board.extrapolated and board.options and boards.sizes is not None
-        assert boards.sizes.steps[boards.sizes.at].value == 8e6
+        assert board.extrapolated and board.options
+        (line,) = boards.sizes
+        assert line.steps[line.at].value == 8e6
         asked = board.options[0].configuration
         other = tradeoff.load(reader, "stencil", "-n 8000000", Person("ann"), asked)
         assert other.by_type[board.node_type].view.baseline.configuration == asked
+
+
+def test_a_size_of_two_parameters_has_a_line_and_keys_for_each(tmp_path: Path) -> None:
+    measured = {"m": [1.0, 2.0, 4.0], "n": [1e3, 2e3, 4e3, 8e3]}
+    about = {"family": "-n {} -m {}", "answer": "ok", "measured": measured}
+    with Writer(tmp_path / "two.db") as writer:
+        writer.save_model(
+            "mesh", "{sizes} -n {} -m {}", "a", scope="all", owner="", name=SIZES,
+            energy_quality="measured", n_train=12, stats={"sizes": about}, options=(),
+        )  # fmt: skip
+        first, second = size_lines(writer, "mesh", "-n 4000 -m 2", "ann", 2.0)
+    assert (first.parameter, second.parameter) == ("n", "m")
+    assert second.text == "size m: 1•  [2•]  4•  5.66  8   • measured"
+    assert second.beside("-n 4000 -m 2", 1) == "-n 4000 -m 4"
+    assert first.beside("-n 4000 -m 2", -1) == "-n 2000 -m 2"
+    shown = captions.sizes(Boards("mesh", "", 0, {}, sizes=(first, second))).splitlines()
+    assert shown[0].endswith("[ ] smaller, larger") and shown[1].endswith("{ } smaller, larger")

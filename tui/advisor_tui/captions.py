@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from textual.binding import Binding
 from textual.content import Content
 
 from advisor.views import tradeoff as view
@@ -13,6 +14,13 @@ from advisor_tui import signs
 from advisor_tui.points import sign
 from advisor_tui.ranking import SIGNS, figures
 
+SIZE_KEYS = ("[ ]", "{ }")
+"""The keys that go along a size's first and second parameter."""
+SIZE_BINDINGS = [
+    Binding(f"{side}_{kind}_bracket", f"size({by}, {i})", word, False, tooltip=f"a {word} size")
+    for i, kind in enumerate(("square", "curly"))
+    for side, by, word in (("left", -1, "smaller"), ("right", 1, "larger"))
+]
 HELP = f"""\
 Each sign is an option: threads and a frequency cap to run the job
 with. Left is faster, lower takes less energy; the best lie along
@@ -27,7 +35,8 @@ the line, the front.
 [ ] the cursor                         error; faint signs lie outside
 
 Where three sizes or more of a program were measured, [ and ] go to
-smaller and larger ones; • marks those that were measured.
+smaller and larger ones, {{ and }} along its second parameter;
+• marks those that were measured.
 
 The table lists what the arrows step through (v: front, zone, or every
 option, / only what fits, like {EXAMPLE}):
@@ -75,8 +84,9 @@ def title(boards: Boards, board: TradeOffView) -> str:
 
 
 def sizes(boards: Boards) -> str:
-    """Return the line of sizes, "" where the workload's family is not known."""
-    return f"{boards.sizes.text}   [ ] smaller, larger" if boards.sizes is not None else ""
+    """Return a line of sizes for each parameter with keys; none where no family is known."""
+    lines = zip(boards.sizes, SIZE_KEYS, strict=False)
+    return "\n".join(f"{line.text}   {keys} smaller, larger" for line, keys in lines)
 
 
 def verdict(board: TradeOffView, daemon: str) -> Content:

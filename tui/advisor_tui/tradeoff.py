@@ -52,8 +52,7 @@ class TradeOffPage(Page):
         Binding("v", "which", "front/all", tooltip="step through front, zone, or every option"),
         Binding("slash", "filter", "filter", tooltip="list what fits, like cores<=16 time<5%"),
         Binding("n", "node_type", "node", tooltip="the next node type, then all together"),
-        Binding("left_square_bracket", "size(-1)", "smaller", show=False, tooltip="a smaller size"),
-        Binding("right_square_bracket", "size(1)", "larger", show=False, tooltip="a larger size"),
+        *captions.SIZE_BINDINGS,
         Binding("r", "ranking", "rank", tooltip="node types ranked, and how that is known"),
         Binding(
             "plus,equals_sign", "zoom(0.7)", "zoom", False, tooltip="zoom in, around the cursor"
@@ -235,7 +234,7 @@ class TradeOffPage(Page):
             ("legend", captions.legend(board, self.shown.words(board))),
         ):
             self.query_one(f"#{name}", Static).update(Content(text))
-        self.query_one("#sizes", Static).display = self.boards.sizes is not None
+        self.query_one("#sizes", Static).display = bool(self.boards.sizes)
         self.status_changed()
 
     def status_changed(self) -> None:
@@ -326,12 +325,12 @@ class TradeOffPage(Page):
         self.shown.node_type = names[(names.index(self.shown.node_type) + 1) % len(names)]
         self._arrange(here)
 
-    def action_size(self, by: int) -> None:
-        """Go to the next size of the family, measured or not."""
-        sizes = self.boards.sizes if self.boards is not None else None
-        if sizes is None:
+    def action_size(self, by: int, parameter: int) -> None:
+        """Go to the next size of the family along a parameter, measured or not."""
+        sizes = self.boards.sizes if self.boards is not None else ()
+        if parameter >= len(sizes):
             self.advisor.tell("Three measured sizes of it are needed to show others.")
-        elif (workload := sizes.beside(self.workload, by)) is not None:
+        elif (workload := sizes[parameter].beside(self.workload, by)) is not None:
             self.workload = workload
             self.load(keep=True)
 

@@ -16,10 +16,13 @@ from advisor.core.worth import Tariff
 from advisor.service.snapshot import Snapshot
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
+from advisor.store.size_models import line_of
 from advisor.views.options import size
 from advisor.views.preview import Person, preview, site_for_preview
 from advisor.views.worth import Month, Worth, of_decision, runs_of_month
 
+_JobKey = tuple[str, str, str]
+"""Application, workload and node type."""
 ChangeKind = Literal["same", "gained", "lost", "moved"]
 
 
@@ -178,6 +181,7 @@ class WhatIf:
                 loaded.snapshot.models[model.id] = pruned
                 if not model.transferred:  # no job is advised from there
                     loaded.cases.append(_case(pruned, baseline, runs))
+        loaded.cases += _cases_of_sizes(loaded.snapshot, reader, runs, swept)
         loaded.snapshot.take(list(loaded.snapshot.models.values()))
         choices = loaded._decide(loaded.policy, going_on)
         loaded.cases = [replace(c, now=now) for c, now in zip(loaded.cases, choices, strict=False)]
@@ -209,6 +213,36 @@ class WhatIf:
         return outcomes
 
 
+def _cases_of_sizes(
+    snapshot: Snapshot,
+    reader: Reader,
+    runs: Mapping[_JobKey, int],
+    swept: Mapping[_JobKey, Configuration],
+) -> list[JobCase]:
+    """Return the cases of sizes that were never swept and that jobs of the last 30 days had.
+
+    Their families' models join the snapshot.
+    """
+    cases = []
+    known = {(m.application, m.workload) for m in snapshot.models.values() if m.fitted}
+    families: dict[str, list[StoredModel]] = {}
+    for application, workload, node_type in sorted(runs):
+        line = line_of(workload)
+        if line is None or not line.values or (application, workload) in known:
+            continue
+        if application not in families:
+            families[application] = reader.size_models(application)
+        for model in families[application]:
+            if (model.about_sizes.get("family"), model.node_type) != (line.family, node_type):
+                continue
+            largest = str(model.about_sizes.get("largest"))
+            _, baseline = prune(model, swept.get((application, largest, node_type)))
+            if baseline is not None:
+                snapshot.models[model.id] = model
+                cases.append(_case(replace(model, workload=workload), baseline, runs))
+    return cases
+
+
 def _outcome(decision: Decision) -> PolicyOutcome | None:
     chosen = decision.chosen
     if chosen is None:
@@ -218,9 +252,7 @@ def _outcome(decision: Decision) -> PolicyOutcome | None:
     return PolicyOutcome(chosen.configuration, chosen.energy.change, chosen.time.change, *saved)
 
 
-def _case(
-    model: StoredModel, baseline: Configuration, runs: Mapping[tuple[str, str, str], int]
-) -> JobCase:
+def _case(model: StoredModel, baseline: Configuration, runs: Mapping[_JobKey, int]) -> JobCase:
     person = Person(
         model.owner if model.scope == "own" else "",
         account=model.owner if model.scope == "account" else "",

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.store.writer import Writer
 from advisor.training.result_store import LocalResults
+from advisor.views.simulation import simulate
 from advisor.views.sized_options import sized_views
+from advisor.views.whatif import WhatIf
 from tests.again import same_again
 
 FREQS = (1_200_000, 1_700_000, 2_200_000)
@@ -315,6 +318,23 @@ def test_a_job_of_a_new_size_is_held_out_stamped_and_judged(family: Path) -> Non
         assert [w.name for w in writer.workloads("stencil")] == [
             "-n 1000000", "-n 2000000", "-n 4000000",
         ]  # fmt: skip
+
+
+def test_another_policy_is_tried_on_jobs_of_sizes_never_swept(family: Path, tmp_path: Path) -> None:
+    shutil.copy(family, path := tmp_path / "advisor.db")
+    with Writer(path) as writer:
+        for job, n in enumerate((8000000, 8000000, 4000000, 80000000)):
+            writer.save_decision(ask(snapshot(path), f"-n {n}"), job_id=f"{job}")
+        whatif = WhatIf.load(writer)
+        changes = {c.case.workload: c for c in whatif.under("min_energy", 0.1)}
+        assert set(changes) == {"-n 4000000", "-n 8000000"}  # the third is too far for any
+        new = changes["-n 8000000"]
+        assert (new.case.runs, new.case.baseline) == (2, BASE)
+        assert new.then is not None and new.then.energy < -0.03
+        accept = {"base": {"mode": "apply", "goal": "min_energy", "holdout": 0.0,
+                           "extrapolated": "accept"}, "rules": []}  # fmt: skip
+        tried = simulate(writer, accept, datetime.now(UTC) - timedelta(hours=1))
+        assert (tried.decisions, tried.different, dict(tried.undecided)) == (4, 3, {})
 
 
 def test_a_suspended_family_decides_nothing_and_the_swept_size_goes_on(family: Path) -> None:

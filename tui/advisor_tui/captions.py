@@ -35,8 +35,7 @@ the line, the front.
 [ ] the cursor                         error; faint signs lie outside
 
 Where three sizes or more of a program were measured, [ and ] go to
-smaller and larger ones, {{ and }} along its second parameter;
-• marks those that were measured.
+smaller and larger ones ({{ }} by a second number); • was measured.
 
 The table lists what the arrows step through (v: front, zone, or every
 option, / only what fits, like {EXAMPLE}):

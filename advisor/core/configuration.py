@@ -47,7 +47,8 @@ class Configuration:
         """Read the JSON form back. Raises KeyError or ValueError on a missing or bad field."""
 
         def number(key: str) -> int:
-            return int(str(data[key]))
+            value = data[key]
+            return value if type(value) is int else int(str(value))
 
         return cls(
             str(data["node_type"]),

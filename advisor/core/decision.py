@@ -7,7 +7,7 @@ reads it from a job's stamp, :meth:`Decision.from_dict` from the store or a daem
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
@@ -95,20 +95,16 @@ class Alternative(NamedTuple):
 
         A value that is missing or no finite number becomes NaN.
         """
-        configuration = _configuration(place)
+        configuration = read_configuration(place)
         if configuration is None:
             return None
-        data = values if isinstance(values, Mapping) else {}
-        time, energy = (
-            Effect.of_percent(data.get(f"{name}_pct"), *_ends(data.get(f"{name}_pct_interval")))
-            for name in ("time", "energy")
-        )
+        data = _mapping(values)
         return cls(
             configuration,
             number(data.get("time_s")),
             number(data.get("energy_j")),
-            time,
-            energy,
+            Effect.of_percent(data.get("time_pct"), *_ends(data.get("time_pct_interval"))),
+            Effect.of_percent(data.get("energy_pct"), *_ends(data.get("energy_pct_interval"))),
             bool(data.get("confirmed")),
             bool(data.get("estimated")),
         )
@@ -245,14 +241,16 @@ class Decision:
         which its owner can forge. ``job_id`` is the store's own word for the job.
         """
         codes, sentences = _texts(data.get("reasons")), _texts(data.get("explanation"))
-        sentences += [""] * (len(codes) - len(sentences))
-        reasons = tuple(Reason(c, sentence=s) for c, s in zip(codes, sentences, strict=False))
+        reasons = _bare_reasons(codes)
+        if sentences:
+            sentences += [""] * (len(codes) - len(sentences))
+            pairs = zip(codes, sentences, strict=False)
+            reasons = tuple(Reason(code, sentence=text) for code, text in pairs)
         predicted, baseline = data.get("predicted"), data.get("baseline")
         chosen = Alternative.from_dict(data.get("chosen"), predicted)
-        if chosen is not None and {ESTIMATED, BY_CLASS, EXTRAPOLATED} & set(codes):
+        if chosen is not None and not _ESTIMATES.isdisjoint(codes):
             chosen = chosen._replace(estimated=True)
-        quality = predicted.get("energy_quality") if isinstance(predicted, Mapping) else ""
-        cost = baseline if isinstance(baseline, Mapping) else {}
+        quality, cost = _mapping(predicted).get("energy_quality"), _mapping(baseline)
         model_id, others = data.get("model_id"), data.get("alternatives")
         weighed = [Alternative.from_dict(a, a) for a in others] if isinstance(others, list) else []
         rewrite, environment = _strings(data.get("rewrite")), _strings(data.get("environment"))
@@ -260,17 +258,16 @@ class Decision:
         texts: dict[str, Any] = {name: str(data.get(name) or "") for name in _TEXTS}
         if job_id is not None:
             texts["job_id"] = job_id
-        summary, request, cold = data.get("request"), None, data.get("cold_start")
+        summary, request, reading = _mapping(data.get("request")), None, data.get("reading")
         program = checked(data.get("program"))
-        if isinstance(summary, Mapping) and summary:
+        if summary:
             names = (texts[name] for name in _OF_REQUEST)
             request = JobRequest.from_summary(summary, *names, program=program)
-        reading = data.get("reading")
         return cls(
             **texts,
             id=str(data.get("decision") or ""),
             policy=read_policy(str(data.get("mode") or ""), str(data.get("goal") or "")),
-            baseline=_configuration(baseline),
+            baseline=read_configuration(baseline),
             chosen=chosen,
             alternatives=tuple(a for a in weighed if a is not None),
             rewrite=rewrite,
@@ -279,15 +276,76 @@ class Decision:
             holdout=bool(data.get("holdout")),
             model_id=model_id if isinstance(model_id, int) else None,
             energy_quality=str(quality or "missing"),
-            policy_version=int(_or_none(data.get("policy_version")) or 0),
-            baseline_time_s=_or_none(cost.get("time_s")),
-            baseline_energy_j=_or_none(cost.get("energy_j")),
+            policy_version=int(number_or_none(data.get("policy_version")) or 0),
+            baseline_time_s=number_or_none(cost.get("time_s")),
+            baseline_energy_j=number_or_none(cost.get("energy_j")),
             request=request,
             reading=JobReading.from_dict(reading) if isinstance(reading, Mapping) else None,
             program=program,
-            cold_start=dict(cold) if isinstance(cold, Mapping) else {},
+            cold_start=dict(_mapping(data.get("cold_start"))),
             stamped_change=bool(data.get("changed")) and not (rewrite or environment),
         )
+
+    @classmethod
+    def from_brief(
+        cls, data: Mapping[str, object], promise: Mapping[str, object], **own: Any
+    ) -> Decision:
+        """Read :meth:`brief_dict` back, with what an outcome keeps of the promise; never raises.
+
+        ``promise`` has absolute intervals, which become changes against the baseline again;
+        ``own`` are the fields that are the outcome's.
+        """
+        codes, baseline = _texts(data.get("reasons")), data.get("baseline")
+        cost = _mapping(baseline)
+        time_s, energy_j = number_or_none(cost.get("time_s")), number_or_none(cost.get("energy_j"))
+        model_id = data.get("model_id")
+        chosen, place = None, read_configuration(data.get("chosen"))
+        if place is not None:
+            time = against(promise.get("time_s"), time_s)
+            energy = against(promise.get("energy_j"), energy_j)
+            estimated = not _ESTIMATES.isdisjoint(codes)
+            chosen = Alternative(
+                place, time[0], energy[0], time[1], energy[1], estimated=estimated
+            )  # fmt: skip
+        return cls(
+            **own,
+            hook=str(data.get("hook") or ""),
+            policy=read_policy(str(data.get("mode") or ""), str(data.get("goal") or "")),
+            application=str(data.get("application") or ""),
+            workload=str(data.get("workload") or ""),
+            baseline=read_configuration(baseline),
+            chosen=chosen,
+            reasons=_bare_reasons(codes),
+            holdout=bool(data.get("holdout")),
+            model_id=model_id if isinstance(model_id, int) else None,
+            energy_quality=str(promise.get("energy_quality") or "missing"),
+            policy_version=int(number_or_none(data.get("policy_version")) or 0),
+            baseline_time_s=time_s,
+            baseline_energy_j=energy_j,
+            cold_start=dict(_mapping(data.get("cold_start"))),
+            stamped_change=bool(data.get("changed")),
+        )
+
+
+_ESTIMATES = frozenset({ESTIMATED, BY_CLASS, EXTRAPOLATED})
+"""Reasons of a choice that nothing measured at its place."""
+
+
+def _bare_reasons(codes: Sequence[str]) -> tuple[Reason, ...]:
+    return tuple(map(_bare, codes))
+
+
+@lru_cache
+def _bare(code: str) -> Reason:
+    return Reason(code)
+
+
+def against(interval: object, baseline: float | None) -> tuple[float, Effect]:
+    """Return the value of a kept promise, and its change against the baseline; NaN: not known."""
+    ends = interval if isinstance(interval, list) and len(interval) == 3 else [None] * 3
+    value, lo, hi = map(number, ends)
+    base = baseline or math.nan
+    return value, Effect(value / base - 1, lo / base - 1, hi / base - 1)
 
 
 @lru_cache
@@ -308,18 +366,27 @@ def number(value: object) -> float:
         return math.nan
 
 
-def _or_none(value: object) -> float | None:
+def number_or_none(value: object) -> float | None:
+    """Return a finite number of a record, None for anything else."""
+    if value is None:
+        return None
     read = number(value)
     return None if math.isnan(read) else read
 
 
-def _configuration(data: object) -> Configuration | None:
-    if not isinstance(data, Mapping):
+def read_configuration(data: object) -> Configuration | None:
+    """Return the configuration of a record, None where it makes no sense."""
+    if type(data) is not dict and not isinstance(data, Mapping):
         return None
     try:
         return Configuration.from_dict(data)
     except (KeyError, ValueError):
         return None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """Return a value that is a mapping, else an empty one."""
+    return value if type(value) is dict or isinstance(value, Mapping) else {}
 
 
 def _ends(value: object) -> tuple[Any, Any]:
@@ -331,4 +398,4 @@ def _texts(value: object) -> list[str]:
 
 
 def _strings(value: object) -> dict[str, str]:
-    return {str(k): str(v) for k, v in value.items()} if isinstance(value, Mapping) else {}
+    return {str(k): str(v) for k, v in _mapping(value).items()}

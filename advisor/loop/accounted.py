@@ -5,12 +5,12 @@ How busy its processors were, mean power, disk, memory. Coarse, but every job ha
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
+from operator import attrgetter
 
 from advisor.core.configuration import Configuration
-from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
+from advisor.core.observation import Scope
 from advisor.core.policy import PolicySet, scope_of
 from advisor.core.signature import Signature
 from advisor.loop.clock import moment, now
@@ -19,7 +19,7 @@ from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import policy_of
 from advisor.schedulers.base import JobRecord
 from advisor.store import rows as _rows
-from advisor.store.signatures import save_signatures
+from advisor.store.signatures import add_signature
 from advisor.store.writer import Writer
 
 _COUNTED = (
@@ -36,47 +36,47 @@ ANOTHER = timedelta(days=1)
 """Where there are enough, one is replaced so often: programs change."""
 
 
+_Place = tuple[object, ...]
+"""Application, workload, source, user and the configuration's fields."""
+
+
 class RoomForSignatures:
     """How many signatures of a user's jobs at one configuration there are, asked once for each."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._kept: dict[tuple[object, ...], tuple[int, int | None, str]] = {}
+        self._kept: dict[_Place, tuple[int, int | None, str]] = {}
 
-    def make(self, decision: Decision, signature: Signature, user: str) -> bool:
-        """Tell whether one more is wanted; the oldest makes room where there are enough."""
-        key = self._key(decision, signature, user)
-        if key not in self._kept:
-            row = self._writer.rows(_KEPT, key)[0]
-            self._kept[key] = row[0], row[1], str(row[2] or "")
-        count, oldest, newest = self._kept[key]
+    def wants(self, place: _Place) -> bool:
+        """Tell whether one more is wanted, if only in the place of the oldest."""
+        if place not in self._kept:
+            row = self._writer.rows(_KEPT, place)[0]
+            self._kept[place] = row[0], row[1], str(row[2] or "")
+        count, _, newest = self._kept[place]
         if count < ENOUGH:
             return True
         at = moment(newest)
-        if at is not None and now() - ANOTHER < at <= now():
-            return False
-        self._writer.change("DELETE FROM signatures WHERE id = ?", (oldest,))
-        del self._kept[key]
-        return True
+        return at is None or not now() - ANOTHER < at <= now()
 
-    def took(self, decision: Decision, signature: Signature, user: str) -> None:
+    def make(self, place: _Place) -> None:
+        """Make room where one more is wanted; where there are enough, the oldest goes."""
+        count, oldest, _ = self._kept[place]
+        if count >= ENOUGH:
+            self._writer.change("DELETE FROM signatures WHERE id = ?", (oldest,))
+            del self._kept[place]
+
+    def took(self, place: _Place) -> None:
         """Count one that was stored."""
-        key = self._key(decision, signature, user)
-        if key in self._kept and self._kept[key][0]:
-            count, oldest, _ = self._kept[key]
-            self._kept[key] = count + 1, oldest, _rows.now()
-        else:
-            self._kept.pop(key, None)
-
-    def _key(self, decision: Decision, signature: Signature, user: str) -> tuple[object, ...]:
-        place = (getattr(signature.configuration, name) for name in Configuration.__slots__)
-        return decision.application, decision.workload, SOURCE, user, *place
+        count, oldest, _ = self._kept.pop(place, (0, None, ""))
+        if count:
+            self._kept[place] = count + 1, oldest, _rows.now()
 
 
 _KEPT = (
     "SELECT count(*), min(id), max(created_at) FROM signatures WHERE workload_id ="
     " (SELECT id FROM workloads WHERE application = ? AND name = ?) AND source = ?"
-    f" AND contributor = ? AND {' AND '.join(f'{name} = ?' for name in Configuration.__slots__)}"
+    " AND contributor = ? AND job_id <> ''"
+    f" AND {' AND '.join(f'{name} = ?' for name in Configuration.__slots__)}"
 )
 
 
@@ -100,29 +100,26 @@ def take_signature(
         return None
     if job.state.split()[:1] != ["COMPLETED"]:
         return None
-    signature = _signature(job, seen, inventory)
+    trust = policy_of(decision, job, policies).training.trust
+    signature = _signature(job, seen, inventory, scope_of(trust, job.account))
     if signature is None:
         return None
-    if writer.rows(_COUNTED, (job.job_id, job.user)):
+    point = _POINT(signature.configuration)
+    place = (decision.application, decision.workload, SOURCE, job.user, *point)
+    if not room.wants(place) or writer.rows(_COUNTED, (job.job_id, job.user)):
         return None
-    if not room.make(decision, signature, job.user):
-        return None
-    trust = policy_of(decision, job, policies).training.trust
-    made = replace(
-        signature,
-        contributor=job.user,
-        account=job.account,
-        scope=scope_of(trust, job.account),
-        job_id=job.job_id,
-    )
-    new = save_signatures(writer, decision.application, decision.workload, [made], touch=False)
-    if not new:
-        return None
-    room.took(decision, made, job.user)
-    return made
+    room.make(place)
+    add_signature(writer, decision.application, decision.workload, signature)
+    room.took(place)
+    return signature
 
 
-def _signature(job: JobRecord, seen: Execution, inventory: Inventory) -> Signature | None:
+_POINT = attrgetter(*Configuration.__slots__)
+
+
+def _signature(
+    job: JobRecord, seen: Execution, inventory: Inventory, scope: Scope
+) -> Signature | None:
     node = inventory.node_types.get(seen.node_type)
     elapsed = job.elapsed_s
     if node is None or not job.nodes or not elapsed or not seen.time_s:
@@ -148,4 +145,8 @@ def _signature(job: JobRecord, seen: Execution, inventory: Inventory) -> Signatu
             node.name, job.nodes, ranks, threads, seen.freq_khz or node.default_freq_khz
         ),
         source=SOURCE,
+        contributor=job.user,
+        account=job.account,
+        scope=scope,
+        job_id=job.job_id,
     )

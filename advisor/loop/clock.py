@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from advisor.core.units import parse_duration_s
 from advisor.errors import UsageError
 
+_KEPT = 1024
+"""Texts whose moments are kept: a job's few times are asked for again and again."""
 
+
+@lru_cache(_KEPT)
 def moment(text: str) -> datetime | None:
     """Return the moment of an ISO 8601 text; one without a zone is local time. None: no time."""
     try:
@@ -16,6 +21,7 @@ def moment(text: str) -> datetime | None:
         return None
 
 
+@lru_cache(_KEPT)
 def utc(text: str) -> str:
     """Return a time in the store's form, "" for what is no time ("Unknown", "None")."""
     time = moment(text)

@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,6 +21,8 @@ from advisor.loop import clock
 from advisor.loop.accounted import RoomForSignatures, take_signature
 from advisor.loop.clock import utc
 from advisor.loop.execution import Execution, differs, ran
+from advisor.loop.known_jobs import KnownJobs
+from advisor.loop.known_models import KnownModels
 from advisor.loop.left_results import ended
 from advisor.loop.match import MatchedJob, find
 from advisor.loop.outcomes import FACTS, facts_of, make_outcome, policy_of
@@ -110,8 +113,7 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
         for start in range(0, len(jobs), BATCH):
             gc.freeze()  # jobs and outcomes stay: looking for garbage in them took half of the time
             with writer.batch():
-                for job in jobs[start : start + BATCH]:
-                    collection.take(job)
+                collection.take(jobs[start : start + BATCH])
     finally:
         gc.unfreeze()
     result.trials["freed"] += free_places(writer, scheduler)
@@ -145,6 +147,7 @@ class _Collection:
         self._inventory = writer.inventory()
         self._policies = writer.policy()
         self._runs = _Runs(writer, scheduler)
+        self._models = KnownModels(writer)
         self._room = RoomForSignatures(writer)
         self._summed = Summed(writer)
         self.to_review: set[int] = set()
@@ -156,13 +159,19 @@ class _Collection:
         """The models that new runs may help."""
         return self._runs.fresh
 
-    def take(self, job: JobRecord) -> None:
-        """Take one ended job."""
+    def take(self, jobs: Sequence[JobRecord]) -> None:
+        """Take a batch of ended jobs, inside a transaction."""
+        self._models.look()
+        known = KnownJobs(self._writer, self._scheduler, jobs)
+        for job in jobs:
+            self._take_one(job, known)
+
+    def _take_one(self, job: JobRecord, known: KnownJobs) -> None:
         seen = ran(job, self._inventory)
-        if self._is_known(job, seen):
+        if self._is_known(job, known, seen):
             self._result.known += 1
             return
-        match = find(job, self._writer, brief=True)
+        match = find(job, known, brief=True)
         if match is None:
             self._result.without += 1
             return
@@ -172,26 +181,25 @@ class _Collection:
             return
         try:
             with self._writer.batch():
-                self._take(job, match, seen)
+                self._take(job, match, seen, known.has_outcome(job))
         except InputError as error:
             self._result.failed.append(f"job {job.job_id}: {error}")
             log.error("event=job-skipped job=%s error=%r", job.job_id, str(error))
+        known.written(job)
 
-    def _is_known(self, job: JobRecord, seen: Execution) -> bool:
+    def _is_known(self, job: JobRecord, known: KnownJobs, seen: Execution) -> bool:
         """Tell whether a job with a decision is stored, and the accounting says nothing new.
 
         Each collection sees the jobs of hours again, so this is what takes its time.
         """
-        key = (job.job_id, self._scheduler, utc(job.submitted_at))
-        for row in self._writer.rows(_STORED, key):
-            if tuple(row[:9]) != facts_of(job, seen):
-                return False
-            if isinstance(row[9], int):
-                self.to_review.add(row[9])
-            return True
-        return False
+        *facts, judged = known.facts(job) or (None,)
+        if tuple(facts) != facts_of(job, seen):
+            return False
+        if isinstance(judged, int):
+            self.to_review.add(judged)
+        return True
 
-    def _take(self, job: JobRecord, match: MatchedJob, seen: Execution) -> None:
+    def _take(self, job: JobRecord, match: MatchedJob, seen: Execution, again: bool) -> None:
         writer, result = self._writer, self._result
         outcome = make_outcome(
             job,
@@ -199,11 +207,13 @@ class _Collection:
             scheduler=self._scheduler,
             inventory=self._inventory,
             policies=self._policies,
-            reader=writer,
+            reader=self._models,
             seen=seen,
         )
         decisions = self._keep_decision(job, match)
-        result.programs += let_count(writer, job, match, outcome, seen)
+        if let_count(writer, job, match, outcome, seen):
+            result.programs += 1
+            self._models.look()
         observations = self._runs.take(job, match, seen, self._inventory, self._policies)
         signature = take_signature(
             writer, self._room, job, match, seen, self._inventory, self._policies
@@ -214,13 +224,13 @@ class _Collection:
             self.signed[name, group_of(signature)] += 1
         if state := settle_trial(writer, job, match, outcome):
             result.trials[state] += 1
-        before = _stored(writer, outcome)
+        before = _stored(writer, outcome) if again else None
         if before is not None and _same(before, outcome):
             result.known += 1
             outcome = before
         else:
             writer.save_outcome(outcome)
-            result.outcomes.append(replace(outcome, record={}))
+            result.outcomes.append(outcome.without_record())
         result.decisions += decisions
         result.observations += observations
         number = outcome.record.get("judged_model")
@@ -246,13 +256,6 @@ def _stored(writer: Writer, outcome: Outcome) -> Outcome | None:
     where = "job_id = ? AND scheduler = ? AND submitted_at = ?"
     key = (outcome.job_id, outcome.scheduler, outcome.submitted_at)
     return next(iter(writer.outcomes(where, key)), None)
-
-
-_STORED = (
-    f"SELECT {', '.join(FACTS)}, CASE verdict WHEN 'worse' THEN"
-    " json_extract(record, '$.judged_model') END FROM outcomes"
-    " WHERE job_id = ? AND scheduler = ? AND submitted_at = ? AND decision_id <> ''"
-)
 
 
 def _same(old: Outcome, new: Outcome) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
@@ -44,7 +45,10 @@ class Execution:
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return dict(zip(self.__slots__, _FIELDS(self), strict=True))
+
+
+_FIELDS = attrgetter(*Execution.__slots__)
 
 
 def ran(job: JobRecord, inventory: Inventory) -> Execution:
@@ -85,6 +89,8 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
 
 def node_type_of(node_list: str, inventory: Inventory) -> NodeType | None:
     """Return the one node type that a job's nodes are of, None when there is no such."""
+    if (alone := inventory.type_of_node(node_list)) is not None:
+        return alone
     try:
         names = expand(node_list) if node_list else ()
     except ValueError:

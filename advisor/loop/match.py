@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, Protocol
 
 from advisor.core.decision import FROM_STAMP, Decision, read_policy
 from advisor.core.policy import GOALS, MODES
@@ -19,7 +19,7 @@ from advisor.core.stamp import read_stamp
 from advisor.loop.clock import moment, utc
 from advisor.loop.verdict import QUANTITIES, promised
 from advisor.schedulers.base import JobRecord
-from advisor.store.reader import Reader, array_of
+from advisor.store.reader import array_of
 
 StampTrust = Literal["verified", "stamped", "unverified"]
 """``verified``: the store's own daemon made this decision for this user. ``stamped``: known from
@@ -30,6 +30,16 @@ _CUT = 80
 """Length at which a long stamp cuts names."""
 _EARLY, _LATE = timedelta(minutes=10), timedelta(hours=1)
 """A decision that is linked to no job yet was made this long before its job at most."""
+
+
+class DecisionReader(Protocol):
+    """Where decisions are looked up: a Reader, or what was read for many jobs at once."""
+
+    def decision(self, id: str) -> Decision | None:
+        """Return a decision, None when it is not known."""
+
+    def decisions_of(self, job_id: str, user: str, *, brief: bool = False) -> list[Decision]:
+        """Return the decisions that are linked to a job of a user, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +59,9 @@ def stamp_of(job: JobRecord) -> Decision | None:
     return next((stamp for stamp in map(read_stamp, texts) if stamp is not None), None)
 
 
-def find(job: JobRecord, reader: Reader | None, *, brief: bool = False) -> MatchedJob | None:
+def find(
+    job: JobRecord, reader: DecisionReader | None, *, brief: bool = False
+) -> MatchedJob | None:
     """Return the decision a job carries, None when it carries none. ``reader``: None, no store.
 
     ``brief``: one that the store links to the job without what was asked, read and weighed. What is
@@ -82,7 +94,7 @@ def find(job: JobRecord, reader: Reader | None, *, brief: bool = False) -> Match
     return MatchedJob(stored, *_of_store(stored), stored=True)
 
 
-def _linked(job: JobRecord, reader: Reader, brief: bool) -> MatchedJob | None:
+def _linked(job: JobRecord, reader: DecisionReader, brief: bool) -> MatchedJob | None:
     """Return the latest decision that the store links to this job and this user."""
     submitted = moment(job.submitted_at)
     for decision in reader.decisions_of(array_of(job.job_id), job.user, brief=brief):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Protocol
 
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
@@ -15,7 +16,6 @@ from advisor.loop.match import MatchedJob
 from advisor.loop.verdict import Judgement, judge, promised
 from advisor.loop.verify_promise import model_promises
 from advisor.schedulers.base import JobRecord
-from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
 
 _RANK = {"own": 2, "account": 1, "all": 0}
@@ -35,6 +35,16 @@ def facts_of(job: JobRecord, seen: Execution) -> tuple[object, ...]:
     )  # fmt: skip
 
 
+class ModelReader(Protocol):
+    """Where models are looked up: a Reader, or what was read for many jobs at once."""
+
+    def models(self, ids: Iterable[int]) -> Iterator[StoredModel]:
+        """Yield the given models whatever their state."""
+
+    def find_models(self, application: str, workload: str, node_type: str) -> list[StoredModel]:
+        """Return the current models of a workload on a node type."""
+
+
 def make_outcome(
     job: JobRecord,
     match: MatchedJob | None,
@@ -42,7 +52,7 @@ def make_outcome(
     scheduler: str,
     inventory: Inventory,
     policies: PolicySet,
-    reader: Reader | None,
+    reader: ModelReader | None,
     seen: Execution | None = None,
 ) -> Outcome:
     """Return the outcome of a finished job; ``match`` None: the advisor knows nothing of it.
@@ -85,7 +95,7 @@ def _judged(
     seen: Execution,
     inventory: Inventory,
     policies: PolicySet,
-    reader: Reader | None,
+    reader: ModelReader | None,
 ) -> tuple[Judgement, dict[str, Any]]:
     """Return the verdict on a job with a decision, and what to keep of both."""
     decision = match.decision
@@ -132,8 +142,8 @@ def _judged(
     return judgement, facts
 
 
-def _promised_by(model: StoredModel, decision: Decision, reader: Reader) -> bool:
-    home = next(iter(reader.models([decision.model_id or 0])), model)
+def _promised_by(model: StoredModel, decision: Decision, reader: ModelReader) -> bool:
+    home = next(reader.models([decision.model_id or 0]), model)
     return model_promises(decision, model, home)
 
 
@@ -156,7 +166,7 @@ def policy_of(decision: Decision, job: JobRecord, policies: PolicySet) -> Policy
     return policy
 
 
-def judged_model(decision: Decision, job: JobRecord, reader: Reader) -> StoredModel | None:
+def judged_model(decision: Decision, job: JobRecord, reader: ModelReader) -> StoredModel | None:
     """Return the model that made a promise, None when it is not known or not the job's.
 
     The decision names the baseline's model; a choice on another node type was promised by that
@@ -165,7 +175,7 @@ def judged_model(decision: Decision, job: JobRecord, reader: Reader) -> StoredMo
     """
     if decision.chosen is None or decision.model_id is None:
         return None
-    home = next(iter(reader.models([decision.model_id])), None)
+    home = next(reader.models([decision.model_id]), None)
     if home is None or home.application != decision.application:
         return None
     if home.workload != decision.workload and not home.of_sizes:
@@ -186,9 +196,13 @@ def unmetered(decision: Decision) -> bool:
 
     That of an estimated node type can: it is metered energy of another one, scaled.
     """
-    codes = decision.codes
-    estimated = decision.energy_quality == "estimated"
-    return estimated and (not {ESTIMATED, BY_CLASS} & set(codes) or "energy-estimated" in codes)
+    return unmetered_promise(decision.energy_quality, decision.codes)
+
+
+def unmetered_promise(quality: str, codes: Collection[str]) -> bool:
+    """Tell the same by the energy's quality and the reasons' codes."""
+    follows = ESTIMATED in codes or BY_CLASS in codes
+    return quality == "estimated" and (not follows or "energy-estimated" in codes)
 
 
 def visible(model: StoredModel, job: JobRecord) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from advisor.core.decision import Decision
 from advisor.core.reasons import ESTIMATED, TEXTS, TRIAL
 from advisor.core.worth import Tariff
 from advisor.loop.compare import (
@@ -19,16 +18,14 @@ from advisor.loop.compare import (
     share_interval,
     welch,
 )
-from advisor.loop.outcomes import unmetered
-from advisor.loop.verdict import PromiseInterval, promised
+from advisor.loop.reported_jobs import ReportedJob, reported_jobs
+from advisor.loop.verdict import PromiseInterval
 from advisor.store.pruning import MonthSums, month_sums
 from advisor.store.reader import Reader
-from advisor.store.records import Outcome, StoredModel
-from advisor.store.rows import outcome
+from advisor.store.records import StoredModel
 from advisor.store.trials import trials
 
 J_PER_KWH = 3.6e6
-_PAGE = 2000
 _DECIDED = "nothing changed"
 """How the text of a reason begins that ended a decision."""
 
@@ -123,17 +120,12 @@ def report(reader: Reader, *, since: str, application: str = "", user: str = "")
     """
     result = Report(since, application, user, tariff=Tariff.of(reader.site()))
     tally = _Tally()
-    for o in _outcomes(reader, since):
-        if application and o.record.get("application") != application:
+    for job in reported_jobs(reader, since, user):
+        if application and job.record.get("application") != application:
             continue
-        if user and o.user != user:
-            continue
-        decision = o.decision
-        _count(result, o, decision)
-        if TRIAL in decision.codes:
-            continue
-        if o.record.get("trust") != "unverified" and comparable(o, decision):
-            tally.add(o, decision)
+        _count(result, job)
+        if TRIAL not in job.codes and job.trust != "unverified" and job.comparable:
+            tally.add(job)
     tally.close(result)
     for t in trials(reader, "t.created_at >= ? AND t.state <> 'freed'", (since,)):
         if application in ("", t.application) and user in ("", t.user):
@@ -148,21 +140,6 @@ def report(reader: Reader, *, since: str, application: str = "", user: str = "")
     return result
 
 
-def _outcomes(reader: Reader, since: str) -> Iterator[Outcome]:
-    """Yield the outcomes of decided jobs, a page at a time: there may be very many."""
-    last = -1
-    while True:
-        rows = reader.rows(
-            "SELECT rowid AS place, * FROM outcomes WHERE rowid > ? AND submitted_at >= ?"
-            " AND decision_id <> '' ORDER BY rowid LIMIT ?",
-            (last, since, _PAGE),
-        )
-        if not rows:
-            return
-        yield from (outcome(row) for row in rows)
-        last = rows[-1]["place"]
-
-
 def _suspended(reader: Reader) -> list[int]:
     return [row[0] for row in reader.rows("SELECT id FROM models WHERE state = 'suspended'")]
 
@@ -175,55 +152,41 @@ def deciding(codes: Sequence[str]) -> str:
     return codes[-1] if codes else "unknown"
 
 
-def _count(result: Report, o: Outcome, decision: Decision) -> None:
-    record = o.record
+def _count(result: Report, job: ReportedJob) -> None:
+    record = job.record
     result.jobs += 1
-    if record.get("trust") == "unverified":
+    if job.trust == "unverified":
         result.unverified += 1
         return
-    result.stamped += record.get("trust") == "stamped"
+    result.stamped += job.trust == "stamped"
     elapsed = record.get("elapsed_s") or 0.0
-    result.node_hours += elapsed * o.nodes / 3600
-    result.energy_kwh += (o.energy_j or 0.0) / J_PER_KWH
-    if o.state == "COMPLETED" and o.energy_j is None:
-        why = str((record.get("ran") or {}).get("energy_note") or "")
+    result.node_hours += elapsed * job.nodes / 3600
+    result.energy_kwh += (job.energy_j or 0.0) / J_PER_KWH
+    if job.state == "COMPLETED" and job.energy_j is None:
+        why = str(job.seen.get("energy_note") or "")
         result.without_energy[str(record.get("partition") or "?"), why] += 1
-    if decision.changed:
+    if job.changed:
         result.advised += 1
-        if TRIAL in decision.codes:
+        if TRIAL in job.codes:
             return
-        result.verdicts[o.verdict] += 1
-        if decision.cold_start:
-            result.classes[str(decision.cold_start.get("class"))][o.verdict] += 1
-        if ESTIMATED in decision.codes:
-            result.estimated[o.verdict] += 1
-        if o.verdict == "unknown":
+        result.verdicts[job.verdict] += 1
+        if isinstance(cold := record.get("cold_start"), dict) and cold:
+            result.classes[str(cold.get("class"))][job.verdict] += 1
+        if ESTIMATED in job.codes:
+            result.estimated[job.verdict] += 1
+        if job.verdict == "unknown":
             result.unknown_why[next(iter(record.get("notes") or ["?"]))] += 1
         return
-    code = deciding(decision.codes)
+    code = deciding(job.codes)
     result.left_alone[code] += 1
-    result.holdout += decision.holdout
+    result.holdout += bool(record.get("holdout"))
     if code == "no-model":
-        result.missing_models[decision.application] += 1
-    if code in ("mode-advise", "mode-observe") and decision.chosen:
+        result.missing_models[job.text("application")] += 1
+    if code in ("mode-advise", "mode-observe") and job.chosen:
         result.possible_jobs += 1
-        energy = promised(decision.chosen, "energy")
-        if energy and decision.baseline_energy_j:
-            result.possible_kwh += (decision.baseline_energy_j - energy.value) / J_PER_KWH
-
-
-def comparable(o: Outcome, decision: Decision) -> bool:
-    """Tell whether a job can be compared with others: ended well, ran as decided, not pinned."""
-    record = o.record
-    seen = record.get("ran") or {}
-    return (
-        o.state == "COMPLETED"
-        and not record.get("mismatch")
-        and seen.get("whole_nodes") is not False
-        and not seen.get("step_failed")
-        and not {"pinned", "baseline-nearest"} & set(decision.codes)
-        and bool(decision.baseline_time_s)
-    )
+        _, energy = job.promised()
+        if energy and job.base_energy_j:
+            result.possible_kwh += (job.base_energy_j - energy.value) / J_PER_KWH
 
 
 @dataclass(slots=True)
@@ -277,36 +240,32 @@ class _Tally:
         self._energy, self._time = _Promised(), _Promised()
         self._inside = {"time_s": [0, 0], "energy_j": [0, 0]}
 
-    def add(self, o: Outcome, decision: Decision) -> None:
+    def add(self, job: ReportedJob) -> None:
         """Take one job: rewritten, or left alone at random."""
-        if not decision.changed and not decision.holdout:
+        if not job.changed and not job.record.get("holdout"):
             return
-        w = self._workloads[decision.application, decision.workload]
-        for pairs, measured, baseline in (
-            (w.energies, o.energy_j, decision.baseline_energy_j),
-            (w.times, o.time_s, decision.baseline_time_s),
-        ):
-            if measured and baseline:
-                pairs[decision.changed].append((measured, baseline))
-        w.coarse.append(_coarseness(o) ** 2 / 6)  # of a difference of two whole numbers
-        if decision.changed:
-            self._add_promise(o, w, decision)
+        w = self._workloads[job.text("application"), job.text("workload")]
+        if job.energy_j and job.base_energy_j:
+            w.energies[job.changed].append((job.energy_j, job.base_energy_j))
+        if job.time_s and job.base_time_s:
+            w.times[job.changed].append((job.time_s, job.base_time_s))
+        w.coarse.append(job.coarseness**2 / 6)  # of a difference of two whole numbers
+        if job.changed:
+            self._add_promise(job, w)
 
-    def _add_promise(self, o: Outcome, w: _Workload, decision: Decision) -> None:
-        time, energy = promised(decision.chosen, "time"), promised(decision.chosen, "energy")
-        w.kwh += (o.energy_j or 0.0) / J_PER_KWH
+    def _add_promise(self, job: ReportedJob, w: _Workload) -> None:
+        time, energy = job.promised()
+        w.kwh += (job.energy_j or 0.0) / J_PER_KWH
         for sums in (w.energy, self._energy):
-            sums.add(energy, decision.baseline_energy_j)
+            sums.add(energy, job.base_energy_j)
         for sums in (w.time, self._time):
-            sums.add(time, decision.baseline_time_s)
-        if unmetered(decision):
+            sums.add(time, job.base_time_s)
+        if job.unmetered:
             energy = None
-        for key, measured, interval in (
-            ("time_s", o.time_s, time),
-            ("energy_j", o.energy_j, energy),
-        ):
+        slack = job.coarseness
+        for key, measured, interval in (("time_s", job.time_s, time),
+                                        ("energy_j", job.energy_j, energy)):  # fmt: skip
             if interval and measured:
-                slack = _coarseness(o)
                 low, high = interval.lo * (1 - slack), interval.hi * (1 + slack)
                 self._inside[key][0] += low <= measured <= high
                 self._inside[key][1] += 1
@@ -337,12 +296,6 @@ class _Tally:
             )
         result.energy, result.time = pooled(energies), pooled(times)
         result.saved_kwh = _saved(result.energy, sum(c.energy_kwh for c in result.comparisons))
-
-
-def _coarseness(o: Outcome) -> float:
-    """Return the accounting's resolution of a job's time as a fraction of it."""
-    seen = o.record.get("ran") or {}
-    return float(seen.get("resolution_s") or 0.0) / o.time_s if o.time_s else 0.0
 
 
 def _saved(

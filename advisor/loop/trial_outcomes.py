@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
+from advisor.core.reasons import TRIAL
 from advisor.errors import SchedulerError
 from advisor.loop.clock import moment, now
 from advisor.loop.match import MatchedJob
@@ -36,7 +37,7 @@ def settle_trial(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Out
 
     Its class model is renewed in the same transaction.
     """
-    if match.trust == "unverified":
+    if match.trust == "unverified" or TRIAL not in match.decision.codes:
         return ""
     known = trials(writer, "t.decision_id = ? AND t.user = ?", (match.decision.id, job.user))
     if not known:

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.core.decision import Alternative
+from advisor.core.decision import Alternative, Effect
 from advisor.core.units import format_change
 from advisor.loop.execution import Execution
 
@@ -52,8 +52,13 @@ def promised(chosen: Alternative | None, quantity: Quantity) -> PromiseInterval 
     """Return the promised time (s) or energy (J) of a decision's choice, None if there is none."""
     if chosen is None:
         return None
-    value = chosen.time_s if quantity == "time" else chosen.energy_j
-    effect = chosen.time if quantity == "time" else chosen.energy
+    if quantity == "time":
+        return interval_of(chosen.time_s, chosen.time)
+    return interval_of(chosen.energy_j, chosen.energy)
+
+
+def interval_of(value: float, effect: Effect) -> PromiseInterval | None:
+    """Return a promised value with its interval, None where the promise makes no sense."""
     if not (value > 0 and effect.change > -1) or any(map(math.isnan, effect)):
         return None
     scale = value / (1 + effect.change)

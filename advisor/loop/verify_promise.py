@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 
+from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
-from advisor.core.option import row_of
+from advisor.core.option import Row
 from advisor.core.select import weigh
 from advisor.errors import StoreError
 from advisor.loop.verdict import QUANTITIES, promised
@@ -26,12 +27,12 @@ def model_promises(decision: Decision, model: StoredModel, home: StoredModel) ->
         return False
     chosen, baseline = decision.chosen.configuration, decision.baseline
     try:
-        rows = {o.configuration: row_of(o) for m in (home, model) for o in m.options()}
+        at, base = (_row_at(c, model) or _row_at(c, home) for c in (chosen, baseline))
     except StoreError:
         return False
-    if chosen not in rows or baseline not in rows or chosen == baseline:
+    if at is None or base is None or chosen == baseline:
         return False
-    own = weigh((model.node_type, rows[chosen]), rows[baseline], "balanced").alternative()
+    own = weigh((model.node_type, at), base, "balanced").alternative()
     for quantity in QUANTITIES:
         a, b = promised(decision.chosen, quantity), promised(own, quantity)
         if a is None or b is None:
@@ -40,3 +41,11 @@ def model_promises(decision: Decision, model: StoredModel, home: StoredModel) ->
         if not all(math.isclose(x, y, rel_tol=1e-3) for x, y in pairs):
             return False
     return True
+
+
+def _row_at(c: Configuration, model: StoredModel) -> Row | None:
+    """Return what a model predicts for a configuration, None where it does not know it."""
+    if c.node_type != model.node_type:
+        return None
+    place = (c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz)
+    return next((row for row in model.rows() if row[:4] == place), None)

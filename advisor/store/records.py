@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal
 
 from advisor.core.configuration import Configuration
 from advisor.core.count_laws import CountLaws
-from advisor.core.decision import FROM_STAMP, Alternative, Decision, Effect, number
+from advisor.core.decision import FROM_STAMP, Decision
 from advisor.core.observation import Observation, Quality, RunMethod, Scope
 from advisor.core.option import Option, Row, unpack_rows
 from advisor.core.size_table import SizeTable
@@ -232,6 +232,11 @@ class Outcome:
     record: dict[str, Any]
     collected_at: str
 
+    def without_record(self) -> Outcome:
+        """Return it without what is kept of its decision and of how it ran."""
+        *values, _, collected_at = _FIELDS(self)
+        return Outcome(*values, {}, collected_at)
+
     @property
     def decision(self) -> Decision:
         """What the outcome keeps of its decision: no alternatives, no rewrite.
@@ -239,34 +244,21 @@ class Outcome:
         The promise is kept as absolute intervals and becomes changes against the baseline again.
         """
         record = self.record
-        decision = Decision.from_dict(record)
-        promise, chosen = record.get("promised"), decision.chosen
+        promise = record.get("promised")
         promise = promise if isinstance(promise, dict) else {}
-        if chosen is not None:
-            time_s, time = _promise(promise.get("time_s"), decision.baseline_time_s)
-            energy_j, energy = _promise(promise.get("energy_j"), decision.baseline_energy_j)
-            chosen = Alternative(
-                chosen.configuration, time_s, energy_j, time, energy, estimated=chosen.estimated
-            )
-        return replace(
-            decision,
+        return Decision.from_brief(
+            record,
+            promise,
             id=self.decision_id,
             created_at=str(record.get("decided_at") or ""),
             scheduler=self.scheduler,
             user=self.user,
             account=self.account,
-            chosen=chosen,
-            energy_quality=str(promise.get("energy_quality") or "missing"),
             origin=FROM_STAMP if record.get("trust") != "verified" else "",
         )
 
 
-def _promise(interval: object, baseline: float | None) -> tuple[float, Effect]:
-    """Return a stored promise's value, and its change against the baseline; NaN where unknown."""
-    ends = interval if isinstance(interval, list) and len(interval) == 3 else [None] * 3
-    value, lo, hi = map(number, ends)
-    base = baseline or math.nan
-    return value, Effect(value / base - 1, lo / base - 1, hi / base - 1)
+_FIELDS = attrgetter(*Outcome.__slots__)
 
 
 @dataclass(frozen=True, slots=True)

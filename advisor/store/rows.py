@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,6 +50,11 @@ def clean(value: Any) -> Any:
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "replace").decode("utf-8")
     return value
+
+
+def cleaned(values: Iterable[Any]) -> list[Any]:
+    """Return :func:`clean` of each value; most are numbers or ASCII."""
+    return [v if type(v) is not str or v.isascii() else clean(v) for v in values]
 
 
 def to_json(value: object) -> str:

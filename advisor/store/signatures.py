@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Scope
@@ -23,6 +24,7 @@ _PLACE = tuple(Configuration.__slots__)
 _ORIGIN = ("source", "release", "contributor", "account", "scope", "job_id")
 _OF_JOB = ("workload_id", "node_type", "source", "contributor", "job_id")
 _COLUMNS = (*_PLACE, *MEASURES, "cpus", *_ORIGIN)
+_PLACE_OF, _VALUES_OF = attrgetter(*_PLACE), attrgetter(*_COLUMNS[len(_PLACE) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ def save_signatures(
         workload_id = writer.workload_id(db, application, workload)
         new = 0
         for signature in signatures:
-            row = {"workload_id": workload_id, **_row(signature)}
+            columns = zip(_COLUMNS, _row(signature), strict=True)
+            row: dict[str, object] = {"workload_id": workload_id, **dict(columns)}
             same = _OF_JOB if signature.job_id else tuple(row)
             where = _where(same)
             values = [row[name] for name in same]
@@ -74,8 +77,8 @@ def _where(same: tuple[str, ...]) -> str:
     return f"{condition} AND job_id <> ''" if same == _OF_JOB else condition  # by the index of jobs
 
 
-def _row(signature: Signature) -> dict[str, object]:
-    """Return the columns of one signature but its workload and time. Raises InputError."""
+def _row(signature: Signature) -> list[object]:
+    """Return the values of :data:`_COLUMNS`. Raises InputError."""
     place = signature.configuration
     if place is None:
         raise InputError("a signature to store has no configuration")
@@ -87,9 +90,28 @@ def _row(signature: Signature) -> dict[str, object]:
             raise InputError(f"{name} of a signature cannot be {value}")
     if signature.cpus is not None and signature.cpus < 1:
         raise InputError(f"cpus of a signature cannot be {signature.cpus}")
-    columns = {name: getattr(place, name) for name in _PLACE}
-    columns |= {name: getattr(signature, name) for name in _COLUMNS[len(_PLACE) :]}
-    return {name: _rows.clean(value) for name, value in columns.items()}
+    return _rows.cleaned((*_PLACE_OF(place), *_VALUES_OF(signature)))
+
+
+def add_signature(
+    writer: StoreTransaction, application: str, workload: str, signature: Signature
+) -> None:
+    """Store the signature of a job that has none, inside a transaction; nothing is renewed.
+
+    Raises InputError on an impossible value.
+    """
+    values = [*_row(signature), _rows.now(), application, workload]
+    if not writer.change(_ADD, values):  # nothing was ever stored of the workload, or it is hidden
+        with writer.transaction() as db:
+            writer.workload_id(db, application, workload)
+            writer.change(_ADD, values)
+
+
+_ADD = (
+    f"INSERT INTO signatures ({', '.join(_COLUMNS)}, created_at, workload_id)"
+    f" SELECT {marks(_COLUMNS)}, ?, id FROM workloads WHERE application = ? AND name = ?"
+    " AND hidden = 0"
+)
 
 
 def signatures(

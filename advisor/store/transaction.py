@@ -55,20 +55,16 @@ class StoreTransaction(Reader, ABC):
         """
         return self.transaction()
 
-    def change(self, sql: str, values: Sequence[object] = ()) -> int:
-        """Run one statement that writes; return how many rows it changed."""
-        with self._statement() as db:
-            return db.execute(sql, values).rowcount
+    def change(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> int:
+        """Run one statement that writes; return how many rows it changed.
 
-    @contextmanager
-    def _statement(self) -> Iterator[sqlite3.Connection]:
-        """Make one statement a transaction; inside another one SQLite undoes it itself."""
+        Inside of a transaction SQLite itself undoes one that fails.
+        """
         if not self._connection.in_transaction:
             with self.transaction() as db:
-                yield db
-            return
+                return db.execute(sql, values).rowcount
         try:
-            yield self._connection
+            return self._connection.execute(sql, values).rowcount
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
 
@@ -240,12 +236,13 @@ def insert(
     db: sqlite3.Connection, table: str, values: Mapping[str, Any], *, key: Sequence[str] = ()
 ) -> int:
     """Insert a row, or update the one with the same ``key``; return its id."""
-    sql = _insert(table, tuple(values), tuple(key))
-    return db.execute(sql, [*map(_rows.clean, values.values())]).lastrowid or 0
+    sql = insertion(table, tuple(values), tuple(key))
+    return db.execute(sql, _rows.cleaned(values.values())).lastrowid or 0
 
 
 @lru_cache
-def _insert(table: str, names: tuple[str, ...], key: tuple[str, ...]) -> str:
+def insertion(table: str, names: tuple[str, ...], key: tuple[str, ...] = ()) -> str:
+    """Return the statement that inserts a row, or updates the one with the same ``key``."""
     sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks(names)})"
     if key:
         rest = [name for name in names if name not in (*key, "created_at")]

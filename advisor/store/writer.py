@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from advisor.core.decision import Decision
@@ -15,12 +16,14 @@ from advisor.errors import InputError
 from advisor.store import class_models, size_models, transfers
 from advisor.store import rows as _rows
 from advisor.store.records import SCOPES, ConfigKind, Outcome, TrainingRequest, TrainingRun
-from advisor.store.transaction import StoreTransaction, insert, marks
+from advisor.store.transaction import StoreTransaction, insert, insertion, marks
 
 _SAME_RUN = (
     "node_type", "nodes", "ranks_per_node", "threads_per_node", "freq_khz", "time_s", "energy_j",
     "fom", "contributor", "extra",
 )  # fmt: skip
+_COLUMNS = attrgetter(*Outcome.__slots__)  # of an outcome, record and collected_at last
+_SAVE_OUTCOME = insertion("outcomes", Outcome.__slots__, ("job_id", "scheduler", "submitted_at"))
 _STEP = 2000
 """Runs between two looks at how far an import is."""
 
@@ -235,23 +238,17 @@ class Writer(StoreTransaction):
 
     def save_decision(self, decision: Decision, *, job_id: str = "") -> None:
         """Store a decision; of one that is there already the fuller record is kept."""
-        row = _rows.decision_row(decision, job_id)
-        with self._statement() as db:
-            db.execute(_rows.SAVE_DECISION, row)
+        self.change(_rows.SAVE_DECISION, _rows.decision_row(decision, job_id))
 
     def link_job(self, decision_id: str, job_id: str) -> bool:
         """Note which job a decision was for; False when the decision is not known."""
-        with self._statement() as db:
-            done = db.execute(_rows.LINK_DECISION, {"id": decision_id, "job_id": job_id})
-            return done.rowcount > 0
+        return self.change(_rows.LINK_DECISION, {"id": decision_id, "job_id": job_id}) > 0
 
     def save_outcome(self, outcome: Outcome) -> None:
         """Store how a job came out, in place of what is stored of it."""
-        values = {name: getattr(outcome, name) for name in Outcome.__slots__}
-        values["record"] = _rows.to_json(outcome.record)
-        values["collected_at"] = outcome.collected_at or _rows.now()
-        with self._statement() as db:
-            insert(db, "outcomes", values, key=("job_id", "scheduler", "submitted_at"))
+        *facts, record, collected_at = _COLUMNS(outcome)
+        values = _rows.cleaned(facts)
+        self.change(_SAVE_OUTCOME, (*values, _rows.to_json(record), collected_at or _rows.now()))
 
     # -- training ------------------------------------------------------------------------------
 

@@ -1,0 +1,85 @@
+"""What the store knows of a batch of ended jobs, read for all of them at once.
+
+It holds inside the transaction it was read in, where nobody else writes. What the collection itself
+has written of a job since is read again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+
+from advisor.core.decision import Decision
+from advisor.loop.clock import utc
+from advisor.loop.outcomes import FACTS
+from advisor.schedulers.base import JobRecord
+from advisor.store import rows as _rows
+from advisor.store.reader import array_of
+from advisor.store.transaction import marks
+from advisor.store.writer import Writer
+
+_OUTCOMES = (
+    f"SELECT job_id, submitted_at, decision_id, {', '.join(FACTS)}, CASE verdict WHEN 'worse' THEN"
+    " json_extract(record, '$.judged_model') END FROM outcomes WHERE scheduler = ? AND job_id IN"
+)
+_DECISIONS = (
+    f"SELECT job_id AS job, user, {_rows.BRIEF_DECISION_COLUMNS} FROM decisions"
+    " WHERE job_id <> '' AND job_id IN ({}) ORDER BY created_at DESC"
+)
+
+
+class KnownJobs:
+    """Outcomes and decisions of a batch of jobs as the store has them."""
+
+    def __init__(self, writer: Writer, scheduler: str, jobs: Sequence[JobRecord]) -> None:
+        self._writer = writer
+        self._scheduler = scheduler
+        self._written: set[str] = set()
+        self._outcomes = self._read_outcomes([job.job_id for job in jobs])
+        self._fresh = {array_of(job.job_id) for job in jobs if not self.has_outcome(job)}
+        self._decisions: dict[tuple[str, str], list[sqlite3.Row]] | None = None
+
+    def facts(self, job: JobRecord) -> tuple[object, ...]:
+        """Return what is stored of a job with a decision: :data:`FACTS`, and the model that was
+        judged where it came out worse; nothing where none is."""
+        found = self._outcome(job)
+        return found[1:] if found and found[0] else ()
+
+    def has_outcome(self, job: JobRecord) -> bool:
+        """Tell whether any outcome of a job is stored."""
+        return self._outcome(job) is not None
+
+    def _outcome(self, job: JobRecord) -> tuple[object, ...] | None:
+        if job.job_id in self._written:
+            self._written.remove(job.job_id)
+            self._outcomes |= self._read_outcomes([job.job_id])
+        return self._outcomes.get((job.job_id, utc(job.submitted_at)))
+
+    def _read_outcomes(self, ids: Sequence[str]) -> dict[tuple[str, str], tuple[object, ...]]:
+        rows = self._writer.rows(f"{_OUTCOMES} ({marks(ids)})", (self._scheduler, *ids))
+        return {(row[0], row[1]): tuple(row[2:]) for row in rows}
+
+    def decisions_of(self, job_id: str, user: str, *, brief: bool = False) -> list[Decision]:
+        """Return the decisions linked to a job of a user, newest first; as the Reader does."""
+        if not brief or job_id not in self._fresh:
+            return self._writer.decisions_of(job_id, user, brief=brief)
+        if self._decisions is None:
+            self._decisions = self._read_decisions()
+        return [_rows.decision(row) for row in self._decisions.get((job_id, user), ())]
+
+    def _read_decisions(self) -> dict[tuple[str, str], list[sqlite3.Row]]:
+        found = defaultdict(list)
+        ids = list(self._fresh)
+        for row in self._writer.rows(_DECISIONS.format(marks(ids)), ids):
+            found[row["job"], row["user"]].append(row)
+        return found
+
+    def decision(self, id: str) -> Decision | None:
+        """Return a decision, None when it is not known."""
+        return self._writer.decision(id)
+
+    def written(self, job: JobRecord) -> None:
+        """Note that something of a job was written: it is asked of the store again."""
+        self._fresh.discard(array_of(job.job_id))
+        self._written.add(job.job_id)

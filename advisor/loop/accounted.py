@@ -36,7 +36,7 @@ ANOTHER = timedelta(days=1)
 """Where there are enough, one is replaced so often: programs change."""
 
 
-_Place = tuple[object, ...]
+_JobPlace = tuple[object, ...]
 """Application, workload, source, user and the configuration's fields."""
 
 
@@ -45,9 +45,9 @@ class RoomForSignatures:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._kept: dict[_Place, tuple[int, int | None, str]] = {}
+        self._kept: dict[_JobPlace, tuple[int, int | None, str]] = {}
 
-    def wants(self, place: _Place) -> bool:
+    def wants(self, place: _JobPlace) -> bool:
         """Tell whether one more is wanted, if only in the place of the oldest."""
         if place not in self._kept:
             row = self._writer.rows(_KEPT, place)[0]
@@ -58,14 +58,14 @@ class RoomForSignatures:
         at = moment(newest)
         return at is None or not now() - ANOTHER < at <= now()
 
-    def make(self, place: _Place) -> None:
+    def make(self, place: _JobPlace) -> None:
         """Make room where one more is wanted; where there are enough, the oldest goes."""
         count, oldest, _ = self._kept[place]
         if count >= ENOUGH:
             self._writer.change("DELETE FROM signatures WHERE id = ?", (oldest,))
             del self._kept[place]
 
-    def took(self, place: _Place) -> None:
+    def took(self, place: _JobPlace) -> None:
         """Count one that was stored."""
         count, oldest, _ = self._kept.pop(place, (0, None, ""))
         if count:

@@ -43,8 +43,8 @@ class KnownJobs:
     def facts(self, job: JobRecord) -> tuple[object, ...]:
         """Return what is stored of a job with a decision: :data:`FACTS`, and the model that was
         judged where it came out worse; nothing where none is."""
-        found = self._outcome(job)
-        return found[1:] if found and found[0] else ()
+        row = self._outcome(job)
+        return row[1:] if row and row[0] else ()
 
     def has_outcome(self, job: JobRecord) -> bool:
         """Tell whether any outcome of a job is stored."""
@@ -69,11 +69,11 @@ class KnownJobs:
         return [_rows.decision(row) for row in self._decisions.get((job_id, user), ())]
 
     def _read_decisions(self) -> dict[tuple[str, str], list[sqlite3.Row]]:
-        found = defaultdict(list)
+        by_job = defaultdict(list)
         ids = list(self._fresh)
         for row in self._writer.rows(_DECISIONS.format(marks(ids)), ids):
-            found[row["job"], row["user"]].append(row)
-        return found
+            by_job[row["job"], row["user"]].append(row)
+        return by_job
 
     def decision(self, id: str) -> Decision | None:
         """Return a decision, None when it is not known."""

@@ -25,8 +25,8 @@ def outcome_metrics(path: Path) -> str:
     )  # fmt: skip
     text.family(
         "jobs_by_trust", "gauge", "finished jobs by how far their stamp is trusted",
-        [({"trust": "verified"}, totals.stamped - totals.unverified),
-         ({"trust": "unverified"}, totals.unverified)],
+        [({"trust": "verified"}, totals.jobs - totals.stamped - totals.unverified),
+         ({"trust": "stamped"}, totals.stamped), ({"trust": "unverified"}, totals.unverified)],
     )  # fmt: skip
     saved = totals.saved_kwh[0] * J_PER_KWH if totals.saved_kwh else None
     text.family(

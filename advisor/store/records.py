@@ -235,7 +235,7 @@ class Outcome:
     def without_record(self) -> Outcome:
         """Return it without what is kept of its decision and of how it ran."""
         *values, _, collected_at = _FIELDS(self)
-        return Outcome(*values, {}, collected_at)
+        return Outcome(*(*values, {}, collected_at))
 
     @property
     def decision(self) -> Decision:

@@ -35,7 +35,7 @@ def parsed(text: str) -> dict[str, Any]:
     return {f.name: f for f in openmetrics.text_string_to_metric_families(text)}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def site() -> Iterator[Path]:
     folder = Path(f"/tmp/adm-{os.getpid()}-{time.monotonic_ns() % 10**9}")
     folder.mkdir()
@@ -78,6 +78,11 @@ def test_prometheus_reads_what_the_daemon_counts(site: Path, advisor: Callable[.
     assert {s.labels["table"] for s in found["advisor_store_rows"].samples} == {
         "decisions", "outcomes", "observations",
     }  # fmt: skip
+    trusted = {s.labels["trust"]: s.value for s in found["advisor_jobs_by_trust"].samples}
+    stored = {s.labels["table"]: s.value for s in found["advisor_store_rows"].samples}
+    assert set(trusted) == {"verified", "stamped", "unverified"}
+    assert sum(trusted.values()) == stored["outcomes"] and min(trusted.values()) >= 0
+    assert trusted["verified"] > 0
     assert {s.labels["by"] for s in found["advisor_saved_joules"].samples} >= {"promise"}
     on_socket = call(site / "s", {"op": "metrics"})["metrics"]
     assert len(parsed(str(on_socket))) >= 8

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from advisor.cli.streams import complain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,9 +113,12 @@ def _characterise(args: argparse.Namespace) -> int:
     runs.sort(key=lambda r: (r.exit_code == 0, r.time_s))  # one that failed counts
     timed = runs[0] if runs[0].exit_code else runs[(len(runs) - 1) // 2]
     if timed.exit_code:
-        text = exit_text(timed.exit_code)
-        print(f"advisor: {args.tail[0]}: {text}; nothing is stored", file=sys.stderr)
-        return timed.exit_code if timed.exit_code > 0 else 128 - timed.exit_code
+        code = timed.exit_code if timed.exit_code > 0 else 128 - timed.exit_code
+        problem = f"{args.tail[0]}: {exit_text(timed.exit_code)}; nothing is stored"
+        if args.json:
+            print_json("error", {"error": problem, "hint": "", "exit_code": code})
+        complain(problem)
+        return code
     if not args.json:
         print(output.timed_line(timed, note), flush=True)
     traced, why = _trace(command, timed, args.trace, limit_s)

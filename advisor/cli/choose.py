@@ -11,7 +11,7 @@ from advisor.cli.output import print_json
 from advisor.cli.streams import complain
 from advisor.core.policy import ESTIMATES, GOALS
 from advisor.core.settings import CHOICES_VERSION
-from advisor.errors import UsageError
+from advisor.errors import StoreError, UsageError
 from advisor.paths import choices_path
 
 _AIMS = ("goal", "max_slowdown", "estimated_node_types")
@@ -82,7 +82,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wanted(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]:
-    """Return what the entry is to hold, checked. Raises UsageError."""
+    """Return what the entry is to hold, checked.
+
+    Raises UsageError, and StoreError where no store says what names and points there are.
+    """
     given = {name: getattr(args, name, None) for name in (*_AIMS, *_PIN)}
     given = {name: value for name, value in given.items() if value is not None}
     wanted: dict[str, Any] = {"off": True} if args.verb == "off" else {}
@@ -103,9 +106,12 @@ def _wanted(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]
     pin = allowed.pin(ground, args.application, pinned)
     if pin:
         wanted["pin"] = pin
-    if ground.unknown and (args.application is not None or pin):
-        complain(f"names and node types are not checked: {ground.unknown}")
-    elif pin and args.application and allowed.never(ground, args.application, pin):
+    if ground.unknown is not None and (args.application is not None or pin):
+        hint = ground.unknown.hint
+        if args.verb == "off":
+            hint = "advisor off, without a name, leaves all your jobs alone"
+        raise StoreError(ground.unknown.message, hint=hint)
+    if pin and args.application and allowed.never(ground, args.application, pin):
         complain(
             f"{args.application} has no model on {pin['node_type']}: such jobs stay as written"
         )

@@ -74,6 +74,9 @@ def run(args: argparse.Namespace, kind: Kind = "policy", after: WhenApplied | No
         from advisor.cli.policy_simulate import simulate_action
 
         checked = read(args, kind)
+        if args.json and checked.compiled is None:
+            print_json(kind, {"action": "simulate", "file": checked.name, **_problems(checked)})
+            return 1
         _print_problems(checked.problems, sys.stderr)
         return simulate_action(args, checked.name, checked.compiled)
     if args.action == "rollback":
@@ -163,10 +166,14 @@ def _check(args: argparse.Namespace, kind: Kind) -> int:
 
 
 def _problems(checked: Checked) -> dict[str, object]:
-    return {
-        "ok": checked.compiled is not None,
-        "problems": [p.to_dict() for p in checked.problems],
-    }
+    """Return what is wrong with a file, and the keys of every error where it has a mistake."""
+    ok = checked.compiled is not None
+    error = {
+        "error": f"{checked.name}: {_count(checked.problems)}",
+        "hint": "problems names them", "exit_code": 1,
+    }  # fmt: skip
+    problems = [p.to_dict() for p in checked.problems]
+    return {"ok": ok, "problems": problems, **({} if ok else error)}
 
 
 def _apply(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> int:
@@ -311,7 +318,8 @@ def _rollback(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -
     if not same:
         compiled, problems = check_text(target.text, f"{kind} version {target.version}", kind)
         if compiled is None:
-            _print_problems(problems, sys.stderr)
+            if not args.json:
+                _print_problems(problems, sys.stderr)
             raise InputError(
                 f"{kind} version {target.version} is not valid for this release of the advisor",
                 hint="write it to a file, correct it and apply that",

@@ -51,15 +51,17 @@ def prepare() -> None:
 def guarded(work: Callable[[], int]) -> int:
     """Return ``work``'s exit code once all it printed is out.
 
-    A reader that has gone, as of ``| head``, is no failure. Output that cannot be written is one
-    line and 1; so is any other failure of a file that nobody has explained.
+    A reader that has gone, as of ``| head``, is no failure. Output that cannot be written, a
+    closed one too, is one line and 1; so is any other failure of a file that nobody has explained.
     """
     try:
         try:
             code = work()
         except SystemExit:  # argparse has printed its help
-            sys.stdout.flush()
+            _print_all()
             raise
+        if not code:
+            _print_all()
         sys.stdout.flush()
     except OSError as error:
         unprinted = _discard_output()
@@ -69,6 +71,24 @@ def guarded(work: Callable[[], int]) -> int:
         complain(f"{where}: {error.strerror or error}")
         return 1
     return code
+
+
+class _Closed(io.TextIOWrapper):
+    """In place of a standard output that the caller closed; work goes on whatever it prints."""
+
+    used = False
+
+    def write(self, s: str, /) -> int:
+        """Drop a text, and note that there was one."""
+        self.used = self.used or bool(s)
+        return len(s)
+
+
+def _print_all() -> None:
+    """Have all printed. Raises OSError where it cannot be."""
+    sys.stdout.flush()
+    if isinstance(sys.stdout, _Closed) and sys.stdout.used:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def complain(text: str) -> None:
@@ -109,7 +129,7 @@ def _fill_closed() -> None:
                 os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
                 os.set_inheritable(number, True)
     if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+        sys.stdout = _Closed(Path(os.devnull).open("wb"), encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
 

@@ -38,7 +38,7 @@ class Ground:
     ruled: frozenset[str] = frozenset()
     node_types: Mapping[str, frozenset[str]] = field(default_factory=dict)
     inventory: Inventory = field(default_factory=Inventory)
-    unknown: str = ""
+    unknown: StoreError | None = None
 
     @classmethod
     def of(cls, reader: Reader) -> Ground:
@@ -69,7 +69,7 @@ class Ground:
             with Reader(store) as reader:
                 return cls.of(reader)
         except StoreError as error:
-            return cls(unknown=str(error))
+            return cls(unknown=error)
 
 
 def check_names(ground: Ground, application: str | None, workload: str | None) -> None:
@@ -81,7 +81,7 @@ def check_names(ground: Ground, application: str | None, workload: str | None) -
     for what, name in (("application", application), ("workload", workload)):
         if name is not None and not name.strip():
             raise UsageError(f"the {what} has no name")
-    if ground.unknown:
+    if ground.unknown is not None:
         return
     known = set(ground.workloads) | ground.ruled
     if application not in known:
@@ -158,7 +158,7 @@ def _node_types(ground: Ground, application: str | None, name: str | None) -> li
     known = ground.inventory.node_types
     if name is not None:
         node_type = ground.inventory.resolve(name.strip())
-        if node_type is None and not ground.unknown:
+        if node_type is None and ground.unknown is None:
             raise UsageError(f"node type {name!r} is not known", hint=suggestion(name, known))
         return [node_type] if node_type is not None else []
     modelled = ground.node_types.get(application or "", frozenset())

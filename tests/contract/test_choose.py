@@ -132,16 +132,23 @@ def test_a_node_type_without_a_model_is_said(advisor: Run, store: Path) -> None:
     assert f"{lone} has no model on milan: such jobs stay as written" in done.err
 
 
-def test_without_a_store_values_are_checked_and_names_are_not(
+def test_without_a_store_nothing_is_chosen_that_only_a_store_can_check(
     advisor: Run, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ADVISOR_DB", str(tmp_path / "none.db"))
     assert advisor("choose", "any", "--threads-per-node", "-4").code == 2
     assert not file.exists()
-    done = advisor("choose", "any", "--goal", "edp")
-    assert done.code == 0 and "not checked" in done.err
-    quiet = advisor("choose", "--goal", "edp")
-    assert (quiet.code, quiet.err) == (0, "")
+    for words in (
+        ("choose", "any", "--goal", "edp"), ("choose", "--threads-per-node", "4"),
+        ("off", "any"), ("on", "any"),
+    ):  # fmt: skip
+        done = advisor(*words)
+        assert (done.code, done.out) == (1, ""), words
+        assert done.err.count("\n") == 1 and "there is no store" in done.err
+        assert not file.exists()
+    for one in (("choose", "--goal", "edp"), ("off",), ("on",)):
+        quiet = advisor(*one)
+        assert (quiet.code, quiet.err) == (0, "")
 
 
 def test_the_examples_of_the_users_page_work_when_pasted(advisor: Run, file: Path) -> None:

@@ -471,7 +471,7 @@ def test_a_rough_figure_does_not_look_like_a_sharp_one(own_store: Session, play:
     async def story(at: Any) -> None:
         await at.press("enter", "v", "v")
         assert "±48%?" in at.text and "±2%" in at.text and "±2%?" not in at.text
-        cells = [points.cells(at.app.screen.board, n) for n in range(3)]
+        cells = points.rows(at.app.screen.board, range(3))
         assert [row[3][1] for row in cells] == ["", "warn", ""]
 
     play(own_store, story)

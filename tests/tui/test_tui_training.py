@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from textual.widgets import Button, Input
 
 from advisor.store.reader import Reader
 from advisor.training import progress
+from advisor.views import sweeps
 
 Play = Callable[..., Any]
 
@@ -41,8 +43,10 @@ def local(own_store: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
     return session
 
 
-def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Session, play: Play) -> None:
-    hold = local.folder / "hold"
+def test_a_sweep_is_planned_started_watched_stopped_and_resumed(
+    local: Session, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, typed, planned = local.folder / "hold", threading.Event(), sweeps.plan
     long = local.folder / "long.sh"
     long.write_text("#!/bin/bash\n#SBATCH --exclusive -t 24:00:00\nsrun ./kernel one\n")
 
@@ -56,6 +60,15 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(local: Session, 
         await at.press("n", "enter")
         assert "name a job script first" in at.text
         await at.write("long.sh")
+        with monkeypatch.context() as patch:  # typed on while the plan is made
+            patch.setattr(sweeps, "plan", lambda *asked: (typed.wait(20), planned(*asked))[1])
+            await at.pilot.press("enter")
+            at.one("#sweep-options", Input).value = "--samples 9"
+            await at.pilot.pause()
+            typed.set()
+            await at.until(lambda: "the plan of what is typed now" in at.text)
+        assert at.one("#start", Button).disabled
+        at.one("#sweep-options", Input).value = ""
         await at.press("enter")
         await at.until(lambda: "node-hours" in at.text)
         assert "exceed the policy" in at.text

@@ -104,8 +104,7 @@ class AdvisorApp(AppShell):
         if self.session.demo is not None:
             with suppress(AdvisorError):  # it is only an example
                 await in_thread(self.session.demo)
-            if isinstance(self.screen, Page):
-                self.screen.files_changed()
+            self.paint_files()
         kinds: list[type[PaintOnce[None]]] = []
         for page in _MADE_FIRST + tuple(place.page for place in PLACES):
             with suppress(AdvisorError):  # whoever goes there learns of it

@@ -69,8 +69,8 @@ class Chart(Widget, can_focus=True):
         self._shade: set[CharacterCell] = set()
         self._texts: dict[CharacterCell, str] = {}
         self._frame: Frame | None = None
-        self._drawn = Size()
-        """The size it is drawn for."""
+        self._drawn: Size | None = None
+        """The size it is drawn for; None while it is to be drawn."""
         self._styles: dict[tuple[str, bool], Style] = {}
 
     # -- what is shown ---------------------------------------------------------------------------
@@ -97,22 +97,25 @@ class Chart(Widget, can_focus=True):
 
     def watch_cursor(self, number: int | None) -> None:
         """Keep the cursor's point in the window."""
-        if self._picture is not None and self._frame is not None and number is not None:
-            moved = self._frame.holding(self._picture.points[number])
-            if self._frame.cell(self._picture.points[number]) is None:
+        frame = self._now()
+        if self._picture is not None and frame is not None and number is not None:
+            point = self._picture.points[number]
+            if frame.cell(point) is None:
+                moved = frame.holding(point)
                 self._window = moved.x, moved.y
                 self._draw()
         self.refresh()
 
     def zoom(self, factor: float, around: PlotPoint | None = None) -> None:
         """Zoom by a factor (below 1: nearer) around a point, the cursor's by default."""
-        if self._picture is None or self._frame is None:
+        frame = self._now()
+        if self._picture is None or frame is None:
             return
         if around is None:
             number = self.cursor
-            middle = self._frame.point((self._frame.columns // 2, self._frame.rows // 2))
+            middle = frame.point((frame.columns // 2, frame.rows // 2))
             around = middle if number is None else self._picture.points[number]
-        zoomed = self._frame.zoomed(factor, around, self._picture.limits)
+        zoomed = frame.zoomed(factor, around, self._picture.limits)
         self._window = zoomed.x, zoomed.y
         self._draw()
 
@@ -132,7 +135,7 @@ class Chart(Widget, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         """Tell which point is nearest to the mouse."""
-        picture, frame = self._picture, self._frame
+        picture, frame = self._picture, self._now()
         if picture is None or frame is None:
             return
         column, row = event.x - self._gutter, event.y
@@ -161,17 +164,25 @@ class Chart(Widget, can_focus=True):
         self._zoom_at(event.x, event.y, 1.25)
 
     def _zoom_at(self, x: int, y: int, factor: float) -> None:
-        if self._frame is not None:
-            self.zoom(factor, self._frame.point((x - self._gutter, y)))
+        frame = self._now()
+        if frame is not None:
+            self.zoom(factor, frame.point((x - self._gutter, y)))
 
     # -- drawing ---------------------------------------------------------------------------------
 
     def _draw(self) -> None:
-        """Put everything but the cursor into cells, and have it painted."""
-        self._arrange()
+        """Have it painted: once, for the size that it has by then."""
+        self._drawn = None
         self.refresh()
 
+    def _now(self) -> Frame | None:
+        """Return the frame of what is to be seen; None where nothing is drawn."""
+        if self.size != self._drawn:
+            self._arrange()
+        return self._frame
+
     def _arrange(self) -> None:
+        """Put everything but the cursor into cells."""
         self._cells, self._shade, self._texts, self._frame = {}, set(), {}, None
         picture, window = self._picture, self._window
         self._drawn = self.size
@@ -230,8 +241,7 @@ class Chart(Widget, can_focus=True):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Paint lines, for the size that the layout has just given; styles are looked up once."""
-        if self.size != self._drawn:
-            self._arrange()
+        self._now()
         self._styles.clear()
         return super().render_lines(crop)
 

@@ -33,6 +33,8 @@ class NewSweep(Dialogue[str]):
         super().__init__("Measure an application once: which job script shows how it is run?")
         self._session = session
         self._planned: tuple[str, ...] = ()
+        self._turn = 0
+        """How often something was typed: a plan is of what stood there before."""
 
     def body(self) -> Iterable[Widget]:
         """Yield the fields, the plan and the buttons."""
@@ -55,7 +57,7 @@ class NewSweep(Dialogue[str]):
     def on_mount(self) -> None:
         """Look for job scripts."""
         self.set_focus(self.query_one("#sweep-script"))
-        begin(self, self._look)
+        begin(self, self._look, group="scripts")
 
     async def _look(self) -> None:
         folder = self._session.folder
@@ -78,6 +80,7 @@ class NewSweep(Dialogue[str]):
 
     @on(Input.Changed)
     def _typed(self) -> None:
+        self._turn += 1
         self._planned = ()
         self.query_one("#start", Button).disabled = True
 
@@ -98,13 +101,18 @@ class NewSweep(Dialogue[str]):
         self.query_one("#plan", Static).update(Content(text))
 
     async def _plan(self) -> None:
-        folder = self._session.folder
+        folder, turn, problem = self._session.folder, self._turn, ""
+        arguments: tuple[str, ...] = ()
         try:
             arguments = self.arguments
             self._say("planning ...")
             text = await in_thread(lambda: view.plan(arguments, folder))
         except AdvisorError as error:
-            self._say(str(error))
+            problem = str(error)
+        if turn != self._turn:
+            problem = "Enter shows the plan of what is typed now."
+        if problem:
+            self._say(problem)
             return
         self._planned = arguments
         self._say(text)

@@ -47,8 +47,13 @@ def columns(board: TradeOffView) -> tuple[Column, ...]:
     return (COLUMNS[0], *node_type, *COLUMNS[1:])
 
 
-def cells(board: TradeOffView, number: int) -> list[Cell]:
-    """Return an option's row."""
+def rows(board: TradeOffView, numbers: Sequence[int]) -> list[list[Cell]]:
+    """Return options' rows, all with as many decimals."""
+    fine = any(o.configuration.freq_khz % 100_000 for o in board.options)
+    return [_cells(board, number, 2 if fine else 1) for number in numbers]
+
+
+def _cells(board: TradeOffView, number: int, digits: int) -> list[Cell]:
     o = board.options[number]
     c = o.configuration
     special = {
@@ -70,7 +75,7 @@ def cells(board: TradeOffView, number: int) -> list[Cell]:
         (f"{sign(board, o)}{special}", "strong"),
         *([(c.node_type, "dim")] if board.node_type == view.EVERY else []),
         f"{c.nodes:>2} {c.ranks_per_node:>2} {c.threads_per_node:>3}",
-        f"{c.freq_khz / 1e6:.{_digits(board)}f}" if c.freq_khz else "-",
+        f"{c.freq_khz / 1e6:.{digits}f}" if c.freq_khz else "-",
         _figure(f"~{time}" if board.guessed(o) else time, margin),
         energy,
         (_percent(change) if o.energy_j == o.energy_j else "-", tone),
@@ -91,11 +96,6 @@ def _figure(text: str, margin: str) -> Cell:
     """Return a figure with its interval, one that says little in a colour and with a ``?``."""
     rough = bool(margin) and float(margin.strip("±%")) >= _ROUGH
     return (f"{text} {margin + '?' * rough:>5}", "warn" if rough else "")
-
-
-def _digits(board: TradeOffView) -> int:
-    """Return how many decimals the frequencies of a column take."""
-    return 2 if any(o.configuration.freq_khz % 100_000 for o in board.options) else 1
 
 
 def like(usual: float, form: Callable[[float], str]) -> Callable[[float], str]:

@@ -322,10 +322,11 @@ take, with money and CO2 where the site states them.
 
     @on(LazyTable.Opened, "#changes")
     def _opened(self, event: LazyTable.Opened) -> None:
-        case = self._changes[event.row].case
         from advisor_tui.tradeoff import show_tradeoff
 
-        show_tradeoff(self.advisor, case.application, case.workload)
+        if event.row < len(self._changes):  # the list may be another one by now
+            case = self._changes[event.row].case
+            show_tradeoff(self.advisor, case.application, case.workload)
 
 
 def _cells(change: DecisionChange) -> list[Cell]:

@@ -128,8 +128,13 @@ class AppShell(App[None]):
         else:
             while len(self.screen_stack) > 1:
                 self.pop_screen()
-        if then:
-            getattr(self.screen, f"action_{then}")()
+        if then:  # once the page is there as a whole
+            self.screen.call_later(getattr(self.screen, f"action_{then}"))
+
+    def paint_files(self) -> None:
+        """Show on the page what a file says now that was written."""
+        if isinstance(self.screen, Page):  # it may still be mounted
+            self.screen.call_later(self.screen.files_changed)
 
     def changed(self, what: str, edit: Edit) -> None:
         """Note a change of a file that undo takes back."""
@@ -156,8 +161,7 @@ class AppShell(App[None]):
         else:
             self.tell(f"Undone: {what}")
         self.refresh_bindings()
-        if isinstance(self.screen, Page):
-            self.screen.files_changed()
+        self.paint_files()
 
 
 class Page(PaintOnce[None]):

@@ -126,6 +126,9 @@ class LazyTable(ScrollView, can_focus=True):
         """Take over rows that were wanted."""
         for number, row in enumerate(rows, first):
             self._rows[number] = row
+        last = first + len(rows)
+        pages = range(-(-first // PAGE), -(-last // PAGE) if last >= self.count else last // PAGE)
+        self._asked.update(pages)  # as a whole: nobody need ask for them
         self.refresh()
 
     def set_columns(self, columns: Sequence[Column]) -> None:

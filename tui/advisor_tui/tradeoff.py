@@ -22,7 +22,7 @@ from advisor_tui import captions
 from advisor_tui.background import begin
 from advisor_tui.chart import Chart
 from advisor_tui.dialogue import Field
-from advisor_tui.points import COLUMNS, cells, columns
+from advisor_tui.points import COLUMNS, columns, rows
 from advisor_tui.shell import AppShell, Page
 from advisor_tui.shown import Shown
 from advisor_tui.table import PAGE, LazyTable
@@ -215,7 +215,7 @@ class TradeOffPage(Page):
         board = self.board
         if board is not None:
             numbers = self.shown.steps[event.first : event.first + event.limit]
-            self.table.fill(event.first, [cells(board, n) for n in numbers])
+            self.table.fill(event.first, rows(board, numbers))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to apply what may be applied."""
@@ -293,7 +293,7 @@ class TradeOffPage(Page):
     def _picked(self, event: Chart.Picked) -> None:
         if event.number in self.shown.steps:
             self._go(event.number)
-        elif self.board is not None:  # drawn, but not listed: now it is
+        elif self.board is not None and event.number < len(self.board.options):  # now it is listed
             self.shown.which, self.shown.narrowing = "all", Narrowing()
             self._arrange(self.board.options[event.number].configuration, keep_zoom=True)
 

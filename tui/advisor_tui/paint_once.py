@@ -52,13 +52,18 @@ class PaintOnce(Screen[ScreenResultType]):
         # Made with the styles that hold now: switch_mode cannot know it and would parse them all
         # again, twice. Textual has no public way to say so.
         self._css_update_count = getattr(self.app, "_css_update_count", -1)
+        self._named_by(self.app.size)  # from the first, not once everything is mounted and styled
+
+    def _named_by(self, size: Size) -> bool:
+        """Take the classes of a size; tell whether others were there."""
+        before = self.classes
         for breakpoints, cells in zip(
-            (self.app.HORIZONTAL_BREAKPOINTS, self.app.VERTICAL_BREAKPOINTS),
-            self.app.size,
-            strict=True,
-        ):  # its size from the first, not once everything is mounted and styled
+            (self.app.HORIZONTAL_BREAKPOINTS, self.app.VERTICAL_BREAKPOINTS), size, strict=True
+        ):
             names = [name for least, name in breakpoints or () if cells >= least]
+            self.remove_class(*(name for _, name in breakpoints or ()), update=False)
             self.add_class(*names[-1:], update=False)
+        return self.classes != before
 
     @on(Mount)
     def _paint_whole(self) -> None:
@@ -109,8 +114,10 @@ class PaintOnce(Screen[ScreenResultType]):
             self._refresh_layout(self.app.size)
 
     def _screen_resized(self, size: Size) -> None:
-        """Lay out for a size once: a screen learns of its own layout, too."""
+        """Lay out for a size once, in its styles: a screen learns of its own layout, too."""
         if size != self._laid_out:
+            if self._named_by(size):
+                self.app.stylesheet.update(self)
             super()._screen_resized(size)
 
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:

@@ -198,6 +198,7 @@ def run(args: argparse.Namespace) -> int:
                     again=args.again,
                     step=lambda done: step("storing the runs", done, runs),
                 )
+            step("writing them to the disk", runs, runs)
     energy = _qualities(table.observations)
     rest = len(table.observations) - imported
     after = f"advisor fit {shlex.quote(args.application)}"

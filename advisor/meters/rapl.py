@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -16,6 +17,12 @@ _COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
 MAX_POWER_W = 1500.0
 """More than any one package or its memory draws: decides how often a counter must be read."""
 MAX_INTERVAL_S = 60.0
+_UNSEEN_S = 10.0
+"""What a counter may have moved in beside the time between two readings: one that seems to have
+moved more, past its end, was set back."""
+_LONG_S, _STILL_S = 30.0, 0.2
+"""At the end of a run this long a counter that does not move for so long has stopped: RAPL's move
+every millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,7 @@ class Rapl:
         self._zones: list[Zone] = []
         self._last: list[int] = []
         self._total_uj = 0
+        self._begun_s = self._read_s = 0.0
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -102,6 +110,7 @@ class Rapl:
             raise MeterError(reason)
         self._zones = self.zones()
         self._last = [zone.read_uj() for zone in self._zones]
+        self._begun_s = self._read_s = time.monotonic()
         self._total_uj = 0
         self._failure = ""
         self._ended.clear()
@@ -109,18 +118,35 @@ class Rapl:
         self._thread.start()
 
     def sample(self) -> None:
-        """Add what the counters moved since the last reading, wrapped or not."""
+        """Add what the counters moved since the last reading, wrapped or not.
+
+        Raises OSError, and ValueError where a counter was set back.
+        """
         with self._lock:
+            at = time.monotonic()
+            most_uj = 1e6 * self._max_power_w * (at - self._read_s + _UNSEEN_S)
+            self._read_s = at
             for index, zone in enumerate(self._zones):
                 now = zone.read_uj()
                 moved = now - self._last[index]
-                self._total_uj += moved if moved >= 0 else moved + zone.range_uj
                 self._last[index] = now
+                if moved < 0 and moved + zone.range_uj > most_uj:
+                    raise ValueError(f"the counter of {zone.name} was set back")
+                self._total_uj += moved if moved >= 0 else moved + zone.range_uj
 
     def so_far_j(self) -> float:
         """Return the joules since the start. Raises OSError or ValueError."""
         self.sample()
         return self._total_uj / 1e6
+
+    def _stopped(self) -> bool:
+        """Tell whether no counter moves any more."""
+        until = time.monotonic() + _STILL_S
+        while time.monotonic() < until:
+            if any(z.read_uj() != last for z, last in zip(self._zones, self._last, strict=True)):
+                return False
+            time.sleep(0.002)
+        return True
 
     def _watch(self) -> None:
         interval = self.interval_s()
@@ -140,6 +166,8 @@ class Rapl:
         self._thread = None
         try:
             self.sample()
+            if self._read_s - self._begun_s > _LONG_S and self._total_uj > 0 and self._stopped():
+                self._failure = self._failure or "its counters stopped"
         except (OSError, ValueError) as error:
             self._failure = self._failure or str(error)
         if self._failure:

@@ -139,8 +139,11 @@ def keep_complete(job: SweepJob, result: RunResult) -> None:
         "measured": result.energy_quality == "measured",
     }  # fmt: skip
     partial = job.watch.folder / f".{_WHOLE}"
-    partial.write_text(json.dumps(data))
-    partial.replace(job.watch.folder / _WHOLE)
+    try:
+        partial.write_text(json.dumps(data))
+        partial.replace(job.watch.folder / _WHOLE)
+    except OSError:  # a full disk: then no run is paired with it, and all go to their end
+        (job.watch.folder / "complete.json").unlink(missing_ok=True)
 
 
 def ended_early(job: SweepJob, result: RunResult) -> RunResult:

@@ -111,7 +111,7 @@ class Beside:
         return joules
 
     def ended(self) -> CompleteRun:
-        """Return the complete run, after its end."""
+        """Return the whole run, after its end."""
         from advisor.phases.ranks import ranks_apart
 
         self.look()
@@ -122,6 +122,8 @@ class Beside:
         ends = [p.end_s for p in self.rings.leading() if p.end_s is not None]
         run.times.append(max(run.times[-1], *ends) if ends else run.times[-1])
         run.sites.append(END)
+        if self.pairing is not None:
+            self._feed(self.pairing)
         run.why = run.why or ranks_apart(self.rings.folder)
         return run
 
@@ -252,10 +254,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 0
             base, beside.pairing = None, None  # the one to pair others with is this
         time.sleep(POLL_S)
-    if base is not None and over and beside.pairing and beside.run.times:
+    if not over:
+        return 0
+    whole = beside.ended()
+    if base is not None and beside.pairing and whole.times:
         _note(args.folder / "whole" / args.name, beside.pairing.ended().reason)
-    if args.role == "complete" and over:
-        whole = beside.ended()
+    if args.role == "complete":
         if whole.span_s < LEAST_S:
             whole.why = whole.why or f"it took less than {LEAST_S:g} s"
         whole.save(args.folder / BASE)

@@ -59,6 +59,11 @@ class Sweep(Measuring):
         except AdvisorError as error:
             self.note_state("failed", str(error))
             raise
+        except OSError as error:  # a full disk, most often: what is kept there says where it was
+            raise SchedulerError(
+                f"{error.filename or self.state.folder}: {error.strerror}",
+                hint=f"make room there, then: advisor train --resume {self.state.id}",
+            ) from error
 
     def _run(self) -> SweepOutcome:
         if not self.state.settings.fits:

@@ -22,6 +22,8 @@ from advisor.models.ended_runs import half_width, refuted, response_of, without_
 from advisor.models.fit import fit_options
 from advisor.models.response import Z95
 from advisor.phases.complete import BEGIN, EARLIER, END, CompleteRun, load_complete
+from advisor.phases.metered import Metered
+from advisor.phases.pairing import Baseline, Pairing, RunEvents
 from advisor.schedulers.base import PlannedRun, Role, RunResult, SweepJob, WatchPlan
 from advisor.schedulers.early import (
     driver_lines,
@@ -123,6 +125,29 @@ def test_the_complete_run_is_kept_from_begin_to_end(tmp_path: Path) -> None:
     assert kept.why == "" and kept.span_s == 8 and len(kept.readings) == 4
     (tmp_path / "complete.json").write_text('{"names": ["a"], "sites": [0, 7], "times": [2, 1]}')
     assert load_complete(tmp_path / "complete.json") is None
+
+
+def test_without_room_for_the_complete_run_all_go_to_their_end(job: SweepJob) -> None:
+    assert job.watch is not None
+    CompleteRun([0.0], [BEGIN]).save(job.watch.folder / "complete.json")
+    (job.watch.folder / ".whole.json").mkdir()  # as on a full disk: it cannot be written
+    keep_complete(job, RunResult(0, 1, True, 20.5, 2000.0, "measured", "slurm"))
+    assert not (job.watch.folder / "complete.json").exists()
+
+
+def test_why_a_run_was_not_ended_is_known_at_its_end() -> None:
+    """The event that its own end is counts: a run of all events has not ended before."""
+    times = [0.0, *(1.0 + i / 10 for i in range(80)), 9.0]
+    sites = [BEGIN, *["a"] * 80, END]
+    meter = Metered()
+    for i in range(181):
+        meter.feed(i / 20, 3.0 * i)
+    pairing = Pairing(Baseline(RunEvents(tuple(times), tuple(sites)), meter))
+    looks = [(t, "a") for t in times[1:-1]]
+    beside = Beside(Rings(looks), None, pairing)  # type: ignore[arg-type]
+    beside.look()
+    beside.ended()
+    assert pairing.ended().reason.startswith("its meter told no more after")
 
 
 def test_what_was_not_seen_whole_is_paired_with_nothing() -> None:

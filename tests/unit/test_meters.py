@@ -69,6 +69,21 @@ def test_rapl_counts_packages_and_memory_once(tmp_path: Path) -> None:
     assert reading.detail == "package-0 dram package-1 dram"
 
 
+def test_rapl_counters_that_were_set_back_or_stopped_are_no_energy(tmp_path: Path) -> None:
+    """A wrap leaves what was left of the range; 260 kJ in no time are none."""
+    path = zone(tmp_path, "intel-rapl:0", "package-0", 1_000_000)
+    meter = Rapl(MeteredNode(tmp_path))
+    meter.start(Load())
+    set_uj(path, 5_000)
+    with pytest.raises(MeterError, match="the counter of package-0 was set back"):
+        meter.stop()
+    meter.start(Load())
+    set_uj(path, 7_000_000)
+    meter._begun_s -= 60  # so long ago that a counter that stands still stopped before its end
+    with pytest.raises(MeterError, match="its counters stopped"):
+        meter.stop()
+
+
 def test_rapl_counts_several_wraps(tmp_path: Path) -> None:
     """A counter that wraps every 100 J goes through 1000 J while the meter's thread samples."""
     path = zone(tmp_path, "intel-rapl:0", "package-0", 0, 100_000_000)

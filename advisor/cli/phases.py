@@ -241,7 +241,8 @@ def _fold(args: argparse.Namespace) -> int:
     from advisor.errors import RefusedError
     from advisor.phases.files import read_marks, read_readings
     from advisor.phases.fold import fold
-    from advisor.views.phases import picture_of_power
+    from advisor.phases.inside import InsideSignal
+    from advisor.views.phases import picture_of
 
     check_plot(args.plot)
     readings, marks = read_readings(args.file), read_marks(args.marks)
@@ -251,7 +252,7 @@ def _fold(args: argparse.Namespace) -> int:
             "there is too little to fold: fewer than 8 iterations with readings in them",
             hint="readings and marks must be of the same clock",
         )
-    picture = picture_of_power(folded)
+    picture = picture_of([InsideSignal("power", "W", folded)])
     if args.plot is not None:
         save_plot(picture, args.plot)
     if args.json:

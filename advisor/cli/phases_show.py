@@ -12,8 +12,11 @@ from advisor.cli.pictures import add_plot_argument, check_plot, print_picture, s
 from advisor.core.units import format_count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from advisor.lab.watching import WatchedRun
     from advisor.phases.caps import CapsByPhase
+    from advisor.phases.inside import InsideSignal
     from advisor.training.state import SweepState
 
 
@@ -33,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Show what repeats, and by what it was found."""
     from advisor.errors import UsageError
     from advisor.lab.watching import watched_command
+    from advisor.phases.inside import counted_periods, signals_inside
     from advisor.phases.sequence import find_iterations
 
     if bool(args.subject) == bool(args.tail):
@@ -52,18 +56,32 @@ def run(args: argparse.Namespace) -> int:
         }
         for p in find_iterations(times, sites)
     ]  # fmt: skip
+    source, span_s = seen.source, seen.run.span_s
+    if not phases:
+        by, stretches = counted_periods(seen.counted)
+        first = min((r[0][0] for r in seen.counted.values()), default=0.0)
+        if by:
+            source, span_s = by, max(r[-1][0] for r in seen.counted.values()) - first
+        phases = [
+            {
+                "begin_s": s.begin_s - first, "end_s": s.end_s - first, "period_s": s.period_s,
+                "iterations": s.iterations, "period_events": 0, "sites": [], "rare": {},
+            }
+            for s in stretches
+        ]  # fmt: skip
+    inside = signals_inside(seen.run, seen.counted)
     count = format_count(len(phases), "phase")
     data = {
         "subject": args.subject or " ".join(args.tail), "exit_code": seen.exit_code,
-        "source": seen.source, "events": max(0, len(times) - 2), "time_s": seen.run.span_s,
+        "source": source, "events": max(0, len(times) - 2), "time_s": span_s,
         "phases": phases, "answer": count if phases else "no period",
         "head_s": phases[0]["begin_s"] if phases else None,
-        "tail_s": seen.run.span_s - phases[-1]["end_s"] if phases else None,
+        "tail_s": span_s - phases[-1]["end_s"] if phases else None,
         "processes": [
             dict(zip(("program", "pid", "rank", "events", "lost"), p, strict=True))
             for p in seen.processes
         ],
-        "notes": list(seen.notes),
+        "notes": [*seen.notes, *([f"not counted: {seen.why_not}"] if seen.why_not else [])],
     }  # fmt: skip
     caps = _caps(args)
     if args.json:
@@ -72,10 +90,15 @@ def run(args: argparse.Namespace) -> int:
             by_phase["no_caps"] = caps
         else:
             by_phase["caps"] = caps_json(caps)
-        print_json("phases", {"action": "show", **data, **by_phase})
+        drawn = [
+            {"name": s.name, "unit": s.unit, "answer": s.folded.answer,
+             **{k: getattr(s.folded, k).tolist() for k in ("x", "value", "low", "high")}}
+            for s in inside
+        ]  # fmt: skip
+        print_json("phases", {"action": "show", **data, "inside": drawn, **by_phase})
         return 1 if seen.exit_code else 0
     _print(data, seen)
-    _print_power(seen, args.plot)
+    _print_inside(inside, args.plot)
     if not isinstance(caps, str):
         print_caps(caps)
     elif args.subject:
@@ -87,8 +110,11 @@ def _print(data: dict[str, Any], seen: WatchedRun) -> None:
     from advisor.core.units import format_duration
 
     took = format_duration(data["time_s"])
-    print(f"{data['subject']}: {data['answer']} in {took}, by {data['events']} {data['source']}"
-          if data["events"] else f"{data['subject']}: {data['source']}")  # fmt: skip
+    by_events = data["events"] and (not data["phases"] or data["phases"][0]["period_events"])
+    by = f"{data['events']} {data['source']}" if by_events else data["source"]
+    known = by_events or data["phases"]
+    print(f"{data['subject']}: {data['answer']} in {took}, by {by}" if known
+          else f"{data['subject']}: {by}")  # fmt: skip
     if data["phases"]:
         print_table(
             ["phase", "from", "to", "iterations", "period", "events each", "sites", "rare"],
@@ -109,23 +135,21 @@ def _print(data: dict[str, Any], seen: WatchedRun) -> None:
         print(f"note: {note}")
 
 
-def _print_power(seen: WatchedRun, plot: Path | None) -> None:
-    """Show power inside of an iteration, where a meter was read beside the run."""
+def _print_inside(inside: Sequence[InsideSignal], plot: Path | None) -> None:
+    """Show the inside of an iteration, where a meter or counters were read beside the run."""
     from advisor.errors import RefusedError
-    from advisor.phases.inside import power_inside
-    from advisor.views.phases import picture_of_power
+    from advisor.views.phases import picture_of
 
-    folded = power_inside(seen.run)
-    if folded is not None:
-        picture = picture_of_power(folded)
+    if inside:
+        picture = picture_of(inside)
         print_picture(picture)
-        print(folded.answer)
+        print(inside[0].folded.answer)
         if plot is not None:
             save_plot(picture, plot)
     elif plot is not None:
         raise RefusedError(
-            "there is no power to show: no meter was read beside 8 iterations of this run",
-            hint="a sweep's complete run has it where its node has RAPL or pm_counters",
+            "there is nothing to draw: neither meter nor counters were read beside 8 iterations",
+            hint="a sweep's complete run has power where its node has RAPL or pm_counters",
         )
 
 

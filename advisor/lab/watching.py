@@ -11,12 +11,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.errors import AdvisorError, SchedulerError
 from advisor.lab.characterise_runs import timing_library
+from advisor.lab.counted import CountedBeside
 from advisor.phases.complete import BEGIN, END, CompleteRun, load_complete
+from advisor.phases.inside import Counted
 from advisor.phases.ring import EventRings
 
 CALLS, LINES, NOTHING = "calls of OpenMP and MPI", "lines on stdout", "nothing that repeats"
@@ -29,6 +31,7 @@ _LONGEST = 80
 class WatchedRun:
     """What was seen of a run: its events from begin to end, and which source they are of.
 
+    ``counted`` are readings of counters beside it, by name; ``why_not`` what could not be counted.
     ``processes`` are (program, process id, rank or None, events, lost) of all that were watched;
     ``notes`` say what is missing and why.
     """
@@ -38,6 +41,8 @@ class WatchedRun:
     processes: tuple[tuple[str, int, int | None, int, int], ...]
     notes: tuple[str, ...]
     exit_code: int = 0
+    counted: Counted = field(default_factory=dict)
+    why_not: str = ""
 
 
 def watch_library() -> Path:
@@ -70,26 +75,29 @@ def _watch(
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     begin = time.monotonic()
-    try:
-        child = subprocess.Popen(argv, env=environment, stdout=theirs)
-    except OSError as error:
-        raise SchedulerError(f"cannot run {argv[0]}: {error.strerror}") from error
-    finally:
-        os.close(theirs)
-    reader = _LineReader(ours, out, lines)
-    try:
-        while child.poll() is None:
-            reader.read()
-            _take(calls, rings.poll())
-            time.sleep(_POLL_S)
-    except KeyboardInterrupt:
-        child.send_signal(signal.SIGINT)
-        child.wait()
+    with CountedBeside() as counters:
+        try:
+            child = subprocess.Popen(argv, env=environment, stdout=theirs)
+        except OSError as error:
+            raise SchedulerError(f"cannot run {argv[0]}: {error.strerror}") from error
+        finally:
+            os.close(theirs)
+        reader = _LineReader(ours, out, lines)
+        try:
+            while child.poll() is None:
+                reader.read()
+                _take(calls, rings.poll())
+                counters.read()
+                time.sleep(_POLL_S)
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGINT)
+            child.wait()
     reader.read()
     os.close(ours)
     _take(calls, rings.poll())
     end = time.monotonic()
-    return _seen(calls, lines, rings, notes, (begin, end), child.returncode)
+    seen = _seen(calls, lines, rings, notes, (begin, end), child.returncode)
+    return replace(seen, counted=counters.readings, why_not=counters.why_not)
 
 
 def _take(run: CompleteRun, events: Sequence[tuple[float, str]]) -> None:

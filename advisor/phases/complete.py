@@ -39,11 +39,6 @@ class CompleteRun:
     readings: list[tuple[float, float]] = field(default_factory=list)
     why: str = ""
 
-    def thin(self) -> None:
-        """Leave out every second reading where there are too many; the first and last stay."""
-        if len(self.readings) > MOST_READINGS:
-            del self.readings[1:-1:2]
-
     @property
     def span_s(self) -> float:
         """Seconds from its begin to its end."""
@@ -64,6 +59,16 @@ class CompleteRun:
         partial = path.with_name(f".{path.name}")
         partial.write_text(json.dumps(data, separators=(",", ":")))
         partial.replace(path)
+
+
+def thinned(readings: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return a counter's readings without every second one where there are too many.
+
+    The first and the last stay.
+    """
+    if len(readings) > MOST_READINGS:
+        del readings[1:-1:2]
+    return readings
 
 
 def load_complete(path: Path) -> CompleteRun | None:

@@ -1,13 +1,30 @@
-"""Power inside an iteration of a run that was watched, from the readings made beside it."""
+"""What goes on inside an iteration of a run that was watched, from readings made beside it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
 import numpy as np
 
+from advisor.phases.arrays import Floats
 from advisor.phases.complete import CompleteRun
 from advisor.phases.fold import FoldedSignal, fold
 from advisor.phases.metered import Metered
 from advisor.phases.sequence import find_iterations
+from advisor.phases.signal import PeriodicStretch, find_periods
+
+Counted = Mapping[str, Sequence[tuple[float, float]]]
+"""Readings (s, total since some time) of counters, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class InsideSignal:
+    """One quantity inside an iteration: its name, its unit, the folded curve."""
+
+    name: str
+    unit: str
+    folded: FoldedSignal
 
 
 def power_inside(run: CompleteRun) -> FoldedSignal | None:
@@ -15,14 +32,86 @@ def power_inside(run: CompleteRun) -> FoldedSignal | None:
 
     The readings are a node's; of a run on several nodes they are the first one's.
     """
-    phases = find_iterations(run.times, run.sites)
-    if not phases or len(run.readings) < 3:
-        return None
-    longest = max(phases, key=lambda p: p.end_s - p.begin_s)
-    times = np.array(run.times)
-    marks = np.unique(times[longest.bounds[longest.bounds < len(times)]])
     meter = Metered()
     for reading in run.readings:
         meter.feed(*reading)
-    at, _ = meter.readings
-    return fold(at, meter.at(at), marks)
+    at, joules = meter.readings
+    return _inside(at, joules, _marks(run))
+
+
+def signals_inside(run: CompleteRun, counted: Counted) -> list[InsideSignal]:
+    """Return all that is known of an iteration of the longest phase, power before the rest."""
+    power = power_inside(run)
+    first = [] if power is None else [InsideSignal("power", "W", power)]
+    return [*first, *_counted_inside(run, counted)]
+
+
+def _counted_inside(run: CompleteRun, counted: Counted) -> list[InsideSignal]:
+    """Return what counters tell of an iteration of the longest phase: IPC, MIPS, GB/s, cores."""
+    marks = _marks(run)
+    folded = {}
+    for name, readings in counted.items():
+        at, total = np.array(readings).T if readings else (np.array([]), np.array([]))
+        if (curve := _inside(at, total, marks)) is not None:
+            folded[name] = curve
+    signals = []
+    if "instructions" in folded and "cycles" in folded:
+        ratio = _ratio(folded["instructions"], folded["cycles"])
+        signals.append(InsideSignal("instructions per cycle", "IPC", ratio))
+    for name, title, unit, scale in (
+        ("instructions", "instructions", "MIPS", 1e-6),
+        ("bytes", "memory of the node", "GB/s", 1e-9),
+        ("cpu_s", "cores in use", "cores", 1.0),
+    ):  # fmt: skip
+        if name in folded:
+            signals.append(InsideSignal(title, unit, _scaled(folded[name], scale)))
+    return signals
+
+
+def counted_periods(counted: Counted) -> tuple[str, list[PeriodicStretch]]:
+    """Return which counter's rate repeats, and its stretches; nothing where none does.
+
+    Instructions before processor time: threads that wait actively use their cores evenly.
+    """
+    for name, source in (("instructions", "instructions per second"), ("cpu_s", "cores in use")):
+        readings = np.array(counted.get(name, ()))
+        if len(readings) < 2:
+            continue
+        at, total = readings.T
+        middle, rate = (at[1:] + at[:-1]) / 2, np.diff(total) / np.diff(at)
+        if found := find_periods(middle, rate):
+            return source, found
+    return "", []
+
+
+def _marks(run: CompleteRun) -> Floats:
+    """Return the begins of the longest phase's iterations and the last one's end; s."""
+    phases = find_iterations(run.times, run.sites)
+    if not phases:
+        return np.array([])
+    longest = max(phases, key=lambda p: p.end_s - p.begin_s)
+    times = np.array(run.times)
+    return np.unique(times[longest.bounds[longest.bounds < len(times)]])
+
+
+def _inside(at: Floats, total: Floats, marks: Floats) -> FoldedSignal | None:
+    return fold(at, total, marks) if len(marks) and len(at) >= 3 else None
+
+
+def _scaled(curve: FoldedSignal, by: float) -> FoldedSignal:
+    return replace(
+        curve, value=by * curve.value, low=by * curve.low, high=by * curve.high,
+        per_iteration=by * curve.per_iteration,
+    )  # fmt: skip
+
+
+def _ratio(above: FoldedSignal, below: FoldedSignal) -> FoldedSignal:
+    """Return the ratio of two curves; its band joins theirs, as relative errors."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = above.value / below.value
+        half = np.abs(value) * np.hypot(
+            (above.high - above.value) / above.value, (below.high - below.value) / below.value
+        )
+    value, half = np.nan_to_num(value, posinf=0.0), np.nan_to_num(half, posinf=0.0)
+    mean = above.per_iteration / below.per_iteration if below.per_iteration else 0.0
+    return replace(above, value=value, low=value - half, high=value + half, per_iteration=mean)

@@ -326,7 +326,7 @@ class Pairing:
             self.reason = f"the run ended after event {len(times)}, where the baseline goes on"
         if not self.reason and self._meter is not None and energy is None:
             known_s = self._meter.until - times[0]
-            self.reason = f"its meter told no more after {known_s:.4g} s of {took:.4g} s"
+            self.reason = f"its meter's last reading came after {known_s:.4g} s of {took:.4g} s"
         reason = self.reason or f"it ended before it was known within {100 * self._within:g} %"
         return EarlyStop(False, took, self._plan.iterations_before(seen), time, energy, reason)
 

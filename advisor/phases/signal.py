@@ -35,6 +35,10 @@ _SAME = 0.03
 """Relative difference of two periods that are the same one."""
 
 
+_ROUNDING = 1e-9
+"""Of a signal's size: what moves less is even, but for how numbers are kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class PeriodicStretch:
     """A stretch of a signal with one period; ``outer_period_s`` where every nth one differs."""
@@ -172,6 +176,8 @@ def find_periods(times: Floats, values: Floats) -> list[PeriodicStretch]:
     ``times`` (s) ascend; readings at uneven distances are put on an even grid first.
     """
     if len(times) < _LEAST_SAMPLES * _LEAST_PERIODS:
+        return []
+    if np.ptp(values) <= _ROUNDING * np.abs(values).max():
         return []
     step = float(np.median(np.diff(times)))
     grid = np.arange(times[0], times[-1] + step / 2, step)

@@ -28,6 +28,7 @@ from advisor.phases.complete import (
     adopt,
     borrowed,
     load_complete,
+    thinned,
 )
 from advisor.phases.ring import EventRings
 from advisor.training.ending import RunProcesses, end_run
@@ -68,7 +69,7 @@ class Beside:
         if joules is not None:
             run.readings.append((now, joules))
             if self.pairing is None:
-                run.thin()
+                thinned(run.readings)
         events = self.rings.poll()
         if events and not run.times:
             first = min(p.begin_s for p in self.rings.leading())

@@ -15,8 +15,7 @@ from advisor.core.units import (
 from advisor.errors import InputError
 from advisor.phases.caps import SWITCH_S, CapsByPhase
 from advisor.phases.complete import BASE, CompleteRun, load_complete
-from advisor.phases.fold import FoldedSignal
-from advisor.phases.inside import power_inside
+from advisor.phases.inside import InsideSignal, power_inside
 from advisor.phases.sequence import IteratedPhase, find_iterations
 from advisor.plotting.chart import Marks
 from advisor.plotting.panels import Line, Lines, Panels
@@ -41,11 +40,9 @@ def phases_of_sweep(folder: Path, slowdown: float, width: int) -> list[str]:
     lines += ["", *caps_lines(_caps(folder, slowdown), slowdown)]
     folded = power_inside(run)
     if folded is not None:
-        lines += [
-            "",
-            *draw_panels(picture_of_power(folded), width=width, marks=Marks()).split("\n"),
-        ]
-        lines.append(folded.answer)
+        picture = picture_of([InsideSignal("power", "W", folded)])
+        drawn = draw_panels(picture, width=width, marks=Marks()).split("\n")
+        lines += ["", *drawn, folded.answer]
     return lines
 
 
@@ -89,14 +86,16 @@ def caps_answer(caps: CapsByPhase) -> str:
     )
 
 
-def picture_of_power(folded: FoldedSignal) -> Panels:
-    """Return a folded iteration as a picture, with its band."""
+def picture_of(inside: Sequence[InsideSignal]) -> Panels:
+    """Return a folded iteration as a picture with the bands: a panel for each quantity."""
 
     def every_second(values: Sequence[float]) -> list[float]:
         return [float(v) for v in values[::2]]
 
-    x, value, low, high = (
-        every_second(v.tolist()) for v in (folded.x, folded.value, folded.low, folded.high)
-    )
-    line = Line("power", x, value, low, high)
-    return Panels("an iteration, folded", (Lines("part of the iteration", "W", (line,)),))
+    panels = []
+    for signal in inside:
+        f = signal.folded
+        x, value, low, high = (every_second(v.tolist()) for v in (f.x, f.value, f.low, f.high))
+        line = Line(signal.name, x, value, low, high)
+        panels.append(Lines("part of the iteration", signal.unit, (line,)))
+    return Panels("an iteration, folded", tuple(panels))

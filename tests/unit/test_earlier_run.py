@@ -26,6 +26,7 @@ from advisor.phases.complete import (
     CompleteRun,
     borrowed,
     load_complete,
+    thinned,
 )
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob, SweepStatus
 from advisor.schedulers.local.scheduler import Local
@@ -119,10 +120,9 @@ def test_what_is_another_run_is_not_lent(tmp_path: Path) -> None:
 
 
 def test_readings_of_a_long_run_are_thinned_evenly() -> None:
-    run = CompleteRun(readings=[(i / 20, float(i)) for i in range(MOST_READINGS + 1)])
-    run.thin()
-    assert len(run.readings) == MOST_READINGS // 2 + 1
-    assert (run.readings[0], run.readings[-1][1]) == ((0.0, 0.0), float(MOST_READINGS))
+    readings = thinned([(i / 20, float(i)) for i in range(MOST_READINGS + 1)])
+    assert len(readings) == MOST_READINGS // 2 + 1
+    assert (readings[0], readings[-1][1]) == ((0.0, 0.0), float(MOST_READINGS))
 
 
 def test_the_plan_says_that_the_first_run_ends_early_too(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_why_a_run_was_not_ended_is_known_at_its_end() -> None:
     beside = Beside(Rings(looks), None, pairing)  # type: ignore[arg-type]
     beside.look()
     beside.ended()
-    assert pairing.ended().reason.startswith("its meter told no more after")
+    assert pairing.ended().reason.startswith("its meter's last reading came after")
 
 
 def test_what_was_not_seen_whole_is_paired_with_nothing() -> None:

@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
+from advisor.lab.counted import CountedBeside
 from advisor.lab.watching import shape_of, watch_library
 from advisor.phases import ring
+from advisor.phases.complete import CompleteRun
+from advisor.phases.inside import counted_periods, signals_inside
 from advisor.phases.ranks import ranks_apart
 from advisor.phases.ring import SIZE, EventRings
 
@@ -247,3 +250,42 @@ def test_nothing_that_was_watched_is_one_line(advisor: Run, tmp_path: Path) -> N
     for argv in ((), ("gone",), (str(tmp_path),)):
         done = advisor("phases", "show", *argv)
         assert done.code in (2, 3) and done.err.count("\n") == 1
+
+
+def test_counters_beside_a_run_show_what_is_inside_of_an_iteration() -> None:
+    """An iteration of 0.5 s: 0.2 s at 3e9 instructions and 2e9 cycles, 0.3 s at 1e9 and 2e9."""
+    marks = [i * 0.5 for i in range(81)]
+    run = CompleteRun([0.0, *marks[1:-1], 40.0], ["begin", *["a"] * 79, "end"])
+    at = [i * 0.07 for i in range(572)]  # slower than what is to be seen
+
+    def total(t: float, first: float, then: float) -> float:
+        whole, part = divmod(t, 0.5)
+        each = 0.2 * first + 0.3 * then
+        return whole * each + min(part, 0.2) * first + max(0.0, part - 0.2) * then
+
+    counted = {
+        "instructions": [(t, total(t, 3e9, 1e9)) for t in at],
+        "cycles": [(t, 2e9 * t) for t in at],
+        "cpu_s": [(t, 4 * t) for t in at],
+    }
+    ipc, mips, cores = signals_inside(run, counted)
+    assert [(s.name, s.unit) for s in (ipc, mips, cores)] == [
+        ("instructions per cycle", "IPC"), ("instructions", "MIPS"), ("cores in use", "cores"),
+    ]  # fmt: skip
+    assert ipc.folded.value[[20, 60, 80]] == pytest.approx([1.5, 0.5, 0.5], rel=0.03)
+    assert mips.folded.value[[20, 80]] == pytest.approx([3000, 1000], rel=0.03)
+    assert cores.folded.value == pytest.approx(4.0, rel=1e-3)
+    assert ipc.folded.per_iteration == pytest.approx(0.9, rel=0.01)  # 0.9e9 of 1e9
+    source, (stretch,) = counted_periods(counted)
+    assert source == "instructions per second" and stretch.period_s == pytest.approx(0.5, rel=0.01)
+    even = {"cpu_s": counted["cpu_s"], "instructions": counted["cycles"]}
+    assert counted_periods(even) == ("", [])
+
+
+def test_what_the_kernel_counts_of_a_command_is_read_while_it_runs() -> None:
+    with CountedBeside() as counters:
+        subprocess.run(["sh", "-c", "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done"], check=True)
+        counters.read()
+    if "cpu_s" in counters.readings:  # a container may forbid all counters
+        assert counters.readings["cpu_s"][-1][1] > 0
+    assert "instructions" in counters.readings or counters.why_not

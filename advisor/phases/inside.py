@@ -99,10 +99,9 @@ def _inside(at: Floats, total: Floats, marks: Floats) -> FoldedSignal | None:
 
 
 def _scaled(curve: FoldedSignal, by: float) -> FoldedSignal:
-    return replace(
-        curve, value=by * curve.value, low=by * curve.low, high=by * curve.high,
-        per_iteration=by * curve.per_iteration,
-    )  # fmt: skip
+    """Return the curve in another unit; a counter never runs backwards."""
+    value, low, high = (by * np.maximum(v, 0.0) for v in (curve.value, curve.low, curve.high))
+    return replace(curve, value=value, low=low, high=high, per_iteration=by * curve.per_iteration)
 
 
 def _ratio(above: FoldedSignal, below: FoldedSignal) -> FoldedSignal:

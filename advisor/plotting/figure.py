@@ -145,6 +145,8 @@ def _lines(axes: Any, panel: Lines) -> None:
     values = [v for line in panel.lines for v in line.y] or [1.0]
     if panel.logarithmic:
         _logarithmic(axes, max(values) / min(values))
+    elif panel.whole_bands:
+        axes.set_ylim(*panel.band)
     else:
         axes.set_ylim(0, 1.1 * max(values))
     axes.legend(

@@ -33,12 +33,22 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines over one axis; ``logarithmic`` in both directions."""
+    """Lines over one axis; ``logarithmic`` in both directions.
+
+    ``whole_bands``: the axis shows the intervals whole and need not begin at 0.
+    """
 
     x_label: str
     y_label: str
     lines: tuple[Line, ...]
     logarithmic: bool = False
+    whole_bands: bool = False
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The least and the largest end of an interval."""
+        ends = [v for line in self.lines for v in (*line.low, *line.high)]
+        return min(ends, default=0.0), max(ends, default=1.0)
 
 
 @dataclass(frozen=True, slots=True)

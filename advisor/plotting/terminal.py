@@ -76,6 +76,9 @@ def _lines(panel: Lines) -> _Chart:
             points = [(math.log10(x), math.log10(y)) for x, y in points]
         groups.append((letter, line.label, points))
     (x, (low, high)) = _window(groups)
+    if panel.whole_bands:
+        low, high = panel.band
+        return labels, groups, (x, (low, max(high, low + 1e-9)))
     if not panel.logarithmic:
         return labels, groups, (x, (0.0, high))
     return (labels[0], f"{labels[1]}, logarithmic"), groups, (x, (low, max(high, low + 1e-9)))

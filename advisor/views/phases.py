@@ -97,5 +97,5 @@ def picture_of(inside: Sequence[InsideSignal]) -> Panels:
         f = signal.folded
         x, value, low, high = (every_second(v.tolist()) for v in (f.x, f.value, f.low, f.high))
         line = Line(signal.name, x, value, low, high)
-        panels.append(Lines("part of the iteration", signal.unit, (line,)))
+        panels.append(Lines("part of the iteration", signal.unit, (line,), whole_bands=True))
     return Panels("an iteration, folded", tuple(panels))

@@ -13,12 +13,19 @@ from advisor_tui.session import Session
 from advisor_tui.training import picture_of
 from textual.widgets import Button, Input
 
+from advisor.phases.complete import BASE, CompleteRun
 from advisor.store.reader import Reader
 from advisor.training import progress
 from advisor.views import sweeps
 
 Play = Callable[..., Any]
 
+SEEN = CompleteRun(
+    [i / 2 for i in range(42)],
+    ["begin", *["step"] * 40, "end"],
+    [(t / 10, 10 * t + 8 * (t % 5 > 1)) for t in range(206)],
+)
+"""A complete run of 40 iterations of half a second, whose power differs inside of them."""
 
 KERNEL = """\
 #!/bin/sh
@@ -117,6 +124,12 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(
         assert "It is finished" in at.notices or "It is running" in at.notices
         await at.press("p")
         await at.until(lambda: "No complete run of this sweep was watched" in at.text)
+        await at.press("escape")
+        (sweep.folder / "watch").mkdir(exist_ok=True)
+        SEEN.save(sweep.folder / "watch" / BASE)
+        await at.press("p")
+        await at.until(lambda: "40 iterations of 0.500 s" in at.text)
+        assert "Caps by phase are not known" in at.text and "an iteration, folded" in at.text
         await at.press("escape", "o")
         await at.until(lambda: "kernel / one" in at.lines[1])
 

@@ -59,6 +59,6 @@ class CountedBeside:
                     self._keep(name, now, total * 100 / running)
 
     def _keep(self, name: str, time_s: float, total: float) -> None:
-        kept = self.readings.setdefault(name, [])
-        kept.append((time_s, total))
-        self.readings[name] = thinned(kept)
+        readings = self.readings.setdefault(name, [])
+        readings.append((time_s, total))
+        thinned(readings)

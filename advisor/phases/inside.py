@@ -79,8 +79,8 @@ def counted_periods(counted: Counted) -> tuple[str, list[PeriodicStretch]]:
             continue
         at, total = readings.T
         middle, rate = (at[1:] + at[:-1]) / 2, np.diff(total) / np.diff(at)
-        if found := find_periods(middle, rate):
-            return source, found
+        if stretches := find_periods(middle, rate):
+            return source, stretches
     return "", []
 
 

@@ -433,3 +433,9 @@ def m0014_sizes(db: Database) -> None:
 def m0015_kernels(db: Database) -> None:
     """Keep profiles of kernels that users bring, with whose jobs they advise."""
     _run(db, Path(__file__).with_name("kernels.sql").read_text(encoding="utf-8"))
+
+
+@migrations()
+def m0016_file_systems(db: Database) -> None:
+    """Add what reads and writes of files take, by file system."""
+    _run(db, Path(__file__).with_name("file_systems.sql").read_text(encoding="utf-8"))

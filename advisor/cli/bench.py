@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,8 @@ REPETITIONS_OF_FULL, MOST_REPETITIONS = 8, 1000
 """About how often each is repeated in FULL_S; the most that can be asked for."""
 _EXTRA_S = 600.0
 """Seconds a node gets beyond the budget, to start and to compile."""
-KERNEL_S = 10.0
-"""Seconds for each kernel of a user's own."""
+KERNEL_S, IO_S = 10.0, 45.0
+"""Seconds for each kernel of a user's own, and for a file system."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kernel", type=Path, metavar="FILE",
         help="measure only your own kernels that this YAML file names (docs/ranking.md); their "
         "profiles advise your jobs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--io", type=Path, metavar="FOLDER",
+        help="measure only reads and writes of files in this folder's file system, within a minute",
     )  # fmt: skip
     parser.add_argument(
         "--replace", action="store_true", help="delete the node type's earlier profiles"
@@ -108,6 +113,10 @@ def _bench(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
     budget_s = QUICK_S if args.quick else budget_s
+    if args.io is not None:
+        from advisor.cli.bench_io import bench_io
+
+        return bench_io(args, budget_s if args.budget else IO_S)
     if args.kernel is not None:
         return _bench_kernels(args, budget_s if args.budget else 0.0)
     path = paths.whole_store(args.db)
@@ -128,13 +137,13 @@ def _bench(args: argparse.Namespace) -> int:
         "budget_s": budget_s, "wanted": waiting, "meter": args.meter,
         "repetitions": args.repetitions,
     }  # fmt: skip
-    places = _places(args, inventory)
-    results = _measure_all(places, order)
+    places = places_of(args, inventory)
+    results = measure_all(places, order)
     measured = [
         (name, result, why or _store(args, name, result or {}))
         for (name, _), (result, why) in zip(places, results, strict=True)
     ]
-    ranked = _rank_again(args) if any(not why for _, why in results) else {}
+    ranked = rank_again(args) if any(not why for _, why in results) else {}
     if args.json:
         print_json("bench", {"node_types": [_summary(*m) for m in measured], **ranked})
     else:
@@ -145,7 +154,7 @@ def _bench(args: argparse.Namespace) -> int:
     return 0 if all(not why for _, why in results) else 1
 
 
-def _measure_all(
+def measure_all(
     places: list[tuple[str, NodeType | None]], order: dict[str, Any]
 ) -> list[tuple[dict[str, Any] | None, str]]:
     """Measure on all node types at once; return what each found, or why nothing."""
@@ -176,15 +185,15 @@ def _bench_kernels(args: argparse.Namespace, budget_s: float) -> int:
         "meter": args.meter, "repetitions": args.repetitions,
         "kernels": [k.to_dict() for k in kernels],
     }  # fmt: skip
-    places = _places(args, inventory)
-    results = _measure_all(places, order)
+    places = places_of(args, inventory)
+    results = measure_all(places, order)
     measured = [
         (name, result, why or _keep_kernels(args, name, result or {}))
         for (name, _), (result, why) in zip(places, results, strict=True)
     ]
     ranked = {}
     if any("stored in" in stored for _, _, stored in measured):
-        ranked = _rank_again(args, current_user())
+        ranked = rank_again(args, current_user())
     if args.json:
         print_json("bench", {"node_types": [_summary(*m) for m in measured], **ranked})
     else:
@@ -221,7 +230,7 @@ def _keep_kernels(args: argparse.Namespace, name: str, result: dict[str, Any]) -
         results.close()
 
 
-def _rank_again(args: argparse.Namespace, contributor: str | None = None) -> dict[str, Any]:
+def rank_again(args: argparse.Namespace, contributor: str | None = None) -> dict[str, Any]:
     """Rank all that is characterised, or by one user, with the new profiles; return the result.
 
     Whatever is in the way of that, the profiles are stored.
@@ -244,7 +253,7 @@ def _rank_again(args: argparse.Namespace, contributor: str | None = None) -> dic
     }
 
 
-def _places(
+def places_of(
     args: argparse.Namespace, inventory: Inventory | None
 ) -> list[tuple[str, NodeType | None]]:
     """Return the node types to measure; None as node type means this machine."""
@@ -278,9 +287,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Measure on a node of this type; return what it found."""
     if node is None:
-        from advisor.lab.bench import measure_here
-
-        return measure_here(order, lambda *at: board.show(name, *at))
+        return _measure_order(order, lambda *at: board.show(name, *at))
     from advisor.schedulers.choose import installed
 
     argv = [sys.executable, "-m", "advisor", "bench", "--emit", json.dumps(order)]
@@ -289,15 +296,27 @@ def _measure(
     return board.stream(name, command)
 
 
+def _measure_order(
+    order: dict[str, Any], show: Callable[[int, int, float], None]
+) -> dict[str, Any]:
+    """Do what an order says on this machine: a file system's profile, or microbenchmarks."""
+    if "io" in order:
+        from advisor.lab.file_system import measure_io
+
+        return measure_io(Path(order["io"]), order["budget_s"], show)
+    from advisor.lab.bench import measure_here
+
+    return measure_here(order, show)
+
+
 def _emit(order: dict[str, Any]) -> int:
     """Measure this machine for somebody else: progress and result as lines of JSON."""
-    from advisor.lab.bench import measure_here
 
     def say(kind: str, data: object) -> None:
         print(json.dumps({kind: data}), flush=True)
 
     try:
-        say("result", measure_here(order, lambda *at: say("progress", at)))
+        say("result", _measure_order(order, lambda *at: say("progress", at)))
     except AdvisorError as error:
         say("error", error.message)
     return 0

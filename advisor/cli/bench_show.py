@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from advisor import paths
+from advisor.cli.bench_io import print_io
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import check_plot, print_picture, save_plot
 from advisor.errors import RefusedError, UsageError
+from advisor.store.file_systems import StoredIo, io_profiles
 from advisor.store.profiles import Bench, StoredProfile, latest_bench, profiled_types, profiles
 from advisor.store.reader import Reader
 
@@ -23,6 +25,7 @@ def show(args: argparse.Namespace) -> int:
     check_plot(args.plot)
     path = paths.store_path(args.db)
     benches: list[tuple[Bench, list[StoredProfile]]] = []
+    files: list[StoredIo] = []
     if path.exists():
         with Reader(path) as reader:
             for name in args.node_type or profiled_types(reader):
@@ -31,9 +34,13 @@ def show(args: argparse.Namespace) -> int:
                     raise RefusedError(
                         f"{name} has no profiles", hint=f"advisor bench --node-type {name}"
                     )
-                benches.append((bench, profiles(reader, name)))
-    if not benches:
+                files += io_profiles(reader, name)
+                if measured := profiles(reader, name):
+                    benches.append((bench, measured))
+    if not benches and not files:
         raise RefusedError("no node type has profiles", hint="advisor bench")
+    if not benches:
+        return _show_files(args, files)
     names = dict.fromkeys(p.microbenchmark.rstrip("X") for _, own in benches for p in own)
     name = args.microbenchmark or ("mbw1c" if "mbw1c" in names else next(iter(names)))
     chosen = [[p for p in own if _is(p, name)] for _, own in benches]
@@ -44,7 +51,7 @@ def show(args: argparse.Namespace) -> int:
     if args.plot is not None:
         save_plot(_picture(name, benches, chosen, across=args.across), args.plot)
     if args.json:
-        print_json("bench", {"node_types": [_json(*b) for b in benches]})
+        print_json("bench", {"node_types": [_json(*b, files) for b in benches]})
         return 0
     print_table(
         ["node type", "microbenchmarks", "threads", "GB/s", "GFlop/s", "host", "measured"],
@@ -59,6 +66,9 @@ def show(args: argparse.Namespace) -> int:
     }
     for line in sorted(own_kernels):
         print(f"kernel {line}")
+    if files:
+        print()
+        print_io(files)
     print()
     picture = _picture(name, benches, chosen, across=args.across)
     if picture.panels:
@@ -70,6 +80,23 @@ def show(args: argparse.Namespace) -> int:
               f"{p.spread:.1%}"] for own in chosen for p in own],
         )  # fmt: skip
     return 0
+
+
+def _show_files(args: argparse.Namespace, files: Sequence[StoredIo]) -> int:
+    """Print profiles of file systems, where there are no others."""
+    if args.json:
+        types = dict.fromkeys(p.node_type for p in files)
+        print_json("bench", {"node_types": [
+            {"node_type": name, "io": [_io_json(p) for p in files if p.node_type == name]}
+            for name in types
+        ]})  # fmt: skip
+    else:
+        print_io(files)
+    return 0
+
+
+def _io_json(profile: StoredIo) -> dict[str, object]:
+    return {n: getattr(profile, n) for n in StoredIo.__slots__ if n != "node_type"}
 
 
 def _is(profile: StoredProfile, name: str) -> bool:
@@ -101,7 +128,9 @@ def _row(bench: Bench, own: Sequence[StoredProfile]) -> list[str]:
     ]  # fmt: skip
 
 
-def _json(bench: Bench, own: Sequence[StoredProfile]) -> dict[str, object]:
+def _json(
+    bench: Bench, own: Sequence[StoredProfile], files: Sequence[StoredIo]
+) -> dict[str, object]:
     threads, bandwidth, peak = roofline_of(own)
     return {
         "node_type": bench.node_type,
@@ -124,6 +153,7 @@ def _json(bench: Bench, own: Sequence[StoredProfile]) -> dict[str, object]:
             }
             for p in own
         ],
+        "io": [_io_json(p) for p in files if p.node_type == bench.node_type],
     }  # fmt: skip
 
 

@@ -141,7 +141,7 @@ def _characterise(args: argparse.Namespace) -> int:
         print_json("characterise", data | {"stored": stored, "note": note})
     else:
         print(output.traced_line(timed, traced, why))
-        output.print_phases(timed, phases)
+        output.print_phases(timed, phases, result.io)
         print(f"\n{result.application} / {result.workload} on {result.node_type}: {stored}")
     return 0 if good else 1
 

@@ -9,7 +9,7 @@ from advisor.core.units import format_duration
 from advisor.lab.characterise import PhaseResult
 from advisor.lab.characterise_runs import TimedRun, TracedRun
 from advisor.lab.characterise_streams import FoundPhase, FoundStream
-from advisor.ranking.streams import Characterisation
+from advisor.ranking.streams import Characterisation, IoStream
 
 MOST_SHOWN = 12
 """Streams of a phase that are shown; all are stored."""
@@ -40,8 +40,27 @@ def traced_line(timed: TimedRun, traced: TracedRun | None, why: str) -> str:
     return f"{line}; stopped at the limit" if traced.stopped else line
 
 
-def print_phases(timed: TimedRun, phases: Sequence[PhaseResult]) -> None:
-    """Print one table of phases and one of each phase's streams."""
+def _print_io(timed: TimedRun, phases: Sequence[PhaseResult], outside: Sequence[IoStream]) -> None:
+    """Print the reads and writes of files, if they take a part of the time."""
+    named = [(p.name, s) for p in phases for s in p.io] + [("remainder", s) for s in outside]
+    if not named:
+        return
+    print()
+    print_table(
+        ["reads and writes of", "weight", "time", "file system", "", "KB a call", "MB/s"],
+        [
+            [name, f"{s.time_s / timed.time_s:.1%}", _short(s.time_s), s.file_system,
+             f"{s.operation}s{' at random' if s.random else ''}", f"{s.block_b / 1024:.4g}",
+             f"{s.block_b * s.calls / s.time_s / 1e6:.4g}"]
+            for name, s in named
+        ],
+    )  # fmt: skip
+
+
+def print_phases(
+    timed: TimedRun, phases: Sequence[PhaseResult], outside: Sequence[IoStream] = ()
+) -> None:
+    """Print one table of phases and one of each phase's streams; ``outside``: I/O of no phase."""
     rows: list[list[object]] = [
         [
             phase.name,
@@ -58,6 +77,7 @@ def print_phases(timed: TimedRun, phases: Sequence[PhaseResult]) -> None:
     rows.append(["remainder", f"{rest / timed.time_s:.1%}", _short(rest), "", "", "", ""])
     print()
     print_table(["phase", "weight", "time", "calls", "threads", "iterations", "µs/iter"], rows)
+    _print_io(timed, phases, outside)
     for phase in phases:
         _print_parts(timed, phase)
         if phase.traced is None:

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Rank and print; 3 where no phase is similar to any profile."""
-    from advisor.loop.rerank import site_thresholds
+    from advisor.loop.rerank import known_files, site_thresholds
     from advisor.ranking.files import read_phases, read_profiles, read_thresholds
     from advisor.ranking.rank import rank
     from advisor.ranking.streams import Characterisation
@@ -87,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
         limits = read_thresholds(args.thresholds or site)
         user = source.contributor if source else current_user()
         profiles = read_profiles(args.profiles) if args.profiles else stored_profiles(store, user)
-        ranking = rank(app, profiles, base, limits, args.method)
+        files = [] if store is None else known_files(store)
+        ranking = rank(app, profiles, base, limits, args.method, files)
         stored, queued = None, ""
         known = {} if store is None else measured_times(store, app.application, app.workload)
         picture = ranking_picture(app.application, ranking.estimates, known)
@@ -220,6 +221,8 @@ def _json(app: Characterisation, ranking: Ranking) -> dict[str, object]:
         ],
         "missing": list(ranking.missing),
         "unsure": list(ranking.unsure),
+        "io_s": ranking.io_s,
+        "io_notes": list(ranking.io_notes),
     }
 
 
@@ -258,6 +261,13 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
             ],
         )  # fmt: skip
         print(f"estimated from microbenchmarks, not measured; base {ranking.base}")
+    if ranking.io_s:
+        print(
+            f"{format_duration(ranking.io_s)} of the run are reads and writes of files; they go "
+            "with the profiles of file systems"
+        )
+        for note in ranking.io_notes[:_SHOWN]:
+            print(f"  {note}")
     if ranking.unsure:
         print(
             f"{len(ranking.unsure)} of its profiles are less sure than 2 %: they weigh less, and "

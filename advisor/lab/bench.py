@@ -60,10 +60,7 @@ class Repetitions:
     @property
     def spread(self) -> float:
         """Half of the 95 % interval of the mean, as a share of it; infinite after one run."""
-        each = [s / n for s, n in zip(self.seconds, self.iterations, strict=True)]
-        if len(each) < 2:
-            return math.inf
-        return _T95.get(len(each), 2.0) * stdev(each) / math.sqrt(len(each)) / fmean(each)
+        return spread_of([s / n for s, n in zip(self.seconds, self.iterations, strict=True)])
 
     @property
     def energy_per_iter_nj(self) -> float | None:
@@ -75,6 +72,14 @@ class Repetitions:
 
 _T95 = {2: 12.7, 3: 4.3, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 """Student's t (two-sided, 95 %) by the number of repetitions; beyond ten it is about 2."""
+
+
+def spread_of(each: Sequence[float]) -> float:
+    """Return half of the 95 % interval of a mean, as a share of it; infinite for one value."""
+    if len(each) < 2:
+        return math.inf
+    return _T95.get(len(each), 2.0) * stdev(each) / math.sqrt(len(each)) / fmean(each)
+
 
 Show = Callable[[int, int, float], None]
 """Called with how many are sure, of how many, and the seconds so far."""

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.lab.characterise_files import TimedPhase, TimedProcess, TracedProcess
+from advisor.lab.characterise_io import io_streams
 from advisor.lab.characterise_runs import TimedRun, TracedRun, twin_of
 from advisor.lab.characterise_streams import FoundPhase, find_phase
-from advisor.ranking.streams import Characterisation, Phase, Stream
+from advisor.ranking.streams import Characterisation, IoStream, Phase, Stream
 
 WHOLE = "whole program"
 DEFAULT_L1 = 32 * 1024
@@ -116,6 +117,7 @@ class Timed:
     imbalance: float
     dynamic: bool
     parts: tuple[Part, ...] = ()
+    io: tuple[IoStream, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ class PhaseResult:
     places: Mapping[int, str] = field(default_factory=dict)
     note: str = ""
     parts: tuple[Part, ...] = ()
+    io: tuple[IoStream, ...] = ()
 
     @property
     def time_per_iter_us(self) -> float | None:
@@ -164,7 +167,8 @@ def timed_phases(run: TimedRun) -> list[Timed]:
     """
     gathered: defaultdict[tuple[Path, Path, int], list[tuple[int, TimedPhase, float]]]
     gathered = defaultdict(list)
-    together = _concurrency(run.processes)
+    together = concurrency(run.processes)
+    io = io_streams(run.processes, together, run.time_s)
     for process in run.processes:
         for order, phase in enumerate(process.phases):
             key = (process.exe, phase.file, phase.offset)
@@ -189,6 +193,7 @@ def timed_phases(run: TimedRun) -> list[Timed]:
                 max(1.0, slowest * threads / busy) if busy else 1.0,
                 any(p.dynamic for _, p, _ in parts),
                 _divided(parts, time_s, symbols[file]),
+                io.get((exe, file, offset), ()),
             )
         )
     return sorted(timed, key=lambda phase: -phase.time_s)
@@ -220,7 +225,7 @@ def _divided(
     return (*parts, Part("", round(sum(r.calls / ranks for _, r, ranks in regions)), rest_s))
 
 
-def _concurrency(processes: Sequence[TimedProcess]) -> dict[Path, float]:
+def concurrency(processes: Sequence[TimedProcess]) -> dict[Path, float]:
     """Return how many processes of each program ran at the same time, in the mean."""
     spans: defaultdict[Path, list[tuple[float, float]]] = defaultdict(list)
     for process in processes:
@@ -250,7 +255,9 @@ def join(
         process = _busiest(traced)
         phase_streams = find_phase(process, 0, l1_bytes=l1_bytes) if process else None
         threads = phase_streams.threads if phase_streams else 1
-        whole = Timed(Path(), Symbol(), 0, 1, timed.time_s, threads, 1, False)
+        io = io_streams(timed.processes, concurrency(timed.processes), timed.time_s)
+        all_io = tuple(s for streams in io.values() for s in streams)
+        whole = Timed(Path(), Symbol(), 0, 1, timed.time_s, threads, 1, False, io=all_io)
         places = _places(process, phase_streams) if process and phase_streams else {}
         return (_result(WHOLE, whole, timed.time_s, phase_streams, places),)
     matched = [_match(phase, phases, traced) for phase in heavy]
@@ -287,7 +294,7 @@ def _result(
         iterations = traced.iterations_mean * min(uneven, most)
     return PhaseResult(
         name, phase.time_s / total_s, phase.time_s, phase.calls, phase.threads, phase.imbalance,
-        iterations, traced, places, note, phase.parts,
+        iterations, traced, places, note, phase.parts, phase.io,
     )  # fmt: skip
 
 
@@ -398,7 +405,15 @@ def characterisation(
         max(phase.threads for phase in phases),
         round(timed.time_s, 6),
         traced.method if traced else "",
+        _outside(phases, timed),
     )
+
+
+def _outside(phases: Sequence[PhaseResult], timed: TimedRun) -> tuple[IoStream, ...]:
+    """Return the reads and writes that no phase holds, those of left out phases among them."""
+    whole = io_streams(timed.processes, concurrency(timed.processes), timed.time_s)
+    held = {s for phase in phases for s in phase.io}
+    return tuple(s for streams in whole.values() for s in streams if s not in held)
 
 
 def _stored_phase(phase: PhaseResult) -> Phase:
@@ -422,4 +437,5 @@ def _stored_phase(phase: PhaseResult) -> Phase:
         phase.threads,
         float(f"{traced.bytes_per_iter:.6g}") if traced else None,
         float(f"{traced.flops_per_iter:.6g}") if traced and traced.flops_per_iter else None,
+        phase.io,
     )  # fmt: skip

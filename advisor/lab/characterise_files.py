@@ -19,6 +19,8 @@ _PATH = 488
 _PHASES = struct.Struct(f"<8Q{_PATH}s")
 _PARTS = 16
 _PHASE = struct.Struct(f"<9Q{_PATH}sQ{3 * _PARTS}Q")
+_ACCESS = struct.Struct(f"<7Q{_PATH}s")
+_PHASES_MOST = 1024
 _SITES = struct.Struct(f"<12Q{_PATH}s")
 _REGION = struct.Struct("<3Q")
 _MODULE = struct.Struct(f"<3Q{_PATH}s")
@@ -37,6 +39,23 @@ class TimedPart:
 
     offset: int
     calls: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FileAccess:
+    """Reads or writes of one file system in one region of a process, or outside of all.
+
+    ``region`` is the place among the process's phases, None outside; ``file`` is one of the files;
+    ``time_s`` sums the threads'.
+    """
+
+    file: Path
+    write: bool
+    region: int | None
+    calls: int
+    bytes: int
+    jumps: int
     time_s: float
 
 
@@ -61,7 +80,10 @@ class TimedPhase:
 
 @dataclass(frozen=True, slots=True)
 class TimedProcess:
-    """One process that ran under the timing library; phases in the order of their first fork."""
+    """One process that ran under the timing library; phases in the order of their first fork.
+
+    ``accesses`` are its reads and writes of files.
+    """
 
     pid: int
     exe: Path
@@ -69,6 +91,7 @@ class TimedProcess:
     time_s: float
     complete: bool
     phases: tuple[TimedPhase, ...]
+    accesses: tuple[FileAccess, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +189,8 @@ def read_phases(folder: Path) -> list[TimedProcess]:
         _, size, pid, begin, end, complete, regions, _, exe = _PHASES.unpack_from(data)
         if size != len(data):
             raise AdvisorError(f"{file}: written by another version of the timing library")
-        phases = []
+        phases: list[TimedPhase] = []
+        places: dict[int, int] = {}
         for n in range(regions):
             values = _PHASE.unpack_from(data, _PHASES.size + n * _PHASE.size)
             (_, calls, time, _, busy, slowest, threads, dynamic, offset, path, count) = values[:11]
@@ -176,12 +200,33 @@ def read_phases(folder: Path) -> list[TimedProcess]:
                     TimedPart(values[11 + 3 * k], values[12 + 3 * k], values[13 + 3 * k] / 1e9)
                     for k in range(count)
                 )
+                places[n] = len(phases)
                 phases.append(
                     TimedPhase(_path(path), offset, calls, *times, threads, bool(dynamic), parts)
                 )
         seconds = (begin / 1e9, (end - begin) / 1e9)
-        processes.append(TimedProcess(pid, _path(exe), *seconds, bool(complete), tuple(phases)))
+        processes.append(
+            TimedProcess(
+                pid, _path(exe), *seconds, bool(complete), tuple(phases), _accesses(data, places)
+            )
+        )
     return sorted(processes, key=lambda process: process.begin_s)
+
+
+def _accesses(data: bytes, places: dict[int, int]) -> tuple[FileAccess, ...]:
+    """Return what a process read and wrote; ``places``: of regions among its phases."""
+    at = _PHASES.size + _PHASES_MOST * _PHASE.size
+    (count,) = struct.unpack_from("<Q", data, at)
+    accesses = []
+    for n in range(count):
+        (_, write, region, calls, moved, jumps, time, file) = _ACCESS.unpack_from(
+            data, at + 8 + n * _ACCESS.size
+        )
+        place = places.get(region - 1) if region else None
+        accesses.append(
+            FileAccess(_path(file), bool(write), place, calls, moved, jumps, time / 1e9)
+        )
+    return tuple(accesses)
 
 
 def read_sites(folder: Path) -> list[TracedProcess]:

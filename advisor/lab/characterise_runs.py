@@ -81,7 +81,7 @@ def timing_library() -> Path:
         "phases.so",
         [SOURCES / "trace" / "phases.c"],
         ["-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec"],
-        headers=[SOURCES / "trace" / "regions.h", SOURCES / "trace" / "watch.h"],
+        headers=[SOURCES / "trace" / h for h in ("regions.h", "watch.h", "files.h")],
         libraries=["-ldl", "-lpthread"],
     )
 

@@ -27,8 +27,9 @@ from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.loop import clock, left_reader
 from advisor.loop.left_reader import MAX_BYTES, NAME
+from advisor.ranking.fields import FieldError
 from advisor.ranking.kernels import read_sent_profiles
-from advisor.ranking.streams import FieldError, at_site, read_sent
+from advisor.ranking.streams import at_site, read_sent
 
 log = logging.getLogger("advisor.collect")
 

@@ -15,11 +15,14 @@ from advisor import paths
 from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.units import format_count
 from advisor.errors import InputError
+from advisor.ranking.fields import FieldError
 from advisor.ranking.files import read_thresholds
+from advisor.ranking.io import IoProfile
 from advisor.ranking.rank import DEFAULT, METHODS, RankedPhase, Ranking, RankingMethod, rank, ratios
 from advisor.ranking.similarity import Profile, Thresholds
-from advisor.ranking.streams import Characterisation, FieldError, Stream
+from advisor.ranking.streams import Characterisation, Stream
 from advisor.ranking.suite import like
+from advisor.store.file_systems import io_profiles
 from advisor.store.profiles import Wanted, profiles, want
 from advisor.store.rankings import (
     StoredCharacterisation,
@@ -99,6 +102,17 @@ def known_profiles(reader: Reader, user: str | None = None) -> list[Profile]:
     ]  # fmt: skip
 
 
+def known_files(reader: Reader) -> list[IoProfile]:
+    """Return the store's profiles of file systems as rankings take them."""
+    return [
+        IoProfile(
+            p.node_type, p.file_system, p.operation, p.random, p.block_b, p.time_per_op_us,
+            p.direct, p.spread,
+        )
+        for p in io_profiles(reader)
+    ]  # fmt: skip
+
+
 def lacking(characterisation: Characterisation, ranking: Ranking) -> list[Wanted]:
     """Return the microbenchmarks that the phases lack.
 
@@ -167,7 +181,8 @@ def rank_stored(
     """
     try:
         characterisation = Characterisation.from_dict(stored.record)
-        ranking = rank(characterisation, known, stored.node_type, thresholds, method)
+        files = known_files(writer)
+        ranking = rank(characterisation, known, stored.node_type, thresholds, method, files)
     except FieldError as error:
         raise InputError(f"{error.key}: {error}") from None
     except (ArithmeticError, ValueError) as error:

@@ -23,8 +23,9 @@ from advisor.core.delivery import DeliveryKind
 from advisor.core.observation import Observation, Quality, RunMethod, Scope, Source
 from advisor.core.policy import JobFacts, PolicySet, scope_of
 from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.ranking.fields import FieldError
 from advisor.ranking.kernels import read_sent_profiles
-from advisor.ranking.streams import FieldError, read_sent
+from advisor.ranking.streams import read_sent
 from advisor.store.profiles import save_kernels
 from advisor.store.rankings import (
     StoredCharacterisation,

@@ -279,6 +279,16 @@ def remainder_ratio(base: NodeTypeTimes, other: NodeTypeTimes) -> tuple[float, f
     return math.exp(math.fsum(logs) / len(logs)), abs(logs[0] - logs[-1]) / 2
 
 
+def memory_ratio(profiles: Sequence[Profile], base: str, other: str) -> float:
+    """Return how much longer one thread's loads from memory take, 1 where no profile says."""
+    stream = Stream(_SIZE_MEMORY, 8, 8, "C")
+    here, there = (
+        NodeTypeTimes(p for p in profiles if p.node_type == name).step_us(stream, 1)
+        for name in (base, other)
+    )
+    return there / here if here and there else 1.0
+
+
 def _power(base: NodeTypeTimes, other: NodeTypeTimes, threads: int, memory: float) -> float | None:
     """Return the other node's power over the base node's, in the phase's mix."""
     mixed = []

@@ -11,9 +11,10 @@ from typing import Any
 import yaml
 
 from advisor.errors import InputError
+from advisor.ranking.fields import FieldError
 from advisor.ranking.kernels import MOST_SOURCE_B, Kernel, kernel_name, kernel_streams
 from advisor.ranking.similarity import Profile, Thresholds
-from advisor.ranking.streams import Characterisation, FieldError, Stream
+from advisor.ranking.streams import Characterisation, Stream
 
 MAX_BYTES = 10_000_000
 """Largest file that is read."""

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.ranking.streams import FieldError, Stream, items, number, number_or_none, text
+from advisor.ranking.fields import FieldError, items, number, number_or_none, text
+from advisor.ranking.streams import Stream
 from advisor.ranking.suite import FAMILIES
 
 MOST_STREAMS, MOST_SOURCE_B, MOST_PROFILES = 3, 65536, 100

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.core.inventory import Inventory
@@ -18,7 +18,16 @@ from advisor.core.node_type_estimate import EnergySource, NodeTypeEstimate
 from advisor.core.power import stated_power_w
 from advisor.core.transfer import STATED_POWER_ERROR
 from advisor.errors import InputError
-from advisor.ranking.blend import LEAST_ERROR, Blended, blend, doubtful, in_doubt, memory_parts
+from advisor.ranking.blend import (
+    LEAST_ERROR,
+    Blended,
+    blend,
+    doubtful,
+    in_doubt,
+    memory_parts,
+    memory_ratio,
+)
+from advisor.ranking.io import IoProfile, by_node_type, io_on, without_io
 from advisor.ranking.similarity import (
     Profile,
     ProfileMatch,
@@ -74,7 +83,9 @@ class TimeEstimate:
 class Ranking:
     """Estimates, fastest first; ``missing`` names node types without a profile that is needed.
 
-    ``unsure`` names the profiles that they rest on and that are less sure than 2 %.
+    ``unsure`` names the profiles that they rest on and that are less sure than 2 %. ``io_s`` is
+    what of the run on the base node is reads and writes of files; ``io_notes`` say what is not
+    known of them elsewhere.
     """
 
     base: str
@@ -83,6 +94,8 @@ class Ranking:
     estimates: tuple[TimeEstimate, ...]
     missing: tuple[str, ...]
     unsure: tuple[str, ...] = ()
+    io_s: float = 0.0
+    io_notes: tuple[str, ...] = ()
 
 
 def rank(
@@ -91,8 +104,12 @@ def rank(
     base: str,
     thresholds: Thresholds,
     method: RankingMethod = "thesis",
+    files: Sequence[IoProfile] = (),
 ) -> Ranking:
     """Estimate the run on every node type that has the profiles it takes.
+
+    Its reads and writes of files go with the profiles of file systems (``files``), all else with
+    those of microbenchmarks.
 
     ``thesis`` takes each phase for its winner, and scales the time outside of the phases like
     them; an estimate's error joins how far the matched profiles are from the phases on the base
@@ -109,6 +126,7 @@ def rank(
     for phase in app.phases if method == "blend" else ():
         if phase.streams and not (phase.time_s and phase.time_per_iter_us):
             raise InputError(f"phase {phase.name} has streams, but no time of an iteration")
+    whole, app = app, without_io(app)
     by_type: defaultdict[str, list[Profile]] = defaultdict(list)
     for p in profiles:
         by_type[p.node_type].append(p)
@@ -125,13 +143,50 @@ def rank(
     tables = {name: _times(own) for name, own in by_type.items()}
     make = _blended if method == "blend" else _matched
     estimates, missing = make(app, phases, base, tables, threads, profiles)
+    estimates, notes = _with_io(estimates, whole, base, files, profiles)
     estimates.sort(key=lambda e: e.time_s)
     if method == "thesis":
         unsure = _unsure(phases, tables)
     else:
         alone = _unsure([r for r in phases if r.by_own], tables)
         unsure = tuple(dict.fromkeys((*doubtful(app, profiles, base), *alone)))
-    return Ranking(base, method, tuple(phases), tuple(estimates), tuple(missing), unsure)
+    io_s = math.fsum(s.time_s for streams in (whole.io, *(p.io for p in whole.phases))
+                     for s in streams)  # fmt: skip
+    return Ranking(
+        base, method, tuple(phases), tuple(estimates), tuple(missing), unsure, io_s, notes
+    )
+
+
+def _with_io(
+    estimates: Sequence[TimeEstimate],
+    app: Characterisation,
+    base: str,
+    files: Sequence[IoProfile],
+    profiles: Sequence[Profile],
+) -> tuple[list[TimeEstimate], tuple[str, ...]]:
+    """Return estimates with the application's I/O added, and what is not known of that.
+
+    Energy's ratio stays: a node that waits for files is not measured.
+    """
+    if not app.io and not any(p.io for p in app.phases):
+        return list(estimates), ()
+    times, notes, longer = by_node_type(files), dict[str, None](), []
+    for e in estimates:
+        memory = memory_ratio(profiles, base, e.node_type)
+        io = io_on(app, times[base], times[e.node_type], e.node_type, memory)
+        time_s = e.time_s + io.phases_s + io.rest_s
+        off_s = math.hypot(e.error_pct / 100.0 * e.time_s, io.off_s)
+        if e.node_type != base:
+            notes |= dict.fromkeys(io.notes)
+        longer.append(
+            replace(
+                e,
+                phases_s=e.phases_s + io.phases_s,
+                time_s=time_s,
+                error_pct=100.0 * off_s / time_s,
+            )
+        )
+    return longer, tuple(notes)
 
 
 def _stands_alone(chosen: ProfileMatch | None, thresholds: Thresholds) -> bool:

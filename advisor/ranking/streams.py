@@ -15,30 +15,17 @@ from typing import Any, Literal
 
 from advisor.core.inventory import Inventory
 from advisor.errors import InputError
+from advisor.ranking.fields import FieldError, items, number, number_or_none, one_of, text
 
 AccessPattern = Literal["C", "P"]
 ACCESS: tuple[AccessPattern, ...] = ("C", "P")
+IoOperation = Literal["read", "write"]
+IO_OPERATIONS: tuple[IoOperation, ...] = ("read", "write")
 
-MOST_PHASES, MOST_STREAMS = 200, 2000
+MOST_PHASES, MOST_STREAMS, MOST_IO = 200, 2000, 64
 """What a characterisation of somebody else may have, so that reading it is soon done."""
-_HUGE = 1e15
-"""No number of a record is larger, so that none is lost in arithmetic."""
 _LINE_B = 64
 """Bytes of a cache line: what memory is read and written by."""
-
-
-class FieldError(ValueError):
-    """A field of a record is missing or wrong; ``path`` says which one."""
-
-    def __init__(self, path: Sequence[str | int], message: str) -> None:
-        super().__init__(message)
-        self.path = tuple(path)
-
-    @property
-    def key(self) -> str:
-        """The path as people write it: ``phases[0].weight``."""
-        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path)
-        return "".join(parts).lstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +64,43 @@ class Stream:
             number(data, "size_kb", path, least=0, above=True),
             int(number(data, "stride_b", path, least=0, whole=True)),
             int(number(data, "dtype_b", path, least=1, whole=True)),
-            _one_of(data, "access", path, ACCESS),
+            one_of(data, "access", path, ACCESS),
             bool(data.get("writes", False)),
             number_or_none(data, "share", path),
             number_or_none(data, "dominance", path),
             number_or_none(data, "steps", path),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IoStream:
+    """Reads or writes of files on one file system, by all calls of a phase.
+
+    ``block_b`` is the mean bytes of a call; ``time_s`` what they took, the mean of the phase's
+    threads; ``random`` where most did not begin where the one before ended.
+    """
+
+    file_system: str
+    operation: IoOperation
+    random: bool
+    block_b: float
+    calls: int
+    time_s: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the form of files and of the store."""
+        return _filled(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], path: tuple[str | int, ...] = ()) -> IoStream:
+        """Read that form. Raises FieldError."""
+        return cls(
+            text(data, "file_system", path),
+            one_of(data, "operation", path, IO_OPERATIONS),
+            bool(data.get("random", False)),
+            number(data, "block_b", path, least=0),
+            int(number(data, "calls", path, least=0, whole=True)),
+            number(data, "time_s", path, least=0),
         )
 
 
@@ -93,6 +112,7 @@ class Phase:
     compared with a microbenchmark's; both are 0 when they are not known. Without streams beyond
     the first-level cache a phase is limited by computing. ``bytes_per_iter`` is the most that
     comes from beyond that cache, ``flops_per_iter`` floating-point operations where counted.
+    ``io`` is the part of its time that reads and writes of files take.
     """
 
     name: str
@@ -105,10 +125,12 @@ class Phase:
     threads: int = 0
     bytes_per_iter: float | None = None
     flops_per_iter: float | None = None
+    io: tuple[IoStream, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the form of files and of the store; what is not known is left out."""
-        return {**_filled(self), "streams": [stream.to_dict() for stream in self.streams]}
+        streams = {"streams": [stream.to_dict() for stream in self.streams]}
+        return {**_filled(self), **streams, **_io_dicts(self.io)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], path: tuple[str | int, ...] = ()) -> Phase:
@@ -134,6 +156,7 @@ class Phase:
             int(number(data, "threads", path, least=0, whole=True, default=0)),
             number_or_none(data, "bytes_per_iter", path),
             number_or_none(data, "flops_per_iter", path),
+            _io_streams(data, path),
         )
 
 
@@ -141,8 +164,8 @@ class Phase:
 class Characterisation:
     """An application's phases, as measured on its base node type.
 
-    ``time_s`` is the whole run; what no phase holds is the remainder. ``method`` says how streams
-    were found.
+    ``time_s`` is the whole run; what no phase holds is the remainder, ``io`` the reads and writes
+    of files in that. ``method`` says how streams were found.
     """
 
     application: str
@@ -152,6 +175,7 @@ class Characterisation:
     threads: int = 0
     time_s: float = 0.0
     method: str = ""
+    io: tuple[IoStream, ...] = ()
 
     @property
     def remainder_s(self) -> float:
@@ -160,7 +184,8 @@ class Characterisation:
 
     def to_dict(self) -> dict[str, object]:
         """Return the form of files and of the store."""
-        return {**_filled(self), "phases": [phase.to_dict() for phase in self.phases]}
+        phases = {"phases": [phase.to_dict() for phase in self.phases]}
+        return {**_filled(self), **phases, **_io_dicts(self.io)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Characterisation:
@@ -182,6 +207,7 @@ class Characterisation:
             int(number(data, "threads", (), least=0, whole=True, default=0)),
             time_s,
             str(data.get("method") or ""),
+            _io_streams(data, ()),
         )
 
 
@@ -246,78 +272,21 @@ def read_sent(data: object) -> Characterisation:
     return characterisation
 
 
-def _filled(record: Stream | Phase | Characterisation) -> dict[str, object]:
+def _filled(record: Stream | IoStream | Phase | Characterisation) -> dict[str, object]:
     values = {name: getattr(record, name) for name in record.__slots__}
-    return {name: v for name, v in values.items() if v is not None and v != "" and v is not False}
+    nothing: tuple[object, ...] = (None, "", ())
+    return {name: v for name, v in values.items() if v not in nothing and v is not False}
 
 
-def items(
-    data: Mapping[str, Any], key: str, path: tuple[str | int, ...]
-) -> list[Mapping[str, Any]]:
-    """Return a list of records, none where the key is not there. Raises FieldError."""
-    value = data.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise FieldError((*path, key), "must be a list")
-    for n, item in enumerate(value):
-        if not isinstance(item, Mapping):
-            raise FieldError((*path, key, n), "must have keys and values")
-    return value
+def _io_dicts(streams: Sequence[IoStream]) -> dict[str, object]:
+    return {"io": [s.to_dict() for s in streams]} if streams else {}
 
 
-def text(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> str:
-    """Return a name that must be there. Raises FieldError."""
-    value = data.get(key)
-    if not isinstance(value, str | int | float) or not str(value).strip():
-        raise FieldError((*path, key), "is missing" if value is None else "must be a name")
-    return str(value)
-
-
-def _one_of(
-    data: Mapping[str, Any], key: str, path: tuple[str | int, ...], allowed: Sequence[AccessPattern]
-) -> AccessPattern:
-    for value in allowed:
-        if data.get(key) == value:
-            return value
-    raise FieldError((*path, key), f"must be one of {', '.join(allowed)}")
-
-
-def number(
-    data: Mapping[str, Any],
-    key: str,
-    path: tuple[str | int, ...],
-    *,
-    least: float,
-    most: float = math.inf,
-    whole: bool = False,
-    above: bool = False,
-    default: float | None = None,
-) -> float:
-    """Return a number within limits, ``above``: more than ``least``. Raises FieldError."""
-    value = data.get(key, default)
-    if value is None:
-        raise FieldError((*path, key), "is missing")
-    try:
-        given = float("x" if isinstance(value, bool) else value)
-    except (TypeError, ValueError):
-        raise FieldError((*path, key), f"must be a number, not {value!r}") from None
-    good = math.isfinite(given) and least <= given <= most and not (above and given <= least)
-    if not good or given > _HUGE:
-        limit = f"between {least:g} and {most:g}" if math.isfinite(most) else (
-            f"{'above' if above else 'at least'} {least:g}"
-        )  # fmt: skip
-        if good:
-            limit = f"at most {_HUGE:g}"
-        raise FieldError((*path, key), f"must be {limit}, not {value!r}")
-    if whole and given != int(given):
-        raise FieldError((*path, key), f"must be a whole number, not {value!r}")
-    return given
-
-
-def number_or_none(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> float | None:
-    """Return a number from 0 up, None where the key is not there. Raises FieldError."""
-    return None if data.get(key) is None else number(data, key, path, least=0)
+def _io_streams(data: Mapping[str, Any], path: tuple[str | int, ...]) -> tuple[IoStream, ...]:
+    given = items(data, "io", path)
+    if len(given) > MOST_IO:
+        raise FieldError((*path, "io"), f"there are {len(given)}, at most {MOST_IO} are accepted")
+    return tuple(IoStream.from_dict(s, (*path, "io", n)) for n, s in enumerate(given))
 
 
 def at_site(characterisation: Characterisation, inventory: Inventory) -> Characterisation:

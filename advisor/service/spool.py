@@ -87,7 +87,8 @@ class Spool:
 
         Its node type must be one of the site's, if those are known.
         """
-        from advisor.ranking.streams import FieldError, at_site, read_sent
+        from advisor.ranking.fields import FieldError
+        from advisor.ranking.streams import at_site, read_sent
         from advisor.store.rows import check_name
 
         try:
@@ -111,8 +112,8 @@ class Spool:
 
         Their node type must be one of the site's, if those are known.
         """
+        from advisor.ranking.fields import FieldError
         from advisor.ranking.kernels import read_sent_profiles
-        from advisor.ranking.streams import FieldError
         from advisor.store.rows import check_name
 
         try:

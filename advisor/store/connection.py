@@ -27,6 +27,7 @@ MIGRATIONS = (
     "m0005_rankings_by_hand", "m0006_method", "m0007_forgotten", "m0008_options_version",
     "m0009_signatures", "m0010_months", "m0011_trials",
     "m0012_application_profiles", "m0013_summed", "m0014_sizes", "m0015_kernels",
+    "m0016_file_systems",
 )  # fmt: skip
 """The schema this program knows: the names of db/migrations.py, a test keeps them equal."""
 

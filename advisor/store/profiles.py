@@ -91,8 +91,8 @@ def save_profiles(
     profiles: Sequence[StoredProfile],
     *,
     replace: bool = False,
-) -> None:
-    """Store one go's results in place of earlier ones of the same microbenchmarks.
+) -> int:
+    """Store one go's results in place of earlier ones of the same microbenchmarks; return its id.
 
     With ``replace`` all earlier profiles of the node type go; without it, RefusedError when they
     are of another machine. What waited and is now measured on every node type that has profiles
@@ -102,6 +102,7 @@ def save_profiles(
     with writer.transaction() as db:
         if replace:
             db.execute("DELETE FROM profiles WHERE node_type = ?", (bench.node_type,))
+            db.execute("DELETE FROM file_systems WHERE node_type = ?", (bench.node_type,))
             db.execute("DELETE FROM benches WHERE node_type = ?", (bench.node_type,))
         former = latest_bench(writer, bench.node_type)
         if former is not None and former.machine != dict(bench.machine):
@@ -128,6 +129,7 @@ def save_profiles(
             ],
         )  # fmt: skip
         db.execute(_DROP_MEASURED)
+    return bench_id or 0
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -218,8 +220,9 @@ def profiles(
 
 
 def profiled_types(reader: Reader) -> list[str]:
-    """Return the node types that have profiles."""
-    return [row[0] for row in reader.rows("SELECT DISTINCT node_type FROM profiles", [])]
+    """Return the node types that have profiles, of microbenchmarks or file systems."""
+    sql = "SELECT node_type FROM profiles UNION SELECT node_type FROM file_systems"
+    return [row[0] for row in reader.rows(sql, [])]
 
 
 def want(writer: StoreTransaction, wanted: Sequence[Wanted]) -> int:

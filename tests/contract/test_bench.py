@@ -17,9 +17,11 @@ import pytest
 
 from advisor.errors import AdvisorError
 from advisor.lab.bench import Repetitions, due, measure, session
+from advisor.lab.characterise_io import mount_point
 from advisor.lab.native import SOURCES
 from advisor.ranking.streams import Stream
 from advisor.ranking.suite import Microbenchmark, member, plan
+from advisor.store.file_systems import io_profiles
 from advisor.store.profiles import (
     Bench,
     StoredProfile,
@@ -219,3 +221,25 @@ def test_an_interrupt_keeps_what_was_measured(store_path: Path) -> None:
 def test_mistakes(advisor: Advisor, argv: tuple[str, ...], code: int, why: str) -> None:
     done = advisor(*argv)
     assert done.code == code and why in done.err and "Traceback" not in done.err
+
+
+def test_a_file_system_is_measured_and_shown(
+    advisor: Advisor, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.lab.file_system.RUN_S", 0.005)
+    monkeypatch.setattr("advisor.lab.file_system.FILE_B", 32 << 20)
+    argv = ("bench", "--here", "--node-type", "mine", "--io", tmp_path, "--budget", "0.1s")
+    done = advisor(*argv)
+    assert done.code == 0 and "reads at random" in done.out and "stored in" in done.out
+    assert list(tmp_path.glob(".advisor-io*")) == []  # nothing is left behind
+    with Reader(store_path) as store:
+        stored = io_profiles(store, "mine")
+    assert len({(p.operation, p.random, p.block_b) for p in stored}) == len(stored) == 12
+    assert all(p.time_per_op_us > 0 and p.repeats >= 2 for p in stored)
+    assert {p.file_system for p in stored} == {mount_point(tmp_path)}
+    assert "writes at random" in advisor("bench", "show").out
+    for wrong, why in (("/proc", "too little free space"), (tmp_path / "none", "No such file")):
+        bad = advisor("bench", "--here", "--io", wrong)
+        assert bad.code == 1 and why in bad.err and bad.err.count("\n") == 1
+    both = advisor(*argv, "--wanted")
+    assert both.code == 2 and "leave out --wanted" in both.err

@@ -16,7 +16,8 @@ import pytest
 from advisor import paths
 from advisor.lab import valgrind
 from advisor.lab.characterise_files import read_sites
-from advisor.lab.characterise_runs import timing_library
+from advisor.lab.characterise_io import io_streams, mount_point
+from advisor.lab.characterise_runs import TracedCommand, timed_run, timing_library
 from advisor.lab.twin import compile_twice
 from advisor.ranking.files import read_phases
 from advisor.ranking.streams import Characterisation
@@ -507,3 +508,44 @@ def test_barriers_divide_a_region_into_parts(advisor: Run, tmp_path: Path) -> No
     assert first["until"].startswith("parts.c:") and second["until"].startswith("parts.c:")
     assert sum(p["time_s"] for p in phase["parts"]) == pytest.approx(phase["time_s"], rel=1e-3)
     assert sum(p["weight"] for p in phase["parts"]) == pytest.approx(phase["weight"], rel=1e-3)
+
+
+FILES = """#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    static char block[4096];
+    int file = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
+    for (int i = 0; i < 10; i++)
+        if (write(file, block, sizeof block) < 0) return 1;
+    fsync(file);
+#pragma omp parallel num_threads(2)
+    for (int i = 0; i < 3; i++)
+        if (pread(file, block, 512, (7 * i % 5) * 4096) < 0) perror("pread");
+    FILE *again = fopen(argv[1], "r");
+    fseek(again, 100, SEEK_SET);
+    return fread(block, 1, 1000, again) != 1000;
+}
+"""
+
+
+def test_reads_and_writes_of_files_are_seen_by_region(tmp_path: Path) -> None:
+    """Ten writes of 4 KB in order; in the region two threads read thrice; then a stream."""
+    (tmp_path / "files.c").write_text(FILES)
+    words = ["cc", "-O1", "-fopenmp", "files.c", "-o", "files"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    data = tmp_path / "data"
+    run = timed_run(TracedCommand((str(tmp_path / "files"), str(data)), 2, None, 0, True))
+    (process,) = run.processes
+    seen = {(a.write, a.region): a for a in process.accesses if a.file == data}
+    assert set(seen) == {(True, None), (False, 0), (False, None)}
+    writes, inside, outside = seen[True, None], seen[False, 0], seen[False, None]
+    assert (writes.calls, writes.bytes, writes.jumps) == (10, 40960, 0)
+    assert (inside.calls, inside.bytes) == (6, 3072) and inside.jumps >= 2
+    assert (outside.calls, outside.bytes, outside.jumps) == (1, 1000, 1)
+    (phases,) = [
+        streams for region, streams in io_streams(run.processes, {}, 1e-9).items() if region
+    ]
+    assert phases[0].file_system == mount_point(data) and phases[0].block_b == 512
+    assert phases[0].calls == 3  # of a thread

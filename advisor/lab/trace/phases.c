@@ -11,6 +11,7 @@
  * replaced by it before its main begins, however deep in scripts or launchers it is started.
  */
 #define _GNU_SOURCE
+#include "files.h"
 #include "regions.h"
 #include "watch.h"
 #include <dlfcn.h>
@@ -28,6 +29,7 @@
 #define REGIONS 1024
 #define PATH 488
 #define PARTS 16
+#define FILES 64
 
 /* What lies before a barrier inside a region, up to the one before it or the fork. */
 struct part {
@@ -46,11 +48,20 @@ struct phase {
     struct part part[PARTS];
 };
 
+/* Reads or writes of one file system, in one region or outside of all. */
+struct access {
+    uint64_t device, write, region; /* region: its place among the phases + 1, 0: outside */
+    uint64_t calls, bytes, jumps, time_ns;
+    char file[PATH]; /* one of them */
+};
+
 struct phases_file {
     uint64_t magic, size, pid, begin_ns, end_ns; /* end: when last heard of */
     uint64_t complete, regions, lost_ns;         /* lost: time of regions beyond REGIONS */
     char exe[PATH];
     struct phase phase[REGIONS];
+    uint64_t accesses; /* those beyond FILES are not kept */
+    struct access access[FILES];
 };
 
 static struct phases_file *file;
@@ -166,6 +177,41 @@ static void team_call(const void *site) {
 
 static void team_dynamic(void) {
     if (inside && !inside->dynamic) inside->dynamic = 1;
+}
+
+static int file_wanted(void) { return file != NULL; }
+
+static struct access *access_of(int fd, uint64_t device, uint64_t write, uint64_t region) {
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    struct access *found = NULL;
+    pthread_mutex_lock(&making);
+    for (uint64_t i = 0; i < file->accesses && !found; i++) {
+        struct access *a = &file->access[i];
+        if (a->device == device && a->write == write && a->region == region) found = a;
+    }
+    if (!found && file->accesses < FILES) {
+        char link[64];
+        found = &file->access[file->accesses++];
+        found->device = device;
+        found->write = write;
+        found->region = region;
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        if (readlink(link, found->file, PATH - 1) < 0) found->file[0] = 0;
+    }
+    pthread_mutex_unlock(&making);
+    return found;
+}
+
+static void file_access(int fd, uint64_t device, int write, uint64_t bytes, int jumped,
+                        uint64_t ns) {
+    const struct phase *phase = inside ? phase_of((void *)inside->code) : NULL;
+    const uint64_t region = phase ? (uint64_t)(phase - file->phase) + 1 : 0;
+    struct access *a = access_of(fd, device, (uint64_t)write, region);
+    if (!a) return;
+    ADD(a->time_ns, ns);
+    if (bytes) ADD(a->calls, 1);
+    ADD(a->bytes, bytes);
+    if (jumped) ADD(a->jumps, 1);
 }
 
 static void open_file(void) {

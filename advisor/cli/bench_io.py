@@ -1,0 +1,94 @@
+"""``advisor bench --io``: what reads and writes of files take, by file system and node type."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from advisor import paths
+from advisor.cli.bench import measure_all, places_of, rank_again
+from advisor.cli.output import print_json, print_table
+from advisor.errors import InputError, UsageError
+from advisor.store.profiles import Bench, differences, latest_bench
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.store.file_systems import StoredIo
+
+
+def bench_io(args: argparse.Namespace, budget_s: float) -> int:
+    """Measure a folder's file system on every node type, store and print it."""
+    from advisor.store.reader import Reader
+
+    for name in ("quick", "wanted", "replace", "kernel", "repetitions"):
+        if getattr(args, name):
+            raise UsageError(f"--io measures only a file system; leave out --{name}")
+    path, inventory = paths.whole_store(args.db), None
+    if path.exists():
+        with Reader(path) as reader:
+            inventory = reader.inventory()
+    order = {"io": str(args.io.absolute()), "budget_s": budget_s}
+    places = places_of(args, inventory)
+    results = measure_all(places, order)
+    measured = [
+        (name, result, why or _store(args, name, result or {}))
+        for (name, _), (result, why) in zip(places, results, strict=True)
+    ]
+    ranked = rank_again(args) if any(not why for _, why in results) else {}
+    if args.json:
+        node_types = [
+            {"node_type": name, "stored": stored, **(result or {})}
+            for name, result, stored in measured
+        ]
+        print_json("bench", {"node_types": node_types, **ranked})
+    else:
+        for name, result, stored in measured:
+            if result is not None:
+                print_io([_stored(name, result, one) for one in result["io"]])
+            print(f"{name}: {stored}")
+        if ranked.get("rankings"):
+            print(ranked["rankings"])
+    return 0 if all(not why for _, why in results) else 1
+
+
+def print_io(profiles: Sequence[StoredIo]) -> None:
+    """Print what reads and writes take on file systems."""
+    print_table(
+        ["node type", "file system", "", "KB a call", "us a call", "MB/s", "within", ""],
+        [
+            [p.node_type, f"{p.file_system} ({p.kind})" if p.kind else p.file_system,
+             f"{p.operation}s{' at random' if p.random else ''}", f"{p.block_b / 1024:g}",
+             f"{p.time_per_op_us:.4g}", f"{p.block_b / p.time_per_op_us:.4g}", f"{p.spread:.0%}",
+             "direct" if p.direct else "through the page cache"]
+            for p in profiles
+        ],
+    )  # fmt: skip
+
+
+def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
+    """Store a file system's profiles; return where. Raises InputError for another machine."""
+    from advisor.schedulers.local.scheduler import NODE_TYPE, local_node_type
+    from advisor.store.file_systems import save_io
+    from advisor.store.writer import Writer
+    from advisor.training.training_job import current_user
+
+    path = paths.whole_store(args.db)
+    with Writer(path) as writer:
+        former = latest_bench(writer, name)
+        machine = result["machine"] if former is None else former.machine
+        apart = differences(machine, result["machine"])
+        if apart:
+            raise InputError(f"{name} has profiles of another machine ({'; '.join(apart)})")
+        if name == NODE_TYPE and not writer.inventory().resolve(name):
+            writer.save_node_types([local_node_type()], source="local")
+        host, kernel, compiler = (result[key] for key in ("host", "kernel", "compiler"))
+        bench = Bench(name, machine, host, kernel, compiler, current_user())
+        save_io(writer, bench, [_stored(name, result, one) for one in result["io"]])
+    return f"stored in {path}"
+
+
+def _stored(name: str, result: dict[str, Any], one: dict[str, Any]) -> StoredIo:
+    from advisor.store.file_systems import StoredIo
+
+    return StoredIo(name, result["file_system"], result["kind"], **one)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.cli.fit import add_model_arguments, list_models, model_options
-from advisor.cli.output import TableWriter, print_json
+from advisor.cli.output import TableWriter, add_format_argument, print_json
 from advisor.cli.pictures import (
     STATISTICS,
     add_plot_argument,
@@ -19,7 +19,6 @@ from advisor.cli.pictures import (
     save_plot,
 )
 from advisor.errors import InputError, UsageError
-from advisor.views.tables import FORMS
 
 VIEWS = ("pareto", "observed", "lines", "surface", *STATISTICS)
 
@@ -99,12 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PCT",
         help="error limit of the forecast points' trade-off zone, in %% (default: that of --error)",
     )
-    parser.add_argument(
-        "--format",
-        choices=tuple(FORMS),
-        default="text",
-        help="how tables are printed, for papers and spreadsheets (default: text)",
-    )
+    add_format_argument(parser)
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of random designs (default: 0)"
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor import paths
-from advisor.cli.output import print_json, print_table
+from advisor.cli.output import TableWriter, add_format_argument, print_json
 from advisor.cli.pictures import (
     STATISTICS,
     add_plot_argument,
@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PCT",
         help="error of one run where none was repeated, in %%: half a 95 %% interval (default: 2)",
     )
+    add_format_argument(parser)
     add_plot_argument(parser, STATISTICS)
 
 
@@ -186,8 +187,8 @@ def run(args: argparse.Namespace) -> int:
         answer = {"application": args.application, "models": models, "families": laws, **shown}
         print_json("fit", answer)
         return 0
-    _print(fitted, families, verbose=args.verbose)
-    if view is not None:
+    _print(TableWriter(args.format), fitted, families, verbose=args.verbose)
+    if view is not None and args.format == "text":
         print()
         print_picture(view.picture)
     return 0
@@ -303,7 +304,9 @@ def _family_json(model: StoredModel) -> dict[str, object]:
     }
 
 
-def _print(fitted: list[_Fitted], families: Sequence[StoredModel], *, verbose: bool) -> None:
+def _print(
+    out: TableWriter, fitted: list[_Fitted], families: Sequence[StoredModel], *, verbose: bool
+) -> None:
     from advisor.models.base import of_one_run
 
     rows, notes, hidden = [], [], 0
@@ -326,18 +329,18 @@ def _print(fitted: list[_Fitted], families: Sequence[StoredModel], *, verbose: b
         notes += [f"{name}: {note}" for note in shown]
         hidden += 0 if verbose else len(single)
     if rows:
-        print_table(
+        out.table(
             ["workload", "node type", "for", "runs", "R2 time", "R2 energy", "LOO time",
              "LOO energy", "options", "measured", "confirmed", "in zone", "energy"],
             rows,
         )  # fmt: skip
     for note in [*notes, *map(_family_text, families)]:
-        print(note)
+        out.say(note)
     if verbose:
         for f in fitted:
-            _print_terms(f)
+            _print_terms(out, f)
     if hidden:
-        print("advisor fit --verbose names them")
+        out.say("advisor fit --verbose names them")
 
 
 def _serves(fitted: _Fitted, families: Sequence[StoredModel]) -> bool:
@@ -362,7 +365,7 @@ def _family_text(model: StoredModel) -> str:
     return f"{about.get('family')} on {model.node_type}, {whose}: {answer} over {ran}; {why}"
 
 
-def _print_terms(fitted: _Fitted) -> None:
+def _print_terms(out: TableWriter, fitted: _Fitted) -> None:
     """Print what a regression infers of its terms, where the model is one."""
     stats = fitted.model.stats if fitted.model else {}
     for name in ("time", "energy"):
@@ -371,9 +374,9 @@ def _print_terms(fitted: _Fitted) -> None:
             continue
         adjusted = inference["r2_adjusted"]
         about = "" if adjusted is None else f", adjusted R2 {adjusted:.3f}"
-        print(f"\n{fitted.workload} on {fitted.node_type}, terms of {name}{about}")
+        out.say(f"\n{fitted.workload} on {fitted.node_type}, terms of {name}{about}")
         keys = ("standard_error", "p_value", "vif")
-        print_table(
+        out.table(
             ["term", "coefficient", "standard error", "p value", "variance inflation"],
             [
                 [t["term"], f"{t['coefficient']:.4g}",

@@ -6,10 +6,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from advisor.cli.colour import say
 from advisor.cli.streams import encodes_all
 from advisor.views.tables import COMMENTS, FORMS, table
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def print_json(verb: str, data: Mapping[str, object]) -> None:
@@ -43,6 +47,16 @@ def _clean(value: object) -> object:
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print an aligned table; columns whose cells all look like numbers are right-aligned."""
     say(*table(headers, rows))
+
+
+def add_format_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``--format``, the form of tables."""
+    parser.add_argument(
+        "--format",
+        choices=tuple(FORMS),
+        default="text",
+        help="how tables are printed, for papers and spreadsheets (default: text)",
+    )
 
 
 @dataclass(frozen=True, slots=True)

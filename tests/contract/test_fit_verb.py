@@ -74,12 +74,20 @@ def test_fit_stores_a_model_and_says_how_good_it_is(advisor: Advisor, store: Pat
 
 
 def test_fit_prints_a_table(advisor: Advisor, store: Path) -> None:
-    result = advisor("fit", "stencil", "--model", "polynomial", "--model-option", "degree=2")
+    argv = ("fit", "stencil", "--model", "polynomial", "--model-option", "degree=2")
+    result = advisor(*argv)
     assert result.code == 0
     header, row = result.out.splitlines()[:2]
     assert header.split()[:2] == ["workload", "node"]
     assert row.split()[:4] == ["default", "cpu", "all", "12"]
     assert row.split()[-1] == "measured"
+    for form, head, term in (
+        ("latex", "workload & node type & for & runs", "frequency\\textasciicircum{}2 &"),
+        ("markdown", "| workload | node type | for | runs", "| frequency^2 |"),
+        ("csv", "workload,node type,for,runs", "frequency^2,"),
+    ):
+        text = advisor(*argv, "--format", form, "--verbose").out
+        assert head in text and term in text, text
 
 
 def test_fit_tells_what_the_terms_of_a_polynomial_are_worth(advisor: Advisor, store: Path) -> None:

@@ -51,8 +51,8 @@ class Translator(Protocol):
     def launched(self, command: str, ranks: int) -> str:
         """Return the line of a script that starts a command on all ranks of its job."""
 
-    def limited(self, limits: str, nodes: int) -> dict[str, str]:
-        """Return the options of resource limits as PBS's ``-l`` takes them: ``mem=4gb,file=1gb``.
+    def limited(self, limits: str, nodes: int, options: Mapping[str, str]) -> dict[str, str]:
+        """Return a job's options with limits as PBS's ``-l`` has them: ``mem=4gb,file=1gb``.
 
         ``nodes`` share what is a limit of the whole job. Raises ValueError for a limit that is not
         known, or that says how large the job is.

@@ -115,10 +115,9 @@ def read_experiments(path: Path, scheduler: str) -> tuple[Experiment, ...]:
     made = []
     for parameter in parameters:
         for shape in shapes:
-            limits = _limits(file, language, shape.nodes)
             label = _label(file, parameter if several else None)
             command = _command(file, shape, parameter)
-            script = _script(file, shape, (exports, limits), (label, command), language)
+            script = _script(file, shape, exports, (label, command), language)
             made.append((shape, parameter, script))
     file.check()
     return tuple(
@@ -252,14 +251,17 @@ def _counters(file: ExperimentFile, exports: Mapping[str, str]) -> tuple[str, ..
     return tuple(wanted)
 
 
-def _limits(file: ExperimentFile, language: Translator, nodes: int) -> dict[str, str]:
+def _limited(
+    file: ExperimentFile, language: Translator, nodes: int, options: dict[str, str]
+) -> dict[str, str]:
+    """Return a job's options with the experiment's limits."""
     if not file.texts["limits"]:
-        return {}
+        return options
     try:
-        return language.limited(file.texts["limits"], nodes)
+        return language.limited(file.texts["limits"], nodes, options)
     except ValueError as error:
         file.wrong("limits", str(error))
-        return {}
+        return options
 
 
 def _after(file: ExperimentFile) -> PostProcessing:
@@ -347,25 +349,26 @@ def _exports(file: ExperimentFile) -> dict[str, str]:
 def _script(
     file: ExperimentFile,
     shape: _SweepShape,
-    settings: tuple[Mapping[str, str], Mapping[str, str]],
+    exports: Mapping[str, str],
     what: tuple[str, str],
     language: Translator,
 ) -> str:
     """Return the job script that runs the experiment once, as it is.
 
-    ``settings`` are variables and options, ``what`` the workload's name ("" for as recognised) and
+    ``exports`` are its variables, ``what`` the workload's name ("" for as recognised) and
     the command.
     """
-    (exports, limits), (label, command), texts = settings, what, file.texts
+    (label, command), texts = what, file.texts
     cores = shape.ranks * shape.threads_of_rank
     node_type = NodeType("", cores=cores, default_partition=texts["queue"])
+    walltime = _time(texts["walltime"])
     options = {
-        **limits,
         "job-name": re.sub(r"[^\w.+-]", "_", texts["expName"]),
         **language.asking_for(Configuration("", shape.nodes, shape.ranks, cores, 0), node_type),
-        language.TIME_LIMIT: _time(texts["walltime"]) or limits.get(language.TIME_LIMIT, ""),
+        **({language.TIME_LIMIT: walltime} if walltime else {}),
         "account": texts["account"],
     }
+    options = _limited(file, language, shape.nodes, options)
     words = language.written({name: value for name, value in options.items() if value})
     modules = [m.strip() for m in texts["modules"].split(",") if m.strip()]
     return "\n".join(

@@ -133,7 +133,7 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     freqs_khz = wish.freqs_khz
     freq_kept = scheduler.frequency_kept(job.node_type, job.launcher)
     warnings: list[str] = []
-    if not freqs_khz and wish.experiment is not None:
+    if not freqs_khz and wish.experiment is not None and wish.experiment.freqs_khz:
         if obstacle := freq_kept or job.freq_kept:
             warnings = [f"the experiment's frequency caps are left out: {obstacle}"]
         else:

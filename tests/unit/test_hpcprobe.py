@@ -159,7 +159,10 @@ def test_each_parameter_and_number_of_nodes_is_a_sweep(tmp_path: Path) -> None:
         assert line in lines
     assert {(f.attempts, f.events) for f in found} == {(3, ("PAPI_TOT_INS",))}
     on_pbs = read_experiments(written(tmp_path, text.replace("0-1:2-3", "numa_node")), "pbs")
-    assert "#PBS -l mem=8gb" in on_pbs[0].script
+    # one node, four nodes: PBS refuses memory beside select, each chunk gets its part
+    assert "#PBS -l select=1:ncpus=4:mpiprocs=1:ompthreads=4:mem=8gb\n" in on_pbs[0].script
+    assert "#PBS -l select=4:ncpus=4:mpiprocs=1:ompthreads=4:mem=2097152kb\n" in on_pbs[2].script
+    assert "#PBS -l walltime=1:00:00\n" in on_pbs[0].script
     assert "export I_MPI_PIN_DOMAIN=numa" in on_pbs[0].script
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,15 @@ from advisor.core.requested_configuration import default_freq
 from advisor.core.script import main_command
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices
-from advisor.schedulers.pbs.chunks import Asked, asked, edited, resource_names, shape_of
+from advisor.schedulers.pbs.chunks import (
+    CHUNK_RESOURCES,
+    Asked,
+    asked,
+    edited,
+    parse_size_mb,
+    resource_names,
+    shape_of,
+)
 from advisor.schedulers.pbs.fold import fold
 from advisor.schedulers.pbs.qsub import (
     decode_arguments,
@@ -194,13 +203,24 @@ def asking_for(configuration: Configuration, node_type: NodeType) -> dict[str, s
     return {name: value for name, value in options.items() if value}
 
 
-def limited(limits: str, nodes: int) -> dict[str, str]:
-    """Return the options of resource limits; PBS takes them as they are."""
-    options = read_arguments(["-l", limits])
-    shape = next((n for n in ("select", "nodes", "ncpus", "place") if n in options), "")
+def limited(limits: str, nodes: int, options: Mapping[str, str]) -> dict[str, str]:
+    """Return a job's options with resource limits.
+
+    PBS refuses a host's resources beside ``select``: they go into each chunk, memory shared by the
+    nodes. All others are the job's.
+    """
+    bounds = read_arguments(["-l", limits])
+    shape = next((n for n in ("select", "nodes", "ncpus", "place") if n in bounds), "")
     if shape:
         raise ValueError(f"{shape} is made of nodes, ppn, nodePEs and peThreads; leave it out")
-    return options
+    chunk = options.get("select", "")
+    for name in [n for n in bounds if n in CHUNK_RESOURCES]:
+        value = bounds.pop(name)
+        if name in ("mem", "vmem"):
+            share_kb = math.ceil(parse_size_mb(value) * 1024 / nodes)
+            value = value if nodes == 1 else f"{share_kb}kb"
+        chunk += f":{name}={value}"
+    return {**bounds, **options, **({"select": chunk} if chunk else {})}
 
 
 def launched(command: str, ranks: int) -> str:

@@ -255,23 +255,23 @@ def launched(command: str, ranks: int) -> str:
     return f"srun {command}"
 
 
-def limited(limits: str, nodes: int) -> dict[str, str]:
-    """Return the options of PBS's resource limits: ``mem=4gb`` becomes memory per node."""
-    options: dict[str, str] = {}
+def limited(limits: str, nodes: int, options: Mapping[str, str]) -> dict[str, str]:
+    """Return a job's options with PBS's resource limits: ``mem=4gb`` becomes memory per node."""
+    bounds: dict[str, str] = {}
     for word in limits.split(","):
         name, _, value = (part.strip() for part in word.partition("="))
         if name not in _LIMITS:
             raise ValueError(f"{name!r} is not known here; known: {', '.join(sorted(_LIMITS))}")
         option = _LIMITS[name]
         if option == "time":
-            options[option] = value
+            bounds[option] = value
             continue
         size = _SIZE.fullmatch(value.lower())
         if size is None:
             raise ValueError(f"{word.strip()!r}: write a size like 4gb")
         kb = int(size[1]) * _KB[size[2]] / (nodes if option == "mem" else 1)
-        options[option] = f"{max(1, math.ceil(kb))}K"
-    return options
+        bounds[option] = f"{max(1, math.ceil(kb))}K"
+    return {**bounds, **options}
 
 
 def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:

@@ -40,6 +40,12 @@ MOST_PER_SECOND = 5e11
 """No core makes so many iterations a second: work that was left out would look like this."""
 
 
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tested is what is measured and kept, not how sure it is."""
+    monkeypatch.setattr("advisor.lab.bench.RUN_S", 0.005)
+
+
 def test_every_family_runs_and_does_its_work() -> None:
     some: dict[str, Microbenchmark] = {}
     for one in plan("full", 2, 2**30):

@@ -75,12 +75,22 @@ class TracedRun:
     processes: tuple[TracedProcess, ...]
 
 
-def timing_library() -> Path:
-    """Return the library that times fork-joins, compiled for this machine."""
+def timing_library(*, see_files: bool = False) -> Path:
+    """Return the library that times fork-joins, compiled for this machine.
+
+    With ``see_files`` it times reads and writes of files as well.
+    """
     return built(
-        "phases.so",
+        "files.so" if see_files else "phases.so",
         [SOURCES / "trace" / "phases.c"],
-        ["-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec"],
+        [
+            *(["-DSEE_FILES"] if see_files else []),
+            "-O2",
+            "-shared",
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-ftls-model=initial-exec",
+        ],
         headers=[SOURCES / "trace" / h for h in ("regions.h", "watch.h", "files.h")],
         libraries=["-ldl", "-lpthread"],
     )
@@ -93,7 +103,11 @@ def timed_run(command: TracedCommand) -> TimedRun:
     """
     with _folder() as folder:
         measured = _measure(
-            command, {"ADVISOR_PHASES": str(folder), "LD_PRELOAD": _preloaded(timing_library())}
+            command,
+            {
+                "ADVISOR_PHASES": str(folder),
+                "LD_PRELOAD": _preloaded(timing_library(see_files=True)),
+            },
         )
         return TimedRun(measured.exit_code, measured.time_s, tuple(read_phases(folder)))
 

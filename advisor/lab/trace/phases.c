@@ -5,13 +5,18 @@
  * in the folder ADVISOR_PHASES, mapped shared, so that the figures are there even if the program
  * is killed. advisor/lab/characterise_files.py reads it; keep the two equal.
  *
+ * Compiled with SEE_FILES it sees reads and writes of files, too: for programs that are characterised,
+ * not for the runs of sweeps.
+ *
  * With ADVISOR_WATCH set to a folder, calls of OpenMP and MPI are kept there as events (watch.h).
  *
  * With ADVISOR_TWIN set to a suffix, nothing is timed: a program that has a twin of that name is
  * replaced by it before its main begins, however deep in scripts or launchers it is started.
  */
 #define _GNU_SOURCE
+#ifdef SEE_FILES
 #include "files.h"
+#endif
 #include "regions.h"
 #include "watch.h"
 #include <dlfcn.h>
@@ -179,6 +184,7 @@ static void team_dynamic(void) {
     if (inside && !inside->dynamic) inside->dynamic = 1;
 }
 
+#ifdef SEE_FILES
 static int file_wanted(void) { return file != NULL; }
 
 static struct access *access_of(int fd, uint64_t device, uint64_t write, uint64_t region) {
@@ -213,6 +219,7 @@ static void file_access(int fd, uint64_t device, int write, uint64_t bytes, int 
     ADD(a->bytes, bytes);
     if (jumped) ADD(a->jumps, 1);
 }
+#endif
 
 static void open_file(void) {
     const char *folder = getenv("ADVISOR_PHASES");

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import paths
-from advisor.errors import AdvisorError, InputError, RefusedError, UsageError
+from advisor.cli.bench_places import emit, measure_all, places_of, rank_again
+from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.cli.bench_progress import ProgressBars
-    from advisor.core.inventory import Inventory, NodeType
+    pass
 
 QUICK_S, FULL_S = 50.0, 540.0
 """Seconds of measuring: with compiling and storing a minute, and ten."""
 REPETITIONS_OF_FULL, MOST_REPETITIONS = 8, 1000
 """About how often each is repeated in FULL_S; the most that can be asked for."""
-_EXTRA_S = 600.0
-"""Seconds a node gets beyond the budget, to start and to compile."""
 KERNEL_S, IO_S = 10.0, 45.0
 """Seconds for each kernel of a user's own, and for a file system."""
 
@@ -95,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
         return show(args)
     if args.emit is not None:
-        return _emit(json.loads(args.emit))
+        return emit(json.loads(args.emit))
     return _bench(args)
 
 
@@ -152,16 +148,6 @@ def _bench(args: argparse.Namespace) -> int:
         if ranked.get("rankings"):
             print(ranked["rankings"])
     return 0 if all(not why for _, why in results) else 1
-
-
-def measure_all(
-    places: list[tuple[str, NodeType | None]], order: dict[str, Any]
-) -> list[tuple[dict[str, Any] | None, str]]:
-    """Measure on all node types at once; return what each found, or why nothing."""
-    from advisor.cli.bench_progress import ProgressBars
-
-    with ProgressBars(sys.stderr, [name for name, _ in places]) as board:
-        return board.each(places, lambda name, node: _measure(name, node, order, board))
 
 
 def _bench_kernels(args: argparse.Namespace, budget_s: float) -> int:
@@ -228,98 +214,6 @@ def _keep_kernels(args: argparse.Namespace, name: str, result: dict[str, Any]) -
         return results.profile(read_sent_profiles(sent))
     finally:
         results.close()
-
-
-def rank_again(args: argparse.Namespace, contributor: str | None = None) -> dict[str, Any]:
-    """Rank all that is characterised, or by one user, with the new profiles; return the result.
-
-    Whatever is in the way of that, the profiles are stored.
-    """
-    from advisor.loop.rerank import rank_all, site_thresholds
-    from advisor.ranking.files import read_thresholds
-    from advisor.store.writer import Writer
-
-    try:
-        limits = read_thresholds(site_thresholds(paths.config_dir(args.config_dir)))
-        with Writer(paths.whole_store(args.db)) as writer:
-            done = rank_all(writer, limits, contributor)
-    except AdvisorError as error:
-        return {"rankings": f"rankings could not be updated, the earlier ones stay: {error}"}
-    return {
-        "rankings": done.line,
-        "applications_ranked": done.applications,
-        "changed_fastest": done.faster,
-        "not_ranked": list(done.failed),
-    }
-
-
-def places_of(
-    args: argparse.Namespace, inventory: Inventory | None
-) -> list[tuple[str, NodeType | None]]:
-    """Return the node types to measure; None as node type means this machine."""
-    from advisor.schedulers.local.scheduler import NODE_TYPE
-
-    names: list[str] = args.node_type or []
-    if args.here and len(names) > 1:
-        raise UsageError("this machine is one node type", hint="--here with one --node-type")
-    elsewhere = [t for t in (inventory.node_types.values() if inventory else ()) if t.feature]
-    if args.here or (not elsewhere and not names):
-        return [(names[0] if names else NODE_TYPE, None)]
-    if not names:
-        return [(t.name, t) for t in elsewhere]
-    places: list[tuple[str, NodeType | None]] = []
-    for name in names:
-        known = inventory.resolve(name) if inventory else None
-        if known is None and name != NODE_TYPE:
-            there = ", ".join(t.name for t in elsewhere) or "none"
-            raise InputError(
-                f"the inventory has no node type {name}",
-                hint=f"there are: {there}; advisor bench --here --node-type {name} names this "
-                "machine",
-            )
-        away = known is not None and known.name != NODE_TYPE
-        places.append((known.name if known else name, known if away else None))
-    return places
-
-
-def _measure(
-    name: str, node: NodeType | None, order: dict[str, Any], board: ProgressBars
-) -> dict[str, Any]:
-    """Measure on a node of this type; return what it found."""
-    if node is None:
-        return _measure_order(order, lambda *at: board.show(name, *at))
-    from advisor.schedulers.choose import installed
-
-    argv = [sys.executable, "-m", "advisor", "bench", "--emit", json.dumps(order)]
-    limit_s = order["budget_s"] + _EXTRA_S
-    command = installed().on_a_node(node, argv, limit_s=limit_s, name="advisor-bench")
-    return board.stream(name, command)
-
-
-def _measure_order(
-    order: dict[str, Any], show: Callable[[int, int, float], None]
-) -> dict[str, Any]:
-    """Do what an order says on this machine: a file system's profile, or microbenchmarks."""
-    if "io" in order:
-        from advisor.lab.file_system import measure_io
-
-        return measure_io(Path(order["io"]), order["budget_s"], show)
-    from advisor.lab.bench import measure_here
-
-    return measure_here(order, show)
-
-
-def _emit(order: dict[str, Any]) -> int:
-    """Measure this machine for somebody else: progress and result as lines of JSON."""
-
-    def say(kind: str, data: object) -> None:
-        print(json.dumps({kind: data}), flush=True)
-
-    try:
-        say("result", _measure_order(order, lambda *at: say("progress", at)))
-    except AdvisorError as error:
-        say("error", error.message)
-    return 0
 
 
 def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from advisor import paths
-from advisor.cli.bench import measure_all, places_of, rank_again
+from advisor.cli.bench_places import measure_all, places_of, rank_again
 from advisor.cli.output import print_json, print_table
 from advisor.errors import InputError, UsageError
 from advisor.store.profiles import Bench, differences, latest_bench

@@ -43,15 +43,15 @@ class IoProfile:
     spread: float = 0.0
 
 
-Key = tuple[str, str, bool]
+IoKey = tuple[str, str, bool]
 
 
 class IoTimes:
     """One node type's profiles of file systems, interpolated for any size of a block."""
 
     def __init__(self, profiles: Iterable[IoProfile]) -> None:
-        self._points: defaultdict[Key, list[tuple[int, float]]] = defaultdict(list)
-        self._spreads: defaultdict[Key, dict[int, float]] = defaultdict(dict)
+        self._points: defaultdict[IoKey, list[tuple[int, float]]] = defaultdict(list)
+        self._spreads: defaultdict[IoKey, dict[int, float]] = defaultdict(dict)
         for p in profiles:
             key = p.file_system, p.operation, p.random
             self._points[key].append((p.block_b, p.time_per_op_us))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
+from advisor.cli import main
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation, Scope
 from advisor.models.base import matrix
@@ -240,10 +242,20 @@ def test_models_are_listed(advisor: Advisor) -> None:
 # -- advisor options -----------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def _fitted_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fitted") / "advisor.db"
+    with Writer(path) as writer:
+        writer.add_observations("stencil", "default", RUNS)
+    assert main(["fit", "stencil", "--db", str(path)]) == 0
+    return path
+
+
 @pytest.fixture
-def fitted(store: Path, advisor: Advisor) -> Path:
-    assert advisor("fit", "stencil").code == 0
-    return store
+def fitted(_fitted_once: Path, store_path: Path) -> Path:
+    """A store of one's own with the same fitted model."""
+    shutil.copyfile(_fitted_once, store_path)
+    return store_path
 
 
 def test_options_json_has_every_option_against_the_baseline(advisor: Advisor, fitted: Path) -> None:

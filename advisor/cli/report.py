@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.cli.bars import beside
 from advisor.cli.output import print_json, print_table
 from advisor.core.reasons import Reason
-from advisor.core.units import format_change
+from advisor.core.units import format_change, format_node_hours
 from advisor.core.words import interval_words, with_interval
 from advisor.core.worth import J_PER_KWH, format_kwh
 
@@ -142,8 +142,11 @@ def _print_savings(r: Report) -> None:
         value, low, high = r.saved_kwh
         span = "" if low is None or high is None else f" ({interval_words(low, high, format_kwh)})"
         print(f"  saved   {format_kwh(value)}{span} of {format_kwh(r.promised_kwh)} promised")
-        if r.tariff.stated:
-            print(f"  worth   {r.tariff.words(value * 3.6e6)}")
+        hours = ""
+        if r.saved_node_hours is not None:
+            sign = "−" if r.saved_node_hours < 0 else ""
+            hours = f", {sign}{format_node_hours(abs(r.saved_node_hours))}"
+        print(f"  worth   {r.tariff.words(value * J_PER_KWH)}{hours}")
     if r.comparisons:
         print()
         rows = [_row(c) for c in r.comparisons]
@@ -253,7 +256,12 @@ def _json(r: Report, remarks: list[str]) -> dict[str, object]:
             "saved_kwh": None
             if r.saved_kwh is None
             else dict(zip(("value", "lo", "hi"), r.saved_kwh, strict=True)),
-            "worth": None if r.saved_kwh is None else r.tariff.to_dict(r.saved_kwh[0] * 3.6e6),
+            "worth": None
+            if r.saved_kwh is None
+            else {
+                **r.tariff.to_dict(r.saved_kwh[0] * J_PER_KWH),
+                "node_hours": r.saved_node_hours,
+            },
         },
         "calibration": {
             "time": r.time_calibration.to_dict(),

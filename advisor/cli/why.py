@@ -41,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
     """Find out and print."""
     from advisor.loop.why import why
     from advisor.schedulers.choose import create, installed
+    from advisor.store.opening import caller
     from advisor.views.why import why_lines
+    from advisor.views.worth import of_decision
 
     name = args.scheduler or ("local" if args.job.startswith("local-") else "")
     scheduler = create(name) if name else installed()
@@ -50,10 +52,11 @@ def run(args: argparse.Namespace) -> int:
         if reader is not None:
             stack.enter_context(reader)
         answer = why(args.job, reader, scheduler)
+        worth = of_decision(answer.decision, reader, caller()) if answer.decision else None
     if args.json:
-        print_json("why", answer.to_dict())
+        print_json("why", {**answer.to_dict(), "worth": worth.to_dict() if worth else None})
     else:
-        say(*why_lines(answer), *_bars(answer))
+        say(*why_lines(answer, worth), *_bars(answer))
     return 0
 
 

@@ -61,8 +61,9 @@ def notes(report: Report, reader: Reader) -> list[str]:
             f"set holdout: 2% at {_where(reader, 'policy', 'holdout')}"
         )
     for model in report.suspended:
-        workload = "" if model.workload == "default" else f" --workload {model.workload}"
-        mend = f"train it again, or advisor fit {shlex.quote(model.application)}{workload}"
+        words = [model.application]
+        words += ["--workload", model.workload] if model.workload != "default" else []
+        mend = f"train it again, or advisor fit {shlex.join(words)}"
         if model.transferred:
             mend = f"it was estimated from microbenchmarks; train it on {model.node_type}"
         if model.of_sizes:

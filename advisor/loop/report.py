@@ -103,6 +103,7 @@ class Report:
     energy: MeasuredChange | None = None
     time: MeasuredChange | None = None
     saved_kwh: tuple[float, float | None, float | None] | None = None
+    saved_node_hours: float | None = None
     tariff: Tariff = field(default_factory=Tariff)
     comparisons: list[OnOffComparison] = field(default_factory=list)
     time_calibration: Calibration = field(default_factory=lambda: Calibration(0, 0))
@@ -239,6 +240,7 @@ class _Tally:
         self._workloads: defaultdict[tuple[str, str], _Workload] = defaultdict(_Workload)
         self._energy, self._time = _Promised(), _Promised()
         self._inside = {"time_s": [0, 0], "energy_j": [0, 0]}
+        self._node_hours = 0.0
 
     def add(self, job: ReportedJob) -> None:
         """Take one job: rewritten, or left alone at random."""
@@ -256,6 +258,7 @@ class _Tally:
     def _add_promise(self, job: ReportedJob, w: _Workload) -> None:
         time, energy = job.promised()
         w.kwh += (job.energy_j or 0.0) / J_PER_KWH
+        self._node_hours += (job.time_s or 0.0) * job.nodes / 3600
         for sums in (w.energy, self._energy):
             sums.add(energy, job.base_energy_j)
         for sums in (w.time, self._time):
@@ -296,15 +299,17 @@ class _Tally:
             )
         result.energy, result.time = pooled(energies), pooled(times)
         result.saved_kwh = _saved(result.energy, sum(c.energy_kwh for c in result.comparisons))
+        saved_hours = _saved(result.time, self._node_hours)
+        result.saved_node_hours = saved_hours[0] if saved_hours else None
 
 
 def _saved(
-    change: MeasuredChange | None, used_kwh: float
+    change: MeasuredChange | None, used: float
 ) -> tuple[float, float | None, float | None] | None:
-    """Return what was saved if the jobs' energy changed by ``change``: value, least, most."""
-    if change is None or not used_kwh:
+    """Return what was saved if what jobs ``used`` changed by ``change``: value, least, most."""
+    if change is None or not used:
         return None
     least, most = (
-        None if end is None else used_kwh * (1 / (1 + end) - 1) for end in (change.hi, change.lo)
+        None if end is None else used * (1 / (1 + end) - 1) for end in (change.hi, change.lo)
     )
-    return used_kwh * (1 / (1 + change.change) - 1), least, most
+    return used * (1 / (1 + change.change) - 1), least, most

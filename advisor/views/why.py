@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from advisor.core.decision import Decision
 from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.core.words import describe, interval_words
@@ -11,6 +13,7 @@ from advisor.schedulers.translators import translator
 from advisor.store.records import Outcome
 from advisor.views.decision import effects_text, heading, reason_lines, rewrite_text
 from advisor.views.tables import table
+from advisor.views.worth import Month, Worth
 
 VERDICTS = {
     "as-promised": "as promised",
@@ -24,8 +27,11 @@ _LEAST_KHZ = 100_000
 """What Slurm's accounting has below it (kHz) is no frequency that a processor runs at."""
 
 
-def why_lines(answer: Answer) -> list[str]:
-    """Return what is known of a job as lines: decision, promise, outcome and reasons."""
+def why_lines(answer: Answer, worth: Worth | None = None) -> list[str]:
+    """Return what is known of a job as lines: decision, promise, outcome and reasons.
+
+    ``worth`` is what the decision's change promises.
+    """
     lines = _job(answer)
     lines += [f"note         {note}" for note in answer.notes]
     if answer.tasks:
@@ -38,7 +44,9 @@ def why_lines(answer: Answer) -> list[str]:
             "decision     none is known: the job did not pass the advisor's hook, or its stamp "
             "was lost",
         ]
-    lines += [*_decision(answer, decision), *_comparison(answer), *reason_lines(decision)]
+    promised = worth.lines() if worth and effects_text(decision) else []
+    lines += [*_decision(answer, decision, promised), *_comparison(answer)]
+    lines += reason_lines(decision)
     if decision.changed:
         off = translator(named(decision.scheduler)).LEFT_ALONE
         lines += [
@@ -66,7 +74,7 @@ def _job(answer: Answer) -> list[str]:
     return lines
 
 
-def _decision(answer: Answer, decision: Decision) -> list[str]:
+def _decision(answer: Answer, decision: Decision, worth: Sequence[str]) -> list[str]:
     d = decision
     lines = [f"decision     {d.id}  {_trust(answer)}", *heading(d)]
     if d.baseline:
@@ -75,7 +83,7 @@ def _decision(answer: Answer, decision: Decision) -> list[str]:
         took = "took         " if d.changed else "would take   "
         lines.append(f"{took}{describe(d.chosen.configuration, node_type=True)}")
         if effects_text(d):
-            lines.append(f"promised     {effects_text(d)}")
+            lines += [f"promised     {effects_text(d)}", *worth]
     rewrite = rewrite_text(d)
     if rewrite or not d.changed:
         lines.append(f"rewritten    {rewrite or 'nothing'}")
@@ -156,6 +164,9 @@ def _saved(answer: Answer, o: Outcome) -> str:
         return ""
     saved_j = d.baseline_energy_j - o.energy_j
     words = answer.tariff.words(saved_j)
+    if d.baseline is not None and d.baseline_time_s is not None and o.time_s is not None:
+        node_s = d.baseline.nodes * d.baseline_time_s - o.nodes * o.time_s
+        words = Worth(saved_j, node_s / 3600, Month(answer.tariff)).of_run
     return f"saved        {words} against the prediction for the job as written"
 
 

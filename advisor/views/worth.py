@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from advisor.core.decision import Decision
 from advisor.core.option import Option
-from advisor.core.units import format_node_hours
+from advisor.core.units import format_count, format_node_hours
 from advisor.core.worth import Tariff
 from advisor.store.reader import Reader
 from advisor.views.options import View, thriftiest
@@ -62,20 +62,28 @@ class Worth:
     node_hours: float
     month: Month = field(default_factory=Month)
 
-    def sentences(self) -> list[str]:
-        """Return what it is for a run and, where there were any, for the runs of a month."""
-        m, sign = self.month, "−" if self.node_hours < 0 else ""
+    @property
+    def of_run(self) -> str:
+        """What it is for a run."""
+        sign = "−" if self.node_hours < 0 else ""
         hours = f"{sign}{format_node_hours(abs(self.node_hours))}"
         if abs(self.node_hours) < _NO_HOURS:
             hours = "as many node-hours"
-        sentences = [f"{m.tariff.words(self.energy_j)}, {hours} a run"]
+        return f"{self.month.tariff.words(self.energy_j)}, {hours}"
+
+    def sentences(self) -> list[str]:
+        """Return what it is for a run and, where there were any, for the runs of a month."""
+        m = self.month
+        sentences = [f"{self.of_run} a run"]
         if m.all_runs:
-            parts = [f"all {m.all_runs} runs {m.tariff.words(m.all_runs * self.energy_j)}"]
+            every = format_count(m.all_runs, "run")
+            every = f"all {every}" if m.all_runs > 1 else every
+            parts = [f"{every} {m.tariff.words(m.all_runs * self.energy_j)}"]
             if m.own_runs == m.all_runs:
                 parts.clear()
             if m.own_runs:
                 own = m.tariff.words(m.own_runs * self.energy_j)
-                parts.insert(0, f"your {m.own_runs} runs {own}")
+                parts.insert(0, f"your {format_count(m.own_runs, 'run')} {own}")
             sentences.append(f"in {MONTH_D} days: {'; '.join(parts)}")
         return sentences
 

@@ -102,6 +102,8 @@ def test_promised_and_measured_saving_with_their_interval(
     saved = data["measured"]["saved_kwh"]
     assert saved["lo"] < saved["value"] < saved["hi"]
     assert saved["value"] == pytest.approx(60 * 800 / 3.6e6, rel=0.3)
+    hours = data["measured"]["worth"]["node_hours"]
+    assert hours == pytest.approx(-60 * 2 / 3600, rel=0.5)
     out = advisor("report").out
     for part in ("72 jobs seen", "60 jobs against 12 left alone at random", "−10.0 %"):
         assert part in out, part

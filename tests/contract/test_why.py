@@ -126,12 +126,15 @@ def test_promised_and_came_out(
         "11  COMPLETED", "application  stencil", "2.9 % slower than promised", "as promised",
         "at most 1.8 GHz requested, 1.79 GHz observed", "chosen: energy −10 %",
         "--cpu-freq=1200000-1800000", "ADVISOR=off",
+        "worth        0.278 Wh, −0.00056 node-hours a run", "in 30 days: 1 run 0.278 Wh",
+        "saved        0.278 Wh, −0.0014 node-hours against the prediction",
     ):  # fmt: skip
         assert part in result.out, part
     data = advisor("why", "11", "--json").json()
     assert data["schema"] == "advisor/why/1" and data["collected"] is True
     assert data["decision"]["decision"] == DECISION.id and data["trust"] == "verified"
     assert data["outcome"]["time_s"] == 105.0 and data["verdict"] == "as-promised"
+    assert data["worth"]["kwh"] == pytest.approx(1000 / 3.6e6) and data["worth"]["all_runs"] == 1
     time = data["compared"]["time"]
     assert (time["promised"], time["measured"]) == (102.0, 105.0)
     assert (time["lo"], time["hi"]) == pytest.approx((100.0, 104.0))

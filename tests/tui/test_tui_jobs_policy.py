@@ -17,6 +17,7 @@ from textual.widgets import Input
 
 from advisor.core.policy import GOALS
 from advisor.policy.load import check_text
+from advisor.store import opening
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.views.preview import Person, preview
@@ -26,8 +27,9 @@ Play = Callable[..., Any]
 
 
 def test_the_latest_jobs_with_promise_and_outcome(
-    session: Session, play: Play, advisor: Any
+    session: Session, play: Play, advisor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(opening, "caller", lambda: "ann")
     with Reader(session.store) as reader:
         mine = [d for d in reader.decisions(user="ann") if d.job_id]
     changed = next(d for d in mine if d.rewrite and reader_outcome(session, d.job_id))

@@ -243,12 +243,14 @@ measured, and every reason. advisor why JOBID prints the same.
             from advisor.loop.why import why
             from advisor.schedulers.choose import create, named
             from advisor.views.why import why_lines
+            from advisor.views.worth import of_decision
 
-            if not d.job_id:
-                return decision_lines(d)
-            scheduler = None if session.demo else create(named(d.scheduler))
             with session.reader() as reader:
-                return why_lines(why(d.job_id, reader, scheduler))
+                worth = of_decision(d, reader, session.user)
+                if not d.job_id:
+                    return decision_lines(d, worth.lines() if worth else ())
+                scheduler = None if session.demo else create(named(d.scheduler))
+                return why_lines(why(d.job_id, reader, scheduler), worth)
 
         try:
             lines = await self.advisor.ask(work)

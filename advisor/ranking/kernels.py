@@ -15,8 +15,9 @@ from advisor.ranking.fields import FieldError, items, number, number_or_none, te
 from advisor.ranking.streams import Stream
 from advisor.ranking.suite import FAMILIES
 
-MOST_STREAMS, MOST_SOURCE_B, MOST_PROFILES = 3, 65536, 100
-"""Streams the program walks over at once; bytes of a source; profiles of one delivery."""
+MOST_STREAMS, MOST_SOURCE_B, MOST_PROFILES, MOST_TEXT = 3, 65536, 100, 300
+"""Streams the program walks over at once; bytes of a source; profiles of one delivery, and
+characters of a text in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +105,21 @@ def read_sent_profiles(data: object) -> SentProfiles:
     given = items(data, "profiles", ())
     if not 1 <= len(given) <= MOST_PROFILES:
         raise FieldError(("profiles",), f"there must be 1 to {MOST_PROFILES}")
-    host, kernel, compiler = (
-        str(data.get(key) or "")[:200] for key in ("host", "kernel", "compiler")
-    )
+    host, kernel, compiler = (_line(data, key, ()) for key in ("host", "kernel", "compiler"))
+    machine = data["machine"]
+    for key in machine:
+        _line(machine, key, ("machine",))
     profiles = tuple(_profile(p, ("profiles", n)) for n, p in enumerate(given))
     name = text(data, "node_type", ())
-    return SentProfiles(name, data["machine"], host, kernel, compiler, profiles)
+    return SentProfiles(name, machine, host, kernel, compiler, profiles)
+
+
+def _line(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> str:
+    """Return a short text, "" for none. Raises FieldError for what is not one printed line."""
+    value = str(data.get(key) or "")
+    if not (key + value).isprintable() or len(value) > MOST_TEXT:
+        raise FieldError((*path, key), f"must be one line of at most {MOST_TEXT} characters")
+    return value
 
 
 def _profile(data: Mapping[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
@@ -122,5 +132,5 @@ def _profile(data: Mapping[str, Any], path: tuple[str | int, ...]) -> dict[str, 
         "spread": number(data, "spread", path, least=0),
         "repeats": int(number(data, "repeats", path, least=1, whole=True)),
         "energy_per_iter_nj": number_or_none(data, "energy_per_iter_nj", path) or None,
-        "meter": str(data.get("meter") or "")[:100],
+        "meter": _line(data, "meter", path),
     }

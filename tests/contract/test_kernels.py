@@ -118,6 +118,7 @@ def test_a_users_kernel_advises_whom_the_policy_trusts_it_to(
         ({"node_type": "else"}, "no profiles of the suite yet"),
         ({"machine": {"cores": 8}}, "profiles of another machine (cores 4 and 8)"),
         ({"profiles": []}, "profiles: there must be 1 to 100"),
+        ({"machine": {"cores": "4\x1b[2J"}}, "machine.cores: must be one line"),
     ],
 )
 def test_what_does_not_fit_the_suites_profiles_is_set_aside(

@@ -88,6 +88,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
                 yield from health_site.check_files(reader, paths.config_dir(args.config_dir))
                 inventory = reader.inventory()
                 yield from health.check_inventory(inventory)
+                yield from health_site.check_classes(reader, inventory)
                 yield from health.check_models(reader)
                 yield from health.check_loop(reader, store)
             except AdvisorError as error:

@@ -75,6 +75,7 @@ TEXTS: dict[str, str] = {
     "saving-too-small": "nothing changed: best saving {0} is below the policy's {1}",
     "unconfirmed": "{0} promising options are not confirmed by a run yet",
     "class-estimated": "never measured: estimated from {0}, by {1}",
+    "class-off": "applications like it would say more, but cold_start is off",
     "class-few": "nothing changed: only {0} applications are swept on {1}, the policy asks for {2}",
     "class-not-listed": "nothing changed: {0} jobs stay as written until they are measured",
     "class-unseen": "nothing changed: {0} applications are swept on {1}, too few for a point that "

@@ -13,6 +13,7 @@ from advisor.core.units import format_count
 from advisor.errors import AdvisorError
 from advisor.loop.clock import utc
 from advisor.schedulers.base import Scheduler
+from advisor.store.node_classes import classifier
 from advisor.store.reader import Reader
 from advisor.store.records import ConfigKind
 from advisor.store.trials import trials, under_way
@@ -107,6 +108,18 @@ def check_trials(reader: Reader) -> Iterator[Check]:
         )  # fmt: skip
     if not stopped:
         yield Check("trials", "ok", f"of applications never swept: {text}")
+
+
+def check_classes(reader: Reader, inventory: Inventory) -> Iterator[Check]:
+    """Check the class files of all node types; nothing where all can be read."""
+    for name in inventory.node_types:
+        there = classifier(reader, name, inventory)
+        for problem in there.setup.files.problems if there is not None else ():
+            yield Check(
+                "classes", "warn",
+                f"{problem}; signatures of {name} keep the classes they have",
+                f"write it again: advisor classes train or peaks --node-type {name}",
+            )  # fmt: skip
 
 
 def check_cluster(inventory: Inventory, scheduler: Scheduler) -> Iterator[Check]:

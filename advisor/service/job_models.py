@@ -53,7 +53,7 @@ class ModelSearch:
             if default and (not own or any(m.fitted for m in default.values())):
                 why = reason("workload-fallback", self.workload)
                 return JobModels(default, "default", (why,))
-        return JobModels(own, self.workload)
+        return JobModels(own, self.workload, self._left_out(own))
 
     def of_family(self) -> JobModels | None:
         """Return the models of the workload's family at the job's size, None without a family."""
@@ -72,6 +72,13 @@ class ModelSearch:
         """Return what its family says of node counts that never ran, None where it does not."""
         known = self.snapshot.families.knows_scales(self.application, self.workload)
         return self.of_family() if known else None
+
+    def _left_out(self, own: Mapping[str, StoredModel]) -> tuple[Reason, ...]:
+        """Say that applications like it would have a model, where that is not wanted."""
+        if own or self.policy.cold_start.mode != "off":
+            return ()
+        every = self.snapshot.find(self.application, self.workload, self.user, self.account)
+        return (reason("class-off"),) if every else ()
 
     def _of(self, workload: str) -> dict[str, StoredModel]:
         models = self.snapshot.find(self.application, workload, self.user, self.account)

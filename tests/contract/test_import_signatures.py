@@ -456,3 +456,13 @@ def test_a_counters_file_names_no_application(advisor: Callable[..., Any], tmp_p
     (tmp_path / "x").write_text("5,,cycles,1,100.00,,")
     done = advisor("import", tmp_path / "x", "--from", "perf", "--node-type", "spr")
     assert done.code == 2 and "--application" in done.err
+
+
+def test_a_node_type_that_nothing_describes_is_said_to_be_only_a_name(
+    advisor: Callable[..., Any], tmp_path: Path, store_path: Path
+) -> None:
+    (tmp_path / "counts").write_text(PERF)
+    done = advisor("import", tmp_path / "counts", "--from", "perf", "--node-type", "spr",
+                   "--application", "app")  # fmt: skip
+    assert done.code == 0
+    assert "node type spr is not in the inventory: its cores, nodes and tag are not" in done.err

@@ -15,6 +15,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.reasons import BY_CLASS
 from advisor.core.signature import Signature
+from advisor.loop.health_site import check_classes
 from advisor.loop.outcomes import unmetered
 from advisor.models.design import uniform
 from advisor.schedulers.local.scheduler import Local
@@ -314,7 +315,7 @@ def test_a_user_may_refuse_and_not_ask_for_more(known: Writer) -> None:
         ask(known, env={"ADVISOR_COLD_START": "off"}),
         ask(known, SCRIPT.replace("\n", "\n#ADVISOR cold_start=off\n", 1)),
     ):
-        assert "no-model" in wish.codes
+        assert {"class-off", "no-model"} <= set(wish.codes)
         assert not wish.rewrite
     policy(known, mode="advise", classes=["unknown"])
     more = ask(known, env={"ADVISOR_COLD_START": "apply"})
@@ -378,6 +379,9 @@ def test_broken_class_files_leave_the_last_good_class(
         assert "event=class-files-broken" in caplog.text
         assert str(file) in caplog.text
         caplog.clear()
+        (check,) = check_classes(store, store.inventory())
+        assert check.state == "warn" and str(file) in check.text
     file.write_text("190 900\n")
+    assert not list(check_classes(store, store.inventory()))
     save_signatures(store, "new", "default", [signature(0.1, gflops=500.0, job_id="9")])
     assert of(store, "new")[0].cold_start["strategy"] == "roofline"

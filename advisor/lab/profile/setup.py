@@ -245,7 +245,7 @@ class _SetupReader:
         self, written: Any, path: tuple[str | int, ...], parameters: Sequence[str]
     ) -> list[Expression]:
         listed = written if isinstance(written, list) else [written]
-        known = [*parameters, "x", "#"] if parameters else []
+        known = [*dict.fromkeys([*parameters, "x", "#"])] if parameters else []
         return [
             self._expression(t, (*path, i), known) for i, t in enumerate(listed) if t is not None
         ]

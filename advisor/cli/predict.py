@@ -215,19 +215,19 @@ def _print(
     print(f"{application}, {prediction.family.name}: {at}")
     print(f"beyond the largest measured: {beyond}" if beyond else "within what was measured")
     print(f"all options may be off together by {_percent(float(time.shared[0])):.0f} % (90 %)\n")
+    places = [prediction.configurations[i] for i in fits]
+    with_ranks = len({c.ranks_per_node for c in places}) > 1
     rows = []
-    for i in fits:
-        c = prediction.configurations[i]
+    for i, c in zip(fits, places, strict=True):
         low, high = _interval(time, i)
         row = [c.threads_per_node, format_freq(c.freq_khz), format_duration(math.exp(time.mean[i])),
                f"{format_duration(low)} to {format_duration(high)}"]  # fmt: skip
         if energy is not None:
             row.append(format_energy(math.exp(energy.mean[i])))
-        rows.append([*row, f"{_percent(float(time.own[i])):.0f} %"])
-    print_table(
-        ["threads", "frequency", "time", "90 %", *(["energy"] * (energy is not None)),
-         "own error"],
-        rows,
-    )  # fmt: skip
+        row.append(f"{_percent(float(time.own[i])):.0f} %")
+        rows.append([c.ranks_per_node, *row] if with_ranks else row)
+    headers = ["threads", "frequency", "time", "90 %", *(["energy"] * (energy is not None)),
+               "own error"]  # fmt: skip
+    print_table(["ranks", *headers] if with_ranks else headers, rows)
     for note in notes:
         print(note)

@@ -45,5 +45,5 @@ def lack_words(need_mb: float, ranks_per_node: int, node_type: NodeType) -> str:
     if not node_type.memory_mb or need_mb <= node_type.memory_mb:
         return ""
     need, has = (f"{mb * _MIB / _GIB:.3g} GiB" for mb in (need_mb, node_type.memory_mb))
-    ranks = f"{ranks_per_node} rank{'s' * (ranks_per_node != 1)}"
-    return f"{ranks} a node need {need} of memory by the profiles, {node_type.name} has {has}"
+    ranks = "1 rank a node needs" if ranks_per_node == 1 else f"{ranks_per_node} ranks a node need"
+    return f"{ranks} {need} of memory by the profiles, {node_type.name} has {has}"

@@ -134,7 +134,7 @@ def test_what_lacks_memory_is_ruled_out(advisor: Advisor, store: Path, tmp_path:
         done = advisor(*predict)
         assert done.code == code, done.err
         if code:
-            assert "need 7.45 GiB of memory by the profiles, a has 5.86 GiB" in done.err
+            assert "needs 7.45 GiB of memory by the profiles, a has 5.86 GiB" in done.err
             assert done.err.count("\n") == 1 and not done.out
 
 

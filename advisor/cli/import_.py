@@ -259,15 +259,15 @@ def _signatures(
     if node.name != args.node_type:
         print(f"advisor: {args.node_type} is node type {node.name}", file=sys.stderr)
         args.node_type = node.name
-    elif known[0].resolve(node.name) is None:
+    taken = other.take(
+        path, args, other.Origin(node, contributor, named, args.account, scope), user
+    )
+    if known[0].resolve(node.name) is None:
         print(
             f"advisor: node type {node.name} is not in the inventory: its cores, nodes and tag are "
             "not known (describe it in site.yaml, or run advisor site discover)",
             file=sys.stderr,
         )
-    taken = other.take(
-        path, args, other.Origin(node, contributor, named, args.account, scope), user
-    )
     if not args.json:
         other.print_taken(taken, args)
         return 0

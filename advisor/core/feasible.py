@@ -63,13 +63,18 @@ class Constraints:
             return self.baseline
         return configuration_of(self.request, node_type, self.use)
 
-    def key(self) -> tuple[object, ...]:
-        """Return what a choice depends on, as a dictionary's key."""
-        request = self.request
+    def key(self, longest_s: float) -> tuple[object, ...]:
+        """Return what a choice depends on, as a dictionary's key.
+
+        ``longest_s``: upper end of the longest predicted time; a longer limit rules nothing out.
+        """
+        request, limit = self.request, self.request.time_limit_s
+        if limit is not None and limit >= longest_s:
+            limit = None
         return (
             self.baseline, self.policy, self.partition, self.whole, self.threads_kept,
             self.freq_kept, self.node_type_kept, self.cores_kept, tuple(self.obstacles.items()),
-            self.freq_cap_khz, self.need_mb, self.use, request.explicit, request.time_limit_s,
+            self.freq_cap_khz, self.need_mb, self.use, request.explicit, limit,
             request.memory_per_node_mb, request.memory_per_cpu_mb, request.exclusive,
             request.nodes, request.ntasks, request.ntasks_per_node, request.cpus_per_task,
             request.environment.get("OMP_NUM_THREADS"),

@@ -47,7 +47,8 @@ def choose(
     pin: Pin | None,
 ) -> Choice:
     """Return the choice among the options of all ``models``; ``model`` is the baseline's."""
-    key = (*((m.id, m.size) for m in models.values()), constraints.key(), pin)
+    longest_s = max(map(snapshot.longest_s, models.values()))
+    key = (*((m.id, m.size) for m in models.values()), constraints.key(longest_s), pin)
     choice: Choice = snapshot.choice(
         key, lambda: _choose(snapshot, models, model, baseline, constraints, pin)
     )

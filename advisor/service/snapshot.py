@@ -63,6 +63,7 @@ class Snapshot:
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
     _decoded: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
     _sized: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
+    _longest: dict[object, tuple[str, float]] = field(default_factory=dict)
     _tables: OrderedDict[int, tuple[str, list[Row], SizeTable]] = field(default_factory=OrderedDict)
 
     def take(self, models: Iterable[StoredModel]) -> None:
@@ -106,6 +107,17 @@ class Snapshot:
         if len(cache) > most:
             cache.popitem(last=False)
         return rows
+
+    def longest_s(self, model: StoredModel) -> float:
+        """Return the upper end of the longest time among a model's options, 0 without any."""
+        key = (model.id, model.size)
+        held = self._longest.get(key)
+        if held is None or held[0] != model.updated_at:
+            if len(self._longest) >= _BASELINES:
+                self._longest.clear()
+            longest_s = max((row.time_hi_s for row in self.rows(model)), default=0.0)
+            held = self._longest[key] = (model.updated_at, longest_s)
+        return held[1]
 
     def _at_size(self, model: StoredModel) -> list[Row]:
         """Return a family's options at a size; its table is unpacked once while it is in use."""

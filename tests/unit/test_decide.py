@@ -491,6 +491,21 @@ def test_the_time_limit_is_respected_and_never_touched(store: Writer) -> None:
     assert "time-limit" in codes(tight)
 
 
+def test_limits_that_rule_nothing_out_share_a_choice(store: Writer) -> None:
+    site = snapshot(store)
+
+    def decided(minutes: int) -> Decision:
+        options = read_arguments(f"-N1 --exclusive -t {minutes}".split())
+        payload = {"type": "sbatch", "options": options, "script": SCRIPT}
+        request = parse_request(payload, user="ada", uid=1000, choices={})
+        return decide(request, site, chance=lambda: 1.0)
+
+    hours, days, tight = decided(60), decided(2 * 1440), decided(2)
+    assert len(site.choices) == 2
+    assert (hours.chosen, hours.codes) == (days.chosen, days.codes)
+    assert "time-limit" in tight.codes and "time-limit" not in hours.codes
+
+
 def test_no_steps_in_the_inventory_no_frequency_in_the_job(store: Writer) -> None:
     store.save_node_types([replace(BDW, freq_khz=(), default_freq_khz=0)], source="test")
     decision = ask(store)

@@ -7,6 +7,7 @@ folders. Who has no store of their own reads the site's.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from advisor.errors import AdvisorError, StoreError
@@ -84,18 +85,32 @@ def closed_store() -> Path | None:
     return store if store is not None and not os.access(store, os.R_OK) else None
 
 
+def only_read_here(store: Path) -> bool:
+    """Tell whether the daemon of this host answers from a store and only reads it.
+
+    It is a published copy then: written to, it could never be published again.
+    """
+    status = _status(None)
+    return status.get("takes_results") is False and status.get("store") == str(store.absolute())
+
+
 def _daemons_store(flag: str | None) -> Path | None:
     """Return the store that the daemon answers from; None when none answers."""
+    store = Path(str(_status(flag).get("store") or ""))
+    return store if store.is_absolute() else None
+
+
+def _status(flag: str | None) -> Mapping[str, object]:
+    """Return how the daemon does, nothing when none answers."""
     from advisor.core.protocol import call
 
     daemon = socket_path(flag)
     if not os.path.exists(daemon):  # noqa: PTH110
-        return None
+        return {}
     try:
-        store = Path(str(call(daemon, {"op": "status"}, timeout_s=_ASK_S)["store"]))
-    except (AdvisorError, KeyError):
-        return None
-    return store if store.is_absolute() else None
+        return call(daemon, {"op": "status"}, timeout_s=_ASK_S)
+    except AdvisorError:
+        return {}
 
 
 def config_dir(flag: str | None = None) -> Path:

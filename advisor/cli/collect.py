@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Collect. Returns 0, also when there was nothing new."""
+    from advisor.errors import RefusedError
     from advisor.loop import clock
     from advisor.loop.collect import collect, watermark
     from advisor.loop.left_results import ended, note_places, place_of, take_left
@@ -62,6 +63,11 @@ def run(args: argparse.Namespace) -> int:
         stream=sys.stderr, level="WARNING", format="level=%(levelname)s %(message)s"
     )
     store = paths.whole_store(args.db)
+    if paths.only_read_here(store):
+        raise RefusedError(
+            f"{store} is a published copy, which this host's daemon only reads",
+            hint="collect on the store's host",
+        )
     since = clock.since(args.since or "7d")
     by_hand = {place_of(text): ended("") for text in args.left}
     collected = left = None

@@ -30,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.core.protocol import call
     from advisor.errors import AdvisorError
     from advisor.loop.outcome_metrics import outcome_metrics
+    from advisor.store.publish import draft_of
 
     try:
         parts = [str(call(paths.socket_path(args.socket), {"op": "metrics"}).get("metrics"))]
@@ -44,11 +45,11 @@ def run(args: argparse.Namespace) -> int:
         parts.append(outcome_metrics(store))
     text = "".join(part.removesuffix(END) for part in parts) + END
     if args.output is not None:
-        draft = args.output.with_name(f".{args.output.name}.{os.getpid()}")
         try:
-            draft.write_text(text, encoding="utf-8")
-            draft.chmod(0o644)
-            draft.replace(args.output)
+            with draft_of(args.output) as draft:
+                draft.write_text(text, encoding="utf-8")
+                draft.chmod(0o644)
+                draft.replace(args.output)
         except OSError as error:
             raise AdvisorError(f"{args.output} cannot be written: {error.strerror}") from None
     if args.json:

@@ -322,10 +322,13 @@ def open_results(
 
     A store that was named (``explicit``) and can be written is used; else a daemon that listens
     and takes results; where it only reads, the folder ``left``; without a daemon the user's own
-    store. Raises RefusedError when there is no place.
+    store. The store that such a daemon answers from is a published copy: nobody writes into it,
+    whoever may. Raises RefusedError when there is no place.
     """
     answer = _status_of(daemon)
     takes = answer is not None and answer.get("takes_results") is not False
+    if answer is not None and not takes and str(store.absolute()) == answer.get("store"):
+        return _left(left, user)
     if not explicit and answer is not None and not _writable(store):
         return DaemonResults(daemon) if takes else _left(left, user)
     try:

@@ -199,6 +199,17 @@ def test_a_broken_store_is_one_line(advisor: Run, accounting: Run, store_path: P
     assert result.code == 1 and result.err.count("\n") == 1 and str(store_path) in result.err
 
 
+def test_a_copy_that_the_daemon_only_reads_is_left_alone(
+    advisor: Run, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_path.write_bytes(b"a published copy")
+    status = {"takes_results": False, "store": str(store_path)}
+    monkeypatch.setattr("advisor.paths._status", lambda _: status)
+    result = collect(advisor)
+    assert result.code == 3 and "published copy" in result.err and "store's host" in result.err
+    assert store_path.read_bytes() == b"a published copy"
+
+
 def test_unknown_scheduler(advisor: Run) -> None:
     result = advisor("collect", "--scheduler", "lsf")
     assert result.code == 1 and "lsf" in result.err and "slurm" in result.err

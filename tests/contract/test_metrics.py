@@ -95,6 +95,11 @@ def test_a_file_for_node_exporter(site: Path, advisor: Callable[..., Any], tmp_p
     assert parsed(file.read_text())
     assert file.stat().st_mode & 0o777 == 0o644
     assert [p.name for p in tmp_path.iterdir() if "prom" in p.name] == ["advisor.prom"]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    failed = advisor("metrics", "--socket", site / "s", "--output", folder)
+    assert failed.code == 1 and "cannot be written" in failed.err
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".folder")]
     down = parsed(advisor("metrics", "--socket", tmp_path / "none").out)
     assert down["advisor_up"].samples[0].value == 0
 

@@ -593,6 +593,11 @@ def test_where_results_go(tmp_path: Path) -> None:
     own = opened(store, only_reads, explicit=False)
     assert isinstance(own, LocalResults)
     own.close()
+    reads_it = tmp_path / "c.sock"
+    answer = json.dumps({"takes_results": False, "store": str(store)})
+    Daemon(reads_it, answer.encode() + b"\n")
+    for explicit in (True, False):  # root may write a published copy, and shall not
+        assert isinstance(opened(store, reads_it, explicit=explicit), LeftResults)
     Daemon(path, b"{}\n")
     there = opened(blocked / "a.db", path, explicit=True)
     assert isinstance(there, DaemonResults)

@@ -144,7 +144,8 @@ def _lines(axes: Any, panel: Lines) -> None:
     axes.set_ylabel(panel.y_label)
     values = [v for line in panel.lines for v in line.y] or [1.0]
     if panel.logarithmic:
-        _logarithmic(axes, max(values) / min(values))
+        sizes = [x for line in panel.lines for x in line.x] or [1.0]
+        _logarithmic(axes, max(sizes) / min(sizes), max(values) / min(values))
     elif panel.whole_bands:
         axes.set_ylim(*panel.band)
     else:
@@ -207,7 +208,7 @@ def _observed(axes: Any, panel: Observed) -> None:
             facecolor="none" if i == 0 else COLOURS[1], edgecolor=COLOURS[i], label=label,
             zorder=2 + i,
         )  # fmt: skip
-    _logarithmic(axes, span[1] / span[0])
+    _logarithmic(axes, span[1] / span[0], span[1] / span[0])
     axes.set_xlim(*span)
     axes.set_ylim(*span)
     axes.set_xlabel(f"observed {panel.label}")
@@ -215,14 +216,14 @@ def _observed(axes: Any, panel: Observed) -> None:
     axes.legend(fontsize=8, frameon=False)
 
 
-def _logarithmic(axes: Any, ratio: float) -> None:
+def _logarithmic(axes: Any, x_ratio: float, y_ratio: float) -> None:
     """Make both axes logarithmic, with more ticks where the ends' ratio is small."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set_xscale("log")
     axes.set_yscale("log")
-    few = (1.0, 2.0, 5.0) if ratio < 100 else (1.0,)
-    for axis in (axes.xaxis, axes.yaxis):
+    for axis, ratio in ((axes.xaxis, x_ratio), (axes.yaxis, y_ratio)):
+        few = (1.0, 2.0, 5.0) if ratio < 100 else (1.0,)
         axis.set_major_locator(LogLocator(subs=few))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())

@@ -162,12 +162,13 @@ def test_choices_that_make_no_sense(advisor: Run, arguments: list[str]) -> None:
     assert result.err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("script")
 def test_the_choices_file_is_plain_json_of_version_1(advisor: Run) -> None:
-    advisor("choose", "stencil", "--workload", "big", "--goal", "edp")
+    advisor("choose", "stencil", "--workload", "default", "--goal", "edp")
     path = Path(os.environ["XDG_CONFIG_HOME"]) / "advisor" / "choices.json"
     assert json.loads(path.read_text()) == {
         "version": 1,
-        "workloads": {"stencil/big": {"goal": "edp"}},
+        "workloads": {"stencil/default": {"goal": "edp"}},
     }
     advisor("choose", "--estimated-node-types", "refuse")
     assert json.loads(path.read_text())["estimated_node_types"] == "refuse"

@@ -385,6 +385,18 @@ def test_a_job_left_alone_is_a_run_at_its_baseline(store: Writer) -> None:
     assert outcome is not None and outcome.verdict == "left-alone" and outcome.record["holdout"]
 
 
+def test_what_is_written_of_a_batch_counts_in_the_same_batch(store: Writer) -> None:
+    stamp = decided(store, decision(1, model(store).id))
+    tasks = [job(1, stamp, job_id="7_1"), job(1, job_id="7_2")]  # the first links the decision
+    late = [job(1, stamp, job_id="7_3"), job(1, stamp, job_id="7_3", time_s=104.0)]
+    result = run(store, *tasks, *late, late[-1])
+    assert (len(result.outcomes), result.known, result.without) == (4, 1, 0)
+    kept = {o.job_id: o for o in store.outcomes()}
+    assert [kept[name].time_s for name in ("7_1", "7_2", "7_3")] == [102.0, 102.0, 104.0]
+    assert {o.decision_id for o in kept.values()} == {f"{1:016x}"}
+    assert {o.record["trust"] for o in kept.values()} == {"verified"}
+
+
 # -- suspension ----------------------------------------------------------------------------------
 
 

@@ -473,6 +473,8 @@ def test_a_rough_figure_does_not_look_like_a_sharp_one(own_store: Session, play:
         assert "±48%?" in at.text and "±2%" in at.text and "±2%?" not in at.text
         cells = points.rows(at.app.screen.board, range(3))
         assert [row[3][1] for row in cells] == ["", "warn", ""]
+        long = [points._figure("8.25 min", m)[0] for m in ("±0.8%", "±48%", "")]
+        assert long == ["8.25 min  ±1%", "8.25 min±48%?", "8.25 min     "]  # the column's width
 
     play(own_store, story)
 

@@ -74,43 +74,49 @@ def _between(one: Rgb, other: Rgb, share: float) -> Rgb:
 
 
 @lru_cache(4096)
-def legible(style: Style, sixteen: bool) -> Style:
+def legible(style: Style, depth: ColorSystem) -> Style:
     """Return a style whose text can be read on its ground: lighter or darker as far as need be.
 
-    ``sixteen``: in the colours of a terminal that has no more.
+    ``depth``: in the colours that the terminal has.
     """
     front, ground = style.color, style.bgcolor
     if front is None or ground is None or front.is_default or ground.is_default:
         return style
     if style.reverse:
         front, ground = ground, front
-    if sixteen:
-        front, ground = (c.downgrade(ColorSystem.STANDARD) for c in (front, ground))
+    sixteen, few = depth is ColorSystem.STANDARD, depth is ColorSystem.EIGHT_BIT
+    if sixteen or few:
+        front, ground = (c.downgrade(depth) for c in (front, ground))
     text, behind = front.get_truecolor(), ground.get_truecolor()
     colour: Rgb = _between(behind, text, _FAINT) if style.dim and not sixteen else text
     end = max(_BLACK, _WHITE, key=lambda c: contrast(c, behind))
+
+    def seen(colour: Rgb) -> RichColor:
+        """Return a colour as the terminal shows it: the nearest of 256 may be nearer the ground."""
+        rgb = RichColor.from_rgb(*colour)
+        return rgb.downgrade(depth) if few else rgb
+
     share = 0.0
-    while contrast(colour, behind) < CONTRAST and share < 1:
+    while contrast(seen(colour).get_truecolor(), behind) < CONTRAST and share < 1:
         share += 0.1
         colour = _between(colour, end, share)
-    if colour != text:
-        front = RichColor.from_rgb(*colour)
-        if sixteen:
-            front = RichColor.from_ansi(15 if end == _WHITE else 0)
+    if few or colour != text:
+        front = RichColor.from_ansi(15 if end == _WHITE else 0) if sixteen else seen(colour)
     return style + Style(color=front, bgcolor=ground, reverse=False, dim=False)
 
 
 class Legible(LineFilter):
     """Keeps every text readable, in whatever theme."""
 
-    def __init__(self, *, sixteen: bool = False) -> None:
+    def __init__(self, color_system: str | None) -> None:
         super().__init__()
-        self._sixteen = sixteen
+        depths = {"standard": ColorSystem.STANDARD, "256": ColorSystem.EIGHT_BIT}
+        self._depth = depths.get(color_system or "", ColorSystem.TRUECOLOR)
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         """Return the same segments in colours that contrast with their ground."""
         return [
-            s if s.style is None else Segment(s.text, legible(s.style, self._sixteen), s.control)
+            s if s.style is None else Segment(s.text, legible(s.style, self._depth), s.control)
             for s in segments
         ]
 

@@ -90,12 +90,20 @@ def _percent(change: float) -> str:
 
 _ROUGH = 15.0
 """Percent of half an interval from which on a figure is a rough one."""
+_SHORT = 7
+"""Characters of a figure beside which its interval has a decimal."""
+_ROOM = 13
+"""Cells of the narrower column of figures."""
 
 
 def _figure(text: str, margin: str) -> Cell:
     """Return a figure with its interval, one that says little in a colour and with a ``?``."""
     rough = bool(margin) and float(margin.strip("±%")) >= _ROUGH
-    return (f"{text} {margin + '?' * rough:>5}", "warn" if rough else "")
+    if len(text) <= _SHORT:
+        return (f"{text} {margin + '?' * rough:>5}", "warn" if rough else "")
+    mark = f"±{max(1.0, float(margin.strip('±%'))):.0f}%" if margin else ""  # tenths have no room
+    mark += "?" * (rough and len(text) == _SHORT + 1)
+    return (f"{text}{mark:>{_ROOM - len(text)}}", "warn" if rough else "")
 
 
 def like(usual: float, form: Callable[[float], str]) -> Callable[[float], str]:

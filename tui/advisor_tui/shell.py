@@ -47,9 +47,7 @@ class AppShell(App[None]):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
-        self._terminal: list[LineFilter] = [
-            Legible(sixteen=self.console.color_system == "standard")
-        ]
+        self._terminal: list[LineFilter] = [Legible(self.console.color_system)]
         self.edits: list[tuple[str, Edit]] = []
         self.sweeping: Mapping[tuple[str, str], tuple[int, int]] = {}
         self.daemon: str = ""

@@ -47,11 +47,6 @@ class Tariff:
         """Whether anything is stated by the hour of the day."""
         return bool(self.price_by_hour or self.co2_g_by_hour)
 
-    @property
-    def stated(self) -> bool:
-        """Whether the site states a price or CO2."""
-        return self.price is not None or self.co2_g is not None
-
     def words(self, energy_j: float) -> str:
         """Return an energy (J) with its worth: ``0.37 kWh, 0.09 EUR, 140 g CO2``."""
         parts = [format_kwh(energy_j / J_PER_KWH)]

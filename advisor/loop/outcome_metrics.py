@@ -7,6 +7,9 @@ from pathlib import Path
 from advisor.core.openmetrics import Text
 from advisor.store.reader import Reader
 
+NEWEST = 100_000
+"""Finished jobs that the metrics are about: some seconds of work, however long a site runs."""
+
 
 def outcome_metrics(path: Path) -> str:
     """Return what the store knows of finished jobs as OpenMetrics text, with its end."""
@@ -14,24 +17,25 @@ def outcome_metrics(path: Path) -> str:
 
     text = Text()
     with Reader(path) as reader:
-        totals = report(reader, since="", application="", user="")
+        totals = report(reader, since="", newest=NEWEST)
         row_counts = reader.rows(
             "SELECT (SELECT count(*) FROM decisions), (SELECT count(*) FROM outcomes),"
             " (SELECT count(*) FROM observations)"
         )[0]
     text.family(
-        "jobs", "gauge", "finished jobs that the store holds, by verdict",
+        "jobs", "gauge", f"the newest {NEWEST} finished jobs by verdict",
         [({"verdict": verdict}, n) for verdict, n in sorted(totals.verdicts.items())],
     )  # fmt: skip
     text.family(
-        "jobs_by_trust", "gauge", "finished jobs by how far their stamp is trusted",
+        "jobs_by_trust", "gauge",
+        f"the newest {NEWEST} finished jobs by how far their stamp is trusted",
         [({"trust": "verified"}, totals.jobs - totals.stamped - totals.unverified),
          ({"trust": "stamped"}, totals.stamped), ({"trust": "unverified"}, totals.unverified)],
     )  # fmt: skip
     saved = totals.saved_kwh[0] * J_PER_KWH if totals.saved_kwh else None
     text.family(
-        "saved_joules", "gauge", "energy of the jobs the store holds: promised, and measured "
-        "against jobs left alone",
+        "saved_joules", "gauge", f"energy of the newest {NEWEST} finished jobs: promised, and "
+        "measured against jobs left alone",
         [({"by": "promise"}, totals.promised_kwh * J_PER_KWH), ({"by": "measurement"}, saved)],
         "joules",
     )  # fmt: skip

@@ -114,14 +114,17 @@ class Report:
     """What is no longer known job by job; not in the totals, and empty for one user's jobs."""
 
 
-def report(reader: Reader, *, since: str, application: str = "", user: str = "") -> Report:
+def report(
+    reader: Reader, *, since: str, application: str = "", user: str = "", newest: int | None = None
+) -> Report:
     """Sum up the jobs submitted since a moment (UTC, ISO 8601), of one application or user.
 
-    Jobs whose stamp was not theirs (``unverified``) are counted and otherwise left out.
+    ``newest``: only among so many jobs, those that were stored last. Jobs whose stamp was not
+    theirs (``unverified``) are counted and otherwise left out.
     """
     result = Report(since, application, user, tariff=Tariff.of(reader.site()))
     tally = _Tally()
-    for job in reported_jobs(reader, since, user):
+    for job in reported_jobs(reader, since, user, newest=newest):
         if application and job.record.get("application") != application:
             continue
         _count(result, job)

@@ -94,9 +94,16 @@ class ReportedJob:
         return float(self.seen.get("resolution_s") or 0.0) / self.time_s if self.time_s else 0.0
 
 
-def reported_jobs(reader: Reader, since: str, user: str = "") -> Iterator[ReportedJob]:
-    """Yield the decided jobs submitted since a moment, of one user or all; a page at a time."""
+def reported_jobs(
+    reader: Reader, since: str, user: str = "", *, newest: int | None = None
+) -> Iterator[ReportedJob]:
+    """Yield the decided jobs submitted since a moment, of one user or all; a page at a time.
+
+    ``newest``: only among so many jobs, those that were stored last.
+    """
     last = -1
+    if newest is not None:
+        last = (reader.rows("SELECT max(rowid) FROM outcomes")[0][0] or 0) - newest
     while rows := reader.rows(_JOBS, (last, since, user, user)):
         yield from map(_job, rows)
         last = rows[-1]["rowid"]

@@ -18,6 +18,7 @@ from advisor_tui import demo
 from advisor.core.openmetrics import BUCKETS_S, AnswerCounts, Text
 from advisor.core.protocol import call
 from advisor.errors import AdvisorError
+from advisor.loop import outcome_metrics
 from advisor.paths import share
 
 openmetrics = pytest.importorskip(
@@ -58,7 +59,9 @@ def site() -> Iterator[Path]:
     subprocess.run(["rm", "-rf", str(folder)], check=True)
 
 
-def test_prometheus_reads_what_the_daemon_counts(site: Path, advisor: Callable[..., Any]) -> None:
+def test_prometheus_reads_what_the_daemon_counts(
+    site: Path, advisor: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for script in ("srun ./cg-solver n=4e6\n", "srun ./cg-solver n=4e6\n", "echo\n"):
         call(site / "s", {**JOB, "script": script})
     done = advisor("metrics", "--socket", site / "s", "--db", site / "advisor.db")
@@ -84,6 +87,11 @@ def test_prometheus_reads_what_the_daemon_counts(site: Path, advisor: Callable[.
     assert sum(trusted.values()) == stored["outcomes"] and min(trusted.values()) >= 0
     assert trusted["verified"] > 0
     assert {s.labels["by"] for s in found["advisor_saved_joules"].samples} >= {"promise"}
+    monkeypatch.setattr(outcome_metrics, "NEWEST", 5)
+    newest = parsed(advisor("metrics", "--socket", site / "s", "--db", site / "advisor.db").out)
+    assert (
+        0 < sum(s.value for s in newest["advisor_jobs_by_trust"].samples) <= 5 < stored["outcomes"]
+    )
     on_socket = call(site / "s", {"op": "metrics"})["metrics"]
     assert len(parsed(str(on_socket))) >= 8
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import terminal
 from advisor_tui.help import joined
-from advisor_tui.legible import CONTRAST, contrast, legible, plain, speaks_utf8
+from advisor_tui.legible import CONTRAST, XTERM, contrast, legible, plain, speaks_utf8
 from advisor_tui.session import Session
 from rich.cells import cell_len
 from rich.color import ColorSystem
@@ -46,11 +46,11 @@ def test_ascii_is_as_wide_as_what_it_stands_for() -> None:
 def test_text_is_never_lost_on_its_ground() -> None:
     for depth in (ColorSystem.STANDARD, ColorSystem.EIGHT_BIT, ColorSystem.TRUECOLOR):
         for text in ("#fea62b", "#888888", "#000000", "#ffffff", "#004578", "yellow"):
-            for ground in ("#e0e0e0", "#121212", "#808080", "#004578", "#005f5f"):
+            for ground in ("#e0e0e0", "#121212", "#808080", "#004578", "#005f5f", "#0178d4"):
                 for more in ("", " dim", " reverse"):
                     style = legible(Style.parse(f"{text} on {ground}{more}"), depth)
                     assert style.color is not None and style.bgcolor is not None
-                    pair = style.color.get_truecolor(), style.bgcolor.get_truecolor()
+                    pair = style.color.get_truecolor(XTERM), style.bgcolor.get_truecolor(XTERM)
                     assert contrast(*pair) >= CONTRAST, (text, ground, more, depth)
 
 

@@ -17,6 +17,7 @@ from rich.color import Color as RichColor
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
+from rich.terminal_theme import TerminalTheme
 from textual.color import Color
 from textual.filter import LineFilter
 
@@ -53,6 +54,15 @@ _FAINT = 0.62
 """How much of its colour faint text keeps."""
 Rgb = tuple[int, int, int]
 _BLACK, _WHITE = (0, 0, 0), (255, 255, 255)
+XTERM = TerminalTheme(
+    _BLACK, _WHITE,
+    [_BLACK, (205, 0, 0), (0, 205, 0), (205, 205, 0), (0, 0, 238), (205, 0, 205), (0, 205, 205),
+     (229, 229, 229)],
+    [(127, 127, 127), (255, 0, 0), (0, 255, 0), (255, 255, 0), (92, 92, 255), (255, 0, 255),
+     (0, 255, 255), _WHITE],
+)  # fmt: skip
+"""The 16 colours as xterm shows them; Rich's own are darker than most terminals' (its cyan takes
+white text, theirs black)."""
 
 
 def contrast(one: Rgb, other: Rgb) -> float:
@@ -87,7 +97,7 @@ def legible(style: Style, depth: ColorSystem) -> Style:
     sixteen, few = depth is ColorSystem.STANDARD, depth is ColorSystem.EIGHT_BIT
     if sixteen or few:
         front, ground = (c.downgrade(depth) for c in (front, ground))
-    text, behind = front.get_truecolor(), ground.get_truecolor()
+    text, behind = front.get_truecolor(XTERM), ground.get_truecolor(XTERM)
     colour: Rgb = _between(behind, text, _FAINT) if style.dim and not sixteen else text
     end = max(_BLACK, _WHITE, key=lambda c: contrast(c, behind))
 

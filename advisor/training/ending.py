@@ -60,19 +60,24 @@ class RunProcesses:
         return True
 
     def send(self, number: signal.Signals) -> None:
-        """Signal all of it."""
-        for step in self._steps():
-            subprocess.run(
-                ["scancel", f"--signal={number.name.removeprefix('SIG')}", step],
-                capture_output=True, timeout=30, check=False,
-            )  # fmt: skip
-        group = self._group
+        """Signal all of it. The script of a step that ends does not go on meanwhile."""
+        group, steps = self._group, self._steps()
+        if group and steps:
+            _signal(os.killpg, group, signal.SIGSTOP)
+        for step in steps:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(
+                    ["scancel", f"--signal={number.name.removeprefix('SIG')}", step],
+                    capture_output=True, timeout=30, check=False,
+                )  # fmt: skip
         if not group:  # 0 would be our own
             return
         strays = list(self._strays(group))  # before their parents go
-        for signalled, which in ((os.killpg, group), *((os.kill, pid) for pid in strays)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                signalled(which, number)
+        _signal(os.killpg, group, number)
+        if steps:
+            _signal(os.killpg, group, signal.SIGCONT)
+        for pid in strays:
+            _signal(os.kill, pid, number)
 
     def _steps(self) -> list[str]:
         if not self._job:
@@ -85,6 +90,11 @@ class RunProcesses:
         except (OSError, subprocess.TimeoutExpired):
             return []
         return [s for s in done.stdout.split() if s.rpartition(".")[2].isdecimal()]
+
+
+def _signal(send: Callable[[int, int], None], which: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        send(which, number)
 
 
 def end_run(run: RunProcesses, sleep: Callable[[float], None] = time.sleep) -> None:

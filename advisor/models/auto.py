@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from advisor.core.configuration import Configuration
 from advisor.errors import AdvisorError
@@ -75,7 +75,7 @@ class _Candidate:
         if self.rmse > _BETTER * other.rmse or len(gain) < 2:
             return False
         error = float(gain.std(ddof=1)) / np.sqrt(len(gain))
-        quantile = float(student.ppf(_CONFIDENCE, len(gain) - 1))
+        quantile = float(stdtrit(len(gain) - 1, _CONFIDENCE))
         return bool(gain.mean() > quantile * error)
 
 

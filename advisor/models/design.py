@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from scipy.stats import qmc
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.errors import InputError
@@ -68,6 +67,8 @@ def latin_hypercube(
     space: SearchSpace, samples: int = 12, must_include: Configuration | None = None, seed: int = 0
 ) -> list[Configuration]:
     """Return ``samples`` configurations of a Latin hypercube, moved to the nearest free ones."""
+    from scipy.stats import qmc  # takes much longer to load than the other designs
+
     _check(space, samples)
     grid = list(space)
     measure = _Measure.of(space)

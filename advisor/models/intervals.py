@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from advisor.core.configuration import Configuration
 from advisor.models.base import Matrix, Model, Prediction, Vector, folds, matrix
@@ -99,7 +99,7 @@ def _half_widths(
     shape = per_distance * away + spread + sigma**2
     own_shape = per_distance * apart + own_spread + sigma**2
     squares = errors**2 / own_shape
-    quantile = float(student.ppf(0.95, n - 1)) * math.sqrt(1 + 1 / n)
+    quantile = float(stdtrit(n - 1, 0.95)) * math.sqrt(1 + 1 / n)
     factor = math.sqrt(float(squares.mean()))
     own_factors = np.sqrt((squares.sum() - squares) / (n - 1))
     half: Vector = quantile * np.maximum(factor * np.sqrt(shape), sigma)

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm, shapiro
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtrit  # scipy.stats takes much longer to load
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import Z90
@@ -75,7 +74,7 @@ class Response:
         """What a 90 % interval takes of ``run_sigma``."""
         if not self.repeats:
             return Z90
-        return float(student.ppf(0.95, _PRIOR_REPEATS + self.repeats))
+        return float(stdtrit(_PRIOR_REPEATS + self.repeats, 0.95))
 
     def noise(self, configuration: Configuration) -> float:
         """Return the standard error of a measured configuration's log mean."""
@@ -99,9 +98,9 @@ class Response:
         ``shapiro_wilk`` the normality test of the residuals (None of fewer than three);
         ``q_q`` pairs of a standard normal quantile and a standardised residual.
         """
-        quantile = float(student.ppf(0.975, self.repeats)) if self.repeats else Z95
+        quantile = float(stdtrit(self.repeats, 0.975)) if self.repeats else Z95
         ordered = np.sort(np.array(self.residuals)) / self.sigma
-        places = norm.ppf((np.arange(len(ordered)) + 0.5) / max(1, len(ordered)))
+        places = ndtri((np.arange(len(ordered)) + 0.5) / max(1, len(ordered)))
         shown = np.unique(np.linspace(0, len(ordered) - 1, _MOST_POINTS).astype(int))
         if not len(ordered):
             shown = np.array([], dtype=int)
@@ -125,6 +124,8 @@ class Response:
         values = np.array(self.residuals)
         if len(values) < _FEWEST_FOR_TEST or not float(np.ptp(values)) > 0:
             return None
+        from scipy.stats import shapiro
+
         test = shapiro(values)
         return {"w": float(test.statistic), "p": float(test.pvalue)}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtr
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.count_laws import CountLaws
@@ -234,7 +234,7 @@ def effective_parameters(
     slopes = inverse @ (x.T @ y)
     variance = float(((y - x @ slopes) ** 2).sum()) / freedom
     errors = np.sqrt(np.maximum(variance * np.diag(inverse), 1e-300))
-    chance = 2 * student.sf(np.abs(slopes / errors), freedom)[1 : 1 + len(varying)]
+    chance = 2 * stdtr(freedom, -np.abs(slopes / errors))[1 : 1 + len(varying)]
     without = [p for p, c in zip(varying, chance, strict=True) if c > _CHANCE]
     if len(without) == len(varying):
         return [p for p in varying if p in at] or varying

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtr
 
 from advisor.errors import InputError
 from advisor.models.base import Matrix, Vector
@@ -142,7 +142,7 @@ def _chance(basis: Matrix) -> float:
     variance = float(left @ left) / (n - k) * np.linalg.pinv(basis.T @ basis)[-1, -1]
     if variance <= 0:
         return 0.0
-    return float(2 * student.sf(abs(coefficients[-1]) / math.sqrt(variance), n - k))
+    return float(2 * stdtr(n - k, -abs(coefficients[-1]) / math.sqrt(variance)))
 
 
 def _axes(places: SizedPlaces) -> dict[str, Vector]:

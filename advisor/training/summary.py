@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from scipy.stats import t as student
+from scipy.special import stdtrit  # scipy.stats takes much longer to load
 
 from advisor.core.configuration import Configuration
 from advisor.schedulers.base import RunResult
@@ -47,7 +47,7 @@ def sample_statistics(values: Sequence[float]) -> dict[str, float]:
     """
     positive = all(v > 0 for v in values)
     deviation = statistics.stdev(values)
-    quantile = float(student.ppf((1 + _CONFIDENCE) / 2, len(values) - 1))
+    quantile = float(stdtrit(len(values) - 1, (1 + _CONFIDENCE) / 2))
     return {
         "samples": len(values),
         "mean": statistics.fmean(values),

@@ -185,6 +185,19 @@ def test_the_lines_go_to_the_clipboard(session: Session, play: Play) -> None:
     play(session, story)
 
 
+def test_lines_are_those_of_the_form_as_it_is(session: Session, play: Play) -> None:
+    """A key pressed before the preview of the last change was there copied the lines before it."""
+
+    async def story(at: Any) -> None:
+        await choose_point(at, 3)
+        page = at.app.screen
+        page.preview = lambda: None  # as slow as can be
+        await at.press("down", "down", "y")
+        assert "no lines to copy" in at.notices and not at.app.clipboard
+
+    play(session, story)
+
+
 def test_the_script_is_written_after_a_question_and_taken_back(
     session: Session, script: Path, play: Play, decide: Decide
 ) -> None:

@@ -93,6 +93,8 @@ undo   (u) takes the last change back
         self.application = self.workload = ""
         self.point: Configuration | None = None
         self.outlook: Outlook | None = None
+        self._outlook_of: tuple[Wish, Path | None] | None = None
+        """What the form said when that was read."""
 
     # -- the form --------------------------------------------------------------------------------
 
@@ -205,7 +207,19 @@ undo   (u) takes the last change back
         begin(self, self._preview, group="outlook", exclusive=True)
         self.hold()
 
+    async def _current(self) -> Outlook | None:
+        """Return what comes of the form as it is now; None where nobody can say.
+
+        A key may be pressed before the preview of what was changed last is there.
+        """
+        if self._outlook_of == (self.wish, self.script):
+            return self.outlook
+        return await self._read_outlook()
+
     async def _preview(self) -> None:
+        await self._read_outlook()
+
+    async def _read_outlook(self) -> Outlook | None:
         session, wish, script = self.session, self.wish, self.script
         application, workload, point = self.application, self.workload, self.point
 
@@ -225,13 +239,15 @@ undo   (u) takes the last change back
                     point.node_type if point is not None else "",
                 )  # fmt: skip
 
+        outlook = None
         try:
-            self.outlook = await self.advisor.ask(work)
+            outlook = await self.advisor.ask(work)
         except AdvisorError as error:
-            self.outlook = None
             self.query_one("#outlook", Static).update(Content(str(error)))
-            return
-        self._paint(self.outlook, script)
+        self.outlook, self._outlook_of = outlook, (wish, script)
+        if outlook is not None:
+            self._paint(outlook, script)
+        return outlook
 
     def _paint(self, outlook: Outlook, script: Path | None) -> None:
         what = f"sbatch {script.name}" if script is not None else "A job as written"
@@ -284,15 +300,22 @@ undo   (u) takes the last change back
 
     def action_copy(self) -> None:
         """Put the lines on the clipboard."""
-        if self.outlook is None or not self.outlook.lines:
+        begin(self, self._copy, group="lines", exclusive=True)
+
+    async def _copy(self) -> None:
+        outlook = await self._current()
+        if outlook is None or not outlook.lines:
             self.advisor.tell("There are no lines to copy: nothing would be changed.", "warning")
             return
-        self.app.copy_to_clipboard("\n".join(self.outlook.lines) + "\n")
-        self.advisor.tell(f"Copied {len(self.outlook.lines)} lines, if your terminal allows it.")
+        self.app.copy_to_clipboard("\n".join(outlook.lines) + "\n")
+        self.advisor.tell(f"Copied {len(outlook.lines)} lines, if your terminal allows it.")
 
     def action_write(self) -> None:
         """Ask, then write the lines into the script."""
-        script, outlook = self.script, self.outlook
+        begin(self, self._ask_to_write, group="lines", exclusive=True)
+
+    async def _ask_to_write(self) -> None:
+        script, outlook = self.script, await self._current()
         if script is None:
             self.advisor.tell("Name a job script first.", "warning")
             self.set_focus(self.query_one("#script", Input))

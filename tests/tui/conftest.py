@@ -133,10 +133,11 @@ class Driver:
     async def settle(self) -> None:
         """Wait until nothing that was asked for is outstanding."""
         await self.pilot.pause()
-        for worker in list(self.app.workers):
-            if worker.group != "look":
-                with suppress(WorkerCancelled):  # a later one took its place
-                    await asyncio.wait_for(self.app.workers.wait_for_complete([worker]), 20)
+        while busy := [w for w in self.app.workers if w.group != "look" and not w.is_finished]:
+            with suppress(WorkerCancelled):  # a later one took its place
+                await asyncio.wait_for(self.app.workers.wait_for_complete(busy[:1]), 20)
+        while self.app._batch_count:  # painted once all of it is there
+            await asyncio.sleep(0.001)
         await self.pilot.pause()
 
     async def until(self, found: Callable[[], object], seconds: float = 20) -> None:

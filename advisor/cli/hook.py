@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )  # fmt: skip
         action.add_argument(
             "--dir", type=Path, metavar="DIR",
-            help="Slurm: the folder of slurm.conf (default: that of SLURM_CONF, else /etc/slurm); "
+            help="Slurm: the folder of slurm.conf (default: the one that Slurm uses here); "
             "PBS: where to keep what is imported (default: pbs in the configuration's folder)",
         )  # fmt: skip
         action.add_argument(

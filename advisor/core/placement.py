@@ -37,7 +37,6 @@ _BY_RUNTIME: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "cpu": "hwthread", "depth": "core", "numa_node": "numa", "none": "none"},
     },
 }  # fmt: skip
-_SRUN = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms"}
 _LIST = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*(?::\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)*")
 _MOST_CORE = 4095
 
@@ -74,20 +73,23 @@ def _cut(cpus: list[int], parts: int) -> list[list[int]]:
     return [cpus[i * size : (i + 1) * size] for i in range(parts)]
 
 
-def binding_variables(binding: str, launcher: str, runtime: str) -> dict[str, str]:
-    """Return the variables that bind ranks to cores as ``binding`` says.
+def check_binding(binding: str) -> str:
+    """Return ``binding``: one of BINDINGS, or cores by rank.
 
-    ``binding`` is one of BINDINGS, or cores by rank: ``0,2,4`` one for each, ``0-3:4-7`` several.
-    ``runtime`` is one of RUNTIMES, "" for not known: then those of all. Raises ValueError for what
-    is neither, or a list that the launcher cannot take.
+    ``0,2,4`` is one core for each rank, ``0-3:4-7`` several. Raises ValueError for anything else.
     """
     if binding not in BINDINGS and not _LIST.fullmatch(binding):
         known = ", ".join(BINDINGS)
         raise ValueError(f"{binding!r} is neither a list of cores nor one of {known}")
-    if launcher == "srun" and binding == "none":  # seen on a real Slurm
-        raise ValueError("srun sets no frequency cap without binding; leave it out, or numa_node")
-    if launcher == "srun":
-        return {"SLURM_CPU_BIND": _SRUN.get(binding) or _srun_list(binding)}
+    return binding
+
+
+def binding_variables(binding: str, launcher: str, runtime: str) -> dict[str, str]:
+    """Return the variables by which an MPI library binds ranks to cores.
+
+    ``runtime`` is one of RUNTIMES, "" for not known: then those of all. Raises ValueError for a
+    list of cores, which ``launcher`` cannot take.
+    """
     if binding not in BINDINGS:
         raise ValueError(f"{launcher} takes no list of cores; known here: {', '.join(BINDINGS)}")
     chosen = [runtime] if runtime else RUNTIMES
@@ -99,11 +101,9 @@ def binding_variables(binding: str, launcher: str, runtime: str) -> dict[str, st
     }
 
 
-def _srun_list(text: str) -> str:
-    by_rank = [_numbers(part) for part in text.split(":")]
-    if len(by_rank) == 1:
-        return "map_cpu:" + ",".join(map(str, by_rank[0]))
-    return "mask_cpu:" + ",".join(hex(sum(1 << cpu for cpu in set(rank))) for rank in by_rank)
+def cores_by_rank(binding: str) -> list[list[int]]:
+    """Return the cores of each rank in a list of cores. Raises ValueError for numbers too large."""
+    return [_numbers(part) for part in binding.split(":")]
 
 
 def _numbers(text: str) -> list[int]:

@@ -25,7 +25,6 @@ StampTrust = Literal["verified", "stamped", "unverified"]
 """``verified``: the store's own daemon made this decision for this user. ``stamped``: known from
 the stamp alone, as from a login node. ``unverified``: stamp and store or accounting disagree."""
 
-STAMP_VARIABLES = ("ADVISOR_STAMP", "SLURM_ADVISOR_STAMP")
 _CUT = 80
 """Length at which a long stamp cuts names."""
 _EARLY, _LATE = timedelta(minutes=10), timedelta(hours=1)
@@ -55,7 +54,8 @@ class MatchedJob:
 
 def stamp_of(job: JobRecord) -> Decision | None:
     """Return the decision stamped on a job, None when there is none."""
-    texts = (job.admin_comment, *(job.stamp.get(name, "") for name in STAMP_VARIABLES))
+    carried = (text for name, text in sorted(job.stamp.items()) if name.endswith("ADVISOR_STAMP"))
+    texts = (job.admin_comment, *carried)
     return next((stamp for stamp in map(read_stamp, texts) if stamp is not None), None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -197,6 +198,12 @@ class SweepJob:
     results: Path | None = None
     """Where its results are left for the store's host, if they are: its jobs say so."""
 
+    @property
+    def first_task(self) -> str:
+        """The number of the first task where the script is a job array, else ""."""
+        first = re.match(r"\d+", self.options.get("array", ""))
+        return first[0] if first else ""
+
     def output(self, seq: int, attempt: int) -> Path:
         """Return the file that takes what a run prints."""
         return self.folder / "output" / f"run-{seq}-{attempt}.log"
@@ -236,18 +243,6 @@ class SweepStatus:
     def done(self) -> dict[int, RunResult]:
         """Return the good result of each run that has one, by seq."""
         return {r.seq: r for r in self.results if r.ok}
-
-
-def array_environment(job: SweepJob) -> dict[str, str]:
-    """Return what a script that is a job array finds: its first task."""
-    first = re.match(r"\d+", job.options.get("array", ""))
-    if first is None:
-        return {}
-    return {
-        "SLURM_ARRAY_TASK_ID": first[0],
-        "SLURM_ARRAY_TASK_COUNT": "1",
-        "PBS_ARRAY_INDEX": first[0],
-    }
 
 
 def slowdown_bound(configuration: Configuration, baseline: Configuration) -> float:
@@ -316,6 +311,19 @@ class Hooks(Protocol):
         """
 
 
+class JobHere(Protocol):
+    """The job that this process runs in, as its scheduler shows it on the node."""
+
+    def nodes(self) -> int:
+        """Return how many nodes it has; 1 where nothing says so."""
+
+    def steps(self) -> list[str]:
+        """Return the steps that the scheduler itself runs for its script now."""
+
+    def signal(self, step: str, number: signal.Signals) -> None:
+        """Send a signal to all processes of a step; a step that is gone is no error."""
+
+
 class Scheduler(Protocol):
     """A backend. NAME and DESCRIPTION drive the command line.
 
@@ -347,6 +355,9 @@ class Scheduler(Protocol):
 
     def installed(self) -> bool:
         """Tell whether its commands are on this machine; it may not answer now."""
+
+    def job_here(self) -> JobHere | None:
+        """Return the job that this process runs in, None where this scheduler has none."""
 
     def watched(self) -> Watched | None:
         """Return what reads the state of nodes and limits, None where there is nothing to read."""

@@ -7,7 +7,7 @@ from typing import cast
 
 from advisor import plugins
 from advisor.errors import InputError
-from advisor.schedulers.base import Scheduler
+from advisor.schedulers.base import JobHere, Scheduler
 
 log = logging.getLogger("advisor.schedulers")
 
@@ -43,6 +43,11 @@ def default() -> Scheduler:
     """Return the first scheduler that can be used here; the embedded one always can."""
     schedulers = every()
     return next((s for s in schedulers if s.available() is None), schedulers[-1])
+
+
+def job_here() -> JobHere | None:
+    """Return the job that this process runs in, as its scheduler shows it; None in no job."""
+    return next((job for s in every() if (job := s.job_here()) is not None), None)
 
 
 def installed() -> Scheduler:

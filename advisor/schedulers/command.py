@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from advisor.errors import SchedulerError
 
 
-def run_command(argv: Sequence[str], *, timeout_s: float = 60.0) -> str:
-    """Run a scheduler's command and return its stdout. Raises SchedulerError with its stderr."""
+def run_command(
+    argv: Sequence[str], *, timeout_s: float = 60.0, variables: Mapping[str, str] | None = None
+) -> str:
+    """Run a scheduler's command and return its stdout. Raises SchedulerError with its stderr.
+
+    ``variables`` are added to this process's environment.
+    """
+    environment = {**os.environ, **variables} if variables else None
     try:
         done = subprocess.run(
-            argv, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False
-        )
+            argv, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False,
+            env=environment,
+        )  # fmt: skip
     except FileNotFoundError:
         raise SchedulerError(f"{argv[0]} is not installed here") from None
     except OSError as error:

@@ -40,6 +40,20 @@ class Translator(Protocol):
         """The variables in which a job finds the value of an option, by option."""
 
     @property
+    def SETTINGS(self) -> tuple[str, ...]:  # noqa: N802
+        """The variables that say where the scheduler's own configuration is."""
+
+    def array_task(self, number: str) -> dict[str, str]:
+        """Return the variables in which a task of a job array finds its number; "": it is none."""
+
+    def bound_ranks(self, binding: str) -> dict[str, str] | None:
+        """Return the variables by which the scheduler's own launcher binds ranks to cores.
+
+        ``binding`` is one that ``advisor.core.placement.check_binding`` accepts. None where the MPI
+        library binds them. Raises ValueError for what the launcher cannot do.
+        """
+
+    @property
     def NOT_SWEPT(self) -> frozenset[str]:  # noqa: N802
         """Options that a job's sweep does without: where output goes, when the job starts, how
         long it may take. All others are part of what is measured."""

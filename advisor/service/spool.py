@@ -207,9 +207,8 @@ class Spool:
             "ADVISOR_SOCKET": str(self._socket),
             "ADVISOR_DB": str(self._store),
         }
-        for name in ("SLURM_CONF", "PBS_CONF_FILE"):
-            if name in os.environ:
-                environment[name] = os.environ[name]
+        settings = translator(job["scheduler"]).SETTINGS
+        environment |= {name: os.environ[name] for name in settings if name in os.environ}
         command = [sys.executable, "-m", "advisor", "train", str(script), "--yes"]
         command += ["--complete"]  # nobody has agreed to files that end early
         command += ["--scheduler", job["scheduler"], "--options", job["options"]]

@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--db", type=Path, required=True)
     parser.add_argument("--every", type=float, required=True)
     args = parser.parse_args(arguments)
-    os.environ.update(LC_ALL="C", SLURM_TIME_FORMAT="%s")
+    os.environ.update(LC_ALL="C")
     with contextlib.suppress(OSError):
         os.nice(10)
     if os.getpgid(0) != os.getpid():  # started by hand: who started it must not end with it

@@ -8,6 +8,7 @@ library keeps, and the node's meter. Whatever goes wrong here, the run goes on t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -35,6 +36,7 @@ from advisor.training.ending import RunProcesses, end_run
 
 if TYPE_CHECKING:
     from advisor.phases.pairing import EarlyStop, Pairing
+    from advisor.schedulers.base import JobHere
 
 POLL_S = 0.05
 """Between two looks: a ring of 4096 events lasts for 80,000 a second."""
@@ -57,6 +59,7 @@ class Beside:
     rings: EventRings
     counter: _Counting | None
     pairing: Pairing | None = None
+    job: JobHere | None = None
     run: CompleteRun = field(default_factory=CompleteRun)
     _joules: float = -1.0
     _fed: int = 0
@@ -133,7 +136,7 @@ class Beside:
         """Whose events stand for the run: ``rank 0 of 4 on the first of 2 nodes``; "": all's."""
         from advisor.phases.ranks import ranks_here
 
-        ranks, nodes = ranks_here(self.rings), _nodes()
+        ranks, nodes = ranks_here(self.rings), self.job.nodes() if self.job else 1
         if len(ranks) < 2 and nodes < 2:
             return ""
         where = f"the first of {nodes} nodes" if nodes > 1 else "this node"
@@ -141,14 +144,14 @@ class Beside:
         return f"{who} on {where}"
 
 
-def _nodes() -> int:
-    """Return how many nodes the job has; 1 where nobody says."""
-    try:
-        hosts = Path(os.environ["PBS_NODEFILE"]).read_text().split()
-        return max(1, len(set(hosts)))
-    except (OSError, KeyError, UnicodeDecodeError):
-        stated = os.environ.get("SLURM_JOB_NUM_NODES", "")
-        return int(stated) if stated.isdecimal() else 1
+def _job_here() -> JobHere | None:
+    """Return the job that the run is in, None in none; what asks schedulers takes time to load."""
+    from advisor.errors import AdvisorError
+    from advisor.schedulers.choose import job_here
+
+    with contextlib.suppress(AdvisorError):
+        return job_here()
+    return None
 
 
 def _counter(name: str, root: Path) -> _Counting | None:
@@ -233,7 +236,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     (args.rings / "ready").touch()
     if args.role == "none":
         return 0
-    run = RunProcesses(args.rings)
+    beside.job = _job_here()
+    run = RunProcesses(args.rings, beside.job)
     if base is not None:
         threading.Thread(
             target=_pair, args=(beside, base, args.within, args.metered), daemon=True

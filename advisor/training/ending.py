@@ -5,27 +5,30 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from advisor.schedulers.base import JobHere
 
 GRACE_S = 10.0
 """How long a run may take to end when asked."""
 
 
 class RunProcesses:
-    """The processes of a run: the group it was started as, what left that group, its Slurm steps.
+    """The processes of a run: the group it was started as, what left it, its job's steps.
 
     Shells, ``timeout`` and launchers put programs into groups of their own. What ``rings`` a
     process is watched in says whose it is, whatever it has become.
     """
 
-    def __init__(self, rings: Path, proc: Path = Path("/proc")) -> None:
+    def __init__(self, rings: Path, job: JobHere | None, proc: Path = Path("/proc")) -> None:
         self._rings = rings
         self._proc = proc
         self._mark = b"ADVISOR_WATCH=" + os.fsencode(rings)
-        self._job = os.environ.get("SLURM_JOB_ID", "")
+        self._job = job
 
     @property
     def _group(self) -> int:
@@ -54,22 +57,20 @@ class RunProcesses:
         try:
             os.killpg(group, 0)
         except ProcessLookupError:
-            return bool(self._steps()) or any(self._strays(group))
+            return bool(self._job and self._job.steps()) or any(self._strays(group))
         except PermissionError:
             return True
         return True
 
     def send(self, number: signal.Signals) -> None:
         """Signal all of it. The script of a step that ends does not go on meanwhile."""
-        group, steps = self._group, self._steps()
+        group, job = self._group, self._job
+        steps = job.steps() if job else []
         if group and steps:
             _signal(os.killpg, group, signal.SIGSTOP)
-        for step in steps:
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(
-                    ["scancel", f"--signal={number.name.removeprefix('SIG')}", step],
-                    capture_output=True, timeout=30, check=False,
-                )  # fmt: skip
+        if job:
+            for step in steps:
+                job.signal(step, number)
         if not group:  # 0 would be our own
             return
         strays = list(self._strays(group))  # before their parents go
@@ -78,18 +79,6 @@ class RunProcesses:
             _signal(os.killpg, group, signal.SIGCONT)
         for pid in strays:
             _signal(os.kill, pid, number)
-
-    def _steps(self) -> list[str]:
-        if not self._job:
-            return []
-        try:
-            done = subprocess.run(
-                ["squeue", "--noheader", "--steps", f"--jobs={self._job}", "--format=%i"],
-                capture_output=True, text=True, timeout=30, check=False,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired):
-            return []
-        return [s for s in done.stdout.split() if s.rpartition(".")[2].isdecimal()]
 
 
 def _signal(send: Callable[[int, int], None], which: int, number: signal.Signals) -> None:

@@ -21,6 +21,7 @@ from advisor.core.placement import (
     SCATTER,
     WORDS,
     binding_variables,
+    check_binding,
     thread_variables,
 )
 from advisor.core.script_use import CAP_VARIABLE
@@ -97,13 +98,12 @@ def read_experiments(path: Path, scheduler: str) -> tuple[Experiment, ...]:
     """
     file = read_file(path)
     language = translator(scheduler)
-    launcher = language.launched("x", 2).split()[0]
     if not file.texts["expExec"]:
         file.wrong("expExec", "expExec is missing: the executable and its options")
     if file.texts["walltime"] and not _WALLTIME.fullmatch(file.texts["walltime"]):
         file.wrong("walltime", f"{file.texts['walltime']!r} is not hh:mm:ss or seconds")
     shapes = _shapes(file)
-    exports = {**_placed(file, launcher), **_exports(file)}
+    exports = {**_placed(file, language), **_exports(file)}
     events = _counters(file, exports)
     after = _after(file)
     parameters: Sequence[int | None] = file.ranges["execParam"] or (None,)
@@ -223,7 +223,7 @@ def _shape(file: ExperimentFile, nodes: int, totals: Sequence[int]) -> _SweepSha
     return _SweepShape(nodes, ranks, tuple(threads), max(1, most // ranks))
 
 
-def _placed(file: ExperimentFile, launcher: str) -> dict[str, str]:
+def _placed(file: ExperimentFile, language: Translator) -> dict[str, str]:
     """Return the variables of placement and binding, none where the file asks for none."""
     runtime = file.texts["runtime"]
     if runtime:
@@ -233,7 +233,12 @@ def _placed(file: ExperimentFile, launcher: str) -> dict[str, str]:
         variables |= thread_variables(file.one_of("threadPlacement", PLACEMENTS, SCATTER))
     if file.texts["cpuBinding"]:
         try:
-            variables |= binding_variables(file.texts["cpuBinding"], launcher, runtime)
+            binding = check_binding(file.texts["cpuBinding"])
+            own = language.bound_ranks(binding)
+            if own is None:
+                launcher = language.launched("x", 2).split()[0]
+                own = binding_variables(binding, launcher, runtime)
+            variables |= own
         except ValueError as error:
             file.wrong("cpuBinding", str(error))
     return variables

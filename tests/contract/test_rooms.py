@@ -29,6 +29,21 @@ def test_no_scheduler_is_named_outside_its_room(path: Path) -> None:
     assert not re.match(r"slurm|pbs", path.stem)
 
 
+VARIABLES = re.compile(r"\b(?:SLURM|SBATCH|PBS)_[A-Z]|\bNCPUS\b")
+READ_IN_SCRIPTS = ("launchers.py", "program.py", "script.py", "script_use.py")
+"""Scripts are read by one grammar, which knows what all schedulers' scripts mention: it costs one
+pass over a script, in every submission, and a script may be written for more than one scheduler."""
+
+
+@pytest.mark.parametrize("path", ELSEWHERE, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_schedulers_variables_and_commands_stand_in_its_room(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    if path.parent == ROOT / "advisor" / "core" and path.name in READ_IN_SCRIPTS:
+        return
+    assert not VARIABLES.findall(text)
+    assert not re.findall(r"""["'](?:scancel|squeue|sacct|scontrol|qstat|qdel|qmgr)["']""", text)
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_knows_no_other_room(room: str) -> None:
     others = "|".join(r for r in ROOMS if r != room)

@@ -37,7 +37,6 @@ def cluster(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Testb
     for name, value in testbed.env().items():
         if name in ("SLURM_CONF", "PATH"):
             monkeypatch.setenv(name, value)
-    monkeypatch.setenv("SLURM_TIME_FORMAT", "%s")
     yield testbed
     run = testbed.run
     for line in run(["scontrol", "-o", "show", "reservation"]).stdout.splitlines():

@@ -17,7 +17,7 @@ from advisor.core.recognise import ApplicationRule
 from advisor.core.request import JobRequest
 from advisor.errors import InputError, UsageError
 from advisor.models.design import uniform
-from advisor.schedulers.base import PlannedRun, SweepJob, array_environment, slowdown_bound
+from advisor.schedulers.base import PlannedRun, SweepJob, slowdown_bound
 from advisor.schedulers.slurm import translator as slurm_options
 from advisor.schedulers.slurm.scheduler import Slurm
 from advisor.training.plan import axes, cost, payback_runs, planned, thin, thread_counts
@@ -119,7 +119,7 @@ def test_what_cannot_be_trained_or_is_trained_by_its_first_task(tmp_path: Path) 
         subject(tmp_path, "#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\nsrun ./cfd")
     found = subject(tmp_path, "#SBATCH --exclusive --array=3-9%2\nsrun ./cfd")
     job = SweepJob("x", "design", tmp_path, tmp_path, BDW, (), options=found.options)
-    assert array_environment(job)["SLURM_ARRAY_TASK_ID"] == "3"
+    assert slurm_options.array_task(job.first_task)["SLURM_ARRAY_TASK_ID"] == "3"
 
 
 def test_sbatchs_own_environment_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

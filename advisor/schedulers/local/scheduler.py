@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from advisor import plugins
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.script_use import CAP_VARIABLE, THREAD_VARIABLES
@@ -25,13 +26,13 @@ from advisor.schedulers.base import (
     RunResult,
     SweepJob,
     SweepStatus,
-    array_environment,
 )
 from advisor.schedulers.command import interpreter
 from advisor.schedulers.early import ended_early, keep_complete, was_ended
 from advisor.schedulers.local.cpufreq import Cpufreq
 from advisor.schedulers.local.watched import WatchedHere
 from advisor.schedulers.results import append_result, rated, read_results
+from advisor.schedulers.translators import translator
 
 NODE_TYPE = "local"
 _SRUN = r"""#!/bin/bash
@@ -117,6 +118,12 @@ def job_environment(
     }
 
 
+def _array_task(job: SweepJob) -> dict[str, str]:
+    """Return what a script that is a job array finds, whichever scheduler it is written for."""
+    languages = map(translator, plugins.names("translators"))
+    return {k: v for language in languages for k, v in language.array_task(job.first_task).items()}
+
+
 def write_launcher(folder: Path) -> None:
     """Put the srun that stands in for Slurm's into a folder, whole or not at all."""
     shim = folder / "srun"
@@ -150,6 +157,9 @@ class Local:
     def installed(self) -> bool:
         """Tell that nobody installed it: it comes with the advisor."""
         return False
+
+    def job_here(self) -> None:
+        """Return None: it makes no jobs."""
 
     def watched(self) -> None:
         """Return None: there is no queue to read."""
@@ -247,7 +257,7 @@ class Local:
                     environment={
                         **job_environment(c, bin_folder, job.threads_from),
                         **({CAP_VARIABLE: str(c.freq_khz)} if c.freq_khz else {}),
-                        **array_environment(job),
+                        **_array_task(job),
                         **watched.environment,
                     },
                     folder=job.working_folder,

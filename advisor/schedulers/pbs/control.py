@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,33 @@ def scheduled_resources() -> frozenset[str] | None:
         return None
     match = re.search(r"^\s*resources:\s*\"?([^\"\n]*)\"?", text, re.MULTILINE)
     return frozenset(re.split(r"[,\s]+", match[1].strip()) if match else ())
+
+
+@dataclass(frozen=True, slots=True)
+class PbsJobHere:
+    """The job of PBS that this process runs in, by its list of nodes."""
+
+    nodefile: Path
+
+    @classmethod
+    def find(cls) -> PbsJobHere | None:
+        """Return the job that the environment names, None outside of jobs."""
+        name = os.environ.get("PBS_NODEFILE", "")
+        return cls(Path(name)) if name else None
+
+    def nodes(self) -> int:
+        """Return how many nodes it has; 1 where nothing says so."""
+        try:
+            return max(1, len(set(self.nodefile.read_text(errors="replace").split())))
+        except OSError:
+            return 1
+
+    def steps(self) -> list[str]:
+        """Return none: PBS has no steps of its own."""
+        return []
+
+    def signal(self, step: str, number: signal.Signals) -> None:
+        """Do nothing: there are no steps."""
 
 
 def truthy(value: object) -> bool:

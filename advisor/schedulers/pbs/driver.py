@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.script_use import CAP_VARIABLE
-from advisor.schedulers.base import PlannedRun, SweepJob, array_environment
+from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.command import interpreter
 from advisor.schedulers.early import driver_lines, role_of, stop_name
+from advisor.schedulers.pbs.translator import array_task
 
 _DRIVER = r"""
 now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
@@ -91,7 +92,7 @@ def write_script(job: SweepJob, run: PlannedRun, attempt: int, cap_khz: int, roo
             f"working={shlex.quote(str(job.working_folder))}",
             f"job=({shlex.join(argv)})",
             f"name={name} cap={cap_khz:d} limit={limit} sys={shlex.quote(str(root))}",
-            *(f"export {k}={shlex.quote(v)}" for k, v in array_environment(job).items()),
+            *(f"export {k}={shlex.quote(v)}" for k, v in array_task(job.first_task).items()),
             # PBS meters the whole job: all wait alike for a process beside them
             f"role={role_of(job, run) or 'none'}",
             f"stop={shlex.quote(stop_name(job, run.seq, attempt))}",

@@ -16,6 +16,7 @@ from advisor.schedulers.base import (
     Health,
     HookRequest,
     Hooks,
+    JobHere,
     JobPhase,
     JobRecord,
     PlannedRun,
@@ -76,6 +77,10 @@ class Pbs:
     def installed(self) -> bool:
         """Tell whether PBS's commands are here."""
         return availability.installed()
+
+    def job_here(self) -> JobHere | None:
+        """Return the job of PBS that this process runs in, or None."""
+        return pbs_control.PbsJobHere.find()
 
     def watched(self) -> Watched:
         """Return what reads nodes, queues and limits."""

@@ -47,14 +47,15 @@ from advisor.schedulers.pbs.qsub import (
 from advisor.schedulers.pbs.table import FREQ, attributes_of, bound, resources_of
 
 __all__ = [
-    "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "NOT_SWEPT", "SUBMIT", "asking_for",
-    "environment_options", "fold", "limited", "parse_request", "read_arguments",
-    "read_directives", "render", "written",
+    "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "NOT_SWEPT", "SETTINGS", "SUBMIT", "array_task",
+    "asking_for", "bound_ranks", "environment_options", "fold", "limited", "parse_request",
+    "read_arguments", "read_directives", "render", "written",
 ]  # fmt: skip
 
 SUBMIT, DIRECTIVE, TIME_LIMIT = "qsub", "#PBS", "walltime"
 LEFT_ALONE = "qsub -v ADVISOR=off"
 FOLLOWS: Mapping[str, str] = {}
+SETTINGS = ("PBS_CONF_FILE",)
 NOT_SWEPT = frozenset(
     {"after", "array", "checkpoint", "error", "foreground", "forward-x11", "hold", "interactive",
      "job-name", "join", "keep", "mail", "mail-users", "output", "prefix", "priority", "remove",
@@ -67,6 +68,15 @@ _AXES = {
     "ncpus": ("threads",), "ompthreads": ("threads",), "mpiprocs": ("ranks",),
     "host": ("node_type",), "vnode": ("node_type",), FREQ: ("frequency",),
 }  # fmt: skip
+
+
+def array_task(number: str) -> dict[str, str]:
+    """Return the variable in which a task of a job array finds its number; "": it is none."""
+    return {"PBS_ARRAY_INDEX": number} if number else {}
+
+
+def bound_ranks(binding: str) -> None:
+    """Return None: PBS has no launcher of its own, the MPI library binds ranks."""
 
 
 def parse_request(

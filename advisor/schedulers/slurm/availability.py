@@ -40,6 +40,8 @@ _QOS = (
     "Name", "GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins",
     "MaxTRESPA", "MaxTRESPU", "MaxTRESRunMinsPA", "MaxTRESRunMinsPU", "MinTRES",
 )  # fmt: skip
+_SECONDS = {"SLURM_TIME_FORMAT": "%s"}
+"""Makes Slurm print times as seconds since 1970."""
 _OF_A_JOB = ("MaxTRES", "MaxTRESPerNode")
 _COUNTED = re.compile(r"(?:^|,)(cpu|mem|billing)=([^,]+)")
 """What a larger node has more of; licences, GPUs and other resources do not change with it."""
@@ -74,13 +76,15 @@ def read_limits() -> JobLimits:
 
 
 def _scontrol(what: str) -> str:
-    return run_command(["scontrol", "--all", "--oneliner", "show", what], timeout_s=TIMEOUT_S)
+    command = ["scontrol", "--all", "--oneliner", "show", what]
+    return run_command(command, timeout_s=TIMEOUT_S, variables=_SECONDS)
 
 
 def _sacctmgr(what: str, fields: Iterable[str], *where: str) -> str:
     command = ["sacctmgr", "--noheader", "--parsable2", "--readonly", "show", what, *where]
     try:
-        return run_command([*command, f"format={','.join(fields)}"], timeout_s=TIMEOUT_S)
+        command.append(f"format={','.join(fields)}")
+        return run_command(command, timeout_s=TIMEOUT_S, variables=_SECONDS)
     except SchedulerError as error:
         raise SchedulerError(
             error.message,

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.core.script_use import CAP_VARIABLE
-from advisor.schedulers.base import PlannedRun, SweepJob, array_environment
+from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.command import interpreter
 from advisor.schedulers.early import driver_lines, role_of
+from advisor.schedulers.slurm.translator import array_task
 
 RunMode = Literal["steps", "wrap", "whole"]
 """``steps``: the script's sruns are timed; ``wrap``: the whole script is put into one step;
@@ -262,7 +263,7 @@ def driver_text(
         f"stage={shlex.quote(job.stage)}",
         f"roles=({' '.join(f'[{r.seq:d}]={role_of(job, r)}' for r in job.runs)})",
         *driver_lines(job, metered=metered),
-        *(f"export {name}={value}" for name, value in array_environment(job).items()),
+        *(f"export {name}={value}" for name, value in array_task(job.first_task).items()),
     ]
     calls = []
     for run, attempt in due:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
-from advisor.schedulers.base import Health, HookRequest, Hooks, JobRecord, Watched
+from advisor.schedulers.base import Health, HookRequest, Hooks, JobHere, JobRecord, Watched
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.command import run_command
 from advisor.schedulers.slurm import accounting as sacct
@@ -19,6 +19,7 @@ from advisor.schedulers.slurm.accounting_file import read_sacct
 from advisor.schedulers.slurm.control import config_value, gives_whole_nodes, queued_job
 from advisor.schedulers.slurm.interactive import on_a_node
 from advisor.schedulers.slurm.inventory import read_cluster
+from advisor.schedulers.slurm.job_here import SlurmJobHere
 from advisor.schedulers.slurm.sweeps import Sweeps
 
 
@@ -40,6 +41,10 @@ class Slurm(Sweeps):
     def installed(self) -> bool:
         """Tell whether Slurm's commands are here."""
         return availability.installed()
+
+    def job_here(self) -> JobHere | None:
+        """Return the job of Slurm that this process runs in, or None."""
+        return SlurmJobHere.find()
 
     def watched(self) -> Watched:
         """Return what reads nodes, partitions and limits."""

@@ -16,6 +16,7 @@ from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.nodelist import expand
+from advisor.core.placement import cores_by_rank
 from advisor.core.program import checked
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import default_freq
@@ -33,6 +34,9 @@ _SIZE = re.compile(r"(\d+)([kmgt]?)b?")
 _KB = {"": 1 / 1024, "k": 1, "m": 1024, "g": 1024**2, "t": 1024**3}
 LEFT_ALONE = "ADVISOR=off sbatch"
 FOLLOWS = {"cpus-per-task": "SLURM_CPUS_PER_TASK"}
+SETTINGS = ("SLURM_CONF",)
+_BOUND = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms"}
+"""What srun calls the words of aprun's ``--cc``."""
 NOT_SWEPT = frozenset(
     {"array", "begin", "burst-buffer", "burst-buffer-file", "chdir", "comment", "deadline",
      "delay-boot", "dependency", "error", "get-user-env", "hold", "ignore-pbs", "input",
@@ -101,6 +105,27 @@ def read_arguments(words: Iterable[str]) -> dict[str, str]:
         else:
             break
     return options
+
+
+def array_task(number: str) -> dict[str, str]:
+    """Return the variables in which a task of a job array finds its number; "": it is none."""
+    return {"SLURM_ARRAY_TASK_ID": number, "SLURM_ARRAY_TASK_COUNT": "1"} if number else {}
+
+
+def bound_ranks(binding: str) -> dict[str, str]:
+    """Return the variable by which srun binds ranks to cores; see the protocol.
+
+    Raises ValueError for ``none``: srun then sets no frequency cap, as seen on a real Slurm.
+    """
+    if binding == "none":
+        raise ValueError("srun sets no frequency cap without binding; leave it out, or numa_node")
+    if binding in _BOUND:
+        return {"SLURM_CPU_BIND": _BOUND[binding]}
+    by_rank = cores_by_rank(binding)
+    if len(by_rank) == 1:
+        return {"SLURM_CPU_BIND": "map_cpu:" + ",".join(map(str, by_rank[0]))}
+    masks = (hex(sum(1 << cpu for cpu in set(rank))) for rank in by_rank)
+    return {"SLURM_CPU_BIND": "mask_cpu:" + ",".join(masks)}
 
 
 def environment_options() -> dict[str, str]:

@@ -48,6 +48,12 @@ class OlderStoreError(StoreError):
     """The store's schema is of an earlier version; whoever may write it brings it up to date."""
 
 
+class PublishedCopyError(StoreError):
+    """The store is a published copy, which is only read; exit code 3."""
+
+    exit_code = 3
+
+
 class SchedulerError(AdvisorError):
     """A scheduler's command is missing or failed."""
 

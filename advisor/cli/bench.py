@@ -98,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
 def _bench(args: argparse.Namespace) -> int:
     from advisor.cli.output import print_json
     from advisor.core.units import parse_duration_s
+    from advisor.store.connection import check_no_copy
     from advisor.store.profiles import wanted
     from advisor.store.reader import Reader
 
@@ -119,6 +120,7 @@ def _bench(args: argparse.Namespace) -> int:
     waiting: list[dict[str, Any]] = []
     inventory = None
     if path.exists():
+        check_no_copy(path)  # before anything is measured
         with Reader(path) as reader:
             inventory = reader.inventory()
             waiting = [

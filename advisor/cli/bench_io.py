@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def bench_io(args: argparse.Namespace, budget_s: float) -> int:
     """Measure a folder's file system on every node type, store and print it."""
+    from advisor.store.connection import check_no_copy
     from advisor.store.reader import Reader
 
     for name in ("quick", "wanted", "replace", "kernel", "repetitions"):
@@ -26,6 +27,7 @@ def bench_io(args: argparse.Namespace, budget_s: float) -> int:
             raise UsageError(f"--io measures only a file system; leave out --{name}")
     path, inventory = paths.whole_store(args.db), None
     if path.exists():
+        check_no_copy(path)  # before anything is measured
         with Reader(path) as reader:
             inventory = reader.inventory()
     order = {"io": str(args.io.absolute()), "budget_s": budget_s}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from advisor.core.signature import Signature
     from advisor.meters.base import Meter
     from advisor.meters.process import MeasuredProcess
+    from advisor.training.result_store import DaemonResults, LeftResults, LocalResults
     from advisor.training.site_context import SiteContext
     from advisor.training.training_job import TrainingJob
 
@@ -66,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.meters.choose import best_meter
     from advisor.meters.counters import Counters
     from advisor.meters.process import exit_text, usable_cpus
+    from advisor.paths import store_path
     from advisor.schedulers.local.scheduler import local_node_type
     from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
@@ -99,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
     configuration = Configuration(subject.node_type.name, 1, 1, threads, freq_khz)
     choice = best_meter(subject.node_type, name=args.meter)
     rule = rate_rule(args) or subject.rate
+    if args.record and store_path(args.db).exists():
+        _results(args, subject, known).close()  # whether they will be taken, before anything runs
     runs: list[MeasuredProcess] = []
     rates: list[float] = []
     counted: list[tuple[Signature, list[str]]] = []
@@ -224,11 +228,10 @@ def _record(
     """Store the runs where results may go; return their ids (0: the daemon does not tell)."""
     from advisor.core.observation import Observation
     from advisor.core.policy import scope_of
-    from advisor.training.result_store import results_here
     from advisor.training.training_job import current_user
 
     user, trust = current_user(), known.policy_for(subject).training.trust
-    results = results_here(args.db, user=user, trust=trust)
+    results = _results(args, subject, known)
     about: dict[str, object] = {"program": dict(subject.program)} if subject.program else {}
     if subject.rate is not None and subject.rate.unit:
         about["rate_unit"] = subject.rate.unit
@@ -258,6 +261,17 @@ def _record(
         )
     finally:
         results.close()
+
+
+def _results(
+    args: argparse.Namespace, subject: TrainingJob, known: SiteContext
+) -> LocalResults | DaemonResults | LeftResults:
+    """Return where the runs can go. Raises RefusedError where nobody takes them."""
+    from advisor.training.result_store import results_here
+    from advisor.training.training_job import current_user
+
+    trust = known.policy_for(subject).training.trust
+    return results_here(args.db, user=current_user(), trust=trust)
 
 
 def _keep(

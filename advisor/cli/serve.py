@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from advisor.errors import AdvisorError, OlderStoreError, UsageError
+from advisor.errors import AdvisorError, OlderStoreError, StoreError, UsageError
 from advisor.paths import config_dir, socket_path, store_path
 
 _UPGRADE = """
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     take_descriptors()
     store, socket = store_path(args.db, own=True).absolute(), socket_path(args.socket)
     config = config_dir(args.config_dir) if args.config_dir else None
-    writable = not args.read_only
+    writable = not args.read_only and not _published(store)
     if writable:
         _prepare(store)
     source = StoreSource(store)
@@ -128,6 +128,22 @@ def _logging(level: str) -> Iterator[None]:
     finally:
         listener.stop()
         root.removeHandler(handler)
+
+
+def _published(store: Path) -> bool:
+    """Tell whether there is a published copy, which is only read whatever was asked for."""
+    from advisor.store.connection import is_copy
+
+    try:
+        copy = is_copy(store)
+    except StoreError:
+        return False  # none yet, or a broken one, which the log names later
+    if copy:
+        logging.getLogger("advisor.serve").warning(
+            "event=only-reads store=%s reason=published-copy hint='say serve --read-only; where "
+            "the store is lost: advisor restore COPY --db STORE'", store,
+        )  # fmt: skip
+    return copy
 
 
 def _prepare(store: Path) -> None:

@@ -45,7 +45,7 @@ def open_store(path: Path) -> tuple[Reader | None, list[Check]]:
         return None, [check_error("store", "fail", error)]
     if damage != ["ok"]:
         reader.close()
-        todo = "put back a published copy or a backup"
+        todo = "advisor restore a backup, or a published copy"
         return None, [Check("store", "fail", f"{path} is damaged: {damage[0]}", todo)]
     return reader, [_access(path), *_disk(path)]
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
-from advisor.errors import InputError, StoreError
+from advisor.errors import InputError, PublishedCopyError, StoreError
 from advisor.store import faults
-from advisor.store.connection import applied_migrations, check_not_newer
+from advisor.store.connection import applied_migrations, check_no_copy, check_not_newer
 from advisor.store.publish import copied, draft_of, synced
 
 _LOGS = ("-wal", "-shm")
@@ -42,9 +42,11 @@ def backup(source: Path, target: Path) -> None:
 def restore(file: Path, store: Path) -> Path | None:
     """Put a backup in the store's place; return where the old store is kept, None without one.
 
-    Raises InputError for a file that is no store, and StoreError; the store is untouched then.
+    Raises InputError for a file that is no store, PublishedCopyError where the place is a published
+    copy's, and StoreError; the store is untouched then.
     """
     check(file)
+    _check_place(store)
     if store.exists() and store.samefile(file):
         raise InputError(f"{file} is the store itself")
     moment = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09d}"
@@ -96,6 +98,15 @@ def check(file: Path) -> None:
         )
 
 
+def _check_place(store: Path) -> None:
+    try:
+        check_no_copy(store)
+    except PublishedCopyError:
+        raise
+    except StoreError:
+        return  # none, or a damaged one, which is what backups are for
+
+
 def _copy_file(source: Path, draft: Path) -> None:
     """Copy into a new file that only its owner can ever open."""
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -119,6 +130,8 @@ def _to_live(draft: Path) -> None:
     """Make a copy a store that is written to, with today's schema."""
     from advisor.store.writer import Writer
 
+    with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+        connection.execute("PRAGMA application_id = 0")  # it may be a published copy
     Writer(draft).close()
     for end in _LOGS:
         Path(f"{draft}{end}").unlink(missing_ok=True)

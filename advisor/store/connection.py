@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
-from advisor.errors import OlderStoreError, StoreError
+from advisor.errors import OlderStoreError, PublishedCopyError, StoreError
 from advisor.store import faults, leftover
 
 MIGRATIONS = (
@@ -36,6 +36,10 @@ Identity = tuple[int, ...]
 
 _HEADER = b"SQLite format 3\0"
 _WAL_FORMAT = 2
+
+COPY = 0x41445643
+"""The ``application_id`` of a published copy ("ADVC"), which SQLite keeps in its file's header."""
+_ID = slice(68, 72)  # where it lies
 
 
 _kept: dict[tuple[int, int], int] = {}
@@ -83,6 +87,27 @@ def is_wal(path: Path) -> bool:
     if len(header) < 100 or not header.startswith(_HEADER):
         raise faults.damaged(path, "empty file" if not header else "wrong header")
     return header[18] == _WAL_FORMAT
+
+
+def is_copy(path: Path) -> bool:
+    """Tell whether a file was made by advisor publish, which nobody may write. Raises StoreError.
+
+    A backup has the same form without the mark: put in a store's place, it becomes the store.
+    """
+    return not is_wal(path) and int.from_bytes(_header(path)[_ID]) == COPY
+
+
+def check_no_copy(path: Path) -> None:
+    """Raise PublishedCopyError where the store is a published copy.
+
+    Written to, it would be a live store, which advisor publish never replaces.
+    """
+    if is_copy(path):
+        raise PublishedCopyError(
+            f"{path} is a published copy, which is only read",
+            hint="do this in the store itself and publish again; where the store is lost: "
+            "advisor restore COPY --db STORE",
+        )
 
 
 OLD_S = 6 * 3600.0

@@ -11,14 +11,21 @@ from pathlib import Path
 
 from advisor.errors import StoreError
 from advisor.store import faults, leftover
-from advisor.store.connection import MIGRATIONS, applied_migrations, check_not_newer, is_wal
+from advisor.store.connection import (
+    MIGRATIONS,
+    applied_migrations,
+    check_no_copy,
+    check_not_newer,
+    is_wal,
+)
 from advisor.store.schema import apply_migrations
 
 
 def open_store(path: Path, timeout_s: float) -> sqlite3.Connection:
     """Return a connection that may write the store at ``path``; make the store if need be.
 
-    Waits ``timeout_s`` for another writer, then and on any other trouble raises StoreError.
+    Waits ``timeout_s`` for another writer, then and on any other trouble raises StoreError; on a
+    published copy PublishedCopyError.
     """
     try:
         if _missing(path):
@@ -30,6 +37,7 @@ def open_store(path: Path, timeout_s: float) -> sqlite3.Connection:
     wal = is_wal(path)
     if not wal and leftover.has_log(path) and not is_wal(path):
         raise leftover.refusal(path)  # a copy in its place: what is published has no log
+    check_no_copy(path)
     try:
         connection = _connect(path, timeout_s)
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from advisor.errors import StoreError
 from advisor.store import faults
-from advisor.store.connection import is_wal
+from advisor.store.connection import COPY, is_wal
 from advisor.store.reader import Reader
 
 _STALE_S = 3600.0
@@ -27,7 +27,10 @@ def publish(source: Path, target: Path, *, history: bool = True) -> None:
     a file system that SQLite cannot lock. Without ``history``, decisions and outcomes are left
     out. Raises StoreError; ``target`` is untouched then.
     """
-    with copied(source, target, history=history) as copy, draft_of(target) as draft:
+    with (
+        copied(source, target, history=history, mark=COPY) as copy,
+        draft_of(target) as draft,
+    ):
         try:
             _place(copy, draft, target)
         except OSError as error:
@@ -38,10 +41,11 @@ def publish(source: Path, target: Path, *, history: bool = True) -> None:
 
 
 @contextmanager
-def copied(source: Path, target: Path, *, history: bool) -> Iterator[Path]:
+def copied(source: Path, target: Path, *, history: bool, mark: int = 0) -> Iterator[Path]:
     """Copy the store, as it is at one moment, to a file beside it that only its owner can open.
 
-    Raises StoreError, also where ``target`` is no place for a copy.
+    ``mark`` is the copy's ``application_id``. Raises StoreError, also where ``target`` is no place
+    for a copy.
     """
     source, target = Path(source), Path(target)
     _check_target(source, target)
@@ -50,7 +54,7 @@ def copied(source: Path, target: Path, *, history: bool) -> Iterator[Path]:
         with suppress(OSError):
             copy.touch(mode=0o600)
         with Reader(source, timeout_s=10.0) as store:
-            _copy(store, copy, history)
+            _copy(store, copy, history, mark)
         yield copy
 
 
@@ -78,13 +82,14 @@ def _check_target(source: Path, target: Path) -> None:
         )
 
 
-def _copy(store: Reader, copy: Path, history: bool) -> None:
+def _copy(store: Reader, copy: Path, history: bool, mark: int) -> None:
     """Write the store's content to ``copy`` in rollback-journal mode, and check it."""
     try:
         made = sqlite3.connect(copy, isolation_level=None)
         try:
             store.copy_to(made)
             made.execute("PRAGMA journal_mode = DELETE")
+            made.execute(f"PRAGMA application_id = {mark}")
             if not history:
                 made.execute("DELETE FROM decisions")
                 made.execute("DELETE FROM outcomes")

@@ -15,6 +15,7 @@ from advisor.core.decision import Decision
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.errors import StoreError
+from advisor.store.backup import restore
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
@@ -164,7 +165,7 @@ def test_a_published_copy_can_be_put_back_as_the_store(store_path: Path, tmp_pat
     copy = tmp_path / "copy.db"
     fill(store_path)
     publish(store_path, copy)
-    store_path.write_bytes(copy.read_bytes())
+    restore(copy, store_path)
     fill(store_path, "later")
     with Reader(store_path) as reader:
         assert not reader.published

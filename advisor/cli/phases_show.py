@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from advisor.lab.watching import WatchedRun
     from advisor.phases.caps import CapsByPhase
     from advisor.phases.inside import InsideSignal
+    from advisor.phases.routines import FoldedRoutines
     from advisor.training.state import SweepState
 
 
@@ -36,7 +38,14 @@ def run(args: argparse.Namespace) -> int:
     """Show what repeats, and by what it was found."""
     from advisor.errors import UsageError
     from advisor.lab.watching import watched_command
-    from advisor.phases.inside import counted_periods, signals_inside
+    from advisor.phases.inside import (
+        counted_periods,
+        mean_cores,
+        routines_inside,
+        signals_inside,
+        usable,
+    )
+    from advisor.phases.routines import active_waiting
     from advisor.phases.sequence import find_iterations
 
     if bool(args.subject) == bool(args.tail):
@@ -57,8 +66,10 @@ def run(args: argparse.Namespace) -> int:
         for p in find_iterations(times, sites)
     ]  # fmt: skip
     source, span_s = seen.source, seen.run.span_s
+    waiting = active_waiting(seen.running, mean_cores(seen.counted), os.environ)
+    counted = usable(seen.counted, seen.running, waiting)
     if not phases:
-        by, stretches = counted_periods(seen.counted)
+        by, stretches = counted_periods(counted)
         first = min((r[0][0] for r in seen.counted.values()), default=0.0)
         if by:
             source, span_s = by, max(r[-1][0] for r in seen.counted.values()) - first
@@ -69,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
             }
             for s in stretches
         ]  # fmt: skip
-    inside = signals_inside(seen.run, seen.counted)
+    inside = signals_inside(seen.run, counted)
+    routines = routines_inside(seen.run, seen.running)
     count = format_count(len(phases), "phase")
     data = {
         "subject": args.subject or " ".join(args.tail), "exit_code": seen.exit_code,
@@ -81,7 +93,10 @@ def run(args: argparse.Namespace) -> int:
             dict(zip(("program", "pid", "rank", "events", "lost"), p, strict=True))
             for p in seen.processes
         ],
-        "notes": [*seen.notes, *([f"not counted: {seen.why_not}"] if seen.why_not else [])],
+        "notes": [
+            *seen.notes, *([waiting] if waiting else []),
+            *([f"not counted: {seen.why_not}"] if seen.why_not else []),
+        ],
     }  # fmt: skip
     caps = _caps(args)
     if args.json:
@@ -95,10 +110,11 @@ def run(args: argparse.Namespace) -> int:
              **{k: getattr(s.folded, k).tolist() for k in ("x", "value", "low", "high")}}
             for s in inside
         ]  # fmt: skip
-        print_json("phases", {"action": "show", **data, "inside": drawn, **by_phase})
+        print_json("phases", {"action": "show", **data, "inside": drawn, **_routines_json(routines),
+                              **by_phase})  # fmt: skip
         return 1 if seen.exit_code else 0
     _print(data, seen)
-    _print_inside(inside, args.plot)
+    _print_inside(inside, routines, args.plot)
     if not isinstance(caps, str):
         print_caps(caps)
     elif args.subject:
@@ -135,15 +151,32 @@ def _print(data: dict[str, Any], seen: WatchedRun) -> None:
         print(f"note: {note}")
 
 
-def _print_inside(inside: Sequence[InsideSignal], plot: Path | None) -> None:
-    """Show the inside of an iteration, where a meter or counters were read beside the run."""
+def _routines_json(routines: FoldedRoutines | None) -> dict[str, Any]:
+    if routines is None:
+        return {"routines": []}
+    return {
+        "routines": [
+            {"name": r.name, "share": r.share, "x": routines.x.tolist(),
+             **{k: getattr(r, k).tolist() for k in ("cores", "low", "high")}}
+            for r in routines.routines
+        ]
+    }  # fmt: skip
+
+
+def _print_inside(
+    inside: Sequence[InsideSignal], routines: FoldedRoutines | None, plot: Path | None
+) -> None:
+    """Show the inside of an iteration, where something was read or sampled beside the run."""
     from advisor.errors import RefusedError
     from advisor.views.phases import picture_of
 
-    if inside:
-        picture = picture_of(inside)
+    if inside or routines is not None:
+        picture = picture_of(inside, routines)
         print_picture(picture)
-        print(inside[0].folded.answer)
+        if inside:
+            print(inside[0].folded.answer)
+        if routines is not None:
+            _print_routines(routines)
         if plot is not None:
             save_plot(picture, plot)
     elif plot is not None:
@@ -151,6 +184,20 @@ def _print_inside(inside: Sequence[InsideSignal], plot: Path | None) -> None:
             "there is nothing to draw: neither meter nor counters were read beside 8 iterations",
             hint="a sweep's complete run has power where its node has RAPL or pm_counters",
         )
+
+
+def _print_routines(routines: FoldedRoutines) -> None:
+    """Say which routine has most of the processor time from where to where."""
+    print(f"the routine running, from {routines.samples} samples over {routines.iterations} "
+          "iterations:")  # fmt: skip
+    shares = {r.name: r.share for r in routines.routines}
+    print_table(
+        ["from", "to", "mostly", "its share of the iteration"],
+        [
+            [f"{begin:.0%}", f"{end:.0%}", name, f"{shares[name]:.1%}"]
+            for begin, end, name in routines.stretches()
+        ],
+    )
 
 
 def _caps(args: argparse.Namespace) -> CapsByPhase | str:

@@ -8,7 +8,6 @@ run twice: as it is, for the times, and traced, for the streams.
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from collections import Counter, defaultdict
@@ -20,13 +19,12 @@ from advisor.lab.characterise_files import TimedPhase, TimedProcess, TracedProce
 from advisor.lab.characterise_io import io_streams
 from advisor.lab.characterise_runs import TimedRun, TracedRun, twin_of
 from advisor.lab.characterise_streams import FoundPhase, find_phase
+from advisor.lab.elf import demangled
 from advisor.ranking.streams import Characterisation, IoStream, Phase, Stream
 
 WHOLE = "whole program"
 DEFAULT_L1 = 32 * 1024
 """Bytes of the first-level cache where the kernel does not name it: most processors' size."""
-_CLONE = re.compile(r"(\.(_omp_fn|omp_outlined|isra|constprop|part|cold|lto_priv|extracted)\b.*)$")
-"""What compilers append to the names of functions that they take out of another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def symbols_at(file: Path, offsets: Iterable[int]) -> Mapping[int, Symbol]:
     if len(lines) != 2 * len(wanted):
         return {}
     raws = [name.partition(" ")[0] if name != "??" else "" for name in lines[::2]]
-    pretty = _demangled(raws)
+    pretty = demangled(raws)
     symbols = {}
     for offset, raw, function, place in zip(wanted, raws, pretty, lines[1::2], strict=True):
         source, _, rest = place.rpartition(":")
@@ -73,18 +71,6 @@ def symbols_at(file: Path, offsets: Iterable[int]) -> Mapping[int, Symbol]:
         place_of = (source, int(number)) if known else ("", 0)
         symbols[offset] = Symbol(raw, function, *place_of)
     return symbols
-
-
-def _demangled(raws: list[str]) -> list[str]:
-    plain = [_CLONE.sub("", raw) for raw in raws]
-    tool = shutil.which("c++filt")
-    if tool is not None and any(raw.startswith("_Z") for raw in plain):
-        done = subprocess.run(
-            [tool, "-p"], input="\n".join(plain), capture_output=True, text=True, errors="replace"
-        )
-        lines = done.stdout.splitlines()
-        plain = lines if len(lines) == len(plain) else plain
-    return plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,12 @@ from pathlib import Path
 from advisor.errors import AdvisorError, SchedulerError
 from advisor.lab.characterise_runs import timing_library
 from advisor.lab.counted import CountedBeside
+from advisor.lab.running import running_code
+from advisor.lab.sampled import SampledBeside
 from advisor.phases.complete import BEGIN, END, CompleteRun, load_complete
 from advisor.phases.inside import Counted
 from advisor.phases.ring import EventRings
+from advisor.phases.routines import RunningCode
 
 CALLS, LINES, NOTHING = "calls of OpenMP and MPI", "lines on stdout", "nothing that repeats"
 _POLL_S = 0.02
@@ -32,6 +35,7 @@ class WatchedRun:
     """What was seen of a run: its events from begin to end, and which source they are of.
 
     ``counted`` are readings of counters beside it, by name; ``why_not`` what could not be counted.
+    ``running`` is which routine its threads were in, None where that could not be sampled.
     ``processes`` are (program, process id, rank or None, events, lost) of all that were watched;
     ``notes`` say what is missing and why.
     """
@@ -43,6 +47,7 @@ class WatchedRun:
     exit_code: int = 0
     counted: Counted = field(default_factory=dict)
     why_not: str = ""
+    running: RunningCode | None = None
 
 
 def watch_library() -> Path:
@@ -75,7 +80,7 @@ def _watch(
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     begin = time.monotonic()
-    with CountedBeside() as counters:
+    with CountedBeside() as counters, SampledBeside() as samples:
         try:
             child = subprocess.Popen(argv, env=environment, stdout=theirs)
         except OSError as error:
@@ -88,16 +93,23 @@ def _watch(
                 reader.read()
                 _take(calls, rings.poll())
                 counters.read()
+                samples.read()
                 time.sleep(_POLL_S)
         except KeyboardInterrupt:
             child.send_signal(signal.SIGINT)
             child.wait()
+        samples.read()
     reader.read()
     os.close(ours)
     _take(calls, rings.poll())
     end = time.monotonic()
+    if samples.why_not:
+        notes.append(samples.why_not)
+    if samples.lost:
+        notes.append(f"{samples.lost} samples of where threads were came too fast to be read")
+    running = None if samples.why_not else running_code(samples.places())
     seen = _seen(calls, lines, rings, notes, (begin, end), child.returncode)
-    return replace(seen, counted=counters.readings, why_not=counters.why_not)
+    return replace(seen, counted=counters.readings, why_not=counters.why_not, running=running)
 
 
 def _take(run: CompleteRun, events: Sequence[tuple[float, str]]) -> None:

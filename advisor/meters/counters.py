@@ -22,7 +22,8 @@ from typing import Self
 _NUMBERS = {"x86_64": 298, "aarch64": 241, "ppc64le": 319, "riscv64": 241}
 """The system call by architecture."""
 _HARDWARE, _RAW = 0, 4
-_ATTR_BYTES = 112
+ATTRIBUTE_BYTES = 112
+"""Of a ``perf_event_attr``, as kernels since 4.1 know it."""
 _ENABLED_AND_RUNNING = 0b11
 _DISABLED, _INHERIT, _NO_KERNEL, _NO_HYPERVISOR, _ON_EXEC = (1 << n for n in (0, 1, 5, 6, 12))
 _DEVICES = Path("/sys/bus/event_source/devices")
@@ -145,7 +146,7 @@ class Counters:
         except OSError as error:
             for one in opened:
                 os.close(one.descriptor)
-            self.notes.append(f"{', '.join(e[0] for e in events)}: {_why(error)}")
+            self.notes.append(f"{', '.join(e[0] for e in events)}: {why_not(error)}")
             return False
         self._own += opened
         return True
@@ -178,7 +179,7 @@ class Counters:
                 for opened in self._traffic:
                     os.close(opened.descriptor)
                 self._traffic = []
-                self.notes.append(f"memory traffic: {_why(error, node=True)}")
+                self.notes.append(f"memory traffic: {why_not(error, node=True)}")
                 return
 
 
@@ -213,17 +214,22 @@ def _open(
     kind: int, config: int, flags: int, *, pid: int = 0, cpu: int = -1, group: int = -1
 ) -> int:
     """Open one counter and return its descriptor. Raises OSError."""
+    attributes = struct.pack("<IIQQQQQ", kind, ATTRIBUTE_BYTES, config, 0, 0,
+                             _ENABLED_AND_RUNNING, flags)  # fmt: skip
+    return open_event(attributes, pid=pid, cpu=cpu, group=group)
+
+
+def open_event(attributes: bytes, *, pid: int = 0, cpu: int = -1, group: int = -1) -> int:
+    """Open what a ``perf_event_attr`` describes and return its descriptor. Raises OSError."""
     number = _NUMBERS.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, f"perf_event_open is not known on {platform.machine()}")
-    attributes = struct.pack(
-        "<IIQQQQQ", kind, _ATTR_BYTES, config, 0, 0, _ENABLED_AND_RUNNING, flags
-    ).ljust(_ATTR_BYTES, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
     close_on_exec = 8
     descriptor: int = libc.syscall(
-        number, attributes, pid, cpu, group, ctypes.c_ulong(close_on_exec)
-    )
+        number, attributes.ljust(ATTRIBUTE_BYTES, b"\0"), pid, cpu, group,
+        ctypes.c_ulong(close_on_exec),
+    )  # fmt: skip
     if descriptor < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -236,7 +242,7 @@ def _value(descriptor: int) -> tuple[float, float]:
     return float(value), 100.0 * running / enabled if enabled else 0.0
 
 
-def _why(error: OSError, *, node: bool = False) -> str:
+def why_not(error: OSError, *, node: bool = False) -> str:
     """Return why the kernel refused, and what would allow it."""
     if error.errno in (errno.EACCES, errno.EPERM):
         level = "0" if node else "2"

@@ -11,6 +11,7 @@ from advisor.phases.arrays import Floats
 from advisor.phases.complete import CompleteRun
 from advisor.phases.fold import FoldedSignal, fold
 from advisor.phases.metered import Metered
+from advisor.phases.routines import FoldedRoutines, RunningCode, fold_routines
 from advisor.phases.sequence import find_iterations
 from advisor.phases.signal import PeriodicStretch, find_periods
 
@@ -39,6 +40,30 @@ def power_inside(run: CompleteRun) -> FoldedSignal | None:
     return _inside(at, joules, _marks(run))
 
 
+def usable(counted: Counted, code: RunningCode | None, waiting: str) -> Counted:
+    """Return what may be folded: where threads wait actively (``waiting``), no counts of them.
+
+    Samples (``code``) tell the processor time without what waits.
+    """
+    if not waiting:
+        return counted
+    left = {n: r for n, r in counted.items() if n not in ("instructions", "cycles", "cpu_s")}
+    return left | ({"at_work_s": code.at_work()} if code is not None else {})
+
+
+def mean_cores(counted: Counted) -> float:
+    """Return how many cores were in use on average; 0 where that was not counted."""
+    readings = counted.get("cpu_s", ())
+    if len(readings) < 2 or readings[-1][0] <= readings[0][0]:
+        return 0.0
+    return (readings[-1][1] - readings[0][1]) / (readings[-1][0] - readings[0][0])
+
+
+def routines_inside(run: CompleteRun, code: RunningCode | None) -> FoldedRoutines | None:
+    """Return which routine runs where in an iteration of the longest phase; None: not known."""
+    return None if code is None else fold_routines(code, _marks(run))
+
+
 def signals_inside(run: CompleteRun, counted: Counted) -> list[InsideSignal]:
     """Return all that is known of an iteration of the longest phase, power before the rest."""
     power = power_inside(run)
@@ -62,6 +87,7 @@ def _counted_inside(run: CompleteRun, counted: Counted) -> list[InsideSignal]:
         ("instructions", "instructions", "MIPS", 1e-6),
         ("bytes", "memory of the node", "GB/s", 1e-9),
         ("cpu_s", "cores in use", "cores", 1.0),
+        ("at_work_s", "cores at work", "cores", 1.0),
     ):  # fmt: skip
         if name in folded:
             signals.append(InsideSignal(title, unit, _scaled(folded[name], scale)))
@@ -73,7 +99,10 @@ def counted_periods(counted: Counted) -> tuple[str, list[PeriodicStretch]]:
 
     Instructions before processor time: threads that wait actively use their cores evenly.
     """
-    for name, source in (("instructions", "instructions per second"), ("cpu_s", "cores in use")):
+    for name, source in (
+        ("instructions", "instructions per second"), ("cpu_s", "cores in use"),
+        ("at_work_s", "cores at work, waiting left out"),
+    ):  # fmt: skip
         readings = np.array(counted.get(name, ()))
         if len(readings) < 2:
             continue

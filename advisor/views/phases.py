@@ -16,6 +16,7 @@ from advisor.errors import InputError
 from advisor.phases.caps import SWITCH_S, CapsByPhase
 from advisor.phases.complete import BASE, CompleteRun, load_complete
 from advisor.phases.inside import InsideSignal, power_inside
+from advisor.phases.routines import FoldedRoutines
 from advisor.phases.sequence import IteratedPhase, find_iterations
 from advisor.plotting.chart import Marks
 from advisor.plotting.panels import Line, Lines, Panels
@@ -86,8 +87,11 @@ def caps_answer(caps: CapsByPhase) -> str:
     )
 
 
-def picture_of(inside: Sequence[InsideSignal]) -> Panels:
-    """Return a folded iteration as a picture with the bands: a panel for each quantity."""
+def picture_of(inside: Sequence[InsideSignal], routines: FoldedRoutines | None = None) -> Panels:
+    """Return a folded iteration as a picture with the bands: a panel for each quantity.
+
+    ``routines`` have a panel of their own, with the cores that each keeps busy.
+    """
 
     def every_second(values: Sequence[float]) -> list[float]:
         return [float(v) for v in values[::2]]
@@ -98,4 +102,11 @@ def picture_of(inside: Sequence[InsideSignal]) -> Panels:
         x, value, low, high = (every_second(v.tolist()) for v in (f.x, f.value, f.low, f.high))
         line = Line(signal.name, x, value, low, high)
         panels.append(Lines("part of the iteration", signal.unit, (line,), whole_bands=True))
+    if routines is not None:
+        x = routines.x.tolist()
+        lines = tuple(
+            Line(f"{r.name} ({r.share:.0%})", x, r.cores.tolist(), r.low.tolist(), r.high.tolist())
+            for r in routines.routines
+        )
+        panels.append(Lines("part of the iteration", "cores, by routine", lines))
     return Panels("an iteration, folded", tuple(panels))

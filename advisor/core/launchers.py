@@ -100,7 +100,7 @@ def is_light(words: Sequence[str]) -> bool:
     """Tell whether a command uses no cores worth speaking of, and cannot start one that does."""
     folder, _, name = words[0].rpartition("/")
     rest = words[1:]
-    if name not in _NAMES_OTHERS and any(w.rsplit("/", 1)[-1] in LAUNCHERS for w in rest):
+    if name not in _NAMES_OTHERS and _names_launcher(rest):
         return False  # time -o FILE srun ...
     if folder and folder not in _SYSTEM_FOLDERS:
         return False
@@ -122,6 +122,13 @@ def is_light(words: Sequence[str]) -> bool:
         word = next((w for w in rest if not w.startswith("-")), "")
         return known is not None and (word in known or not word)
     return name in LIGHT
+
+
+def _names_launcher(words: Sequence[str]) -> bool:
+    for word in words:
+        if word in LAUNCHERS or ("/" in word and word.rsplit("/", 1)[-1] in LAUNCHERS):
+            return True
+    return False
 
 
 def option_keeps(launcher: str, option: str) -> str | None:

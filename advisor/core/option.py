@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import exp
+from math import exp, hypot
 from typing import NamedTuple
 
 from advisor.core.configuration import Configuration
@@ -151,25 +151,35 @@ def row_of(option: Option) -> Row:
     )
 
 
-_LogValue = tuple[float, float, float]
-"""The mean of a logarithm, half its 90 % interval, and the standard error that counts against
-other options of the job."""
+def estimated_rows(
+    measured: Sequence[Row],
+    nodes: int,
+    columns: Iterable[Sequence[float]],
+    together_t: float,
+    together_e: float,
+) -> list[Row]:
+    """Return rows' configurations on ``nodes`` (0: as they are) with predicted values.
 
-
-def estimated_row(row: Row, nodes: int, time: _LogValue, energy: _LogValue) -> Row:
-    """Return a row's configuration on ``nodes`` with predicted values; nothing ran there.
-
-    What a run confirmed of the row may be taken as an estimate.
+    ``columns`` have one value a row: the log of time, its standard error that counts against other
+    options of the job, the same of energy. ``together_t`` and ``together_e`` are the errors that
+    all share, which intervals count, too. Nothing ran there; what a run confirmed of a row may be
+    taken as an estimate.
     """
-    (t, half_t, sigma_t), (e, half_e, sigma_e) = time, energy
-    time_s, around_t, energy_j, around_e = exp(t), exp(half_t), exp(e), exp(half_e)
-    return _AS_ROW(
-        (
-            nodes, row[1], row[2], row[3], time_s, time_s / around_t, time_s * around_t,
-            energy_j, energy_j / around_e, energy_j * around_e, t, sigma_t, e, sigma_e,
-            _ESTIMATED if row[14] & _CONFIRMED else 0,
-        )
-    )  # fmt: skip
+    rows = []
+    for row, t, sigma_t, e, sigma_e in zip(measured, *columns, strict=True):
+        time_s, around_t = exp(t), exp(Z90 * hypot(sigma_t, together_t))
+        energy_j, around_e = exp(e), exp(Z90 * hypot(sigma_e, together_e))
+        rows.append(
+            _AS_ROW(
+                (
+                    nodes or row[0], row[1], row[2], row[3],
+                    time_s, time_s / around_t, time_s * around_t,
+                    energy_j, energy_j / around_e, energy_j * around_e, t, sigma_t, e, sigma_e,
+                    _ESTIMATED if row[14] & _CONFIRMED else 0,
+                )
+            )
+        )  # fmt: skip
+    return rows
 
 
 def pack_options(options: Iterable[Option]) -> bytes:

@@ -21,6 +21,13 @@ _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 _NAMED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)[=:](.+)")
 _ATTACHED = re.compile(r"-([A-Za-z])(\d.*)")
 _EXTENSION = re.compile(r"\.[A-Za-z]\w*$")
+_DIGIT = re.compile(r"\d")
+_JOINED = re.compile(r"(?<=\d)[xX](?=\d)")
+_BETWEEN = re.compile(r"([_,:-])")
+_WORD = re.compile(r"[A-Za-z]\w*")
+_TAILED = re.compile(r"([A-Za-z]+)(\d+(?:\.\d+)?(?:[kKmMgGtT]i?)?)")
+_NO_LETTER = re.compile(r"[^A-Za-z]")
+_EXPONENT = re.compile(r"e\+?(-?)0*")
 _CUT = "{}"
 
 
@@ -51,7 +58,8 @@ def parse_number(text: str) -> float:
 
 def format_number(value: float) -> str:
     """Return a parameter's value as people write it: ``4e6``, ``1.5e9``, ``640``."""
-    return re.sub(r"e\+?(-?)0*", r"e\1", f"{value:g}")
+    text = f"{value:g}"
+    return _EXPONENT.sub(r"e\1", text) if "e" in text else text
 
 
 def plain_number(value: float) -> str:
@@ -144,6 +152,12 @@ def _words(line: str) -> Iterator[_NumberedWord]:
     pending = ""
     position = 0
     for word in line.split():
+        if not _DIGIT.search(word):
+            option = _OPTION.fullmatch(word)
+            position += not (pending or option)
+            pending = word.lstrip("-") if option else ""
+            yield _NumberedWord(word, word, "", [])
+            continue
         named = _NAMED.fullmatch(word)
         attached = _ATTACHED.fullmatch(word)
         if named and (numbered := _numbers(named[2])):
@@ -165,7 +179,9 @@ def _words(line: str) -> Iterator[_NumberedWord]:
 
 def _numbers(text: str) -> tuple[str, list[float]] | None:
     """Return a template and the numbers of a text that is numbers joined by x, else None."""
-    parts = re.split(r"(?<=\d)[xX](?=\d)", text)
+    if not _DIGIT.search(text):
+        return None
+    parts = _JOINED.split(text) if "x" in text or "X" in text else [text]
     try:
         numbers = [parse_number(p) for p in parts]
     except ValueError:
@@ -184,16 +200,16 @@ def _in_name(word: str) -> tuple[str, list[float], str]:
     folder, slash, last = word.rpartition("/")
     extension = _EXTENSION.search(last)
     stem = last[: extension.start()] if extension else last
-    stem_words = re.split(r"([_,:-])", stem)
+    stem_words = _BETWEEN.split(stem)
     numbers: list[float] = []
     name = ""
     for i, part in enumerate(stem_words):
         numbered = _numbers(part) or _tail(part)
         if numbered is None or not numbered[1]:
-            name = name or (part if re.fullmatch(r"[A-Za-z]\w*", part) else "")
+            name = name or (part if _WORD.fullmatch(part) else "")
             continue
         stem_words[i], new = numbered
-        name = name or re.sub(r"[^A-Za-z]", "", part.split(_CUT)[0]).rstrip("KMGT") or name
+        name = name or _NO_LETTER.sub("", part.split(_CUT)[0]).rstrip("KMGT") or name
         numbers += new
     shown = f"{folder}{slash}{''.join(stem_words)}{extension[0] if extension else ''}"
     return (shown, numbers, name or "file") if numbers else (word, [], "")
@@ -201,7 +217,7 @@ def _in_name(word: str) -> tuple[str, list[float], str]:
 
 def _tail(part: str) -> tuple[str, list[float]] | None:
     """Return a word that ends in a number (``input10``) as template and number."""
-    match = re.fullmatch(r"([A-Za-z]+)(\d+(?:\.\d+)?(?:[kKmMgGtT]i?)?)", part)
+    match = _TAILED.fullmatch(part)
     if match is None:
         return None
     try:

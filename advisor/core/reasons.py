@@ -157,7 +157,7 @@ class Reason:
 def reason(code: str, *details: object) -> Reason:
     """Make a reason; KeyError for a code that has no text."""
     TEXTS[code]
-    return Reason(code, tuple(str(d) for d in details))
+    return Reason(code, tuple(map(str, details)))
 
 
 def like_text(cold: Mapping[str, Any]) -> tuple[str, str]:

@@ -66,7 +66,8 @@ def possible_node_types(
     possible: list[NodeType] = []
     for partition in partitions:
         there, first = inventory.in_partition(partition), preferred.get(partition)
-        there = (*(t for t in there if t.name == first), *(t for t in there if t.name != first))
+        if first is not None:
+            there = (*(t for t in there if t.name == first), *(t for t in there if t.name != first))
         possible += [t for t in there if t not in possible]
     if not partitions and len(inventory.node_types) == 1:
         possible = list(inventory.node_types.values())

@@ -26,6 +26,12 @@ MAX_EXPANDED = 65536
 _CPU_OPTIONS = ("-c", "--cpus-per-task", "--cpus-per-proc", "-d")
 INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|julia|Rscript|bash|sh|java|node)[\d.]*$")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_DECLARES = frozenset({"export", "declare", "readonly", "local", "typeset"})
+_PLAIN_WRAPPERS = frozenset(
+    {"time", "exec", "nohup", "command", "stdbuf", "setsid", "then", "do", "!"}
+)
+_WRAPPERS = frozenset({"nice", "numactl", "taskset", "timeout", "ionice", "env", "chrt"})
+_CONTAINERS = frozenset({"singularity", "apptainer"})
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 _THREADS = re.compile(r"\b((?:OMP|MKL|OPENBLAS)_NUM_THREADS)=(\S*)")
 _REMEMBERED_LENGTH = 16384
@@ -215,7 +221,7 @@ def _command(
     place: ShellCommand = NOWHERE,
 ) -> Command | None:
     environment: dict[str, str] = {}
-    if written and written[0] in ("export", "declare", "readonly", "local", "typeset"):
+    if written and written[0] in _DECLARES:
         for word in written[1:]:
             _assign(word, variables)
         return None
@@ -223,7 +229,7 @@ def _command(
     while at < len(written) and _assign(written[at], variables, environment):
         at += 1
     words = variables.expand(written[at]).split() if at < len(written) else []  # as the shell does
-    words += map(variables.expand, written[at + 1 :])
+    words += [variables.expand(w) if "$" in w else w for w in written[at + 1 :]]
     wrappers: list[str] = []
     words = _unwrap(words, environment, wrappers)
     if not words:
@@ -256,7 +262,7 @@ def _command(
 
 
 def _assign(word: str, variables: _Values, environment: dict[str, str] | None = None) -> bool:
-    match = _ASSIGNMENT.fullmatch(word)
+    match = _ASSIGNMENT.fullmatch(word) if "=" in word else None
     if not match:
         return False
     value = variables.expand(match[2])
@@ -271,9 +277,9 @@ def _unwrap(words: list[str], environment: dict[str, str], wrappers: list[str]) 
     at, end = 0, len(words)
     while at < end:
         begun, name = at, words[at].rsplit("/", 1)[-1]
-        if name in ("time", "exec", "nohup", "command", "stdbuf", "setsid", "then", "do", "!"):
+        if name in _PLAIN_WRAPPERS:
             at += 1
-        elif name in ("nice", "numactl", "taskset", "timeout", "ionice", "env", "chrt"):
+        elif name in _WRAPPERS:
             positional = {"timeout": 1, "taskset": 1, "chrt": 1}.get(name, 0)
             at += 1
             while at < end:
@@ -289,7 +295,7 @@ def _unwrap(words: list[str], environment: dict[str, str], wrappers: list[str]) 
                     at += 1
                 else:
                     break
-        elif name in ("singularity", "apptainer") and words[at + 1 : at + 2] == ["exec"]:
+        elif name in _CONTAINERS and words[at + 1 : at + 2] == ["exec"]:
             images = (i for i in range(at + 1, end) if ".sif" in words[i] or "://" in words[i])
             at = next(images, end) + 1
         else:

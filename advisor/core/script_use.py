@@ -15,6 +15,7 @@ from advisor.core.launchers import LAUNCHERS, SUBMITS, option_keeps
 from advisor.core.remembered import Remembered
 from advisor.core.script import Command, command_of, read
 from advisor.core.shell_words import TOO_SLOW
+from advisor.core.signs import Signs
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS",)
 """What sets a program's threads, where no site rule says otherwise."""
@@ -25,27 +26,50 @@ CAP_VARIABLE = "ADV_SWEEP_CAP_KHZ"
 MAX_SCRIPT = 65536
 """A longer script is not looked through: nobody writes one by hand."""
 
-_LISTS = re.compile(r"(?:map|mask|rank)_(?:cpu|ldom)|KMP_HW_SUBSET|OMP_THREAD_LIMIT")
-_BINDING = re.compile(
-    r"(?:GOMP_CPU_AFFINITY|KMP_AFFINITY|OMP_PLACES|I_MPI_PIN\w{0,40}|MV2_CPU\w{0,40}|OMP_PROC_BIND)="
+
+LISTS = Signs(
+    re.compile(r"(?:map|mask|rank)_(?:cpu|ldom)|KMP_HW_SUBSET|OMP_THREAD_LIMIT"),
+    ("_cpu", "_ldom", "KMP_HW_SUBSET", "OMP_THREAD_LIMIT"),
+)
+BINDING = Signs(
+    re.compile(
+        r"(?:GOMP_CPU_AFFINITY|KMP_AFFINITY|OMP_PLACES|I_MPI_PIN\w{0,40}|MV2_CPU\w{0,40}"
+        r"|OMP_PROC_BIND)="
+    ),
+    ("_AFFINITY=", "OMP_PLACES=", "I_MPI_PIN", "MV2_CPU", "OMP_PROC_BIND="),
 )
 _DIGIT = re.compile(r"\d")
-_COUNTS_THREADS = re.compile(
-    r"\bnproc\b|(?:OMP|MKL|OPENBLAS|GOTO|BLIS|VECLIB|NUMEXPR)_NUM_THREADS|OMP_THREAD_LIMIT"
+COUNTS_THREADS = Signs(
+    re.compile(
+        r"\bnproc\b|(?:OMP|MKL|OPENBLAS|GOTO|BLIS|VECLIB|NUMEXPR)_NUM_THREADS|OMP_THREAD_LIMIT"
+    ),
+    ("nproc", "_NUM_THREADS", "OMP_THREAD_LIMIT"),
 )
-_COUNTS_CORES = re.compile(
-    r"SLURM_CPUS_ON_NODE|SLURM_JOB_CPUS_PER_NODE|SLURM_TASKS_PER_NODE|\bnproc\b|\blscpu\b|cpuinfo"
-    r"|_NPROCESSORS|\bNCPUS\b|PBS_NODEFILE|PBS_NP\b|PBS_NUM_PPN|\bnumactl\b|\btaskset\b"
+COUNTS_CORES = Signs(
+    re.compile(
+        r"SLURM_CPUS_ON_NODE|SLURM_JOB_CPUS_PER_NODE|SLURM_TASKS_PER_NODE|\bnproc\b|\blscpu\b"
+        r"|cpuinfo|_NPROCESSORS|\bNCPUS\b|PBS_NODEFILE|PBS_NP\b|PBS_NUM_PPN|\bnumactl\b"
+        r"|\btaskset\b"
+    ),
+    (
+        "_ON_NODE", "_PER_NODE", "nproc", "lscpu", "cpuinfo", "_NPROCESSORS", "NCPUS", "PBS_N",
+        "numactl", "taskset",
+    ),
+)  # fmt: skip
+READS_CAP = Signs(
+    re.compile(rf"SLURM_CPU_FREQ\w*|{CAP_VARIABLE}"), ("SLURM_CPU_FREQ", CAP_VARIABLE)
 )
-_READS_CAP = re.compile(rf"SLURM_CPU_FREQ\w*|{CAP_VARIABLE}")
-_COUNTS_REQUEST = re.compile(r"SLURM_(?:JOB_)?(?:CPUS|TASKS|NTASKS|NPROCS|MEM)\w*|SLURM_TRES\w*")
+COUNTS_REQUEST = Signs(
+    re.compile(r"SLURM_(?:JOB_)?(?:CPUS|TASKS|NTASKS|NPROCS|MEM)\w*|SLURM_TRES\w*"),
+    ("_CPUS", "TASKS", "_NPROCS", "_MEM", "SLURM_TRES"),
+)
 _FOLLOWS = re.compile(
     r"\b[A-Z]+_NUM_THREADS=\$\{?SLURM_CPUS_PER_TASK(?::-\d+)?\}?(?=\s|$)"
     r"|(?:-c[\s=]?|--cpus-per-task[\s=])\$\{?SLURM_CPUS_PER_TASK\}?(?=\s|$)"
 )
 _NTASKS = re.compile(r"\$\{?(SLURM_NTASKS|SLURM_NPROCS)\}?")
 _NNODES = re.compile(r"\$\{?(SLURM_NNODES|SLURM_JOB_NUM_NODES)\}?")
-_ULIMIT, _PRLIMIT = re.compile(r"\bulimit$"), re.compile(r"\bprlimit\b")
+_ULIMIT, _PRLIMIT = re.compile(r"\bulimit$"), Signs(re.compile(r"\bprlimit\b"), ("prlimit",))
 _CPU_TIME = re.compile(r"-\w*t")
 _BINDS_TO_CORES = re.compile(r"-(?:C|N|c|-(?:phys)?cpubind|-cpunodebind)\b")
 _TASKSET = re.compile(r"\btaskset\b")
@@ -216,16 +240,16 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     counted = counts_threads(text, variables)
     if not threads and counted:
         threads = f"the script uses {counted} itself"
-    option = next((a for a in main.arguments if _THREAD_OPTION.fullmatch(a)), "")
+    option = next((a for a in main.arguments if a[:1] == "-" and _THREAD_OPTION.fullmatch(a)), "")
     if not threads and option:
         threads = f"{main.executable} {option} may set them"
     node_type = obstacles["node_type"] or ("it binds threads to a list of cores" if pinned else "")
-    if not node_type and (counting := _found(_COUNTS_CORES, text)):
+    if not node_type and (counting := _found(COUNTS_CORES, text)):
         node_type = f"the script uses {counting}"
-    cap = _found(_READS_CAP, text)
-    following = _FOLLOWS.sub("", text)
+    cap = _found(READS_CAP, text)
+    following = _FOLLOWS.sub("", text) if "SLURM_CPUS_PER_TASK" in text else text
     cores = node_type
-    if not cores and (counting := _found(_COUNTS_REQUEST, following)):
+    if not cores and (counting := _found(COUNTS_REQUEST, following)):
         cores = f"the script uses {counting}"
     if not cores and counts_threads(following, variables):
         cores = "the script sets its threads itself"
@@ -282,7 +306,7 @@ def _stated(
 
 def counts_threads(text: str, variables: tuple[str, ...]) -> str:
     """Return what in a text sets or reads the number of threads, "" for nothing."""
-    return next((v for v in variables if v in text), "") or _found(_COUNTS_THREADS, text)
+    return next((v for v in variables if v in text), "") or _found(COUNTS_THREADS, text)
 
 
 def binds_to_cores(environment: Mapping[str, str]) -> str:
@@ -298,11 +322,11 @@ def _lists_cores(text: str) -> bool:
 
     Word by word: one search for the whole would look at a long word again and again.
     """
-    if _LISTS.search(text):
+    if LISTS.search(text):
         return True
-    if not _BINDING.search(text):
+    if not BINDING.search(text):
         return False
-    bindings = ((word, _BINDING.search(word)) for word in text.split())
+    bindings = ((word, BINDING.search(word)) for word in text.split())
     return any(match and _DIGIT.search(word, match.end()) for word, match in bindings)
 
 
@@ -318,8 +342,8 @@ def _limits_cpu_time(text: str) -> bool:
     return _PRLIMIT.search(text) is not None
 
 
-def _found(pattern: re.Pattern[str], text: str) -> str:
-    match = pattern.search(text)
+def _found(signs: Signs, text: str) -> str:
+    match = signs.search(text)
     return match[0] if match else ""
 
 

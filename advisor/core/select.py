@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from math import hypot
 from operator import attrgetter
 from statistics import NormalDist
 from typing import NamedTuple
@@ -104,15 +105,9 @@ def weigh(candidate: Candidate, baseline: Row, goal: Goal) -> Weighed:
     node_type, row = candidate
     t, e = row.log_time - baseline.log_time, row.log_energy - baseline.log_energy
     w = WEIGHTS[goal]
-    t_sigma = math.hypot(row.time_sigma, baseline.time_sigma)
-    e_sigma = math.hypot(row.energy_sigma, baseline.energy_sigma)
+    t_sigma = hypot(row.time_sigma, baseline.time_sigma)
+    e_sigma = hypot(row.energy_sigma, baseline.energy_sigma)
     return Weighed(node_type, row, t, t_sigma, e, e_sigma, w * e + (1 - w) * t)
-
-
-def _slowest(row: Row, baseline: Row, z: float) -> float:
-    """Return the log of the slowdown that a row exceeds by less than the confidence only."""
-    sigma = math.hypot(row.time_sigma, baseline.time_sigma)
-    return row.log_time - baseline.log_time + z * sigma
 
 
 def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Selection:
@@ -130,10 +125,13 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
         return Selection(None, (), (reason("energy-unknown"),))
     z = one_sided(policy.confidence)
     slow_bound, saving_bound = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
-    t_limit = baseline.log_time + slow_bound
+    t, t_sigma = baseline.log_time, baseline.time_sigma
+    t_limit = t + slow_bound
     # Most candidates are too slow by their mean alone: look at the others only.
     fast = [c for c in candidates if c[1].log_time <= t_limit and c[1].energy_j == c[1].energy_j]
-    sure = [c for c in fast if _slowest(c[1], baseline, z) <= slow_bound]
+    sure = [
+        c for c in fast if c[1].log_time - t + z * hypot(c[1].time_sigma, t_sigma) <= slow_bound
+    ]
     within = [weigh(c, baseline, policy.goal) for c in sure]
     within.sort(key=_SCORE)
     saving = [x for x in within if x.e + z * x.e_sigma <= saving_bound]
@@ -182,7 +180,7 @@ def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Rea
         off, a, b = x.score - best.score, x.row, best.row
         if off <= TIE:
             return True
-        return off <= z * math.hypot(
+        return off <= z * hypot(
             w * a.energy_sigma, w * b.energy_sigma, (1 - w) * a.time_sigma, (1 - w) * b.time_sigma
         )
 

@@ -32,7 +32,6 @@ _USUAL = re.compile(  # possessive: a word has one reading, and what is none is 
     r"(?:[^\s;&|<>()'\"`$\\]|\$\w++|\$\{\w++\})*+)(?=[\s;&|)])"
 )
 """Blanks and a word without quotes and substitutions: most of a script."""
-_COMMENT = re.compile(r"#[^\n]*")
 _HERE = re.compile(r"\d*<<(-?)(?!<)")
 _REDIRECT = re.compile(r"\d*(?:<<<|<>|>>|>\||>&|<&|<(?!\()|>(?!\())|&>>?")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
@@ -103,15 +102,27 @@ class _Reader(WordReader):
 
     def read(self) -> None:
         source, end = self.source, len(self.source)
+        usual, tick = _USUAL.match, self._tick
         while self.at < end:
-            self._tick()
-            if source[self.at] == "\n":
+            tick()
+            char = source[self.at]
+            if char == "\n":
                 self.at += 1
-                self._operator("\n")
-            elif (match := _USUAL.match(source, self.at)) and match[1] != "[[":
+                if self.head or self.here:
+                    self._operator("\n")
+                else:
+                    self._end_list()
+            elif char == "#":  # words that hold one were read to their end
+                line_end = source.find("\n", self.at)
+                self.at = end if line_end < 0 else line_end
+            elif (match := usual(source, self.at)) and (word := match[1]) != "[[":
                 self.at = match.end()
-                self._take_word(match[1], bare=True)
-            elif match := BLANK.match(source, self.at) or self._comment():
+                if self.words and not self.head:
+                    self.texts.append(word)
+                    self.words.append(word)
+                else:
+                    self._take_word(word, bare=True)
+            elif match := BLANK.match(source, self.at):
                 self.at = match.end()
             elif match := self._take(_HERE):
                 self._blank()
@@ -131,9 +142,6 @@ class _Reader(WordReader):
             raise NotFollowedError(
                 f"{self.frames[-1].kind if self.frames else self.head} has no end"
             )
-
-    def _comment(self) -> re.Match[str] | None:
-        return _COMMENT.match(self.source, self.at) if self.source[self.at] == "#" else None
 
     def skip_line(self) -> None:
         """Go on with the next line after what was not followed."""
@@ -270,6 +278,12 @@ class _Reader(WordReader):
             self.chained = operator in ("&&", "||") or (self.chained and operator == "|")
             if operator in ("\n", ";", "&", ";;", ";&", ";;&"):
                 self.first = len(self.commands)
+
+    def _end_list(self) -> None:
+        """Do what an end of a line does, where no here-document and no head is open."""
+        if self.words:
+            self._end()
+        self.chained, self.first = False, len(self.commands)
 
     def _parenthesis(self) -> None:
         """Read what follows a "(": a function's name stands before it, or a subshell begins."""

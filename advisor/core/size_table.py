@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import hypot
 from typing import Any
 
-from advisor.core.option import Z90, Row, estimated_row
+from advisor.core.option import Row, estimated_rows
 
 _VERSION = 1
 NODES = "nodes"
@@ -121,18 +121,8 @@ class SizeTable:
         shared_t, shared_e, noise_t, noise_e = mixed[:PER_KNOT]
         together_t, together_e = hypot(shared_t, noise_t), hypot(shared_e, noise_e)
         nodes = round(size[NODES]) if NODES in size else 0
-        four = iter(mixed[PER_KNOT:])
-        rows = [
-            estimated_row(
-                row,
-                nodes or row[0],
-                (time, Z90 * hypot(own_t, together_t), own_t),
-                (energy, Z90 * hypot(own_e, together_e), own_e),
-            )
-            for row, time, own_t, energy, own_e in zip(
-                measured, four, four, four, four, strict=True
-            )
-        ]
+        columns = (mixed[i::PER_CELL] for i in range(PER_KNOT, PER_KNOT + PER_CELL))
+        rows = estimated_rows(measured, nodes, columns, together_t, together_e)
         return PredictedSize(rows, shared_t)
 
     def _mixed(self, size: Mapping[str, float], width: int) -> Sequence[float]:

@@ -48,7 +48,7 @@ def choose(
 ) -> Choice:
     """Return the choice among the options of all ``models``; ``model`` is the baseline's."""
     longest_s = max(map(snapshot.longest_s, models.values()))
-    key = (*((m.id, m.size) for m in models.values()), constraints.key(longest_s), pin)
+    key = (*[(m.id, m.size) for m in models.values()], constraints.key(longest_s), pin)
     choice: Choice = snapshot.choice(
         key, lambda: _choose(snapshot, models, model, baseline, constraints, pin)
     )
@@ -97,9 +97,12 @@ def _choose(
         selection = select(others, baseline, policy)
         if model.by_class and class_obstacle(model, policy) is None:
             selection = _agreed(snapshot, model, others, baseline, policy, selection)
-    chosen = selection.chosen.alternative() if selection.chosen else None
+    best = selection.chosen
+    chosen = best.alternative() if best else None
     reasons += (*selection.reasons, *_estimated(chosen, models))
-    shown = tuple(w.alternative() for w in selection.alternatives)
+    shown = tuple(
+        chosen if chosen and w is best else w.alternative() for w in selection.alternatives
+    )
     return Choice(chosen, shown, tuple(reasons), trial=trial)
 
 

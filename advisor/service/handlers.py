@@ -7,7 +7,7 @@ import os
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -413,23 +413,32 @@ def _too_long(request: Mapping[str, object]) -> bool:
     """Tell whether a request holds more than any hook sends of a job that can be understood."""
     rest = {k: v for k, v in request.items() if k not in _LONG}
     return _room(rest, _MOST) < 0 or any(
-        _room(request.get(key), most) < 0 for key, most in _LONG.items()
+        _room(request[key], most) < 0 for key, most in _LONG.items() if key in request
     )
 
 
 def _room(value: object, room: int, depth: int = 5) -> int:
-    """Return how many of ``room`` characters a value leaves; below 0 it is not looked at whole."""
+    """Return how many of ``room`` characters a value leaves; below 0 it is not looked at whole.
+
+    Each part of a list or an object takes four besides its own.
+    """
     if isinstance(value, str):
         return room - len(value)
-    if isinstance(value, Mapping):
-        room = _room(list(value), room, depth)
-        value = list(value.values())
-    if not isinstance(value, list):
+    if isinstance(value, dict):
+        parts: Iterable[object] = value.values()
+        room -= sum(map(len, value)) + 4 * len(value)
+    elif isinstance(value, list):
+        parts = value
+    else:
         return room
     if not depth:
         return -1
-    for each in value:
+    for part in parts:
+        room -= 4
         if room < 0:
             break
-        room = _room(each, room - 4, depth - 1)
+        if isinstance(part, str):
+            room -= len(part)
+        elif isinstance(part, list | dict):
+            room = _room(part, room, depth - 1)
     return room

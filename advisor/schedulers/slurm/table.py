@@ -248,8 +248,9 @@ def classes_of(option: str, value: str, classes: str) -> tuple[str, ...]:
     class_names = classes.split()
     if option in COUNTS and not _SINGLE.fullmatch(value):
         class_names.append("all")
-    words = _WORD.findall(value.lower())
-    for beginnings, extra in VALUES.get(option, ()):
+    special = VALUES.get(option, ())
+    words = _WORD.findall(value.lower()) if special else []
+    for beginnings, extra in special:
         starts = tuple(beginnings.split())
         if any(w.startswith(starts) for w in words):
             class_names += extra.split()

@@ -206,12 +206,16 @@ def parse_request(
         memory_per_cpu_mb=_memory("mem-per-cpu", get("mem-per-cpu")),
         exclusive="exclusive" in options and get("exclusive").lower() not in ("user", "mcs", "no"),
         environment_exported=_exports_all(get("export")),
-        het=bool(payload.get("het")) or bool(isinstance(script, str) and _HET.search(script)),
+        het=bool(payload.get("het")) or (isinstance(script, str) and _is_het(script)),
         array="array" in options,
         held=judged.held,
         binds=judged.binds,
         not_understood=judged.not_understood,
     )
+
+
+def _is_het(script: str) -> bool:
+    return ("hetjob" in script or "packjob" in script) and _HET.search(script) is not None
 
 
 def parse_cpu_freq(text: str) -> int | None:
@@ -307,7 +311,7 @@ def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:
 def _named(text: str) -> int | None:
     """Return how many nodes a node list names: a job that states no number gets them all."""
     try:
-        return len(expand(text)) or None
+        return (len(expand(text)) or None) if text else None
     except ValueError:
         return None
 

@@ -12,6 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
@@ -51,25 +52,36 @@ def new_name(kind: DeliveryKind, note: str = "") -> str:
     return f"{kind}-{time.time_ns()}-{secrets.token_hex(4)}{note}.json"
 
 
-def write_delivery(folder: Path, name: str, text: str) -> Path:
-    """Write one file of the folder whole or not at all, mode 0600. Raises AdvisorError."""
-    temporary = folder / f".{name.removesuffix('.json')}"
+def write_delivery(folder: Path, name: str, text: str, *, make: bool = True) -> Path:
+    """Write one file of the folder whole or not at all, mode 0600. Raises AdvisorError.
+
+    ``make`` the folder where there is none. It is opened once, so that a file system that is
+    unmounted meanwhile gets the file whole, or not at all, too.
+    """
+    draft = f".{name.removesuffix('.json')}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if make:
+            folder.mkdir(parents=True, exist_ok=True)
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            descriptor = os.open(
-                temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600
-            )
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            descriptor = os.open(draft, flags, 0o600, dir_fd=place)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            return temporary.rename(folder / name)
+            os.rename(draft, name, src_dir_fd=place, dst_dir_fd=place)
         except OSError:
-            temporary.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=place)
             raise
+        finally:
+            with suppress(OSError):  # some shared file systems cannot sync a folder
+                os.fsync(place)  # what was left elsewhere is removed once this lies here
+            os.close(place)
     except OSError as error:
         raise AdvisorError(f"{folder}: {error.strerror}", hint="nothing was kept") from None
+    return folder / name
 
 
 def write_spool_file(folder: Path, text: str, kind: DeliveryKind = "runs", note: str = "") -> Path:

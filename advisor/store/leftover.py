@@ -12,6 +12,8 @@ cases apart, but time and content do:
   in the database as the log has it.
 
 A database that changed later than its log, and not by a checkpoint, was put there by somebody.
+One that changed later than now says that the clock was set back, and nothing else: times prove
+nothing until it has caught up.
 """
 
 from __future__ import annotations
@@ -73,7 +75,8 @@ def belongs(path: Path, database: int) -> bool:
     except OSError:
         return True  # none; one that cannot be read cannot be replayed either
     try:
-        if os.fstat(database).st_ctime_ns <= os.fstat(log).st_ctime_ns:
+        changed = os.fstat(database).st_ctime_ns
+        if changed <= os.fstat(log).st_ctime_ns or changed > time.time_ns():
             return True
         return _checkpointed(log, database)
     finally:

@@ -12,8 +12,9 @@ from advisor.core.delivery import (
     FOLDER,
     MAX_RUNS,
     DeliveryKind,
+    new_name,
     own_folder,
-    write_spool_file,
+    write_delivery,
 )
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
@@ -262,10 +263,13 @@ class LeftResults(ResultStore):
 
     def _keep(self, kind: DeliveryKind, data: dict[str, object], hint: str) -> None:
         assert self.place is not None
-        try:
-            write_spool_file(self.place, json.dumps(data), kind)
+        try:  # a folder made anew would lie below the mount, where nobody looks
+            write_delivery(self.place, new_name(kind), json.dumps(data), make=False)
         except AdvisorError as error:
-            raise StoreError(f"the results are not stored: {error.message}", hint=hint) from error
+            gone = "" if self.place.is_dir() else "; is its file system mounted?"
+            raise StoreError(
+                f"the results are not stored: {error.message}{gone}", hint=hint
+            ) from error
 
 
 def _sent(

@@ -14,6 +14,7 @@ import pytest
 
 from advisor import __version__
 from release import tree
+from release.package import Package, deb, rpm
 from tests.contract import machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,7 @@ SHIPPED = {
     *(f"usr/lib/systemd/system/{unit}" for unit in UNITS),
 }  # fmt: skip
 
+EARLIER = "0.2.9"
 USE = f"""
 test "$(advisor --version)" = "advisor {__version__}"
 mkdir slurm && touch slurm/slurm.conf begin
@@ -44,6 +46,33 @@ bash -c 'source /usr/share/bash-completion/completions/advisor; complete -p advi
 find /opt/advisor -newer begin -type f
 """
 """What a site's host does first; prints nothing but files that use has left in /opt/advisor."""
+
+DOCUMENTED = """
+test "$(man -w advisor)" = /usr/share/man/man1/advisor.1.gz
+advisor doctor > doctor || test $? = 1
+grep -q 'advisor.socket' doctor
+"""
+"""What an admin asks first: the manual, and what is wrong; here no daemon answers."""
+
+BEFORE_UPGRADE = f"""
+test "$(advisor --version)" = "advisor {EARLIER}" && test -e /opt/advisor/only-before
+advisor serve --socket ~/socket 2> log &
+until test -S socket; do sleep 0.1; done
+kill $! && wait
+echo ADVISOR_DB=/elsewhere/advisor.db > /etc/advisor/serve.env
+echo 'version: 1' > /etc/advisor/policy.yaml
+cp -a /etc/advisor etc && cp /var/lib/advisor/advisor.db db
+"""
+KEPT = """
+diff -r etc /etc/advisor && cmp db /var/lib/advisor/advisor.db
+"""
+UPGRADED = f"""
+test "$(advisor --version)" = "advisor {__version__}" && test ! -e /opt/advisor/only-before
+advisor service status --scheduler slurm > units
+test "$(grep -c 'usr/lib.*, as this version writes it$' units)" = 4
+{KEPT}
+"""
+"""An earlier version is used, and another takes its place: what is the site's stays."""
 
 MODEL = """
 set -e
@@ -73,6 +102,29 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert (done.returncode, done.stderr) == (0, "")
     made = [line for line in done.stdout.splitlines() if not line.startswith("no ")]
     assert sorted(made) == sorted(str(path) for path in out.iterdir())
+    return out
+
+
+@pytest.fixture(scope="module")
+def earlier(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same files as packages of an earlier version, which had one file more."""
+    place = tmp_path_factory.mktemp("earlier")
+    root, out = place / "root", place / "dist"
+    out.mkdir()
+    subprocess.run(["dpkg-deb", "-x", the(built, "deb", "dpkg-deb"), root], check=True)
+    zsh = root / "usr/share/zsh"
+    (zsh / "vendor-completions").rename(zsh / "site-functions")
+    (root / "opt/advisor/only-before").touch()
+    (module,) = root.glob("opt/advisor/lib/python*/site-packages/advisor/__init__.py")
+    text = module.read_text()
+    assert __version__ in text
+    module.write_text(text.replace(__version__, EARLIER))
+    for cached in module.parent.glob("__pycache__/__init__.*"):
+        cached.unlink()
+    made = Package(root, out, EARLIER, Path("/usr/bin/python3"), 1)
+    deb(made)
+    if shutil.which("rpmbuild"):
+        rpm(made)
     return out
 
 
@@ -148,7 +200,7 @@ def test_the_wheel_has_every_file_that_the_code_opens(built: Path, tmp_path: Pat
     assert f"\nExecStart={tmp_path}/venv/bin/advisor serve " in text
 
 
-def test_a_deb_is_installed_used_upgraded_and_removed(built: Path, host: Path) -> None:
+def test_a_deb_is_installed_used_and_removed(built: Path, host: Path) -> None:
     package = the(built, "deb", "dpkg-deb")
     listed = subprocess.run(
         ["dpkg-deb", "-c", package], capture_output=True, text=True, check=True
@@ -162,7 +214,7 @@ def test_a_deb_is_installed_used_upgraded_and_removed(built: Path, host: Path) -
         dpkg $force --force-unsafe-io -i {package} > installed
         {USE}
         systemd-analyze verify {" ".join(f"/usr/lib/systemd/system/{unit}" for unit in UNITS)}
-        test "$(man -w advisor)" = /usr/share/man/man1/advisor.1.gz
+        {DOCUMENTED}
         dpkg -V hpc-advisor
         echo ADVISOR_DB=/elsewhere/advisor.db > /etc/advisor/serve.env
         dpkg $force --force-unsafe-io -i {package} > again
@@ -192,11 +244,54 @@ def test_an_rpm_is_installed_used_and_removed(built: Path, host: Path) -> None:
         f"""
         rpm -i --nodeps --nosignature {package} 2> installed
         {USE}
+        {DOCUMENTED}
         rpm -V --nodeps hpc-advisor 2> verified
         echo ADVISOR_DB=/elsewhere/advisor.db > /etc/advisor/serve.env
         rpm -e hpc-advisor 2> erased
         test ! -e /opt/advisor && test ! -e /usr/bin/advisor
         test -f /var/lib/advisor/advisor.db && test -f /etc/advisor/serve.env.rpmsave
+        """,
+        host,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_deb_takes_an_earlier_ones_place_and_leaves_what_is_the_sites(
+    built: Path, earlier: Path, host: Path
+) -> None:
+    done = machine.run(
+        f"""
+        install="dpkg --force-depends --force-unsafe-io -i"
+        $install {the(earlier, "deb", "dpkg-deb")} > installed 2>&1
+        {BEFORE_UPGRADE}
+        $install {the(built, "deb", "dpkg-deb")} > upgraded 2>&1
+        {UPGRADED}
+        dpkg -V hpc-advisor > other
+        test "$(cut -c13- other)" = /etc/advisor/serve.env
+        dpkg -r hpc-advisor > removed 2>&1
+        test ! -e /opt/advisor
+        {KEPT}
+        dpkg -P hpc-advisor > purged 2>&1
+        test -f /etc/advisor/policy.yaml && cmp db /var/lib/advisor/advisor.db
+        """,
+        host,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_rpm_takes_an_earlier_ones_place_and_leaves_what_is_the_sites(
+    built: Path, earlier: Path, host: Path
+) -> None:
+    done = machine.run(
+        f"""
+        rpm -i --nodeps --nosignature {the(earlier, "rpm", "rpmbuild")} 2> installed
+        {BEFORE_UPGRADE}
+        rpm -U --nodeps --nosignature {the(built, "rpm", "rpmbuild")} 2> upgraded
+        {UPGRADED}
+        rpm -V --nodeps hpc-advisor > other || test "$(cut -c14- other)" = /etc/advisor/serve.env
+        rpm -e hpc-advisor 2> erased
+        test ! -e /opt/advisor && mv /etc/advisor/serve.env.rpmsave /etc/advisor/serve.env
+        {KEPT}
         """,
         host,
     )

@@ -8,7 +8,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -199,3 +201,27 @@ def test_a_store_under_load_is_never_refused(store_path: Path) -> None:
         with Writer(store_path) as writer:
             verdict = writer.rows("PRAGMA integrity_check(1)")[0][0]
         assert verdict == "ok"
+
+
+def test_a_clock_that_was_set_back_refuses_no_store(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last checkpoint then lies an hour ahead of all that is committed since."""
+    filled(store_path)
+    ahead, real = time.time_ns() + 3600 * 10**9, os.fstat
+
+    def fstat(descriptor: int) -> os.stat_result | SimpleNamespace:
+        status = real(descriptor)
+        if status.st_ino == store_path.stat().st_ino:
+            return SimpleNamespace(st_ctime_ns=ahead)
+        return status
+
+    with Writer(store_path) as daemon:
+        daemon._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        daemon.add_observations("later", "w", [Observation(C, 2.0, 1.0)])
+        daemon.add_observations("later", "w", [Observation(C, 3.0, 1.0)])
+        monkeypatch.setattr(os, "fstat", fstat)
+        assert runs(store_path) == {"first": 200, "later": 2}
+        with Writer(store_path) as collect:
+            collect.add_observations("later", "w", [Observation(C, 4.0, 1.0)])
+    assert runs(store_path) == {"first": 200, "later": 3}

@@ -165,10 +165,11 @@ def run(args: argparse.Namespace) -> int:
         for r in runs:
             place = (r.workload, r.observation.configuration.node_type)
             by_place.setdefault(place, []).append(r.observation)
-        fitted = [
-            f for place, measured in by_place.items()
-            for f in _fit_place(args, store, *place, measured, options)
-        ]  # fmt: skip
+        by_place_fitted = {
+            place: _fit_place(args, store, *place, by_place[place], options)
+            for place in sorted(by_place, key=lambda p: -max(run.time_s for run in by_place[p]))
+        }  # the largest size first: the law over sizes, which follows from it, is made once
+        fitted = [model for place in by_place for model in by_place_fitted[place]]
         families = [m for m in store.size_models(args.application)
                     if args.node_type in (None, m.node_type)]  # fmt: skip
     if not any(f.model for f in fitted):

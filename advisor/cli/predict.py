@@ -10,7 +10,7 @@ from advisor import paths
 from advisor.cli.arguments import size_argument
 from advisor.cli.output import print_json, print_table
 from advisor.core.option import Z90
-from advisor.core.units import format_duration, format_energy, format_freq
+from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.errors import InputError, RefusedError
 
 if TYPE_CHECKING:
@@ -220,8 +220,9 @@ def _print(
     rows = []
     for i, c in zip(fits, places, strict=True):
         low, high = _interval(time, i)
-        row = [c.threads_per_node, format_freq(c.freq_khz), format_duration(math.exp(time.mean[i])),
-               f"{format_duration(low)} to {format_duration(high)}"]  # fmt: skip
+        duration = duration_like(math.exp(time.mean[i]))
+        row = [c.threads_per_node, format_freq(c.freq_khz), duration(math.exp(time.mean[i])),
+               f"{duration(low)} to {duration(high)}"]  # fmt: skip
         if energy is not None:
             row.append(format_energy(math.exp(energy.mean[i])))
         row.append(f"{_percent(float(time.own[i])):.0f} %")

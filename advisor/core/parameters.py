@@ -46,12 +46,12 @@ class ParameterLine:
 
 def parse_number(text: str) -> float:
     """Return ``4000000``, ``4e6``, ``4M``, ``64Ki`` as a number above 0, else raise ValueError."""
-    match = _NUMBER.fullmatch(text.strip())
+    match = _NUMBER.fullmatch(text.strip().removeprefix("-"))
     if match is None:
         raise ValueError(f"{text!r} is not a number; write 4000000, 4e6 or 4M")
     unit = (match[2] or "").lower()
     value = float(match[1]) * (_BINARY[unit] if unit in _BINARY else _UNITS[unit])
-    if not (math.isfinite(value) and value > 0):
+    if text.strip().startswith("-") or not (math.isfinite(value) and value > 0):
         raise ValueError(f"{text} is out of range; a parameter is above 0")
     return value
 

@@ -26,7 +26,8 @@ from advisor.store.transfers import unadvised
 _LOW, _TOO_LOW = 1 << 30, 64 << 20
 IMPORTED = {
     "numpy": "", "pandas": "", "patsy": "", "pydantic": "", "yaml": "", "rich": "", "scipy": "",
-    "shtab": "", "sqlite_utils": "", "statsmodels": "", "textual": "", "ClusterShell": "",
+    "shtab": "", "sqlite_utils": "", "statsmodels": "", "textual": "", "threadpoolctl": "",
+    "ClusterShell": "",
     "textual_serve": "tui", "matplotlib": "plot", "sklearn": "ml",
 }  # fmt: skip
 """What is imported, and the extra that brings it, "" where the advisor cannot do without."""

@@ -13,6 +13,7 @@ from advisor.core.configuration import Configuration
 from advisor.models.base import Forecast, JointModel, Matrix, Model, matrix, parse_options
 from advisor.models.intervals import cross_validated
 from advisor.models.runs import Runs
+from advisor.one_thread import on_one_thread
 
 DEFAULT = "auto"
 """The model that is fitted where none is named."""
@@ -34,6 +35,7 @@ def create(name: str, *, bounds: Matrix | None = None, **options: Any) -> Any:
     return model(bounds=bounds, **parse_options(name, model.OPTIONS, options))
 
 
+@on_one_thread
 def forecast(
     name: str,
     runs: Runs,

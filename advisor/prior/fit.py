@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, stdtrit
 
+from advisor.one_thread import on_one_thread
 from advisor.prior.surface import Array, WorkloadSurface
 from advisor.prior.ways import WAYS, New, Rows, SurfaceEstimate, Way
 
@@ -125,6 +126,7 @@ class Learned:
         return replace(priors[0], doubts=tuple(priors[1:]), others=others, scores=self.scores)
 
 
+@on_one_thread
 def learn(
     known: Sequence[WorkloadSurface],
     names: Collection[str],

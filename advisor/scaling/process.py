@@ -9,11 +9,12 @@ the rest of its error is what the job's options share.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
 from advisor.models.base import Matrix, Vector
@@ -50,6 +51,11 @@ class WeighedLaws:
     weight: Vector
     disturbed: NDArray[np.bool_]
 
+    def by_setting(self) -> Iterator[tuple[int, NDArray[np.intp]]]:
+        """Yield each setting with its pairs: what needs an inverse is worked out once for them."""
+        for setting in np.unique(self.setting):
+            yield int(setting), np.flatnonzero(self.setting == setting)
+
 
 class ScalingProcess:
     """One response of n runs: weigh what may explain it, then predict."""
@@ -75,6 +81,10 @@ class ScalingProcess:
         self._laws, self._prior = everything, log_prior
         self._residuals = self._centred(evaluate(places, everything))
         self.weighed = self._weigh()
+        self._inverses = {
+            setting: np.linalg.inv(self._covariance(self._scales[setting], self.weighed.disturbed))
+            for setting, _ in self.weighed.by_setting()
+        }
         self._own_factor, self._run_factor = self._factors()
 
     def _centred(self, laws: Matrix) -> Matrix:
@@ -119,7 +129,7 @@ class ScalingProcess:
         rows: NDArray[np.intp] | slice = slice(None),
     ) -> Vector:
         factor = np.linalg.cholesky(self._covariance(scale, disturbed))
-        white = np.linalg.solve(factor, self._residuals[:, rows])
+        white = solve_triangular(factor, self._residuals[:, rows], lower=True, check_finite=False)
         weight: Vector = -0.5 * (white**2).sum(axis=0) - np.log(np.diag(factor)).sum()
         return weight + self._prior[rows]
 
@@ -160,18 +170,19 @@ class ScalingProcess:
         """
         n = len(self._log_y)
         error, variance = np.zeros(n), np.zeros(n)
-        for law, setting, weight in zip(weighed.law, weighed.setting, weighed.weight, strict=True):
+        for setting, pairs in weighed.by_setting():
+            weights = weighed.weight[pairs]
             inverse = np.linalg.inv(self._covariance(self._scales[setting], weighed.disturbed))
-            pulled = inverse @ self._residuals[:, law]
+            pulled = inverse @ (self._residuals[:, weighed.law[pairs]] @ weights)
             if folds is None:
                 own = 1 / np.diag(inverse)
-                error += weight * own * pulled
-                variance += weight * own
+                error += own * pulled
+                variance += weights.sum() * own
                 continue
             for rows in folds:
                 block = np.linalg.inv(inverse[np.ix_(rows, rows)])
-                error[rows] += weight * (block @ pulled[rows])
-                variance[rows] += weight * np.diag(block)
+                error[rows] += block @ pulled[rows]
+                variance[rows] += weights.sum() * np.diag(block)
         return error, variance
 
     def _factors(self) -> tuple[float, float]:
@@ -229,19 +240,18 @@ class ScalingProcess:
         laws = self._evaluate(wanted, self._laws[numbers])
         means = np.empty((m, len(weighed.weight)))
         whole, own, noise = np.zeros(m), np.zeros(m), np.zeros(m)
-        for i, (law, setting) in enumerate(zip(weighed.law, weighed.setting, strict=True)):
-            scale, weight = self._scales[setting], weighed.weight[i]
-            inverse = np.linalg.inv(self._covariance(scale, weighed.disturbed))
+        for setting, pairs in weighed.by_setting():
+            scale, weights, law = self._scales[setting], weighed.weight[pairs], weighed.law[pairs]
             reach = cross.sum(scale)
-            pull = reach @ inverse
-            column = int(np.searchsorted(numbers, law))
-            means[:, i] = laws[:, column] + self._levels[law] + pull @ self._residuals[:, law]
+            pull = reach @ self._inverses[setting]
+            off = self._levels[law] + pull @ self._residuals[:, law]
+            means[:, pairs] = laws[:, np.searchsorted(numbers, law)] + off
             variance = alone.sum(scale) - (pull * reach).sum(axis=1)
             along = beside.sum(scale)[:, 0] - pull @ reach[base]
-            whole += weight * variance
-            own += weight * np.maximum(0.0, variance - 2 * along + variance[base])
-            times = means[:, i] if log_time is None else log_time
-            noise += weight * noise_variance(scale, times, 1.0, self._sigma)
+            whole += weights.sum() * variance
+            own += weights.sum() * np.maximum(0.0, variance - 2 * along + variance[base])
+            times = means[:, pairs] if log_time is None else log_time[:, None]
+            noise += (noise_variance(scale, times, 1.0, self._sigma) * weights).sum(axis=1)
         mean = means @ weighed.weight
         whole += (means - mean[:, None]) ** 2 @ weighed.weight
         ratio = means - means[base]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from advisor import plugins
 from advisor.errors import AdvisorError, InputError
+from advisor.one_thread import on_one_thread
 from advisor.scaling.base import (
     FEWEST_SIZES,
     ScalingForecast,
@@ -88,6 +89,7 @@ def create(name: str) -> ScalingModel:
     return cast(ScalingModel, plugins.load("scaling", name)())
 
 
+@on_one_thread
 def tried_forecast(runs: SizedRuns, wanted: SizedPlaces, model: str = AUTO) -> TriedForecast:
     """Predict places of any size; ``auto`` chooses by the largest sizes, never by folds within.
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from advisor.errors import InputError
@@ -101,23 +102,19 @@ def _selected(
     columns: Mapping[Term, Vector], chosen: list[Term], candidates: Sequence[Term], room: int
 ) -> list[Term]:
     """Return the chosen terms with those that make them better, ``room`` beside the constant."""
-    best = _left_out_error(_stack(columns, chosen))
+    best = _left_out_errors(_stack(columns, chosen)[None])[0]
     while len(chosen) <= room:
-        scored = []
-        for term in candidates:
-            if term in chosen:
-                continue
-            basis = _stack(columns, [*chosen, term])
-            if np.linalg.matrix_rank(basis) == basis.shape[1]:
-                scored.append((_left_out_error(basis), term))
-        if not scored:
+        others = [term for term in candidates if term not in chosen]
+        if not others:
             break
-        error, term = min(scored, key=lambda s: s[0])
-        trial = [*chosen, term]
-        chance = _chance(_stack(columns, trial)) * len(scored)
-        if error > _BETTER * best or chance > _CHANCE:
+        errors = _left_out_errors(np.array([_stack(columns, [*chosen, term]) for term in others]))
+        least = int(np.argmin(errors))
+        trial = [*chosen, others[least]]
+        if not errors[least] <= _BETTER * best:
             break
-        best, chosen = error, trial
+        if _chance(_stack(columns, trial)) * np.isfinite(errors).sum() > _CHANCE:
+            break
+        best, chosen = errors[least], trial
     return chosen
 
 
@@ -125,11 +122,17 @@ def _stack(columns: Mapping[Term, Vector], terms: Sequence[Term]) -> Matrix:
     return np.column_stack([columns[t] for t in terms])
 
 
-def _left_out_error(basis: Matrix) -> float:
-    """Return the root mean square relative error of runs left out, one by one."""
-    hat = basis @ np.linalg.pinv(basis)
-    left = 1.0 - hat.sum(axis=1)
-    return float(np.sqrt(np.mean((left / np.maximum(1e-6, 1.0 - np.diag(hat))) ** 2)))
+def _left_out_errors(bases: NDArray[np.float64]) -> Vector:
+    """Return the root mean square relative error of runs left out, one by one, for each basis.
+
+    ``bases`` are (m, n runs, k terms); infinite where a basis' terms depend on each other.
+    """
+    span, singular, _ = np.linalg.svd(bases, full_matrices=False)
+    least = singular[:, 0] * max(bases.shape[1:]) * np.finfo(np.float64).eps
+    left = 1.0 - (span @ span.sum(axis=1)[:, :, None])[:, :, 0]
+    free = np.maximum(1e-6, 1.0 - (span**2).sum(axis=2))
+    error: Vector = np.sqrt(np.mean((left / free) ** 2, axis=1))
+    return np.where(singular[:, -1] > least, error, np.inf)
 
 
 def _chance(basis: Matrix) -> float:

@@ -56,6 +56,8 @@ def test_sizes_of_the_command_line() -> None:
             parse_sizes(text)
     with pytest.raises(ValueError, match="out of range"):
         parse_number("1e999")
+    with pytest.raises(ValueError, match="-4 is out of range; a parameter is above 0"):
+        parse_number("-4")
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,20 @@ def test_profiles_that_say_something_else_have_the_family_fitted_again(
         assert view.options and not view.left_out
 
 
+def test_one_fit_of_all_sizes_makes_their_law_once(
+    store_path: Path, advisor: Callable[..., Any]
+) -> None:
+    """The largest is fitted first: else each size that becomes the largest has a law made."""
+    with Writer(store_path) as writer:
+        for n in (1e6, 2e6, 4e6):
+            sweep(writer, n, [*CELLS[::2], BASE])
+    assert advisor("fit", "stencil", "--db", store_path).code == 0
+    with Reader(store_path) as reader:
+        (law,) = reader.size_models("stencil")
+        assert law.stats["sizes"]["largest"] == "-n 4000000"
+        assert law.version == 1
+
+
 def without_sizes(site: Snapshot) -> Snapshot:
     site = replace(site, models={i: m for i, m in site.models.items() if not m.of_sizes})
     site.index()

@@ -26,6 +26,7 @@ from advisor.lab.profile.scalar import ScalarModel, SearchMethod, fit_scalar
 from advisor.lab.profile.selection import SearchData
 from advisor.lab.profile.setup import MetricOptions, ProfileSetup, default_options
 from advisor.lab.profile.table import coefficients_of, model_json, usable_mains
+from advisor.one_thread import on_one_thread
 
 Members = Sequence[ThreadId]
 ClassModels = dict[str, dict[str, "MetricModel"]]
@@ -218,6 +219,7 @@ def _names(runs: Sequence[ProfiledRun]) -> dict[str, None]:
     }
 
 
+@on_one_thread
 def fit_metric(
     one: ClassRuns, name: str, options: MetricOptions, setup: ProfileSetup, threads: ThreadCounts,
     counts: MetricModel | None, method: SearchMethod = "strict",

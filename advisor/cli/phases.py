@@ -112,35 +112,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cluster(args: argparse.Namespace) -> int:
-    import numpy as np
-
+    from advisor.cli.phases_bursts import clusters_json, print_clusters
     from advisor.phases.bursts import cluster
     from advisor.phases.files import read_bursts
 
     bursts = read_bursts(args.file, by=args.by, counters=args.counters)
-    extra = [n for n in bursts.counters if n not in ("instructions", "cycles")]
     groups = cluster(bursts, subset=args.subset, seed=args.seed)
-    whole = float(bursts.duration_s.sum())
-    clusters: list[dict[str, Any]] = []
-    for label in range(int(groups.labels.max()) + 1):
-        mine = groups.labels == label
-        if not mine.any():
-            continue
-        took = float(bursts.duration_s[mine].sum())
-        counted = {n: float(v[mine].sum()) for n, v in bursts.counters.items()}
-        instructions, cycles = counted["instructions"], counted["cycles"]
-        clusters.append(
-            {
-                "label": label, "bursts": int(mine.sum()), "time_share": took / whole,
-                "mean_burst_s": took / int(mine.sum()), "ipc": instructions / cycles,
-                "mips": instructions / took / 1e6,
-                "instructions": float(np.median(bursts.counters["instructions"][mine])),
-                "counters": {
-                    n: {"per_s": counted[n] / took, "per_instruction": counted[n] / instructions}
-                    for n in extra
-                },
-            }
-        )  # fmt: skip
+    clusters = clusters_json(bursts, groups)
     if args.json:
         data = {
             "file": str(args.file), "clusters": [c for c in clusters if c["label"]],
@@ -149,27 +127,8 @@ def _cluster(args: argparse.Namespace) -> int:
         }  # fmt: skip
         print_json("phases", {"action": "cluster", **data})
         return 0
-    print_table(
-        ["cluster", "bursts", "share of time", "mean burst", "IPC", "MIPS",
-         *map(_rate_name, extra)],
-        [
-            [c["label"] or "none", c["bursts"], f"{c['time_share']:.1%}",
-             format_duration(c["mean_burst_s"]), f"{c['ipc']:.2f}", f"{c['mips']:.0f}",
-             *(_rate(n, c["counters"][n]) for n in extra)]
-            for c in sorted(clusters, key=lambda c: (not c["label"], c["label"]))
-        ],
-    )  # fmt: skip
+    print_clusters(bursts, clusters)
     return 0
-
-
-def _rate_name(counter: str) -> str:
-    return {"bytes": "GB/s", "flops": "Gflop/s"}.get(counter, f"{counter} an instruction")
-
-
-def _rate(counter: str, rates: dict[str, float]) -> str:
-    if counter in ("bytes", "flops"):
-        return f"{rates['per_s'] / 1e9:.3g}"
-    return f"{rates['per_instruction']:.3g}"
 
 
 # -- period ----------------------------------------------------------------------------------------

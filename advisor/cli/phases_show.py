@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.cli.output import print_json, print_table
+from advisor.cli.phases_bursts import clusters_json, print_clusters
 from advisor.cli.phases_caps import add_bounds, cap_bounds, caps_json, print_caps
 from advisor.cli.pictures import add_plot_argument, check_plot, print_picture, save_plot
 from advisor.core.units import format_count
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from advisor.phases.inside import InsideSignal
     from advisor.phases.routines import FoldedRoutines
     from advisor.training.state import SweepState
+
+_SUBSET = 0.15
+"""Share of the bursts that is clustered; the rest is classified."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
         ],
     }  # fmt: skip
     caps = _caps(args)
+    clusters = _clusters(seen)
     if args.json:
         by_phase: dict[str, Any] = {"caps": None, "no_caps": ""}
         if isinstance(caps, str):
@@ -110,10 +115,12 @@ def run(args: argparse.Namespace) -> int:
              **{k: getattr(s.folded, k).tolist() for k in ("x", "value", "low", "high")}}
             for s in inside
         ]  # fmt: skip
-        print_json("phases", {"action": "show", **data, "inside": drawn, **_routines_json(routines),
-                              **by_phase})  # fmt: skip
+        data |= {"inside": drawn, "bursts": clusters, **_routines_json(routines), **by_phase}
+        print_json("phases", {"action": "show", **data})
         return 1 if seen.exit_code else 0
     _print(data, seen)
+    if seen.bursts is not None and clusters is not None:
+        print_clusters(seen.bursts, clusters)
     _print_inside(inside, routines, args.plot)
     if not isinstance(caps, str):
         print_caps(caps)
@@ -149,6 +156,15 @@ def _print(data: dict[str, Any], seen: WatchedRun) -> None:
         print(f"process {pid} ({program}{where}): {events} events{gone}")
     for note in data["notes"]:
         print(f"note: {note}")
+
+
+def _clusters(seen: WatchedRun) -> list[dict[str, Any]] | None:
+    """Return the kinds of bursts between calls, by a subset; None where they have no counters."""
+    if seen.bursts is None:
+        return None
+    from advisor.phases.bursts import cluster
+
+    return clusters_json(seen.bursts, cluster(seen.bursts, subset=_SUBSET))
 
 
 def _routines_json(routines: FoldedRoutines | None) -> dict[str, Any]:

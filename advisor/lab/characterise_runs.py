@@ -91,7 +91,7 @@ def timing_library(*, see_files: bool = False) -> Path:
             "-fvisibility=hidden",
             "-ftls-model=initial-exec",
         ],
-        headers=[SOURCES / "trace" / h for h in ("regions.h", "watch.h", "files.h")],
+        headers=[SOURCES / "trace" / h for h in ("regions.h", "watch.h", "bursts.h", "files.h")],
         libraries=["-ldl", "-lpthread"],
     )
 

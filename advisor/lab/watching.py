@@ -15,10 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.errors import AdvisorError, SchedulerError
+from advisor.lab.burst_counters import VARIABLE, BurstsBeside
 from advisor.lab.characterise_runs import timing_library
 from advisor.lab.counted import CountedBeside
 from advisor.lab.running import running_code
 from advisor.lab.sampled import SampledBeside
+from advisor.phases.bursts import BurstTable
 from advisor.phases.complete import BEGIN, END, CompleteRun, load_complete
 from advisor.phases.inside import Counted
 from advisor.phases.ring import EventRings
@@ -36,6 +38,7 @@ class WatchedRun:
 
     ``counted`` are readings of counters beside it, by name; ``why_not`` what could not be counted.
     ``running`` is which routine its threads were in, None where that could not be sampled.
+    ``bursts`` are those whose counters were read in the program, None where none were.
     ``processes`` are (program, process id, rank or None, events, lost) of all that were watched;
     ``notes`` say what is missing and why.
     """
@@ -48,6 +51,7 @@ class WatchedRun:
     counted: Counted = field(default_factory=dict)
     why_not: str = ""
     running: RunningCode | None = None
+    bursts: BurstTable | None = None
 
 
 def watch_library() -> Path:
@@ -63,19 +67,26 @@ def watched_command(argv: Sequence[str], *, quiet: bool) -> WatchedRun:
     """
     notes: list[str] = []
     environment = dict(os.environ)
+    bursts = BurstsBeside()
     with tempfile.TemporaryDirectory(prefix="advisor-watch-") as name:
         try:
             library = watch_library()
             before = environment.get("LD_PRELOAD", "")
-            environment |= {"ADVISOR_WATCH": name, "LD_PRELOAD": f"{library} {before}".strip()}
+            environment |= {
+                "ADVISOR_WATCH": name, "LD_PRELOAD": f"{library} {before}".strip(),
+                VARIABLE: bursts.choose(),
+            }  # fmt: skip
         except AdvisorError as error:
             notes.append(f"calls are not watched: {error.message}")
-        return _watch(argv, environment, EventRings(Path(name)), notes, 2 if quiet else 1)
+        seen = _watch(argv, environment, EventRings(Path(name)), bursts, notes, 2 if quiet else 1)
+    more = bursts.notes if seen.source == CALLS else []
+    return replace(seen, bursts=bursts.table(), notes=(*seen.notes, *more))
 
 
 def _watch(
-    argv: Sequence[str], environment: dict[str, str], rings: EventRings, notes: list[str], out: int
-) -> WatchedRun:
+    argv: Sequence[str], environment: dict[str, str], rings: EventRings, bursts: BurstsBeside,
+    notes: list[str], out: int,
+) -> WatchedRun:  # fmt: skip
     calls, lines = CompleteRun(), CompleteRun()
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
@@ -92,6 +103,7 @@ def _watch(
             while child.poll() is None:
                 reader.read()
                 _take(calls, rings.poll())
+                bursts.take(rings)
                 counters.read()
                 samples.read()
                 time.sleep(_POLL_S)
@@ -102,6 +114,7 @@ def _watch(
     reader.read()
     os.close(ours)
     _take(calls, rings.poll())
+    bursts.take(rings)
     end = time.monotonic()
     if samples.why_not:
         notes.append(samples.why_not)

@@ -14,7 +14,7 @@ import platform
 import re
 import resource
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -234,6 +234,21 @@ def open_event(attributes: bytes, *, pid: int = 0, cpu: int = -1, group: int = -
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return descriptor
+
+
+def open_group(events: Sequence[tuple[int, int]]) -> list[int | OSError]:
+    """Open events of this thread that are counted together: each one's descriptor, or why not."""
+    opened: list[int | OSError] = []
+    leader = -1
+    for kind, config in events:
+        try:
+            flags = _NO_KERNEL | _NO_HYPERVISOR
+            opened.append(_open(kind, config, flags, group=leader))
+        except OSError as error:
+            opened.append(error)
+        else:
+            leader = next(d for d in opened if isinstance(d, int))
+    return opened
 
 
 def _value(descriptor: int) -> tuple[float, float]:

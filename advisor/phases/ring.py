@@ -19,7 +19,10 @@ _HEAD_AT, _END_AT = 6 * 8, 5 * 8
 _FILES_AT = _HEAD.size + _PATH
 _SITES_AT = _FILES_AT + _FILES * _PATH
 _RING_AT = _SITES_AT + _SITES * 16
-SIZE = _RING_AT + _RING * 8
+_BURSTS_AT = _RING_AT + _RING * 8
+_BURSTS, _COUNTS = 128, 7
+_BURST = struct.Struct(f"<{2 + _COUNTS}Q")
+SIZE = _BURSTS_AT + 16 + _BURSTS * _BURST.size
 _SITE_BITS = 10
 ELSEWHERE = "elsewhere"
 """The site of calls that the file had no room for."""
@@ -43,6 +46,7 @@ class WatchedProcess:
     lost: int = 0
     homeless: int = 0
     last_s: float = 0.0
+    _bursts: int = field(default=0, repr=False)
     _map: mmap.mmap = field(repr=False, kw_only=True)
     _names: list[str] = field(repr=False, default_factory=list)
 
@@ -65,6 +69,22 @@ class WatchedProcess:
             yield self.last_s, self._names[site] if site < len(self._names) else ELSEWHERE
         (end,) = struct.unpack_from("<Q", self._map, _END_AT)
         self.end_s = end / 1e9 if end else None
+
+    def bursts(self) -> list[tuple[float, ...]]:
+        """Return the bursts counted since the last call: s that it took, and each counter.
+
+        What was written over before, or may be just now, is left out.
+        """
+        head, counted = struct.unpack_from("<2Q", self._map, _BURSTS_AT)
+        first = max(self._bursts, head - _BURSTS)
+        taken = [
+            _BURST.unpack_from(self._map, _BURSTS_AT + 16 + i % _BURSTS * _BURST.size)
+            for i in range(first, head)
+        ]
+        (now,) = struct.unpack_from("<Q", self._map, _BURSTS_AT)
+        self._bursts = head
+        whole = taken[max(0, now - _BURSTS + 1 - first) :]
+        return [(b[1] / 1e9, *map(float, b[2 : 2 + counted])) for b in whole]
 
     def _head(self) -> int:
         return int(struct.unpack_from("<Q", self._map, _HEAD_AT)[0])

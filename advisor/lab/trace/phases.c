@@ -156,6 +156,7 @@ static void team_join(struct team *team) {
 
 /* A region's parts are those of the thread that forked it: it waits at every barrier, too. */
 static void team_barrier(void) {
+    watch_returned();
     if (!file || depth != 1 || !inside) return;
     if (inside->call != (uint64_t)(uintptr_t)pthread_self()) return;
     const uint64_t now = watch_now(), took = now - part_begin;

@@ -25,10 +25,17 @@
 #define WATCH_FILES 12
 #define WATCH_RING 4096 /* events, a power of two */
 #define WATCH_PATH 488
+#define WATCH_BURSTS 128 /* a power of two */
+#define WATCH_COUNTS 7
 
 struct watch_site {
     uint64_t offset; /* of the call, as the file itself has it */
     uint64_t file;
+};
+
+struct watch_burst {
+    uint64_t word, took_ns; /* word: of the event that began it, as in the ring */
+    uint64_t count[WATCH_COUNTS];
 };
 
 struct watch_file {
@@ -40,7 +47,12 @@ struct watch_file {
     char file[WATCH_FILES][WATCH_PATH];
     struct watch_site site[WATCH_SITES];
     uint64_t ring[WATCH_RING]; /* ns since begin << 10 | site */
+    uint64_t burst_head, counted; /* bursts ever counted; counters of each */
+    struct watch_burst burst[WATCH_BURSTS];
 };
+
+static uint64_t watch_now(void);
+#include "bursts.h"
 
 static struct watch_file *watched;
 static int watch_wanted, watch_taken;
@@ -146,15 +158,25 @@ static void watch_event(const void *address) {
             return;
         watch_mine = 1;
     }
-    if (!watched && !(watched = watch_open())) {
-        watch_wanted = 0; /* no room, no folder: the program goes on unwatched */
-        return;
+    if (!watched) {
+        if (!(watched = watch_open())) {
+            watch_wanted = 0; /* no room, no folder: the program goes on unwatched */
+            return;
+        }
+        burst_open();
     }
     const uint32_t site = watch_site_of(address);
     const uint64_t at = watched->head;
     if (site == WATCH_SITES - 1) watched->homeless++;
-    watched->ring[at & (WATCH_RING - 1)] = (watch_now() - watched->begin_ns) << 10 | site;
+    const uint64_t now = watch_now(), word = (now - watched->begin_ns) << 10 | site;
+    watched->ring[at & (WATCH_RING - 1)] = word;
     __atomic_store_n(&watched->head, at + 1, __ATOMIC_RELEASE);
+    burst_event(watched, now, word);
+}
+
+/* The runtime's own function has returned: what it waited for is over. */
+static void watch_returned(void) {
+    if (burst_file >= 0 && watch_mine && !watch_depth) burst_returned(watch_now());
 }
 
 static void watch_begin(void) {
@@ -165,6 +187,7 @@ static void watch_begin(void) {
 
 static void watch_in_child(void) {
     watched = NULL; /* the parent's */
+    burst_file = -1;
     watch_taken = watch_mine = watch_depth = 0;
     memset(watch_known, 0, sizeof watch_known);
     process_begin_ns = watch_now();
@@ -203,6 +226,7 @@ static any_function watch_own(const char *name) {
         watch_depth++;                                                                             \
         const long result = own(TWELVE(SAME));                                                     \
         watch_depth--;                                                                             \
+        watch_returned();                                                                          \
         return result;                                                                             \
     }
 

@@ -27,6 +27,10 @@ VERSION = 1
 MAX_REQUEST = 1 << 20
 """Bytes of one request line; longer ones are answered with an error and the line closed."""
 
+MAX_PARTS = 20_000
+"""Opening brackets and braces of a request line, those in texts included: reading as many lists as
+a line has room for would keep everybody waiting for tens of milliseconds."""
+
 MAX_ANSWER = 16384
 """Bytes of an answer that Slurm's hooks read: a rewrite, a message and a stamp."""
 
@@ -99,6 +103,8 @@ class ProtocolError(AdvisorError):
 
 def parse_request_line(line: bytes) -> dict[str, object]:
     """Return a request. Raises ProtocolError; bytes that are not UTF-8 are replaced."""
+    if line.count(b"[") + line.count(b"{") > MAX_PARTS:
+        raise ProtocolError(f"not JSON of a request: more than {MAX_PARTS} lists and objects")
     try:
         data = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:

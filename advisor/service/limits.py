@@ -50,6 +50,8 @@ class Use:
     begun: int = 0
     prompt: bool = True
     """The user's last connection sent its line; else nobody waits for the next one's."""
+    next_turn: bool = False
+    """Had a long answer: the next one only after others, whoever has asked by then."""
     named: bool = False
     """The log has named the user since it asked for too much."""
     open: dict[object, Callable[[], None]] = field(default_factory=dict)
@@ -64,6 +66,10 @@ class Use:
         if self.left > BURST / 2:
             self.named = False
         return self.left <= 0
+
+    def take_turn(self) -> None:
+        """Let the user's lines be answered again, now that the loop has looked who is there."""
+        self.next_turn = False
 
     def charge(self, seconds: float) -> None:
         """Note a request and the processor's time it took."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import gc
 import logging
 import os
@@ -21,21 +20,24 @@ from advisor.core.protocol import MAX_REQUEST, ProtocolError, answer_line
 from advisor.errors import AdvisorError
 from advisor.service.handlers import Handlers
 from advisor.service.limits import BEGUN, BUSY, Limits, Use
-from advisor.service.notify import inherited_socket, notify
+from advisor.service.listening import BACKLOG, listening_socket
+from advisor.service.notify import notify
 from advisor.service.peer import Peer, peer_of
 
 log = logging.getLogger("advisor.serve")
 
-BACKLOG = 32
-"""Connections that wait to be accepted; for more, a client waits in connect, where the kernel lets
-one in after the other. One user may fill it, and whoever comes next stands behind that: so it is
-short."""
 _BEHIND_S = 0.005
 """What an answer leaves to be done waits so long: until its submission has gone on."""
 _FOLLOWS_MS = 1
 """A hook's line comes at once after its connection: so long is waited for it."""
 _SWITCH_S = 5e-5
 """Each call of a socket waits no longer than this for a thread that writes behind the answer."""
+_LINES = 16
+"""So many short lines of one connection are answered in a row."""
+LONG_S = 3e-4
+"""After an answer that took the processor for longer, the loop looks who else is there before it
+goes on with lines of the same user: those of one user are answered one at a time, with others'
+in between."""
 IDLE_S = 30.0
 """A connection that sends nothing for so long is closed."""
 
@@ -58,6 +60,7 @@ class _Connection(asyncio.Protocol):
         self._server = server
         self._buffer = bytearray()
         self._searched = 0
+        self._later = self._full = False
         self._begun = begun
         self._transport: asyncio.Transport | None = None
         self._client, self._peer = client, client.peer
@@ -77,6 +80,7 @@ class _Connection(asyncio.Protocol):
         self._server.connections.discard(self)
         self._server.limits.leave(self._client.use, self)
         self._client.use.begun -= len(self._buffer)
+        self._buffer.clear()
         if self._idle:
             self._idle.cancel()
 
@@ -90,13 +94,26 @@ class _Connection(asyncio.Protocol):
         self._buffer += data
         use.begun += len(data)
         self._rest()
+        if not self._later:
+            self._lines()
+
+    def _lines(self) -> None:
+        """Answer the lines that are there; after a long one, or some, others' go first."""
+        use, lines, self._later = self._client.use, 0, False
         while (end := self._buffer.find(b"\n", self._searched)) >= 0:
+            if use.next_turn or lines == _LINES:
+                self._later = True
+                asyncio.get_running_loop().call_soon(self._lines)
+                self._read_on()
+                return
+            lines += 1
             line = bytes(self._buffer[:end])
             del self._buffer[: end + 1]
             use.begun -= end + 1
             self._searched = 0
             self._answer(line)
         self._searched = len(self._buffer)
+        self._read_on()
         if len(self._buffer) > MAX_REQUEST or (use.bounded and use.begun > BEGUN):
             self._send(answer_line({"error": f"a request may have {MAX_REQUEST} bytes"}))
             log.warning("event=too-long uid=%d bytes=%d", self._peer.uid, len(self._buffer))
@@ -104,11 +121,20 @@ class _Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Read no more from a client that does not read."""
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._full = True
+        self._read_on()
 
     def resume_writing(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        self._full = False
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read from a client that reads, once what it sent before is answered."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._full or self._later:
+            self._transport.pause_reading()
+        else:
             self._transport.resume_reading()
 
     def _answer(self, line: bytes) -> None:
@@ -156,7 +182,6 @@ class Server:
     waiting: dict[_Client, asyncio.TimerHandle] = field(default_factory=dict)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
-    _owns_socket: bool = False
     _behind: asyncio.TimerHandle | None = None
     _answered: list[_Client] = field(default_factory=list)
 
@@ -175,7 +200,11 @@ class Server:
         try:
             return self._answer(line, peer)
         finally:
-            use.charge(time.thread_time() - worked)
+            worked = time.thread_time() - worked
+            use.charge(worked)
+            if worked > LONG_S and not use.next_turn:
+                use.next_turn = True
+                asyncio.get_running_loop().call_soon(use.take_turn)
 
     def refuse(self, client: _Client) -> None:
         """Note that a user asks too much."""
@@ -224,7 +253,7 @@ class Server:
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         await self._refresh(force=True)
-        sock = self._socket()
+        sock, owns_path = listening_socket(self.path)
         sock.setblocking(False)
         loop.add_reader(sock, self._accept, sock)
         gc.disable()  # garbage is collected between answers, see _refresh_forever
@@ -250,7 +279,7 @@ class Server:
         for connection in list(self.connections):
             connection.close()
         await loop.run_in_executor(None, self.handlers.close)
-        if self._owns_socket:
+        if owns_path:
             with contextlib.suppress(FileNotFoundError):
                 self.path.unlink()
             self.handlers.mark_enforce(self.path, on=False)
@@ -283,6 +312,10 @@ class Server:
         begun, answered = b"", False
         try:
             connection.setblocking(False)
+            if use.next_turn:
+                self.limits.enter(use, client, lambda: self._close(client))
+                self._wait(client)
+                return
             # A client often loses the processor to us between its connection and its line.
             follows = select.poll()
             follows.register(connection, select.POLLIN)
@@ -331,6 +364,8 @@ class Server:
 
     def _readable(self, client: _Client) -> None:
         """Go on with a client that sends its line only now, or more; close when it hung up."""
+        if client.use.next_turn:
+            return  # it is still readable when the loop has looked at the others
         try:
             data = client.socket.recv(MAX_REQUEST)
         except (BlockingIOError, InterruptedError):
@@ -402,42 +437,6 @@ class Server:
             gc.collect()
             gc.freeze()
         self.handlers.mark_enforce(self.path)
-
-    def _socket(self) -> socket.socket:
-        """Return a socket that listens; where its path is visible, clients are accepted."""
-        given = inherited_socket()
-        if given is not None:
-            given.listen(BACKLOG)
-            return given
-        self._owns_socket = True
-        hidden = self.path.with_name("~" + self.path.name[1:])  # no longer: paths have 107 bytes
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.path.is_socket():
-                _refuse_if_alive(self.path)
-            elif self.path.exists():
-                raise FileExistsError(errno.EEXIST, "is there and is no socket")
-            hidden.unlink(missing_ok=True)
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            sock.bind(str(hidden))
-            hidden.chmod(0o666)
-            sock.listen(BACKLOG)
-            hidden.rename(self.path)
-        except OSError as error:
-            raise AdvisorError(
-                f"{self.path}: {error.strerror or error}", hint="choose another with --socket"
-            ) from None
-        return sock
-
-
-def _refuse_if_alive(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return
-    raise AdvisorError(f"{path}: another daemon serves there", hint="stop it first")
 
 
 def quote(text: str) -> str:

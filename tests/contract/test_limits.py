@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from advisor.core.protocol import call
+from advisor.core.protocol import MAX_PARTS, ProtocolError, call, parse_request_line
 from advisor.core.script import DEADLINE_S, read
 from advisor.core.script_use import use_of_script
 from advisor.core.shell_words import TOO_SLOW
@@ -212,6 +212,19 @@ def test_no_script_takes_long_to_read(script: str) -> None:
     use_of_script(script)
     assert time.thread_time() - begun < 12 * DEADLINE_S
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000
+
+
+@pytest.mark.parametrize(("part", "takes"), [("[]", 8_000), ("{}", 8_000), ("1", 150_000)])
+def test_a_request_may_have_so_many_parts(part: str, takes: int) -> None:
+    """Lists take long to make; the runs that a user leaves in one line are fewer."""
+
+    def line(count: int) -> bytes:
+        return f'{{"v": 1, "op": "observe", "x": [{",".join([part] * count)}]}}'.encode()
+
+    assert parse_request_line(line(takes))["op"] == "observe"
+    if part != "1":
+        with pytest.raises(ProtocolError, match="more than 20000 lists and objects"):
+            parse_request_line(line(MAX_PARTS))
 
 
 def test_a_script_that_takes_too_long_is_not_recognised(monkeypatch: pytest.MonkeyPatch) -> None:

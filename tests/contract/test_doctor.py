@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -89,6 +90,12 @@ def test_a_published_copy_is_fine(advisor: Run, store_path: Path, tmp_path: Path
     publish(store_path, copy)
     result = advisor("doctor", "--db", copy)
     assert result.code == 0 and "a published copy" in result.out
+    assert not re.search(r"-> advisor (?!doctor|hook|serve)", result.out)  # it is only read here
+    Writer(tmp_path / "empty.db").close()
+    publish(tmp_path / "empty.db", copy)
+    todo = advisor("doctor", "--db", copy).out
+    assert "-> on the store's host: advisor site discover" in todo
+    assert "-> on the store's host: advisor train" in todo
 
 
 def test_files_that_are_not_what_is_applied(advisor: Run, store_path: Path, tmp_path: Path) -> None:

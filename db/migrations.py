@@ -439,3 +439,9 @@ def m0015_kernels(db: Database) -> None:
 def m0016_file_systems(db: Database) -> None:
     """Add what reads and writes of files take, by file system."""
     _run(db, Path(__file__).with_name("file_systems.sql").read_text(encoding="utf-8"))
+
+
+@migrations()
+def m0017_cached(db: Database) -> None:
+    """Keep what the page cache takes beside what the file system does."""
+    _run(db, "ALTER TABLE file_systems ADD COLUMN cached_us REAL CHECK (cached_us > 0);")

@@ -374,6 +374,6 @@ CREATE TABLE file_systems (
     direct          INTEGER NOT NULL CHECK (direct IN (0, 1)),
     spread          REAL NOT NULL CHECK (spread >= 0),
     repeats         INTEGER NOT NULL CHECK (repeats >= 1),
-    bench_id        INTEGER NOT NULL REFERENCES benches (id),
+    bench_id        INTEGER NOT NULL REFERENCES benches (id), cached_us REAL CHECK (cached_us > 0),
     UNIQUE (node_type, file_system, operation, random, block_b)
 );

@@ -30,8 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "one of its nodes. advisor rank needs the profiles."
     )
     parser.add_argument(
-        "action", nargs="?", choices=("run", "show"), default="run",
-        help="run measures (the default), show prints the stored profiles",
+        "action", nargs="?", choices=("run", "show", "forget"), default="run",
+        help="run measures (the default), show prints the stored profiles, forget deletes those "
+        "of one kernel that a user brought",
     )  # fmt: skip
     parser.add_argument(
         "--node-type", action="append", metavar="NODE_TYPE",
@@ -72,7 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--meter", default="auto", metavar="NAME", help="the energy meter (default: auto)"
     )
-    parser.add_argument("--microbenchmark", metavar="NAME", help="show: which one (default: mbw1c)")
+    parser.add_argument(
+        "--microbenchmark", metavar="NAME",
+        help="show, forget: which one (show's default: mbw1c)",
+    )  # fmt: skip
+    parser.add_argument("--by", metavar="USER", help="forget: whose kernel, where several have one")
     parser.add_argument(
         "--across", action="store_true",
         help="show: node types in one picture, a panel for each stride",
@@ -90,6 +95,10 @@ def run(args: argparse.Namespace) -> int:
         from advisor.cli.bench_show import show
 
         return show(args)
+    if args.action == "forget":
+        from advisor.cli.bench_forget import forget_one
+
+        return forget_one(args)
     if args.emit is not None:
         return emit(json.loads(args.emit))
     return _bench(args)
@@ -255,6 +264,11 @@ def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
     return f"stored in {path}"
 
 
+def rate(value: float, unit: str) -> str:
+    """Return a peak in words: there is none where the time did not allow its microbenchmark."""
+    return f"{value:.1f} {unit}" if value else f"{unit} not measured"
+
+
 def _summary(name: str, result: dict[str, Any] | None, stored: str) -> dict[str, Any]:
     if result is None:
         return {"node_type": name, "stored": stored}
@@ -280,6 +294,6 @@ def _line(name: str, result: dict[str, Any] | None, stored: str) -> str:
         f"{name}: {len(result['profiles'])} microbenchmarks in {result['seconds']:.0f} s, "
         f"{result['sure']} of them within 2 %"
         + (f", no time for {left}" if left > 0 else "")
-        + f"; {result['threads']} threads: {peaks['bandwidth_gb_s']:.1f} GB/s, "
-        f"{peaks['gflop_s']:.1f} GFlop/s; {result['meter']}\n{name}: {stored}{unsure}"
+        + f"; {result['threads']} threads: {rate(peaks['bandwidth_gb_s'], 'GB/s')}, "
+        f"{rate(peaks['gflop_s'], 'GFlop/s')}; {result['meter']}\n{name}: {stored}{unsure}"
     )

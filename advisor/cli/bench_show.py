@@ -123,7 +123,8 @@ def roofline_of(own: Sequence[StoredProfile]) -> tuple[int, float, float]:
 def _row(bench: Bench, own: Sequence[StoredProfile]) -> list[str]:
     threads, bandwidth, peak = roofline_of(own)
     return [
-        bench.node_type, str(len(own)), str(threads), f"{bandwidth:.1f}", f"{peak:.1f}",
+        bench.node_type, str(len(own)), str(threads),
+        *(f"{value:.1f}" if value else "-" for value in (bandwidth, peak)),
         bench.host, bench.measured_at[:16].replace("T", " "),
     ]  # fmt: skip
 

@@ -233,12 +233,13 @@ def _extrapolate(args: argparse.Namespace) -> int:
 
 def _grids(path: Path) -> dict[str, tuple[Observation, ...]]:
     """Return each grid's runs by the file's name without its ending."""
-    from advisor.store.csvfile import Terms, read_csv
+    from advisor.store.csvfile import Terms, one_program, read_csv
 
     files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path}: there are no *.csv files in it", hint="a measured grid each")
-    return {f.stem: read_csv(f, Terms(_NODE_TYPE, "grid")).observations for f in files}
+    terms = Terms(_NODE_TYPE, "grid")
+    return {f.stem: one_program(f, read_csv(f, terms)).observations for f in files}
 
 
 def _judge(args: argparse.Namespace) -> Any:

@@ -341,7 +341,7 @@ def _clean(name: str) -> str:
 
 
 def _read(args: argparse.Namespace, terms: Terms) -> RunsFile:
-    from advisor.store.csvfile import read_csv
+    from advisor.store.csvfile import one_program, read_csv
     from advisor.store.extrap import ExtrapChoice, read_extrap
     from advisor.store.hpcprobe import ENDINGS, Objectives, read_summary
 
@@ -351,7 +351,7 @@ def _read(args: argparse.Namespace, terms: Terms) -> RunsFile:
     if args.file.suffix.lower() not in ENDINGS:
         if args.only or args.time_key or args.energy_key or args.fom_key:
             raise UsageError("--only and the --...-key options are for HPCProbe's results summary")
-        return read_csv(args.file, terms)
+        return one_program(args.file, read_csv(args.file, terms))
     only = dict(text.partition("=")[::2] for text in args.only)
     if any("=" not in text for text in args.only):
         raise UsageError("--only: write KEY=VALUE")

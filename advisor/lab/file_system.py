@@ -1,12 +1,14 @@
 """Measure a file system: what one thread's reads and writes take, in order and at random.
 
-A small fio: blocks of 4, 64 and 1024 KB, past the page cache where the file system allows it.
+A small fio: blocks of 4, 64 and 1024 KB, past the page cache where the file system allows it,
+and from or into the page cache.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import statistics
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,8 +27,9 @@ from advisor.schedulers.local.scheduler import local_node_type
 BLOCKS_B = (4096, 65536, 1 << 20)
 FILE_B, LEAST_B = 256 << 20, 32 << 20
 """Bytes of the file, and of the smallest that says anything; a tenth of what is free at most."""
-RUN_S, VISITS = 0.3, 5
-"""Seconds of a visit, and how many each operation gets before its spread is looked at."""
+RUN_S, CACHED_S, VISITS = 0.3, 0.05, 5
+"""Seconds of a visit, and of one to the page cache; how many visits each operation gets before its
+spread is looked at."""
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class _Operation:
     block_b: int
     direct: bool = True
     each_s: list[float] = field(default_factory=list)
+    cached_s: list[float] = field(default_factory=list)
 
     @property
     def spread(self) -> float:
@@ -117,14 +121,18 @@ def _size(folder: Path) -> int:
 def _visit(process: subprocess.Popen[str], folder: Path, one: _Operation) -> None:
     assert process.stdin is not None
     pattern = "random" if one.random else "sequential"
-    try:
-        process.stdin.write(f"run {one.operation} {pattern} {one.block_b} {RUN_S}\n")
-        process.stdin.flush()
-    except OSError:
-        pass
-    seconds, operations, direct = _answer(process, folder)
-    one.each_s.append(seconds / operations)
-    one.direct = one.direct and direct
+    for how, lasts_s in (("run", RUN_S), ("cached", CACHED_S)):
+        try:
+            process.stdin.write(f"{how} {one.operation} {pattern} {one.block_b} {lasts_s}\n")
+            process.stdin.flush()
+        except OSError:
+            pass
+        seconds, operations, direct = _answer(process, folder)
+        if how == "cached":
+            one.cached_s.append(seconds / operations)
+        else:
+            one.each_s.append(seconds / operations)
+            one.direct = one.direct and direct
 
 
 def _answer(process: subprocess.Popen[str], folder: Path) -> tuple[float, int, bool]:
@@ -147,4 +155,5 @@ def _profile(o: _Operation) -> dict[str, Any]:
         "direct": o.direct,
         "spread": min(o.spread, 10.0),
         "repeats": len(o.each_s),
+        "cached_us": 1e6 * statistics.median(o.cached_s) if o.cached_s else None,
     }

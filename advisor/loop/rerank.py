@@ -107,7 +107,7 @@ def known_files(reader: Reader) -> list[IoProfile]:
     return [
         IoProfile(
             p.node_type, p.file_system, p.operation, p.random, p.block_b, p.time_per_op_us,
-            p.direct, p.spread,
+            p.direct, p.spread, p.cached_us,
         )
         for p in io_profiles(reader)
     ]  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +163,7 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
     import numpy as np
 
     z = np.ma.masked_invalid(np.array(panel.z))
-    mesh = axes.pcolormesh(panel.x, panel.y, z, cmap="cividis", shading="nearest")
+    mesh = axes.pcolormesh(_borders(panel.x), _borders(panel.y), z, cmap="cividis")
     figure.colorbar(mesh, ax=axes, label=panel.z_label)
     if min(z.shape) > 1 and not z.mask.any() and z.max() > z.min():
         contours = axes.contour(panel.x, panel.y, z, levels=6, colors="white", linewidths=0.7)
@@ -191,6 +193,15 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
             fontsize=8, facecolor="#374151", labelcolor="white", loc="upper center",
             bbox_to_anchor=(0.5, -0.16), ncols=2,
         )  # fmt: skip
+
+
+def _borders(at: Sequence[float]) -> list[float]:
+    """Return the borders of cells around these places: halfway, also where there is only one."""
+    if len(at) == 1:
+        half = abs(at[0]) / 20 or 0.5
+        return [at[0] - half, at[0] + half]
+    inner = [(a + b) / 2 for a, b in pairwise(at)]
+    return [2 * at[0] - inner[0], *inner, 2 * at[-1] - inner[-1]]
 
 
 def _observed(axes: Any, panel: Observed) -> None:

@@ -21,7 +21,13 @@ of two."""
 SHARED = math.log(1.3)
 """Error of one for which there are profiles: other jobs use the same disks."""
 CACHED = 4.0
-"""So many times as fast as the profile, and the page cache served it, not the file system."""
+"""So many times as fast as a profile that knows no page cache, and that served it."""
+APART = 2.0
+"""The file system must be so many times as slow as the page cache to tell which of them served."""
+_WIDE = 2.0
+"""Where the ends of what it may take are so many times apart, that is said."""
+Z90 = 1.645
+"""Standard deviations from the middle to the end of a 90 % interval."""
 _MOST = 0.99
 """The largest part of a phase's time that counts as I/O: some must be left to rank."""
 
@@ -31,6 +37,7 @@ class IoProfile:
     """What one operation takes on a file system of a node type: microseconds of a block.
 
     ``direct``: past the page cache. ``spread`` is half of the mean's 95 % interval over it.
+    ``cached_us`` is a block's microseconds where the page cache serves it, None if not measured.
     """
 
     node_type: str
@@ -41,6 +48,7 @@ class IoProfile:
     time_per_op_us: float
     direct: bool = True
     spread: float = 0.0
+    cached_us: float | None = None
 
 
 IoKey = tuple[str, str, bool]
@@ -51,12 +59,15 @@ class IoTimes:
 
     def __init__(self, profiles: Iterable[IoProfile]) -> None:
         self._points: defaultdict[IoKey, list[tuple[int, float]]] = defaultdict(list)
+        self._cached: defaultdict[IoKey, list[tuple[int, float]]] = defaultdict(list)
         self._spreads: defaultdict[IoKey, dict[int, float]] = defaultdict(dict)
         for p in profiles:
             key = p.file_system, p.operation, p.random
             self._points[key].append((p.block_b, p.time_per_op_us))
             self._spreads[key][p.block_b] = p.spread
-        for points in self._points.values():
+            if p.cached_us is not None:
+                self._cached[key].append((p.block_b, min(p.cached_us, p.time_per_op_us)))
+        for points in (*self._points.values(), *self._cached.values()):
             points.sort()
 
     def block_us(self, stream: IoStream) -> float | None:
@@ -65,36 +76,58 @@ class IoTimes:
         Between two sizes by their logarithms; beyond the largest in proportion to the size, below
         the smallest as long as that.
         """
-        points = self._points.get((stream.file_system, stream.operation, stream.random))
-        if not points:
-            return None
-        x = max(1.0, stream.block_b)
-        if x <= points[0][0]:
-            return points[0][1]
-        for (a, left), (b, right) in pairwise(points):
-            if x <= b:
-                part = math.log(x / a) / math.log(b / a)
-                return math.exp(math.log(left) * (1 - part) + math.log(right) * part)
-        return points[-1][1] * x / points[-1][0]
+        return _at(self._points.get(_key(stream)), stream.block_b)
+
+    def cached_us(self, stream: IoStream) -> float | None:
+        """Return the same where the page cache serves it, None where that was not measured."""
+        return _at(self._cached.get(_key(stream)), stream.block_b)
 
     def spread(self, stream: IoStream) -> float:
         """Return how sure the profile nearest in size is, 0 without profiles."""
-        known = self._spreads.get((stream.file_system, stream.operation, stream.random), {})
+        known = self._spreads.get(_key(stream), {})
         nearest = min(known, key=lambda b: abs(math.log(b / max(1.0, stream.block_b))), default=0)
         return known.get(nearest, 0.0)
 
 
+def _key(stream: IoStream) -> IoKey:
+    return stream.file_system, stream.operation, stream.random
+
+
+def _at(points: Sequence[tuple[int, float]] | None, block_b: float) -> float | None:
+    """Return the microseconds of a block, between and beyond sizes."""
+    if not points:
+        return None
+    x = max(1.0, block_b)
+    if x <= points[0][0]:
+        return points[0][1]
+    for (a, left), (b, right) in pairwise(points):
+        if x <= b:
+            part = math.log(x / a) / math.log(b / a)
+            return math.exp(math.log(left) * (1 - part) + math.log(right) * part)
+    return points[-1][1] * x / points[-1][0]
+
+
 @dataclass(frozen=True, slots=True)
 class IoEstimate:
-    """I/O on one node type: seconds in phases and outside of them, ``off_s`` about their sum.
+    """I/O on one node type: seconds in phases and outside of them.
 
-    ``notes`` say what is not known of it.
+    ``low_s`` and ``high_s`` are the ends of the 90 % interval of both together; ``notes`` say what
+    is not known of it.
     """
 
     phases_s: float
     rest_s: float
-    off_s: float
+    low_s: float
+    high_s: float
     notes: tuple[str, ...] = ()
+
+    def error_of(self, time_s: float) -> float:
+        """Return the relative error (log) that this makes of a run of ``time_s`` with it."""
+        rest_s = time_s - self.phases_s - self.rest_s
+        up, down = math.log((rest_s + self.high_s) / time_s), math.log(
+            time_s / (rest_s + self.low_s)
+        )  # fmt: skip
+        return max(0.0, up, down) / Z90
 
 
 def without_io(app: Characterisation) -> Characterisation:
@@ -129,48 +162,86 @@ def io_on(
 ) -> IoEstimate:
     """Estimate an application's I/O on another node type.
 
-    What was ``CACHED`` times as fast as the file system on the base node came from memory, and goes
-    with ``memory_ratio``.
+    Where profiles know no page cache: what was ``CACHED`` times as fast as the file system on the
+    base node came from memory, and goes with ``memory_ratio``.
     """
     notes: dict[str, None] = {}
-    parts = [_streams_on(p.io, base, other, node_type, memory_ratio, notes) for p in app.phases]
+
+    def there(streams: Sequence[IoStream]) -> list[float]:
+        each = [_stream_on(s, base, other, node_type, memory_ratio, notes) for s in streams]
+        return [math.fsum(column) for column in zip(*each, strict=True)] or [0.0] * 3
+
+    parts = [there(p.io) for p in app.phases]
     for n, phase in enumerate(app.phases):
         known_s = math.fsum(s.time_s for s in phase.io)
         if known_s:
             share = io_in(phase.time_s, phase.io) / known_s
-            parts[n] = parts[n][0] * share, parts[n][1] * share
-    rest_s, rest_off = _streams_on(app.io, base, other, node_type, memory_ratio, notes)
-    phases_s = math.fsum(s for s, _ in parts)
-    off_s = math.fsum((*(off for _, off in parts), rest_off))
-    return IoEstimate(phases_s, rest_s, off_s, tuple(notes))
+            parts[n] = [share * value for value in parts[n]]
+    rest = there(app.io)
+    _, low_s, high_s = (math.fsum(column) for column in zip(rest, *parts, strict=True))
+    return IoEstimate(math.fsum(p[0] for p in parts), rest[0], low_s, high_s, tuple(notes))
 
 
-def _streams_on(
-    streams: Sequence[IoStream],
+def _stream_on(
+    s: IoStream,
     base: IoTimes,
     other: IoTimes,
     node_type: str,
     memory_ratio: float,
     notes: dict[str, None],
+) -> tuple[float, float, float]:
+    """Return a stream's seconds on the other node type, and the ends of their 90 % interval."""
+    if other is base:
+        return s.time_s, s.time_s, s.time_s
+    here, there = base.block_us(s), other.block_us(s)
+    cached = base.cached_us(s), other.cached_us(s)
+    error = math.hypot(SHARED, base.spread(s), other.spread(s))
+    each_us = s.time_s * 1e6 / max(1, s.calls)
+    ends: tuple[float, float] | None = None
+    if here is None or there is None:
+        ends, error = (1.0, 1.0), UNKNOWN
+        notes[
+            f"its I/O on {s.file_system} is taken to be as fast on {node_type}: "
+            "advisor bench --io measures it"
+        ] = None
+    elif cached[0] is not None and cached[1] is not None:
+        ends = _ends(each_us, (cached[0], here), (cached[1], there))
+    elif s.calls and each_us * CACHED < here:
+        ends, error = (memory_ratio, memory_ratio), SHARED
+    else:
+        ends = there / here, there / here
+    low, high = min(ends) * s.time_s, max(ends) * s.time_s
+    if high > _WIDE * low:
+        notes[
+            f"whether {s.operation}s of {s.file_system} wait for it or for the page cache cannot "
+            f"be seen from here: on {node_type} they take {low:.3g} to {high:.3g} s"
+        ] = None
+    wider = math.exp(Z90 * error)
+    return math.sqrt(low * high), low / wider, high * wider
+
+
+def _ends(
+    each_us: float, here: tuple[float, float], there: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return seconds of streams on the other node type, and what they may be off: one disk."""
-    total = off = 0.0
-    for s in streams:
-        here, there = base.block_us(s), other.block_us(s)
-        if here is not None and s.calls and s.time_s * 1e6 / s.calls * CACHED < here:
-            ratio, error = memory_ratio, SHARED
-        elif here is None or there is None:
-            ratio, error = 1.0, UNKNOWN
-            notes[
-                f"its I/O on {s.file_system} is taken to be as fast on {node_type}: "
-                "advisor bench --io measures it"
-            ] = None
-        else:
-            ratio = there / here
-            error = math.hypot(SHARED, base.spread(s), other.spread(s))
-        total += s.time_s * ratio
-        off += s.time_s * ratio * (0.0 if other is base else error)
-    return total, off
+    """Return the two ends of the ratio of a call's time there to here.
+
+    ``here`` and ``there`` are microseconds from the page cache and past it. A call that takes
+    something in between is either a mixture of both, or as far between them there (by logarithms).
+    Where the two are as good as one here, it may be either there.
+    """
+    (cached, past), (cached_there, past_there) = here, there
+    if past < APART * cached:
+        return cached_there / cached, past_there / past
+    if each_us <= cached:
+        return (cached_there / cached,) * 2
+    if each_us >= past:  # it waits for more than the profile does, like a flush after each write
+        share = math.log(each_us / past) / Z90
+        return past_there / past * math.exp(-share), past_there / past * math.exp(share)
+    part = (each_us - cached) / (past - cached)
+    depth = math.log(each_us / cached) / math.log(past / cached)
+    mixed = cached_there + part * (past_there - cached_there)
+    between = cached_there * (past_there / cached_there) ** depth
+    return mixed / each_us, between / each_us
 
 
 def by_node_type(profiles: Iterable[IoProfile]) -> Mapping[str, IoTimes]:

@@ -175,7 +175,7 @@ def _with_io(
         memory = memory_ratio(profiles, base, e.node_type)
         io = io_on(app, times[base], times[e.node_type], e.node_type, memory)
         time_s = e.time_s + io.phases_s + io.rest_s
-        off_s = math.hypot(e.error_pct / 100.0 * e.time_s, io.off_s)
+        error = math.hypot(e.error_pct / 100.0 * e.time_s / time_s, io.error_of(time_s))
         if e.node_type != base:
             notes |= dict.fromkeys(io.notes)
         longer.append(
@@ -183,7 +183,7 @@ def _with_io(
                 e,
                 phases_s=e.phases_s + io.phases_s,
                 time_s=time_s,
-                error_pct=100.0 * off_s / time_s,
+                error_pct=100.0 * error,
             )
         )
     return longer, tuple(notes)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.special import ndtri
 
 from advisor.models.base import Matrix, Vector
+from advisor.models.disturbances import Disturbances
 from advisor.scaling.base import ScaledResponse, SizedPlaces
 from advisor.scaling.residual import (
     Covariances,
@@ -33,7 +33,7 @@ _MOST_PAIRS, _LEAST_WEIGHT = 60, 1e-3
 """Pairs of law and setting that predict, and the least weight of one beside the best."""
 _DISTURBED_SIGMA, _DISTURBED_SHARE = 0.5, 0.02
 _LONGER, _SHORTER = 2.0, 0.2
-_MOST_DISTURBED, _DISTURBED_RUNS, _MOST_SHARE = 6, 20.0, 0.09
+_MOST_DISTURBED = 6
 _TRUST, _MOST_SURPRISE = 12.0, 9.0
 """As in the model of one size (:mod:`advisor.models.process`): how far off disturbed runs are, how
 many, which way, at most one in six; what held-out errors count beside the process' own."""
@@ -196,11 +196,7 @@ class ScalingProcess:
         error, variance = self._left_out(self.weighed, folds if len(folds) > 2 else None)
         squares = np.minimum(error**2 / variance, _MOST_SURPRISE)[~disturbed]
         calm = math.sqrt((_TRUST + float(squares.sum())) / (_TRUST + len(squares)))
-        share = (int(disturbed.sum()) + _DISTURBED_SHARE * _DISTURBED_RUNS) / (
-            len(disturbed) + _DISTURBED_RUNS
-        )
-        share = min(share, _MOST_SHARE)
-        return calm, float(ndtri(0.5 + 0.45 / (1 - share)) / ndtri(0.95))
+        return calm, Disturbances.of(disturbed, error).wider
 
     def best_law(self) -> int:
         """Return the number of the most probable law."""

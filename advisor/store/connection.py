@@ -28,6 +28,7 @@ MIGRATIONS = (
     "m0009_signatures", "m0010_months", "m0011_trials",
     "m0012_application_profiles", "m0013_summed", "m0014_sizes", "m0015_kernels",
     "m0016_file_systems",
+    "m0017_cached",
 )  # fmt: skip
 """The schema this program knows: the names of db/migrations.py, a test keeps them equal."""
 

@@ -121,6 +121,20 @@ def read_csv(path: Path, terms: Terms) -> RunsFile:
     return RunsFile(tuple(runs), tuple(names), table.sha256)
 
 
+def one_program(path: Path, runs: RunsFile) -> RunsFile:
+    """Return what was read if it is of one program. Raises InputError for a file of several."""
+    for column in ("application", "workload"):
+        names = sorted({str(o.extra.get(column, "")) for o in runs.observations})
+        if len(names) > 1:
+            some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+            raise InputError(
+                f"{path}: the runs are of {len(names)} different ones by their column {column} "
+                f"({some}), and no model holds for several",
+                hint="make a file of the rows of each",
+            )
+    return runs
+
+
 @dataclass(frozen=True, slots=True)
 class TextTable:
     """A CSV file as text: ``cells`` by column name, indexed by the line that a row starts on.

@@ -16,7 +16,8 @@ class StoredIo:
     """One operation's profile: microseconds of a block of ``block_b`` bytes, by one thread.
 
     ``file_system`` is its mount point, ``kind`` its type (nfs4, ext4); ``direct``: past the page
-    cache; ``spread`` is half of the mean's 95 % interval over it.
+    cache; ``spread`` is half of the mean's 95 % interval over it. ``cached_us`` is the same block's
+    microseconds from or into the page cache, None in profiles of earlier releases.
     """
 
     node_type: str
@@ -29,6 +30,7 @@ class StoredIo:
     direct: bool
     spread: float
     repeats: int
+    cached_us: float | None = None
 
 
 _COLUMNS = tuple(StoredIo.__slots__)

@@ -181,6 +181,28 @@ def save_kernels(
     )
 
 
+def forget_kernel(
+    writer: StoreTransaction, name: str, contributor: str, node_types: Sequence[str] = ()
+) -> list[str]:
+    """Delete the profiles of one kernel that a user brought; return the node types that had any.
+
+    Without ``node_types`` those of all. The suite's own profiles have no contributor and stay.
+    """
+    gone = []
+    with writer.transaction() as db:
+        for p in profiles(writer):
+            if (p.microbenchmark, p.contributor) == (name, contributor) and contributor:
+                gone += [p.node_type] if p.node_type in (node_types or (p.node_type,)) else []
+        gone = list(dict.fromkeys(gone))
+        for node_type in gone:
+            db.execute(
+                "DELETE FROM profiles WHERE node_type = ? AND microbenchmark = ?"
+                " AND contributor = ?",
+                (node_type, name, contributor),
+            )
+    return gone
+
+
 def latest_bench(reader: Reader, node_type: str) -> Bench | None:
     """Return the latest go on a node type, None when it has no profiles."""
     sql = (

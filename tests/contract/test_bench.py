@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from advisor.cli.bench import rate
 from advisor.errors import AdvisorError
 from advisor.lab.bench import Repetitions, due, measure, session
 from advisor.lab.characterise_io import mount_point
@@ -242,6 +243,7 @@ def test_a_file_system_is_measured_and_shown(
         stored = io_profiles(store, "mine")
     assert len({(p.operation, p.random, p.block_b) for p in stored}) == len(stored) == 12
     assert all(p.time_per_op_us > 0 and p.repeats >= 2 for p in stored)
+    assert all(p.cached_us is not None and p.cached_us > 0 for p in stored)
     assert {p.file_system for p in stored} == {mount_point(tmp_path)}
     assert "writes at random" in advisor("bench", "show").out
     for wrong, why in (("/proc", "too little free space"), (tmp_path / "none", "No such file")):
@@ -249,3 +251,7 @@ def test_a_file_system_is_measured_and_shown(
         assert bad.code == 1 and why in bad.err and bad.err.count("\n") == 1
     both = advisor(*argv, "--wanted")
     assert both.code == 2 and "leave out --wanted" in both.err
+
+
+def test_a_peak_that_the_time_did_not_allow_is_not_zero() -> None:
+    assert (rate(12.34, "GB/s"), rate(0.0, "GB/s")) == ("12.3 GB/s", "GB/s not measured")

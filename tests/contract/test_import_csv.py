@@ -391,3 +391,13 @@ def test_who_does_not_own_the_store_imports_only_for_themselves(
     with Reader(shared_store) as reader:
         [found] = reader.observations("app")
         assert (found.observation.contributor, found.observation.scope) == ("nobody", "own")
+
+
+def test_a_file_of_several_programs_is_refused(advisor: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "grid.csv"
+    header = "application,nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j\n"
+    file.write_text(header + "a,1,1,1,0,1,100\nb,1,1,1,0,9,900\n")
+    for words in (("import", file, "--application", "x", "--node-type", "y"), ("evaluate", file)):
+        done = advisor(*words)
+        assert done.code == 1 and done.err.count("\n") == 1
+        assert "2 different ones by their column application (a, b)" in done.err

@@ -22,7 +22,7 @@ from advisor.loop.spool import take_spool
 from advisor.ranking.files import read_kernels, read_thresholds
 from advisor.ranking.suite import Microbenchmark, member
 from advisor.schedulers.local.scheduler import local_node_type
-from advisor.store.profiles import Bench, StoredProfile, profiles, save_profiles
+from advisor.store.profiles import Bench, StoredProfile, profiles, save_kernels, save_profiles
 from advisor.store.rankings import rankings, save_characterisation
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -158,6 +158,38 @@ def test_a_kernel_is_compiled_measured_and_stored_beside_the_suite(
     assert (own.microbenchmark, own.contributor) == ("scale", current_user())
     assert own.time_per_iter_us > 0 and own.streams[0]["size_kb"] == 64
     assert f"kernel scale by {current_user()}" in advisor("bench", "show").out
+
+
+def test_one_kernel_is_forgotten_and_nothing_else(advisor: Advisor, site: Path) -> None:
+    with Writer(site) as store:
+        for node_type, user in (("old", "ann"), ("new", "ann"), ("new", "bob")):
+            save_kernels(store, sent(node_type, 3.0), contributor=user, scope="own")
+
+    def left() -> list[tuple[str, str]]:
+        with Reader(site) as reader:
+            return [(p.node_type, p.contributor) for p in profiles(reader) if p.contributor]
+
+    argv = ("bench", "forget", "--microbenchmark", "solve-loop")
+    for words, why in (
+        (("bench", "forget"), "which kernel"),
+        (argv, "ann and bob each have a kernel solve-loop"),
+        (("bench", "forget", "--microbenchmark", "mbw1lc"), "there is no kernel mbw1lc"),
+        ((*argv, "--by", "eve"), "no kernel solve-loop by eve"),
+        ((*argv, "--by", "bob", "--node-type", "old"), "by bob on old"),
+    ):
+        refused = advisor(*words)
+        assert refused.code == 2 and why in refused.err, words
+    assert len(left()) == 3
+    done = advisor(*argv, "--by", "ann", "--node-type", "new")
+    assert done.code == 0 and "forgotten: solve-loop by ann on new" in done.out
+    assert left() == [("old", "ann"), ("new", "bob")]
+    data = advisor(*argv, "--by", "ann", "--json").json()
+    assert data["node_types"] == [
+        {"node_type": "old", "forgotten": "solve-loop", "contributor": "ann"}
+    ]
+    assert left() == [("new", "bob")]
+    with Reader(site) as reader:
+        assert len([p for p in profiles(reader) if not p.contributor]) == 2 * len(suite("old", 1.0))
 
 
 def test_work_that_a_kernel_leaves_out_is_noticed(kernel: Path) -> None:

@@ -156,6 +156,36 @@ def test_one_trial_is_confirmed_and_another_refuted(site: AdvisedSite) -> None:
     assert as_it_was["verdict"] == "left-alone"
 
 
+@pytest.mark.parametrize("site", [COLD.format(mode="apply", trials=1)], indirect=True)
+def test_two_bad_trials_stop_those_of_their_class(site: AdvisedSite) -> None:
+    names = ("wave", "changed", "altered")
+    with Writer(site.store) as store:  # two were other programs when they were counted
+        for name in names:
+            save_signatures(store, name, "default", [signature(KERNELS["stencil"])])
+    wave, *others = (script(site, n, "stencil" if n == "wave" else "nbody") for n in names)
+    for _, why in run(site, *others):
+        assert "class-trial" in why["decision"]["reasons"]
+        assert why["verdict"] == "worse"
+
+    ((number, why),) = run(site, wave)
+    decision = why["decision"]
+    assert "trials-stopped" in decision["reasons"]
+    assert "class-trial" not in decision["reasons"]
+    assert decision["cold_start"]["trial"] is None
+    assert "2 of memory-bound jobs came out badly" in site.advisor("why", number).stdout
+
+    report = site.json("report")
+    assert report["trials"] == {"memory-bound": {"bad": 2}}
+    assert "trials, memory-bound, counted apart: " in site.advisor("report").stdout
+    doctor = site.advisor("doctor", check=False).stdout
+    assert "no more trials of memory-bound jobs" in doctor
+
+    site.advisor("forget", "altered", "--yes")  # what was forgotten no longer counts
+    ((_, why),) = run(site, wave)
+    assert "class-trial" in why["decision"]["reasons"]
+    assert why["verdict"] == "as-promised"
+
+
 @pytest.mark.parametrize("site", [COLD.format(mode="apply", trials=0)], indirect=True)
 def test_without_trials_it_runs_as_others_like_it_should(site: AdvisedSite) -> None:
     with Writer(site.store) as store:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.ranking.fields import FieldError
-from advisor.ranking.io import CACHED, SHARED, UNKNOWN, IoProfile, IoTimes, io_on, without_io
+from advisor.ranking.io import CACHED, SHARED, UNKNOWN, Z90, IoProfile, IoTimes, io_on, without_io
 from advisor.ranking.streams import Characterisation, IoStream, Phase
 
 READS = IoStream("/scratch", "read", False, 1 << 20, 1000, 4.0)  # 4 ms a call
@@ -40,10 +40,13 @@ def test_io_is_taken_out_of_phases_and_of_the_run() -> None:
 def test_it_goes_with_the_profile_of_its_file_system() -> None:
     slow = io_on(APP, profiles("old", 1.0), profiles("new", 3.0), "new", 1.0)
     assert [slow.phases_s, slow.rest_s] == pytest.approx([12.0, 3.0])
-    assert slow.off_s == pytest.approx(15.0 * SHARED) and slow.notes == ()
+    wider = math.exp(Z90 * SHARED)
+    assert [slow.low_s, slow.high_s] == pytest.approx([15.0 / wider, 15.0 * wider])
+    assert slow.error_of(15.0) == pytest.approx(SHARED) and slow.notes == ()
     base = profiles("old", 1.0)
     same = io_on(APP, base, base, "old", 1.0)
-    assert (same.phases_s, same.rest_s, same.off_s) == (4.0, 1.0, 0.0)
+    assert (same.phases_s, same.rest_s, same.low_s, same.high_s) == (4.0, 1.0, 5.0, 5.0)
+    assert same.error_of(10.0) == 0.0
 
 
 def test_between_sizes_by_logarithms_and_beyond_them_in_proportion() -> None:
@@ -57,7 +60,8 @@ def test_between_sizes_by_logarithms_and_beyond_them_in_proportion() -> None:
 def test_without_a_profile_it_is_as_long_within_a_factor_of_two_and_said() -> None:
     other = io_on(APP, profiles("old", 1.0), profiles("new", 3.0, ["write"]), "new", 1.0)
     assert [other.phases_s, other.rest_s] == pytest.approx([4.0, 3.0])
-    assert other.off_s == pytest.approx(4.0 * UNKNOWN + 3.0 * SHARED)
+    high = 4.0 * math.exp(Z90 * UNKNOWN) + 3.0 * math.exp(Z90 * SHARED)
+    assert other.high_s == pytest.approx(high)
     assert "its I/O on /scratch is taken to be as fast on new" in other.notes[0]
 
 
@@ -66,6 +70,44 @@ def test_what_the_page_cache_served_goes_with_memory() -> None:
     app = replace(APP, phases=(replace(PHASE, io=(fast,)),), io=())
     cached = io_on(app, profiles("old", 1.0), profiles("new", 3.0), "new", 0.5)
     assert cached.phases_s == pytest.approx(fast.time_s * 0.5)
+
+
+def cached(name: str, past_us: float, cached_us: float) -> IoTimes:
+    """A file system that takes so long for 1 MB past and by the page cache."""
+    return IoTimes([IoProfile(name, "/scratch", "read", False, 1 << 20, past_us, True, 0.0,
+                              cached_us)])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("each_us", "low_us", "high_us"),
+    [
+        (90.0, 45.0, 45.0),  # all from the page cache: as the page caches are to one another
+        (10000.0, 400.0, 400.0),  # all past it
+        (1000.0, 50 * 8 ** (1 / 2), 50 + 350 / 11),  # a mixture, or as far in between
+    ],
+)
+def test_page_cache_and_file_system_are_told_apart_by_what_calls_take(
+    each_us: float, low_us: float, high_us: float
+) -> None:
+    reads = replace(READS, time_s=READS.calls * each_us / 1e6)
+    app = replace(APP, phases=(), io=(reads,))
+    there = io_on(app, cached("old", 10000.0, 100.0), cached("new", 400.0, 50.0), "new", 1.0)
+    wider, seconds = math.exp(Z90 * SHARED), READS.calls / 1e6
+    low_us, high_us = sorted((low_us, high_us))
+    assert [there.low_s, there.high_s] == pytest.approx(
+        [seconds * low_us / wider, seconds * high_us * wider]
+    )
+    assert there.notes == ()
+
+
+def test_where_they_cannot_be_told_apart_both_are_in_the_interval_and_it_is_said() -> None:
+    reads = replace(READS, time_s=READS.calls * 60e-6)
+    app = replace(APP, phases=(), io=(reads,), time_s=1.0)
+    there = io_on(app, cached("old", 70.0, 50.0), cached("new", 7000.0, 50.0), "new", 1.0)
+    assert there.low_s < READS.calls * 60e-6 and there.high_s > READS.calls * 6000e-6
+    assert "wait for it or for the page cache" in there.notes[0]
+    whole_s = 0.94 + there.rest_s
+    assert whole_s * math.exp(Z90 * there.error_of(whole_s)) >= 0.94 + there.high_s - 1e-9
 
 
 def test_a_phase_is_never_all_io() -> None:

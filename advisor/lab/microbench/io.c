@@ -2,10 +2,12 @@
  *
  *   io FOLDER BYTES               makes a file of so many bytes there, without a name
  *   run read|write sequential|random BLOCK SECONDS
+ *   cached read|write sequential|random BLOCK SECONDS
  *
  * and answers each run with "ok SECONDS OPERATIONS DIRECT" or "error WHY". One thread, one operation
  * at a time, past the page cache (O_DIRECT) where the file system allows it (DIRECT 1); else
- * through it, reads of what it was asked to drop first, writes until they are stored.
+ * through it, reads of what it was asked to drop first, writes until they are stored. ``cached``
+ * is through the page cache: reads of what is there, writes that nobody waits for.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LARGEST = 1 << 22, ALIGNMENT = 4096 };
+enum { LARGEST = 1 << 22, ALIGNMENT = 4096, CACHED = 1 << 25 };
 
 static char *buffer;
 static long bytes;
@@ -68,9 +70,9 @@ static int direct(int on) {
 }
 
 /* Returns the operations made in about so many seconds, -1 when one failed. */
-static long go(int writes, int random, long block, double seconds, double *took) {
+static long go(int writes, int random, long block, double seconds, double *took, int cached) {
     static long at;
-    const long blocks = bytes / block;
+    const long blocks = (cached && bytes > CACHED ? CACHED : bytes) / block;
     const double begin = now();
     long n = 0;
     do {
@@ -86,13 +88,22 @@ static long go(int writes, int random, long block, double seconds, double *took)
         if (done != block) return -1;
         n++, at++;
     } while (now() - begin < seconds);
-    if (writes && fdatasync(fd)) return -1;
+    if (writes && !cached && fdatasync(fd)) return -1;
     *took = now() - begin;
     return n;
 }
 
+/* Returns what go() does with all in the page cache; what it wrote is stored afterwards. */
+static long go_cached(int writes, int random, long block, double seconds, double *took) {
+    if (!direct(0)) return -1;
+    for (long at = 0; at < bytes && at < CACHED; at += LARGEST)
+        if (pread(fd, buffer, LARGEST, at) < 0) return -1;
+    const long n = go(writes, random, block, seconds, took, 1);
+    return writes && n >= 0 && fdatasync(fd) ? -1 : n;
+}
+
 int main(int argc, char **argv) {
-    char *line = NULL, operation[16], pattern[16];
+    char *line = NULL, how[16], operation[16], pattern[16];
     size_t room = 0;
     bytes = argc > 2 ? atol(argv[2]) : 0;
     if (bytes < LARGEST) {
@@ -106,20 +117,24 @@ int main(int argc, char **argv) {
     while (getline(&line, &room, stdin) > 0) {
         long block, n;
         double seconds, took = 0;
-        if (sscanf(line, "run %15s %15s %ld %lf", operation, pattern, &block, &seconds) != 4 ||
-            block < 512 || block > LARGEST || block > bytes || seconds <= 0) {
+        if (sscanf(line, "%15s %15s %15s %ld %lf", how, operation, pattern, &block, &seconds) != 5 ||
+            (strcmp(how, "run") && strcmp(how, "cached")) || block < 512 || block > LARGEST ||
+            block > bytes || seconds <= 0) {
             printf("error run read|write sequential|random BLOCK SECONDS\n");
             fflush(stdout);
             continue;
         }
         const int writes = !strcmp(operation, "write"), random = !strcmp(pattern, "random");
-        int past = direct(1);
-        n = past ? go(writes, random, block, seconds, &took) : -1;
-        if (n < 0) {
+        const int cached = !strcmp(how, "cached");
+        int past = !cached && direct(1);
+        n = past ? go(writes, random, block, seconds, &took, 0) : -1;
+        if (cached) {
+            n = go_cached(writes, random, block, seconds, &took);
+        } else if (n < 0) {
             past = 0;
             direct(0);
             if (!writes) posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-            n = go(writes, random, block, seconds, &took);
+            n = go(writes, random, block, seconds, &took, 0);
         }
         if (n < 0) {
             die(operation);

@@ -1,0 +1,62 @@
+"""``advisor bench forget``: delete the profiles of one kernel that a user brought."""
+
+from __future__ import annotations
+
+import argparse
+
+from advisor import paths
+from advisor.cli.bench_places import rank_again
+from advisor.cli.output import print_json
+from advisor.errors import RefusedError, UsageError
+
+
+def forget_one(args: argparse.Namespace) -> int:
+    """Delete one kernel's profiles, on the named node types or all; rank again without them.
+
+    Raises UsageError where it is not clear which kernel is meant, RefusedError for a store of
+    somebody else.
+    """
+    from advisor.store.opening import is_owner
+    from advisor.store.profiles import forget_kernel, profiles
+    from advisor.store.reader import Reader
+    from advisor.store.writer import Writer
+
+    name, path = args.microbenchmark, paths.whole_store(args.db)
+    if not name:
+        raise UsageError(
+            "which kernel is to be forgotten?",
+            hint="advisor bench forget --microbenchmark NAME; advisor bench show lists them",
+        )
+    with Reader(path) as reader:
+        own = [p for p in profiles(reader) if p.contributor]
+        published = reader.published
+    same = [p for p in own if p.microbenchmark == name and args.by in (None, p.contributor)]
+    if args.node_type:
+        same = [p for p in same if p.node_type in args.node_type]
+    users = sorted({p.contributor for p in same})
+    if not users:
+        where = f" on {', '.join(args.node_type)}" if args.node_type else ""
+        by = f" by {args.by}" if args.by else ""
+        there = sorted({f"{p.microbenchmark} by {p.contributor}" for p in own})
+        raise UsageError(
+            f"there is no kernel {name}{by}{where}",
+            hint=f"kernels that users brought: {', '.join(there) or 'none'}; of the suite's own "
+            "only all of a node type can be dropped, by advisor bench --replace",
+        )
+    if len(users) > 1:
+        raise UsageError(
+            f"{' and '.join(users)} each have a kernel {name}", hint="--by USER names one"
+        )
+    if published or not is_owner(path):
+        raise RefusedError(f"{path} is not yours to change", hint="ask the store's owner")
+    with Writer(path) as writer:
+        gone = forget_kernel(writer, name, users[0], args.node_type or ())
+    ranked = rank_again(args)
+    if args.json:
+        types = [{"node_type": t, "forgotten": name, "contributor": users[0]} for t in gone]
+        print_json("bench", {"node_types": types, **ranked})
+    else:
+        print(f"forgotten: {name} by {users[0]} on {', '.join(gone)}")
+        if ranked.get("rankings"):
+            print(ranked["rankings"])
+    return 0

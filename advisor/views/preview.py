@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
-from advisor.core.inventory import Inventory, NodeType
+from advisor.core.inventory import Inventory
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import configuration_of, default_freq
 from advisor.schedulers.choose import installed
@@ -33,15 +33,19 @@ class Person:
 
 
 def sample_job(
-    application: str, workload: str, baseline: Configuration, node_type: NodeType, person: Person
-) -> JobRequest:
+    snapshot: Snapshot, application: str, workload: str, baseline: Configuration, person: Person
+) -> JobRequest | None:
     """Return a request that asks for a baseline and leaves every axis to the advisor.
 
-    Whole nodes, in the first partition of the node type; the frequency counts as asked for only
-    where it is not the node type's default.
+    None on an unknown node type. Whole nodes, in the first partition of the node type; the
+    frequency counts as asked for only where it is not the node type's default.
     """
+    node_type = snapshot.inventory.resolve(baseline.node_type)
+    if node_type is None:
+        return None
+    scheduler = snapshot.choice("scheduler", lambda: installed().NAME)  # looked for once
     asked_freq = baseline.freq_khz if baseline.freq_khz != default_freq(node_type) else None
-    language = translator(installed().NAME)
+    language = translator(scheduler)
     request = language.parse_request(
         {
             "hook": "explain",
@@ -76,12 +80,14 @@ def preview(
     person: Person,
     *,
     luck: float = 1.0,
+    request: JobRequest | None = None,
 ) -> Decision | None:
     """Return the decision for a job that asks for ``baseline``; None on an unknown node type.
 
     ``snapshot`` is from :func:`site_for_preview`. ``luck`` is what is drawn for the holdout; 1 is
-    never left alone. A node type in no partition counts as a machine without a scheduler, as
-    ``advisor run`` does.
+    never left alone. ``request`` is what :func:`sample_job` made of the others, if it is known: it
+    is the same under every policy. A node type in no partition counts as a machine without a
+    scheduler, as ``advisor run`` does.
     """
     node_type = snapshot.inventory.resolve(baseline.node_type)
     if node_type is None:
@@ -89,5 +95,5 @@ def preview(
     if not node_type.partitions:
         snapshot = replace(snapshot, inventory=Inventory.of([node_type]))
         snapshot.index()
-    request = sample_job(application, workload, baseline, node_type, person)
-    return decide(request, snapshot, chance=lambda: luck)
+    request = request or sample_job(snapshot, application, workload, baseline, person)
+    return None if request is None else decide(request, snapshot, chance=lambda: luck)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Literal
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.option import packed_points, pick_packed
 from advisor.core.policy import Goal, PolicySet
+from advisor.core.request import JobRequest
 from advisor.core.words import change_words, difference_words
 from advisor.core.worth import Tariff
 from advisor.service.snapshot import Snapshot
@@ -18,7 +20,7 @@ from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.store.size_models import line_of
 from advisor.views.options import size
-from advisor.views.preview import Person, preview, site_for_preview
+from advisor.views.preview import Person, preview, sample_job, site_for_preview
 from advisor.views.worth import Month, Worth, of_decision, runs_of_month
 
 _JobKey = tuple[str, str, str]
@@ -52,6 +54,13 @@ class JobCase:
     model_id: int
     now: PolicyOutcome | None = None
     runs: int | None = None
+    request: JobRequest | None = None
+    """Such a job, None on a node type that is not in the inventory."""
+
+    @property
+    def asks(self) -> tuple[str, str, Configuration, Person]:
+        """What such a job is made of."""
+        return self.application, self.workload, self.baseline, self.person
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +192,9 @@ class WhatIf:
                     loaded.cases.append(_case(pruned, baseline, runs))
         loaded.cases += _cases_of_sizes(loaded.snapshot, reader, runs, swept)
         loaded.snapshot.take(list(loaded.snapshot.models.values()))
+        loaded.cases = [
+            replace(c, request=sample_job(snapshot, *c.asks)) for c in loaded.cases if going_on()
+        ]
         choices = loaded._decide(loaded.policy, going_on)
         loaded.cases = [replace(c, now=now) for c, now in zip(loaded.cases, choices, strict=False)]
         return loaded
@@ -195,6 +207,8 @@ class WhatIf:
         Rules that set their own keep them. Stops early when ``going_on`` says no.
         """
         base = replace(self.policy.base, goal=goal, max_slowdown=max_slowdown)
+        if base == self.policy.base:
+            return [DecisionChange(c, c.now) for c in self.cases]
         choices = self._decide(replace(self.policy, base=base), going_on)
         return [DecisionChange(c, then) for c, then in zip(self.cases, choices, strict=False)]
 
@@ -206,9 +220,9 @@ class WhatIf:
         for case in self.cases:
             if not going_on():
                 break
-            made = preview(
-                self.snapshot, case.application, case.workload, case.baseline, case.person
-            )
+            made = None
+            if case.request is not None:
+                made = preview(self.snapshot, *case.asks, request=case.request)
             outcomes.append(None if made is None else _outcome(made))
         return outcomes
 
@@ -276,11 +290,10 @@ def prune(
         return None, None
     if not points:
         return None, None
-    numbers = range(len(points))
-    base = max(numbers, key=lambda i: size(points[i]))
+    point = None
     if asked is not None:
         point = (asked.nodes, asked.ranks_per_node, asked.threads_per_node, asked.freq_khz)
-        base = next((i for i in numbers if points[i] == point), base)
-    top = max(numbers, key=lambda i: points[i][3])
+    base = points.index(point if point in points else max(points, key=size))
+    top = points.index(max(points, key=itemgetter(3)))
     pruned = pick_packed(model.options_blob, (base, top))
     return replace(model, options_blob=pruned), Configuration(model.node_type, *points[base])

@@ -308,6 +308,9 @@ def test_a_picture_of_the_options(advisor: Advisor, fitted: Path, tmp_path: Path
     assert advisor("options", "stencil", "--plot", picture).code == 0
     assert b"energy against the job as written" in picture.read_bytes()
     kept(picture, "options")
+    dark = tmp_path / "options-dark.svg"
+    assert advisor("options", "stencil", "--plot", dark).code == 0
+    kept(dark, "options-dark")
 
 
 def test_others_own_models_are_shown_on_request_only(advisor: Advisor, fitted: Path) -> None:

@@ -10,6 +10,7 @@ are SVG files to look at. After a change that is meant to be seen, renew and loo
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 from collections.abc import Callable
@@ -20,6 +21,9 @@ from typing import Any
 import pytest
 from advisor_tui.paint_once import PaintOnce
 from advisor_tui.session import Session
+
+from advisor.core.configuration import Configuration
+from advisor.training import progress
 
 Play = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
@@ -66,10 +70,47 @@ STORIES: dict[tuple[int, int], dict[str, tuple[str, ...]]] = {
         "past": ("p", "enter"),
         "whatif": ("escape", "i", "home"),
     },
-    (100, 24): {"jobs": ("2",), "why": ("down", "enter"), "training": ("escape", "3")},
+    (100, 24): {
+        "jobs": ("2",),
+        "why": ("down", "enter"),
+        "training": ("escape", "3"),
+        "sweep-log": ("down", "enter"),
+        "new-sweep": ("escape", "n"),
+    },
     (160, 50): {"tradeoff": ("down", "enter", "right"), "rule": ("4", "w")},
 }
 """By the terminal's size: pictures in the order in which one story comes to them, by which keys."""
+
+
+def swept(folder: Path) -> None:
+    """Leave what a sweep in the background leaves: what it is, how far it came, its log."""
+    folder.mkdir(parents=True)
+    made = [
+        {"seq": seq, "attempt": 1, "role": role, "ok": True, "time_s": time_s,
+         "energy_j": energy_j, "energy_quality": "measured", "detail": "",
+         "configuration": Configuration("broadwell", 1, 1, threads, 2_200_000).to_dict()}
+        for seq, (role, threads, time_s, energy_j) in enumerate(RUNS, 1)
+    ]  # fmt: skip
+    (folder / "sweep.json").write_text(json.dumps({
+        "id": "sw-1", "state": "stopped", "detail": "stopped by ann",
+        "created_at": "2026-01-31T09:00:00+00:00",
+        "subject": {"application": "stencil3d", "workload": "--size 800",
+                    "node_type": {"name": "broadwell"}},
+        "settings": {"scheduler": "slurm", "most_runs": 12, "confirm": 2}, "stages": {},
+    }))  # fmt: skip
+    (folder / progress.NAME).write_text(
+        json.dumps({"stage": "sweep", "made": made, "spent": [4, 0.09, 49300.0, True]})
+    )
+    lines = [f"run {m['seq']}/14  {m['role']:8} {t} threads  {m['time_s']:.1f} s"
+             for m, (_, t, _, _) in zip(made, RUNS, strict=True)]  # fmt: skip
+    (folder / progress.LOG).write_text("\n".join([*lines, "stopped by ann"]) + "\n")
+
+
+RUNS = (
+    ("baseline", 28, 66.2, 13560.0), ("sweep", 20, 68.4, 12100.0), ("sweep", 14, 74.9, 11480.0),
+    ("sweep", 8, 96.3, 12160.0),
+)  # fmt: skip
+"""Role, threads, time in s and energy in J of the runs that the example sweep made."""
 
 
 @pytest.mark.parametrize("size", STORIES, ids=str)
@@ -77,17 +118,22 @@ def test_screens_look_as_they_should(
     session: Session, play: Play, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pictures = {}
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.chdir(session.folder)
     monkeypatch.setenv("ADVISOR_CONFIG_DIR", ".")
     (session.folder / "policy.yaml").write_text("version: 1\nmode: advise\n")
     if "why" in STORIES[size]:  # no scheduler is asked
         session = replace(session, demo=lambda: None)
+        swept(session.sweeps / "sw-1")
 
     async def story(at: Any) -> None:
         for name, keys in STORIES[size].items():
             for key in keys:
                 await at.press(key)
-            awaited = {"whatif": "- gone", "past": "decisions"}.get(name, "")
+            awaited = {"whatif": "- gone", "past": "decisions", "sweep-log": "baseline 28"}.get(
+                name, ""
+            )
             await at.until(lambda awaited=awaited: awaited in at.text)
             await at.settle()
             pictures[f"{name}-{size[0]}x{size[1]}"] = normal(

@@ -17,7 +17,7 @@ from advisor.store.records import SIZES
 from advisor.store.writer import Writer
 from advisor.views import tradeoff
 from advisor.views.preview import Person
-from advisor.views.size_line import size_lines
+from advisor.views.size_line import SizeLine, SizeStep, size_lines
 from advisor.views.tradeoff import Boards
 from tests.unit.test_size_models import make_store
 
@@ -76,18 +76,60 @@ def test_a_family_decides_what_the_page_says(at_sizes: Session) -> None:
         assert other.by_type[board.node_type].view.baseline.configuration == asked
 
 
-def test_a_size_of_two_parameters_has_a_line_and_keys_for_each(tmp_path: Path) -> None:
-    measured = {"m": [1.0, 2.0, 4.0], "n": [1e3, 2e3, 4e3, 8e3]}
-    about = {"family": "-n {} -m {}", "answer": "ok", "measured": measured}
+def test_a_size_of_several_parameters_has_a_line_for_each(tmp_path: Path) -> None:
+    measured = {"m": [1.0, 2.0, 4.0], "n": [1e3, 2e3, 4e3, 8e3], "k": [5.0, 6.0]}
+    about = {"family": "-n {} -m {} -k {}", "answer": "ok", "measured": measured}
     with Writer(tmp_path / "two.db") as writer:
         writer.save_model(
-            "mesh", "{sizes} -n {} -m {}", "a", scope="all", owner="", name=SIZES,
+            "mesh", "{sizes} -n {} -m {} -k {}", "a", scope="all", owner="", name=SIZES,
             energy_quality="measured", n_train=12, stats={"sizes": about}, options=(),
         )  # fmt: skip
-        first, second = size_lines(writer, "mesh", "-n 4000 -m 2", "ann", 2.0)
-    assert (first.parameter, second.parameter) == ("n", "m")
+        lines = size_lines(writer, "mesh", "-n 4000 -m 2 -k 5", "ann", 2.0)
+    first, second, third = lines
+    assert (first.parameter, second.parameter, third.parameter) == ("n", "m", "k")
     assert second.text == "size m: 1•  [2•]  4•  5.66  8   • measured"
-    assert second.beside("-n 4000 -m 2", 1) == "-n 4000 -m 4"
-    assert first.beside("-n 4000 -m 2", -1) == "-n 2000 -m 2"
-    shown = captions.sizes(Boards("mesh", "", 0, {}, sizes=(first, second))).splitlines()
-    assert shown[0].endswith("[ ] smaller, larger") and shown[1].endswith("{ } smaller, larger")
+    assert second.beside("-n 4000 -m 2 -k 5", 1) == "-n 4000 -m 4 -k 5"
+    assert first.beside("-n 4000 -m 2 -k 5", -1) == "-n 2000 -m 2 -k 5"
+    shown = captions.sizes(Boards("mesh", "", 0, {}, sizes=lines), 2).splitlines()
+    assert [line.startswith("▸ ") for line in shown] == [False, False, True]
+    assert shown[2].endswith("[ ] smaller, larger, p next") and shown[0].endswith("• measured")
+
+
+def test_one_key_goes_to_the_next_of_three_parameters_that_two_keys_change(
+    at_sizes: Session, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    went = []
+
+    def three(*_: object) -> tuple[SizeLine, ...]:
+        """Stand in for a family of three parameters; the stencil's has one."""
+        steps = (SizeStep(1.0, "-n 1000000", True), SizeStep(2.0, "-n 2000000", True))
+        return tuple(SizeLine(name, steps, 0) for name in ("n", "m", "k"))
+
+    def beside(line: SizeLine, workload: str, by: int) -> None:
+        went.append((line.parameter, by))
+
+    monkeypatch.setattr(tradeoff, "size_lines", three)
+    monkeypatch.setattr(SizeLine, "beside", beside)
+
+    async def story(at: Any) -> None:
+        await at.press("home", "enter", "right_square_bracket")
+        assert "▸ size n:" in at.text and "p size of" in at.lines[-1]
+        await at.press("p", "right_square_bracket", "p", "left_square_bracket")
+        assert "▸ size k:" in at.text and "  size m:" in at.text
+        await at.press("p", "left_square_bracket")
+        assert went == [("n", 1), ("m", 1), ("k", -1), ("n", -1)]
+        await at.press("question_mark")
+        await at.until(lambda: "Help: Options" in at.text)
+
+    play(at_sizes, story, (120, 40))
+
+
+def test_a_size_of_one_parameter_offers_no_key_for_the_next(at_sizes: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.press("home", "enter")
+        assert "size n:" in at.text and "▸ size" not in at.text
+        assert "size of" not in at.lines[-1]
+        await at.press("p")
+        assert "size n:" in at.text
+
+    play(at_sizes, story, (120, 40))

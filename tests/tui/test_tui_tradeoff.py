@@ -473,8 +473,11 @@ def test_a_rough_figure_does_not_look_like_a_sharp_one(own_store: Session, play:
         assert "±48%?" in at.text and "±2%" in at.text and "±2%?" not in at.text
         cells = points.rows(at.app.screen.board, range(3))
         assert [row[3][1] for row in cells] == ["", "warn", ""]
-        long = [points._figure("8.25 min", m)[0] for m in ("±0.8%", "±48%", "")]
+        long = [points._figure("8.25 min", m, 13)[0] for m in ("±0.8%", "±48%", "")]
         assert long == ["8.25 min  ±1%", "8.25 min±48%?", "8.25 min     "]  # the column's width
+        longer = [points._figure("~12.3 min", m, points._TIME)[0] for m in ("±0.8%", "±48%")]
+        assert longer == ["~12.3 min  ±1%", "~12.3 min±48%?"]
+        assert [len(text) for text in longer] == [points._TIME] * 2
 
     play(own_store, story)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -16,6 +15,7 @@ from advisor.store.listing import ORDERS, Order, count_workloads
 from advisor.views import applications as view
 from advisor.views.applications import Listed
 from advisor_tui.background import begin
+from advisor_tui.boxes import SideBySide
 from advisor_tui.shell import Page
 from advisor_tui.table import Cell, Column, LazyTable
 
@@ -110,7 +110,7 @@ class:memory lists those never swept that are memory-bound.
 
     def body(self) -> Iterable[Widget]:
         """Yield search line, list and sentence."""
-        with Horizontal(id="search-line"):
+        with SideBySide(id="search-line"):
             yield Input(placeholder="press / to search", id="search", compact=True)
             yield Static("", id="count")
         yield LazyTable(_COLUMNS, id="applications", empty="reading ...")

@@ -35,7 +35,7 @@ class Bar(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Paint the line: the places, and at the right end the status as far as there is room."""
-        style = self.rich_style
+        style = ink(self)
         segments = [Segment(text, ink(self, colour)) for text, colour, _ in self._parts()]
         used = sum(s.cell_length for s in segments)
         room = self.size.width - used - 1

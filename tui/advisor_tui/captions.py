@@ -14,12 +14,10 @@ from advisor_tui import signs
 from advisor_tui.points import sign
 from advisor_tui.ranking import SIGNS, figures
 
-SIZE_KEYS = ("[ ]", "{ }")
-"""The keys that go along a size's first and second parameter."""
 SIZE_BINDINGS = [
-    Binding(f"{side}_{kind}_bracket", f"size({by}, {i})", word, False, tooltip=f"a {word} size")
-    for i, kind in enumerate(("square", "curly"))
-    for side, by, word in (("left", -1, "smaller"), ("right", 1, "larger"))
+    Binding("left_square_bracket", "size(-1)", "smaller", False, tooltip="a smaller size"),
+    Binding("right_square_bracket", "size(1)", "larger", False, tooltip="a larger size"),
+    Binding("p", "parameter", "size of", tooltip="the number of the size that [ and ] change"),
 ]
 HELP = f"""\
 Each sign is an option: threads and a frequency cap to run the job
@@ -35,7 +33,8 @@ the line, the front.
 [ ] the cursor                         error; faint signs lie outside
 
 Where three sizes or more of a program were measured, [ and ] go to
-smaller and larger ones ({{ }} by a second number); • was measured.
+smaller and larger ones; • was measured. In a size of several numbers
+▸ marks the one that they change; p goes to the next.
 
 The table lists what the arrows step through (v: front, zone, or every
 option, / only what fits, like {EXAMPLE}):
@@ -82,10 +81,16 @@ def title(boards: Boards, board: TradeOffView) -> str:
     )
 
 
-def sizes(boards: Boards) -> str:
-    """Return a line of sizes for each parameter with keys; none where no family is known."""
-    lines = zip(boards.sizes, SIZE_KEYS, strict=False)
-    return "\n".join(f"{line.text}   {keys} smaller, larger" for line, keys in lines)
+def sizes(boards: Boards, marked: int = 0) -> str:
+    """Return a line of sizes for each parameter, the keys at that which they change."""
+    keys = "   [ ] smaller, larger"
+    if len(boards.sizes) < 2:
+        return "".join(line.text + keys for line in boards.sizes)
+    keys += ", p next"
+    return "\n".join(
+        f"{'▸' if i == marked else ' '} {line.text}{keys if i == marked else ''}"
+        for i, line in enumerate(boards.sizes)
+    )
 
 
 def verdict(board: TradeOffView, daemon: str) -> Content:

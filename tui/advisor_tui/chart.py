@@ -255,7 +255,7 @@ class Chart(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Paint one line."""
-        base, width = self.rich_style, self.size.width
+        base, width = ink(self), self.size.width
         frame, picture = self._frame, self._picture
         if frame is None or picture is None:
             lines = textwrap.wrap(self._message, max(8, width - 4))
@@ -377,7 +377,7 @@ class Chart(Widget, can_focus=True):
 
     def _percent_line(self, frame: Frame, picture: ChartMarks, style: Style) -> Strip:
         if picture.whole is None or self._below == 1:  # a line too many: about to be drawn again
-            return Strip.blank(self.size.width, self.rich_style)
+            return Strip.blank(self.size.width, ink(self))
         scale = axes.percents(frame.x, picture.whole[0], max(2, frame.columns // 12))
         return self._scale(frame, " ", scale, "", style)
 

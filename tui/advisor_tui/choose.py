@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
@@ -20,6 +19,7 @@ from advisor.errors import AdvisorError
 from advisor.views import choosing
 from advisor.views.choosing import ChoiceKind, ChoiceScope, Outlook, Wish
 from advisor_tui.background import begin
+from advisor_tui.boxes import Below, Scrolled, SideBySide
 from advisor_tui.dialogue import Confirm, Field, Push, painted_diff
 from advisor_tui.picks import Picks
 from advisor_tui.shell import AppShell, Page
@@ -101,24 +101,24 @@ undo   (u) takes the last change back
     def body(self) -> Iterable[Widget]:
         """Yield form, preview and buttons."""
         yield Static("", id="choose-title", classes="title")
-        with Vertical(classes="form"):
+        with Below(classes="form"):
             yield Picks(_KINDS, id="kind")
-            with Horizontal(classes="row", id="aims"):
+            with SideBySide(classes="row", id="aims"):
                 yield Stepper("goal", (_AS_SITE, *GOALS), id="aim")
                 yield Stepper("slower at most", _SLOWDOWNS, id="slower")
             yield Static("", id="problem")
-            with Horizontal(classes="row"):
+            with SideBySide(classes="row"):
                 yield Static("for", classes="label")
                 yield Picks(_scopes("it"), row=True, id="scope")
-            with Horizontal(classes="row"):
+            with SideBySide(classes="row"):
                 yield Static("script", classes="label")
                 yield Field(
                     placeholder="a job script, to see what changes in it (→ completes)",
                     id="script", compact=True,
                 )  # fmt: skip
-        with VerticalScroll(id="preview"):
+        with Scrolled(id="preview"):
             yield Static("", id="outlook")
-        with Horizontal(classes="row buttons"):
+        with SideBySide(classes="row buttons"):
             yield Push("Save (s)", id="save", variant="primary")
             yield Push("Copy lines (y)", id="copy")
             yield Push("Write into script (w)", id="write")

@@ -9,7 +9,6 @@ from typing import ClassVar, TypeVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
@@ -17,6 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 from textual.widgets.button import ButtonVariant
 
+from advisor_tui.boxes import Below, Scrolled, SideBySide
 from advisor_tui.keys import Notice
 from advisor_tui.paint_once import PaintOnce, StyleOnce
 
@@ -60,7 +60,7 @@ class Dialogue(ModalScreen[T], PaintOnce[T]):
 
     def compose(self) -> ComposeResult:
         """Lay out the title and what is in the box."""
-        with Vertical():
+        with Below():
             yield Static(Content(self._title), classes="dialogue-title")
             yield from self.body()
             yield Notice()
@@ -90,9 +90,9 @@ class Confirm(Dialogue[bool]):
 
     def body(self) -> Iterable[Widget]:
         """Yield the text and two buttons."""
-        with VerticalScroll():
+        with Scrolled():
             yield Static(self._text)
-        with Horizontal(classes="row"):
+        with SideBySide(classes="row"):
             yield Push(f"{self._yes} (y)", id="yes", variant="primary")
             yield Push("No (n)", id="no")
 

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from advisor_tui.boxes import Scrolled
 from advisor_tui.jobs import hanging
 from advisor_tui.paint_once import PaintOnce
 from advisor_tui.places import PLACES
@@ -38,7 +38,7 @@ class HelpScreen(ModalScreen[None], PaintOnce[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the text."""
-        with VerticalScroll() as scroll:
+        with Scrolled() as scroll:
             scroll.border_subtitle = "Esc closes"
             yield Static()
 
@@ -49,7 +49,7 @@ class HelpScreen(ModalScreen[None], PaintOnce[None]):
     def opened(self) -> None:
         """Write the text, as wide as there is room."""
         page = self._page
-        self.query_one(VerticalScroll).border_title = f"Help: {type(page).TITLE}"
+        self.query_one(Scrolled).border_title = f"Help: {type(page).TITLE}"
         width = min(_MOST, int(_SHARE * self.app.size.width)) - _FRAME
         text = type(page).HELP
         if max(map(len, text.split("\n"))) > width:
@@ -60,7 +60,7 @@ class HelpScreen(ModalScreen[None], PaintOnce[None]):
 
     def action_scroll(self, way: str) -> None:
         """Scroll the text."""
-        scroll = self.query_one(VerticalScroll)
+        scroll = self.query_one(Scrolled)
         (scroll.scroll_down if way == "down" else scroll.scroll_up)(animate=False)
 
 

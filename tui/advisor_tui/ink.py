@@ -13,8 +13,10 @@ from textual.style import Style
 from textual.widget import Widget
 
 
-def ink(widget: Widget, words: str) -> RichStyle:
+def ink(widget: Widget, words: str = "") -> RichStyle:
     """Return the widget's own style with what ``words`` say, like ``bold $accent``, on top."""
+    if not words:
+        return widget.visual_style.rich_style
     return _ink(widget.visual_style, words, widget.app.theme)
 
 

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
@@ -20,6 +19,7 @@ from advisor.views import jobs as view
 from advisor.views.decision import decision_lines
 from advisor.views.jobs import Job
 from advisor_tui.background import begin
+from advisor_tui.boxes import Scrolled
 from advisor_tui.shell import Page
 from advisor_tui.table import Cell, Column, LazyTable
 
@@ -228,7 +228,7 @@ measured, and every reason. advisor why JOBID prints the same.
         d = self._decision
         name = f"job {d.job_id}" if d.job_id else f"decision {d.id}"
         yield Static(Content(f"Why: {name}"), classes="title")
-        with VerticalScroll(id="why"):
+        with Scrolled(id="why"):
             yield Static("asking ...", id="why-text")
 
     def on_mount(self) -> None:
@@ -265,7 +265,7 @@ measured, and every reason. advisor why JOBID prints the same.
 
     def _paint(self) -> None:
         if self._text:
-            width = max(20, self.query_one("#why", VerticalScroll).scrollable_content_region.width)
+            width = max(20, self.query_one("#why", Scrolled).scrollable_content_region.width)
             wrapped = [part for line in self._text.split("\n") for part in hanging(line, width)]
             self.query_one("#why-text", Static).update(Content("\n".join(wrapped)))
 

@@ -69,7 +69,7 @@ class Keys(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Paint the line."""
-        does, key = self.rich_style, ink(self, "bold $text-accent")
+        does, key = ink(self), ink(self, "bold $text-accent")
         segments = []
         for binding in self._shown():
             segments.append(Segment(f" {key_name(binding.key)}", key))

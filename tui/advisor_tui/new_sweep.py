@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import on
-from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
@@ -18,6 +17,7 @@ from advisor.errors import AdvisorError
 from advisor.views import choosing
 from advisor.views import sweeps as view
 from advisor_tui.background import begin, in_thread
+from advisor_tui.boxes import Scrolled, SideBySide
 from advisor_tui.dialogue import Dialogue, Field, Push
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ class NewSweep(Dialogue[str]):
 
     def body(self) -> Iterable[Widget]:
         """Yield the fields, the plan and the buttons."""
-        with Horizontal(classes="row"):
+        with SideBySide(classes="row"):
             yield Static("script", classes="label")
             yield Field(placeholder="job.sh", id="sweep-script", compact=True)
-        with Horizontal(classes="row"):
+        with SideBySide(classes="row"):
             yield Static("options", classes="label")
             yield Field(
                 placeholder="none needed; like --samples 8 --estimate 10m", id="sweep-options",
                 compact=True,
             )  # fmt: skip
-        with VerticalScroll():
+        with Scrolled():
             yield Static("", id="plan")
-        with Horizontal(classes="row"):
+        with SideBySide(classes="row"):
             yield Push("Show the plan", id="show", variant="primary")
             yield Push("Start", id="start", disabled=True)
             yield Push("Cancel", id="cancel")

@@ -21,7 +21,7 @@ from advisor_tui.background import finished
 
 FIRST_S = 0.05
 """Seconds for which a screen waits for what it reads; it paints what it has after that."""
-LATER = ("look", "measured")
+LATER = ("look", "measured", "whatif-load")
 """Groups of work that nobody waits for: its results come into what is shown."""
 SETTLED_S = 0.005
 """Seconds in which widgets that were changed have asked for all they want."""
@@ -104,6 +104,12 @@ class PaintOnce(Screen[ScreenResultType]):
         """Wait for what the screen reads, but not for long."""
         reads = [w for w in self.app.workers if w.node is self and w.group not in LATER]
         await finished(reads, FIRST_S)
+
+    async def painted(self) -> None:
+        """Wait until what was held back is painted; for work that somebody can watch."""
+        if self._held is not None:
+            await asyncio.wait([self._held])
+        await self.wait_for_refresh()
 
     async def ahead(self) -> None:
         """Make more of the screen, when it is made ahead."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from textual import on
-from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -14,12 +13,13 @@ from textual.widgets import Input, Static
 from advisor.errors import AdvisorError, InputError
 from advisor.paths import config_dir
 from advisor_tui.background import begin
+from advisor_tui.boxes import Below, Scrolled, SideBySide
 from advisor_tui.dialogue import Field
 from advisor_tui.session import Session
 from advisor_tui.shell import Page
 
 
-class PastJobs(Vertical):
+class PastJobs(Below):
     """A file, since when, and what that policy would have done; Enter tries it."""
 
     def __init__(self, page: Page) -> None:
@@ -34,10 +34,10 @@ class PastJobs(Vertical):
             placeholder="a policy file",
         )  # fmt: skip
         since = Field("30d", id="past-since", compact=True, placeholder="30d or 2026-01-31")
-        yield Horizontal(
-            Static("policy file\nsince", classes="wide-label"), Vertical(file, since), id="past-ask"
+        yield SideBySide(
+            Static("policy file\nsince", classes="wide-label"), Below(file, since), id="past-ask"
         )
-        yield VerticalScroll(
+        yield Scrolled(
             Static("Enter tries the file on the jobs of the past; nothing is changed.",
                    id="past-text"),
             id="past-result",

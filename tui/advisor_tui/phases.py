@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
 from advisor.training.progress import Progress
 from advisor_tui.background import begin
+from advisor_tui.boxes import Scrolled
 from advisor_tui.shell import Page
 
 _MARGIN = 4
@@ -44,7 +44,7 @@ could change inside of a run. Nothing is set by it.
             Content(f"Phases of {self._sweep.application} / {self._sweep.workload}"),
             classes="title",
         )
-        with VerticalScroll(id="phases"):
+        with Scrolled(id="phases"):
             yield Static("reading ...", id="phases-text")
 
     def on_mount(self) -> None:

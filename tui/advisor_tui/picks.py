@@ -115,7 +115,7 @@ class Picks(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Paint a line."""
-        base = self.rich_style
+        base = ink(self)
         segments = []
         for number, text in self._items(y):
             style = base

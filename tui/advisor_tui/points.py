@@ -19,8 +19,8 @@ _WORDS = 78
 _FIGURES = (
     Column(" N  R   T", 9, gap=1),
     Column("GHz", 4, right=True, gap=1),
-    Column("Time", 13, right=True, gap=1),
-    Column("Energy", 14, right=True, gap=1),
+    Column("Time", 14, right=True, gap=1),
+    Column("Energy", 13, right=True, gap=1),
     Column("dE %", 5, right=True, below=_WORDS, gap=1),
     Column("dT %", 5, right=True, below=_WORDS, gap=1),
 )
@@ -65,7 +65,8 @@ def _cells(board: TradeOffView, number: int, digits: int) -> list[Cell]:
     change = 0.0
     if o.energy_j == o.energy_j:
         margin = view.spread(o.energy_lo_j, o.energy_j, o.energy_hi_j)
-        energy = _figure(f"{about}{like(base.energy_j, format_energy)(o.energy_j)}", margin)
+        text = f"{about}{like(base.energy_j, format_energy)(o.energy_j)}"
+        energy = _figure(text, margin, _ENERGY)
         change = o.energy_j / base.energy_j - 1
     words = board.words(number, brief=board.node_type == view.EVERY)
     margin = view.spread(o.time_lo_s, o.time_s, o.time_hi_s)
@@ -76,7 +77,7 @@ def _cells(board: TradeOffView, number: int, digits: int) -> list[Cell]:
         *([(c.node_type, "dim")] if board.node_type == view.EVERY else []),
         f"{c.nodes:>2} {c.ranks_per_node:>2} {c.threads_per_node:>3}",
         f"{c.freq_khz / 1e6:.{digits}f}" if c.freq_khz else "-",
-        _figure(f"~{time}" if board.guessed(o) else time, margin),
+        _figure(f"~{time}" if board.guessed(o) else time, margin, _TIME),
         energy,
         (_percent(change) if o.energy_j == o.energy_j else "-", tone),
         _percent(o.time_s / base.time_s - 1),
@@ -92,18 +93,20 @@ _ROUGH = 15.0
 """Percent of half an interval from which on a figure is a rough one."""
 _SHORT = 7
 """Characters of a figure beside which its interval has a decimal."""
-_ROOM = 13
-"""Cells of the narrower column of figures."""
+_TIME, _ENERGY = (next(c.width for c in _FIGURES if c.title == n) for n in ("Time", "Energy"))
+"""Cells of the columns of figures."""
 
 
-def _figure(text: str, margin: str) -> Cell:
+def _figure(text: str, margin: str, room: int) -> Cell:
     """Return a figure with its interval, one that says little in a colour and with a ``?``."""
     rough = bool(margin) and float(margin.strip("±%")) >= _ROUGH
-    if len(text) <= _SHORT:
-        return (f"{text} {margin + '?' * rough:>5}", "warn" if rough else "")
-    mark = f"±{max(1.0, float(margin.strip('±%'))):.0f}%" if margin else ""  # tenths have no room
-    mark += "?" * (rough and len(text) == _SHORT + 1)
-    return (f"{text}{mark:>{_ROOM - len(text)}}", "warn" if rough else "")
+    mark = margin
+    if margin and len(text) > _SHORT:
+        mark = f"±{max(1.0, float(margin.strip('±%'))):.0f}%"  # tenths have no room
+    if rough and len(text) + len(mark) < room:
+        mark += "?"
+    gap = " " if len(text) + max(5, len(mark)) < room else ""
+    return (f"{text}{gap}{mark:>5}", "warn" if rough else "")
 
 
 def like(usual: float, form: Callable[[float], str]) -> Callable[[float], str]:

@@ -7,10 +7,9 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widget import AwaitMount, Widget
-from textual.widgets import ContentSwitcher, Input, Static
+from textual.widgets import Input, Static
 
 from advisor.core.policy import GOALS, MATCH_FIELDS, Goal
 from advisor.errors import AdvisorError
@@ -18,6 +17,7 @@ from advisor.views import policy as view
 from advisor.views.policy import AppliedPolicy
 from advisor.views.whatif import DecisionChange, WhatIf, in_order, sum_words, summed, worth_words
 from advisor_tui.background import begin
+from advisor_tui.boxes import Below, OneOf, Scrolled, SideBySide
 from advisor_tui.dialogue import Field
 from advisor_tui.past import PastJobs
 from advisor_tui.picks import Picks
@@ -97,7 +97,7 @@ take, with money and CO2 where the site states them.
              ("whatif", "what if")],
             row=True, id="part",
         )  # fmt: skip
-        with ContentSwitcher(initial="applied", id="parts"), VerticalScroll(id="applied"):
+        with OneOf(initial="applied", id="parts"), Scrolled(id="applied"):
             yield Static("reading ...", id="applied-text")
 
     def _rule(self) -> Widget:
@@ -108,17 +108,15 @@ take, with money and CO2 where the site states them.
             Field(known.get(name, ""), id=f"fact-{name}", compact=True, placeholder="any")
             for name in _FIELDS
         ]
-        return Vertical(
-            Horizontal(
-                Static("\n".join(_FIELDS), classes="wide-label"), Vertical(*facts), id="facts"
-            ),
-            VerticalScroll(Static("", id="holding-text"), id="holding"),
+        return Below(
+            SideBySide(Static("\n".join(_FIELDS), classes="wide-label"), Below(*facts), id="facts"),
+            Scrolled(Static("", id="holding-text"), id="holding"),
             id="rule",
         )
 
     def _what_if(self) -> Widget:
         """Return the part with the sliders."""
-        return Vertical(
+        return Below(
             Stepper("goal        ", GOALS, id="goal"),
             Stepper("max_slowdown", _SLOWDOWNS, slider=True, id="slowdown"),
             Static("", id="sums"),
@@ -214,7 +212,7 @@ take, with money and CO2 where the site states them.
     async def _part(self) -> None:
         part = self.query_one("#part", Picks).key
         await self._mounted(part)
-        self.query_one("#parts", ContentSwitcher).current = part
+        self.query_one("#parts", OneOf).current = part
         if part == "whatif":
             self._begin()
         self.hold()
@@ -250,6 +248,7 @@ take, with money and CO2 where the site states them.
 
     async def _read_all(self) -> None:
         session = self.session
+        await self.painted()  # what can be set can be seen before
 
         def work() -> WhatIf:
             with session.reader() as reader:

@@ -167,6 +167,7 @@ class Page(PaintOnce[None]):
 
     PLACE: ClassVar[str] = ""
     HELP: ClassVar[str] = ""
+    BLANK = True  # its lines are covered all over
     _ready = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -31,6 +31,8 @@ class Shown:
     axes: int = 0
     narrowing: Narrowing = field(default_factory=Narrowing)
     order: str = ""
+    parameter: int = 0
+    """The number of the size's parameter that keys change."""
     steps: list[int] = field(default_factory=list)
     points: Sequence[PlotPoint] = ()
 

@@ -83,7 +83,7 @@ class Stepper(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Paint the line."""
-        base = self.rich_style
+        base = ink(self)
         style = ink(self, "bold $accent" if self.has_focus else "$foreground")
         mark = "▸" if self.has_focus else " "
         strip = Strip([Segment(f"{mark}{self._label} ", base), Segment(self._text(), style)])

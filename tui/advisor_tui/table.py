@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.events import Click, Resize
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -107,6 +107,8 @@ class LazyTable(ScrollView, can_focus=True):
         self.empty = empty
         self._rows: dict[int, Sequence[Cell]] = {}
         self._asked: set[int] = set()
+        self._shared: list[tuple[int, int]] | None = None
+        """The columns that are painted, as long as lines of the same size are."""
 
     # -- rows ------------------------------------------------------------------------------------
 
@@ -215,8 +217,18 @@ class LazyTable(ScrollView, can_focus=True):
 
     # -- painting --------------------------------------------------------------------------------
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Paint lines, for which room is shared out once."""
+        self._shared = None
+        return super().render_lines(crop)
+
     def _widths(self) -> list[tuple[int, int]]:
         """Return (number of the column, width) of what is shown."""
+        if self._shared is None:
+            self._shared = self._share()
+        return self._shared
+
+    def _share(self) -> list[tuple[int, int]]:
         whole, total = self.size.width, self.room - 1
         shown = [
             i
@@ -236,7 +248,7 @@ class LazyTable(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Paint the header, or a row."""
-        base = self.rich_style
+        base = ink(self)
         width = self.size.width
         if y == 0:
             style = ink(self, "bold underline")

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -20,6 +19,7 @@ from advisor.views.narrow import EXAMPLE, Narrowing, narrowing
 from advisor.views.tradeoff import Boards, TradeOffView
 from advisor_tui import captions
 from advisor_tui.background import begin
+from advisor_tui.boxes import Below
 from advisor_tui.chart import Chart
 from advisor_tui.dialogue import Field
 from advisor_tui.points import COLUMNS, columns, rows
@@ -83,11 +83,11 @@ class TradeOffPage(Page):
         yield Static("", id="tradeoff-title")
         yield Static("", id="sizes")
         yield Static("", id="verdict")
-        with Vertical(id="tradeoff-body"):
-            with Vertical(id="tradeoff-left"):
+        with Below(id="tradeoff-body"):
+            with Below(id="tradeoff-left"):
                 yield Chart(id="chart")
                 yield Static("", id="legend")
-            with Vertical(id="tradeoff-right"):
+            with Below(id="tradeoff-right"):
                 yield Field(placeholder=EXAMPLE, id="filter", compact=True)
                 yield LazyTable(COLUMNS, id="points", empty="reading ...")
                 yield Static("", id="tradeoff-side")
@@ -119,9 +119,7 @@ class TradeOffPage(Page):
     @property
     def board(self) -> TradeOffView | None:
         """The options of the node type that is shown."""
-        if self.boards is None:
-            return None
-        return self.boards.by_type.get(self.shown.node_type)
+        return self.boards.by_type.get(self.shown.node_type) if self.boards is not None else None
 
     @property
     def current(self) -> int | None:
@@ -166,8 +164,10 @@ class TradeOffPage(Page):
 
     def _named(self) -> None:
         """Say whose options these are, as long as no more is known."""
-        name = f"{self.application} / {self.workload}"
-        self.query_one("#tradeoff-title", Static).update(Content(name))
+        self._write("tradeoff-title", f"{self.application} / {self.workload}")
+
+    def _write(self, name: str, text: str) -> None:
+        self.query_one(f"#{name}", Static).update(Content(text))
 
     def _nothing(self, sentence: str) -> None:
         self._named()
@@ -189,12 +189,9 @@ class TradeOffPage(Page):
         if board is None:
             return
         picture = self.shown.arrange(board)
-        number = board.find(here) if here is not None else None
-        if number is None:
-            number = next(
-                n for n in (board.yours_at, board.policy_at, board.baseline) if n is not None
-            )
-        number = self.shown.near(number)
+        at = board.find(here) if here is not None else None
+        special = (at, board.yours_at, board.policy_at, board.baseline)
+        number = self.shown.near(next(n for n in special if n is not None))
         self.chart.set_reactive(Chart.cursor, number)
         message = "Its energy is not known, so there is no trade-off to show; times are below."
         self.chart.show(picture, message, keep=keep_zoom)
@@ -222,18 +219,17 @@ class TradeOffPage(Page):
         if action == "apply":
             board = self.board
             return board is not None and board.verdict.can_apply and not self.session.foreign
+        if action == "parameter":
+            return self.boards is not None and len(self.boards.sizes) > 1
         return super().check_action(action, parameters)
 
     # -- saying ----------------------------------------------------------------------------------
 
     def _titles(self, board: TradeOffView) -> None:
         assert self.boards is not None
-        for name, text in (
-            ("tradeoff-title", captions.title(self.boards, board)),
-            ("sizes", captions.sizes(self.boards)),
-            ("legend", captions.legend(board, self.shown.words(board))),
-        ):
-            self.query_one(f"#{name}", Static).update(Content(text))
+        self._write("tradeoff-title", captions.title(self.boards, board))
+        self._write("sizes", captions.sizes(self.boards, self.shown.parameter))
+        self._write("legend", captions.legend(board, self.shown.words(board)))
         self.query_one("#sizes", Static).display = bool(self.boards.sizes)
         self.status_changed()
 
@@ -249,9 +245,8 @@ class TradeOffPage(Page):
     def _detail(self, board: TradeOffView, number: int) -> None:
         assert self.boards is not None
         lines = [*view.detail(board, number), *view.worth(board, number, self.boards.month)]
-        self.query_one("#detail", Static).update(Content("\n".join(lines)))
-        side = captions.side(self.boards, lines)
-        self.query_one("#tradeoff-side", Static).update(Content(side))
+        self._write("detail", "\n".join(lines))
+        self._write("tradeoff-side", captions.side(self.boards, lines))
 
     # -- moving ----------------------------------------------------------------------------------
 
@@ -325,12 +320,18 @@ class TradeOffPage(Page):
         self.shown.node_type = names[(names.index(self.shown.node_type) + 1) % len(names)]
         self._arrange(here)
 
-    def action_size(self, by: int, parameter: int) -> None:
-        """Go to the next size of the family along a parameter, measured or not."""
+    def action_parameter(self) -> None:
+        """Have the keys change the next parameter of the size."""
+        if self.boards is not None and self.board is not None:
+            self.shown.parameter = (self.shown.parameter + 1) % len(self.boards.sizes)
+            self._titles(self.board)
+
+    def action_size(self, by: int) -> None:
+        """Go to the next size of the family along the marked parameter, measured or not."""
         sizes = self.boards.sizes if self.boards is not None else ()
-        if parameter >= len(sizes):
+        if not sizes:
             self.advisor.tell("Three measured sizes of it are needed to show others.")
-        elif (workload := sizes[parameter].beside(self.workload, by)) is not None:
+        elif (workload := sizes[self.shown.parameter].beside(self.workload, by)) is not None:
             self.workload = workload
             self.load(keep=True)
 

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
@@ -22,6 +21,7 @@ from advisor.views import sweeps as view
 from advisor.views.sweeps import SweepRow
 from advisor_tui import signs
 from advisor_tui.background import begin
+from advisor_tui.boxes import Scrolled
 from advisor_tui.chart import Chart
 from advisor_tui.dialogue import Confirm
 from advisor_tui.jobs import ago
@@ -33,7 +33,7 @@ from advisor_tui.table import Cell, Column, LazyTable
 EVERY_S = 1.0
 _BAR = 24
 _COLUMNS = (
-    Column("Begun", 11),
+    Column("Begun", 12),
     Column("User", 8, from_width=110),
     Column("Application", 12, flex=2),
     Column("Workload", 12, flex=2),
@@ -330,7 +330,7 @@ class LogPage(Page):
         yield Static(
             Content(f"Sweep {self._sweep.id} of {self._sweep.application}"), classes="title"
         )
-        with VerticalScroll(id="log"):
+        with Scrolled(id="log"):
             yield Static("", id="log-text")
 
     def on_mount(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import paths
 from advisor.cli.bench_places import emit, measure_all, places_of, rank_again
+from advisor.core.units import format_count
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -291,7 +292,8 @@ def _line(name: str, result: dict[str, Any] | None, stored: str) -> str:
             "without --quick, with nothing else running"
         )
     return (
-        f"{name}: {len(result['profiles'])} microbenchmarks in {result['seconds']:.0f} s, "
+        f"{name}: {format_count(len(result['profiles']), 'microbenchmark')} in "
+        f"{result['seconds']:.0f} s, "
         f"{result['sure']} of them within 2 %"
         + (f", no time for {left}" if left > 0 else "")
         + f"; {result['threads']} threads: {rate(peaks['bandwidth_gb_s'], 'GB/s')}, "

@@ -12,6 +12,7 @@ from advisor import paths
 from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.class_setup import Known, add_node_type, add_rules
 from advisor.cli.output import print_json, print_table
+from advisor.core.units import format_count
 from advisor.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -271,7 +272,8 @@ def _rows(path: Path, node_type: str) -> tuple[list[TrainingRow], dict[str, int]
 def _print_trained(trained: Trained, rows: list[TrainingRow], left_out: dict[str, int]) -> None:
     applications = len({row.application for row in rows})
     print(
-        f"{len(rows)} workloads of {applications} applications; silhouette "
+        f"{format_count(len(rows), 'workload')} of "
+        f"{format_count(applications, 'application')}; silhouette "
         f"{trained.silhouette:.2f} (1: far apart, 0: not distinct)"
     )
     print_table(

@@ -107,7 +107,8 @@ def run(args: argparse.Namespace) -> int:
 def _print(collected: Collected, name: str) -> None:
     new = collected.outcomes
     print(
-        f"{name}: {collected.jobs} jobs ended since {collected.since}: {len(new)} new, "
+        f"{name}: {format_count(collected.jobs, 'job')} ended since {collected.since}: "
+        f"{len(new)} new, "
         f"{collected.known} known, {collected.without} without a decision"
     )
     for verdict in ("as-promised", "better", "worse", "unknown", "left-alone"):
@@ -115,7 +116,7 @@ def _print(collected: Collected, name: str) -> None:
         if count:
             print(f"  {verdict:<12} {count}")
     if collected.observations:
-        print(f"  {collected.observations} jobs kept as measured runs")
+        print(f"  {format_count(collected.observations, 'job')} kept as measured runs")
     for line in collected.fits:
         print(f"  {line}, with jobs")
     if collected.signatures:
@@ -124,9 +125,10 @@ def _print(collected: Collected, name: str) -> None:
         if count:
             print(f"  {'trial' if count == 1 else 'trials'} {state}: {count}")
     if collected.programs:
-        print(f"  {collected.programs} programs built again came out as predicted and count now")
+        programs = format_count(collected.programs, "rebuilt program")
+        print(f"  {programs} came out as predicted: advised again")
     if collected.decisions:
-        print(f"  {collected.decisions} decisions taken over from stamps")
+        print(f"  {format_count(collected.decisions, 'decision')} taken over from stamps")
     for s in collected.suspended:
         m = s.model
         print(f"suspended: model {m.id} of {m.application} ({m.workload}) on {m.node_type}: "
@@ -141,8 +143,8 @@ def _print(collected: Collected, name: str) -> None:
 
 def _print_left(left: LeftFiles) -> None:
     if left.files or left.more:
-        more = f"; {left.more} wait for the next collection" if left.more else ""
-        print(f"left by users on other hosts: {left.files} files taken{more}")
+        more = f"; {left.more} more at the next collection" if left.more else ""
+        print(f"left by users on other hosts: {format_count(left.files, 'file')} taken{more}")
     for line in left.refused:
         print(f"advisor: not taken, and renamed for its owner: {line}", file=sys.stderr)
     for line in left.problems:
@@ -155,7 +157,10 @@ def _print_spool(spooled: Spooled, *, alone: bool) -> None:
         more = f" and {format_count(phases, 'characterisation')}" if phases else ""
         if spooled.kernels:
             more += f" and {format_count(spooled.kernels, 'profile')} of users' own kernels"
-        print(f"spool: {spooled.observations} runs{more} from {spooled.files} files")
+        print(
+            f"spool: {format_count(spooled.observations, 'run')}{more} from "
+            f"{format_count(spooled.files, 'file')}"
+        )
     for line in (*spooled.fits, *spooled.rankings):
         print(f"  {line}")
     for line in spooled.bad:

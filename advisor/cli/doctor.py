@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from advisor import __version__, paths
 from advisor.cli.output import print_json
+from advisor.core.units import format_count
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ def run(args: argparse.Namespace) -> int:
         if c.todo:
             print(f"{'':<{width + 6}}  -> {c.todo}")
     warned = sum(c.state == "warn" for c in checks)
-    print(f"\n{len(checks)} checks: {len(failed)} failed, {warned} warnings")
+    print(
+        f"\n{format_count(len(checks), 'check')}: {len(failed)} failed, "
+        f"{format_count(warned, 'warning')}"
+    )
     return 1 if failed else 0
 
 
@@ -155,8 +159,8 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
     median = latency.get("p50") if isinstance(latency, dict) else None
     yield Check(
         "daemon", "ok",
-        f"{status.get('version')} at {socket}: {status.get('models')} models, "
-        f"{status.get('decisions')} decisions, {status.get('changed')} rewritten"
+        f"{status.get('version')} at {socket}; models: {status.get('models')}, decisions: "
+        f"{status.get('decisions')}, rewritten: {status.get('changed')}"
         + (f", median {median} us" if median is not None else ""),
     )  # fmt: skip
     age_s = status.get("store_age_s")

@@ -19,6 +19,7 @@ from advisor.cli.pictures import (
     save_plot,
 )
 from advisor.core.parameters import format_number
+from advisor.core.units import format_count
 from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -239,7 +240,10 @@ def _fit_place(
     for group in runs_by_scope(observations):
         if sys.stderr.isatty():
             runs = len(group.observations)
-            print(f"fitting {workload} on {node_type}: {runs} runs ...", file=sys.stderr)
+            print(
+                f"fitting {workload} on {node_type}: {format_count(runs, 'run')} ...",
+                file=sys.stderr,
+            )
         try:
             fit = fit_options(
                 group.observations,

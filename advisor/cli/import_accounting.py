@@ -10,6 +10,7 @@ from pathlib import Path
 from advisor.cli.output import print_json
 from advisor.core.observation import Scope
 from advisor.core.recognise import ApplicationRule
+from advisor.core.units import format_count
 from advisor.errors import InputError
 from advisor.loop.past_jobs import JobNaming, PastRuns, past_jobs
 from advisor.schedulers.base import Scheduler
@@ -85,9 +86,9 @@ def _print(
     user: str, scope: Scope,
 ) -> None:  # fmt: skip
     runs = [run for group in past.runs.values() for run in group]
-    notes = [f"{n} jobs left out: {why}" for why, n in past.left_out.most_common()]
+    notes = [f"{format_count(n, 'job')} left out: {why}" for why, n in past.left_out.most_common()]
     if bad:
-        notes.append(f"{bad} lines are no record of the accounting")
+        notes.append(f"not understood: {format_count(bad, 'line')}")
     names = sorted({application for application, _ in past.runs})
     if args.json:
         counts = Counter(run.energy_quality for run in runs)
@@ -111,7 +112,8 @@ def _print(
             "next": "advisor fit APPLICATION",
         })  # fmt: skip
         return
-    print(f"{jobs} jobs: {imported} imported as runs of {len(names)} applications, "
+    print(f"{format_count(jobs, 'job')}: {imported} imported as runs of "
+          f"{format_count(len(names), 'application')}, "
           f"{skipped} known already")  # fmt: skip
     for note in notes:
         print(f"  {note}")

@@ -153,7 +153,7 @@ def _print(data: dict[str, Any], seen: WatchedRun) -> None:
     for program, pid, rank, events, lost in seen.processes:
         where = "" if rank is None else f", rank {rank}"
         gone = f", {lost} lost" if lost else ""
-        print(f"process {pid} ({program}{where}): {events} events{gone}")
+        print(f"process {pid} ({program}{where}): {format_count(events, 'event')}{gone}")
     for note in data["notes"]:
         print(f"note: {note}")
 

@@ -6,6 +6,7 @@ import argparse
 
 from advisor import paths
 from advisor.cli.output import print_json
+from advisor.core.units import format_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
         })  # fmt: skip
     else:
         print(
-            f"forgotten: {done.decisions} decisions, {done.outcomes} outcomes, "
-            f"{done.observations} measured runs; sums by month are kept"
+            f"forgotten: {format_count(done.decisions, 'decision')}, "
+            f"{format_count(done.outcomes, 'outcome')}, "
+            f"{format_count(done.observations, 'measured run')}; sums by month are kept"
         )
     return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from advisor import paths
 from advisor.cli.output import print_json
+from advisor.core.units import format_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,5 +49,8 @@ def run(args: argparse.Namespace) -> int:
             },
         )
         return 0
-    print(f"published {args.path}: {models} models of {workloads} workloads, {size / 1e6:.1f} MB")
+    print(
+        f"published {args.path}: {format_count(models, 'model')} of "
+        f"{format_count(workloads, 'workload')}, {size / 1e6:.1f} MB"
+    )
     return 0

@@ -13,7 +13,7 @@ from advisor import paths
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, print_picture, save_plot
 from advisor.cli.streams import complain
-from advisor.core.units import format_duration
+from advisor.core.units import format_count, format_duration
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -347,7 +347,7 @@ def _queue_missing(store: Reader, app: Characterisation, ranking: Ranking) -> st
     lacks = lacking(app, ranking)
     if not lacks:
         return ""
-    missing = f"{len(lacks)} microbenchmarks nearer to the phases were not measured"
+    missing = f"not measured: {format_count(len(lacks), 'microbenchmark')} nearer to the phases"
     if isinstance(store, Writer):
         waiting = want(store, lacks)
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.cli.bars import beside
 from advisor.cli.output import print_json, print_table
 from advisor.core.reasons import Reason
-from advisor.core.units import format_change, format_node_hours
+from advisor.core.units import format_change, format_count, format_node_hours
 from advisor.core.words import interval_words, with_interval
 from advisor.core.worth import J_PER_KWH, format_kwh
 
@@ -74,7 +74,8 @@ def _print(r: Report, remarks: list[str]) -> None:
         _print_notes(remarks)
         return
     print(
-        f"  {r.jobs} jobs seen, {r.node_hours:.4g} node-hours, {format_kwh(r.energy_kwh)} metered"
+        f"  {format_count(r.jobs, 'job')} seen, {r.node_hours:.4g} node-hours, "
+        f"{format_kwh(r.energy_kwh)} metered"
     )
     _print_share("rewritten", r.advised, r.jobs)
     _print_share("left alone", sum(r.left_alone.values()), r.jobs)
@@ -167,8 +168,8 @@ def _change(c: MeasuredChange) -> str:
 
 def _against(c: MeasuredChange) -> str:
     if c.basis == "prediction":
-        return f"{c.advised} jobs against the prediction for the job as written"
-    return f"{c.advised} jobs against {c.left} left alone at random"
+        return f"{format_count(c.advised, 'job')} against the prediction for the job as written"
+    return f"{format_count(c.advised, 'job')} against {c.left} left alone at random"
 
 
 def _row(c: OnOffComparison) -> list[str]:

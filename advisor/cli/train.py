@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from advisor.cli.arguments import add_rate_arguments, rate_rule
+from advisor.core.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -164,7 +165,10 @@ def _read_again(args: argparse.Namespace, sweeps: Sequence[AdoptedSweep]) -> int
         print_json("train", {"read_again": readings})
         return 0
     for one in readings:
-        print(f"sweep {one['id']}: {one['runs']} runs read again; summary: {one['summary']}")
+        print(
+            f"sweep {one['id']}: {format_count(one['runs'], 'run')} read again; summary: "
+            f"{one['summary']}"
+        )
         for problem in one["problems"]:
             print(f"  {problem}")
     return 0

@@ -10,7 +10,7 @@ TEXTS: dict[str, str] = {
     # something was chosen
     "chosen": "chosen: {0}",
     "pinned": "you pinned this configuration",
-    "tie-resources": "equal within error; {0} takes the one with {1} cores",
+    "tie-resources": "several options are equal within error; {0} takes the one with {1} cores",
     "confirmed": "confirmed by a run within its predicted interval",
     "node-type-estimated": "{0} is estimated from microbenchmarks, {1}",
     # how the job was understood
@@ -18,22 +18,22 @@ TEXTS: dict[str, str] = {
     "application-launcher": "application {0} from the script's first launcher line",
     "application-command": "application {0} from the script's last command",
     "application-stated": "application {0} as stated by {1}",
-    "workload-fallback": "workload {0} is not known; its model for 'default' is used",
-    "baseline-node-type": "baseline on {0}: first in partition {1}",
-    "baseline-nearest": "baseline {0} is not on the model's grid; the nearest point is {1}",
+    "workload-fallback": "workload {0} has no model; the model of workload 'default' is used",
+    "baseline-node-type": "job as written runs on {0}: first node type of partition {1}",
+    "baseline-nearest": "{0} was not measured; the nearest measured point is {1}",
     "scope": "model measured by {0}",
     # kept as the user wrote it
     "user-set": "{0} is kept as you set it",
-    "axis-keep": "policy keeps {0}",
+    "axis-keep": "{0} is kept by the policy",
     "threads-own": "threads are kept: {0}",
     "allocation-kept": "nodes and tasks are kept as you wrote them",
     "no-frequency-steps": "frequency is kept: the inventory lists no steps for {0}",
-    "not-in-inventory": "{0} is not in the inventory, so it is not written",
+    "not-in-inventory": "{0} is not in the inventory, so it is not set",
     "no-room": "{0} options do not fit the partition, memory or node size",
     "lacks-memory": "{0}: no option there",
-    "time-limit": "{0} options would not fit the time limit",
+    "time-limit": "{0} options might not end within the time limit",
     "axis-bound": "{0}",
-    "cores-kept": "the request keeps its cores: {0}",
+    "cores-kept": "the number of cores is kept: {0}",
     "shared-nodes": "{0} is kept: the job shares its nodes with others",
     "node-type-later": "node type is kept: {0}",
     "node-type-limit": "node type is kept: {0}",
@@ -45,64 +45,67 @@ TEXTS: dict[str, str] = {
     "loop-of-steps": "nothing changed: the script runs its program in a loop",
     "nested-submit": "nothing changed: the script submits jobs itself: {0}",
     "script-not-understood": "nothing changed: the advisor cannot follow the script: {0}",
-    "several-partitions": "nothing changed: partitions {0} have different node types",
-    "measured-otherwise": "nothing changed: the model of {0} was measured with smaller requests; "
-    "measure it again with: advisor train",
+    "several-partitions": "nothing changed: partitions {0} have different node types; name one",
+    "measured-otherwise": "nothing changed: the model of {0} is from an older version; measure it "
+    "again: advisor train SCRIPT",
     "program-rebuilt": "nothing changed: {0} was built again since it was measured; "
-    "one run as promised makes its model count again",
-    "other-program": "nothing changed: {0} is another program than the one that was measured",
+    "after one run that matches its model, jobs are changed again",
+    "other-program": "nothing changed: {0} is not the program that was measured",
     "opted-out": "nothing changed: you opted out ({0})",
-    "mode-off": "nothing changed: policy mode is off here",
-    "mode-observe": "nothing changed: policy only observes here",
-    "mode-advise": "nothing changed: policy only advises here; ADVISOR_MODE=apply applies it",
+    "mode-off": "nothing changed: the policy says mode: off for this job",
+    "mode-observe": "nothing changed: the policy says mode: observe for this job",
+    "mode-advise": "nothing changed: the policy says mode: advise for this job; to apply it: "
+    "ADVISOR_MODE=apply",
     "step": "nothing changed: steps inside a job are left alone",
-    "interactive": "nothing changed: {0} is left alone",
+    "interactive": "nothing changed: interactive jobs are left alone ({0})",
     "het-job": "nothing changed: heterogeneous jobs are left alone",
     "no-script": "nothing changed: the script cannot be read",
-    "unrecognised": "nothing changed: no application recognised",
+    "unrecognised": "nothing changed: the application was not recognised",
     "no-model": "nothing changed: no model for {0} yet",
     "training-ask": "train it with: advisor train {0}",
-    "training-auto": "a training sweep is started for it",
-    "training-running": "a training sweep is under way",
+    "training-auto": "the daemon starts a training sweep for it",
+    "training-running": "a training sweep is running",
     "suspended": "nothing changed: the model is suspended: {0}",
-    "no-baseline": "nothing changed: it is not known what the job asks for: {0}",
-    "mixed-partition": "nothing changed: {0} has several node types and the job is bound to none: "
-    "{1}",
-    "baseline-outside-model": "nothing changed: {0} is outside what was measured",
-    "baseline-is-best": "nothing changed: what you asked for is best for goal {0}",
-    "no-candidates": "nothing changed: no option is left within what you fixed",
+    "no-baseline": "nothing changed: the job's configuration is not known: {0}",
+    "mixed-partition": "nothing changed: {0} has several node types and the job selects none: {1}",
+    "baseline-outside-model": "nothing changed: {0} is too far from what was measured",
+    "baseline-is-best": "nothing changed: the job as written is best for goal {0}",
+    "no-candidates": "nothing changed: no other option keeps what you set",
     "slowdown": "{0} options exceed {1} slowdown at {2} confidence",
     "saving-too-small": "nothing changed: best saving {0} is below the policy's {1}",
     "unconfirmed": "{0} promising options are not confirmed by a run yet",
-    "class-estimated": "never measured: estimated from {0}, by {1}",
-    "class-off": "applications like it would say more, but cold_start is off",
-    "class-few": "nothing changed: only {0} applications are swept on {1}, the policy asks for {2}",
-    "class-not-listed": "nothing changed: {0} jobs stay as written until they are measured",
-    "class-unseen": "nothing changed: {0} applications are swept on {1}, too few for a point that "
-    "never ran at {2} confidence: that needs {3}, or a trial",
-    "class-doubted": "{0} options need a trial first: only its signature speaks for them",
-    "class-trial": "trial {0} of {1}: it promises most of what may be tried; its outcome decides "
-    "whether later jobs run so",
-    "trial-confirmed": "confirmed by a trial of an earlier job",
-    "trial-pending": "a trial of it is under way",
-    "trials-refuted": "nothing changed: no trial of it kept what the policy asks",
-    "trials-stopped": "no trial: {0} of {1} jobs came out badly",
-    "cold-start-advise": "nothing changed: the policy only shows what was never measured",
-    "extrapolated": "{0} was not swept: extrapolated from {1}",
-    "extrapolated-advise": "nothing changed: the policy only shows what is extrapolated",
-    "extrapolated-refused": "nothing changed: this size was not swept, and the policy refuses "
+    "class-estimated": "application never measured: estimated from {0}, by {1}",
+    "class-off": "similar applications were measured, but cold_start is off",
+    "class-few": "nothing changed: only {0} applications were measured on {1}, the policy asks for "
+    "{2}",
+    "class-not-listed": "nothing changed: the policy changes no {0} jobs before they are measured",
+    "class-unseen": "nothing changed: {0} applications were measured on {1}; {2} confidence at a "
+    "point that never ran needs {3}, or a trial",
+    "class-doubted": "{0} options need a trial first: other applications do not support them",
+    "class-trial": "trial {0} of {1}: the best option that may be tried; the result decides "
+    "whether later jobs use it",
+    "trial-confirmed": "confirmed by a trial with an earlier job",
+    "trial-pending": "a trial with another job is running",
+    "trials-refuted": "nothing changed: every trial missed the policy's bounds",
+    "trials-stopped": "no more trials: {0} of {1} jobs missed the policy's bounds",
+    "cold-start-advise": "nothing changed: the policy only shows estimates for applications never "
+    "measured",
+    "extrapolated": "{0} was not measured: extrapolated from {1}",
+    "extrapolated-advise": "nothing changed: the policy only shows extrapolated options",
+    "extrapolated-refused": "nothing changed: this size was not measured, and the policy refuses "
     "to extrapolate",
-    "too-far": "nothing changed: {0} was not swept, {1} was; the policy extrapolates to {2} times "
-    "that",
-    "few-sizes": "nothing changed: this size was not swept; known are {0}, a law needs {1} sizes",
-    "family-unfit": "nothing changed: this size was not swept, and no law holds for those that "
-    "were: {0}",
-    "time-limit-short": "predicted {0}, {1} to {2}, limit {3}",
+    "too-far": "nothing changed: {0} was not measured, the nearest is {1}; the policy extrapolates "
+    "by a factor of {2} at most",
+    "few-sizes": "nothing changed: this size was not measured; extrapolation needs {1} measured "
+    "sizes, there are: {0}",
+    "family-unfit": "nothing changed: this size was not measured, and no scaling model fits the "
+    "measured ones: {0}",
+    "time-limit-short": "the job may reach its time limit: predicted {0} ({1} to {2}), limit {3}",
     "estimates-refused": "estimates of {0} are not used: {1}",
     "energy-unknown": "nothing changed: no energy is known for this workload",
     "energy-estimated": "energy is estimated, not measured",
     "holdout": "nothing changed: left alone at random to measure real savings",
-    "pin-impossible": "nothing changed: what you pinned cannot be had: {0}",
+    "pin-impossible": "nothing changed: this job cannot have your pinned configuration: {0}",
     "cannot-write": "nothing changed: {0}",
     "already-decided": "nothing changed: this job was decided before",
     "store-unreadable": "nothing changed: the advisor's store cannot be read",
@@ -111,6 +114,18 @@ TEXTS: dict[str, str] = {
     "setting-refused": "{0} is ignored: {1}",
     "training-budget": "no training: {0}",
 }
+
+TEXTS_FOR_ONE: dict[str, str] = {
+    "no-room": "1 option does not fit the partition, memory or node size",
+    "time-limit": "1 option might not end within the time limit",
+    "slowdown": "1 option exceeds {1} slowdown at {2} confidence",
+    "unconfirmed": "1 promising option is not confirmed by a run yet",
+    "class-few": "nothing changed: only 1 application was measured on {1}, the policy asks for {2}",
+    "class-unseen": "nothing changed: 1 application was measured on {1}; {2} confidence at a point "
+    "that never ran needs {3}, or a trial",
+    "class-doubted": "1 option needs a trial first: other applications do not support it",
+}
+"""The texts of those that count something, where the first detail is 1."""
 
 ESTIMATED = "node-type-estimated"
 """The reason of a choice on a node type where nothing was measured."""
@@ -147,7 +162,8 @@ class Reason:
         """The reason as one sentence for people."""
         if self.sentence or self.code not in TEXTS:
             return self.sentence or self.code
-        return TEXTS[self.code].format(*self.details, *_LOST)
+        texts = TEXTS_FOR_ONE if self.details[:1] == ("1",) else {}
+        return texts.get(self.code, TEXTS[self.code]).format(*self.details, *_LOST)
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form: code, details and text."""

@@ -10,7 +10,7 @@ from operator import attrgetter
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.nodelist import expand
-from advisor.core.units import format_freq
+from advisor.core.units import format_count, format_freq
 from advisor.schedulers.base import JobRecord, StepRecord
 
 NO_STEP = "no step was started with srun"
@@ -147,13 +147,22 @@ def differs(wanted: Configuration, seen: Execution, inventory: Inventory) -> str
     if seen.node_type and seen.node_type != wanted.node_type:
         return f"it ran on {seen.node_type}, not {wanted.node_type}"
     if seen.nodes != wanted.nodes:
-        return f"it ran on {seen.nodes} nodes, not {wanted.nodes}"
+        return f"it ran on {format_count(seen.nodes, 'node')}, not {wanted.nodes}"
     if seen.ranks_per_node and seen.ranks_per_node != wanted.ranks_per_node:
-        return f"it ran {seen.ranks_per_node} ranks a node, not {wanted.ranks_per_node}"
+        return (
+            f"it ran {format_count(seen.ranks_per_node, 'rank')} a node, not "
+            f"{wanted.ranks_per_node}"
+        )
     if 0 < seen.threads_per_node < wanted.threads_per_node:
-        return f"it had {seen.threads_per_node} cores a node, not {wanted.threads_per_node}"
+        return (
+            f"it had {format_count(seen.threads_per_node, 'core')} a node, not "
+            f"{wanted.threads_per_node}"
+        )
     if seen.threads_per_rank and seen.threads_per_rank != wanted.threads_per_rank:
-        return f"its ranks had {seen.threads_per_rank} threads, not {wanted.threads_per_rank}"
+        return (
+            f"its ranks had {format_count(seen.threads_per_rank, 'thread')}, not "
+            f"{wanted.threads_per_rank}"
+        )
     cap = seen.freq_khz or _default_freq(inventory.node_types.get(seen.node_type))
     if wanted.freq_khz and cap and cap != wanted.freq_khz:
         return f"its cap was {format_freq(cap)}, not {format_freq(wanted.freq_khz)}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from advisor.core.check import Check, CheckState, check_error, opening
 from advisor.core.inventory import Inventory
-from advisor.core.units import format_duration
+from advisor.core.units import format_count, format_duration
 from advisor.errors import AdvisorError
 from advisor.loop.backlog import backlog
 from advisor.loop.clock import form
@@ -85,7 +85,9 @@ def check_inventory(inventory: Inventory) -> Iterator[Check]:
         )  # fmt: skip
         return
     nodes = sum(len(t.nodes) for t in types)
-    yield Check("inventory", "ok", f"{len(types)} node type{'s' * (len(types) > 1)}, {nodes} nodes")
+    yield Check(
+        "inventory", "ok", f"{format_count(len(types), 'node type')}, {format_count(nodes, 'node')}"
+    )
     without = sorted(t.name for t in types if not t.freq_khz)
     if without:
         yield Check(
@@ -124,7 +126,7 @@ def check_models(reader: Reader) -> Iterator[Check]:
         parts.append(f"{families} of sizes not swept, extrapolated from others")
     if transferred := len(rows) - len(fitted) - classes - families:
         parts.append(f"{transferred} estimated from microbenchmarks")
-    yield Check("models", "ok", f"{len(rows)} model{'s' * (len(rows) > 1)} ({', '.join(parts)})")
+    yield Check("models", "ok", f"{format_count(len(rows), 'model')} ({', '.join(parts)})")
     for row in rows:
         if row["state"] == "suspended":
             yield Check(
@@ -148,7 +150,7 @@ def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
     """Check that decisions get their outcomes and users' runs get into the store."""
     waiting = backlog(reader)
     last = f"last collected {form(waiting.last)}" if waiting.last else "never collected"
-    text = f"{last}; {waiting.decisions} decisions of the last month have no outcome"
+    text = f"{last}; without outcome: {format_count(waiting.decisions, 'decision')} of 30 days"
     if waiting.late:
         todo = "systemctl enable --now advisor-collect.timer, or run advisor collect"
         yield Check("collect", "warn", text, todo)
@@ -158,7 +160,10 @@ def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
     files, bad = waiting_files(folder)
     if bad:
         yield Check(
-            "spool", "warn", f"{bad} deliveries made no sense", f"look into {folder / 'bad'}"
+            "spool",
+            "warn",
+            format_count(bad, "unreadable file"),
+            f"look into {folder / 'bad'}",
         )
     if files:
         yield Check(

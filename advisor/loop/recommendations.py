@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+from advisor.core.units import format_count
 from advisor.loop.backlog import backlog
 from advisor.loop.clock import form
 from advisor.loop.execution import NO_STEP, NOT_METERED, SHARED
@@ -31,7 +32,8 @@ def notes(report: Report, reader: Reader) -> list[str]:
         )
     if share("no-model") >= _SHARE:
         names = ", ".join(
-            f"{name} ({count} jobs)" for name, count in report.missing_models.most_common(3)
+            f"{name} ({format_count(count, 'job')})"
+            for name, count in report.missing_models.most_common(3)
         )
         sentences.append(
             f"{share('no-model'):.0%} of jobs have no model: advisor train their scripts, most "
@@ -40,8 +42,9 @@ def notes(report: Report, reader: Reader) -> list[str]:
         )
     if report.possible_jobs:
         sentences.append(
-            f"{report.possible_jobs} jobs were only advised or observed; applied, they would have "
-            f"saved {report.possible_kwh:.3g} kWh by prediction: set mode: apply at "
+            f"{format_count(report.possible_jobs, 'job')} only advised or observed; with "
+            "changes they "
+            f"would have saved {report.possible_kwh:.3g} kWh by prediction: set mode: apply at "
             f"{_where(reader, 'policy', 'mode')}"
         )
     if share("no-baseline") >= _SHARE:
@@ -87,19 +90,21 @@ def notes(report: Report, reader: Reader) -> list[str]:
             )
     if report.unverified:
         sentences.append(
-            f"{report.unverified} jobs carry a stamp that is not theirs; they are left out"
+            f"left out: {format_count(report.unverified, 'job')} with the stamp of another job"
         )
     if report.stamped:
         sentences.append(
-            f"{report.stamped} jobs are known by their stamp alone (decided on login nodes): "
-            "their users could have written it"
+            f"{format_count(report.stamped, 'job')} known by the stamp alone (decided on login "
+            "nodes), which a user could have written"
         )
     waiting = backlog(reader)
     if waiting.late:
         last = f"since {form(waiting.last)}" if waiting.last else "ever"
         sentences.append(
-            f"nothing was collected {last}, and {waiting.decisions} decisions wait: "
-            "systemctl enable --now advisor-collect.timer"
+            f"nothing was collected {last}, and "
+            f"{format_count(waiting.decisions, 'decision')} "
+            f"{'waits' if waiting.decisions == 1 else 'wait'}: systemctl enable --now "
+            "advisor-collect.timer"
         )
     return sentences
 
@@ -110,7 +115,7 @@ def _energy(report: Report) -> list[str]:
     for (partition, why), count in report.without_energy.most_common(4):
         if count < _SOME * report.jobs:
             continue
-        jobs = f"no energy for {count} completed jobs in partition {partition}"
+        jobs = f"no energy for {format_count(count, 'completed job')} in partition {partition}"
         if why == NO_STEP:
             sentences.append(f"{jobs}: start the program with srun, Slurm meters steps only")
         elif why == SHARED:

@@ -7,6 +7,7 @@ its own runs may advise.
 from __future__ import annotations
 
 from advisor.core.observation import Scope
+from advisor.core.units import format_count
 from advisor.errors import InputError
 from advisor.store.writer import Writer
 
@@ -75,6 +76,7 @@ def refit(
         whose = "" if scope == "all" else f" for {owner}"
         return (
             f"fitted {application} ({workload}) on {node_type}{whose}: model {model.id}, "
-            f"{len(group.observations)} runs, {len(fit.options)} options"
+            f"{format_count(len(group.observations), 'run')}, "
+            f"{format_count(len(fit.options), 'option')}"
         )
     return f"{application} ({workload}) on {node_type}: no runs to fit"

@@ -15,6 +15,7 @@ from dataclasses import replace
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.option import Z90
+from advisor.core.units import format_count
 from advisor.models.response import ASSUMED, Z95, Response, response
 
 _LEAST = 0.01
@@ -84,8 +85,9 @@ def without_refuted(observations: Sequence[Observation], notes: list[str]) -> li
     trusted = [o for o in observations if not (ended_early(o) and _sweep(o) in wrong)]
     if len(trusted) < len(observations):
         notes.append(
-            f"{len(observations) - len(trusted)} runs that were ended early are left out: "
-            "complete runs of the same sweep took something else"
+            f"left out: {format_count(len(observations) - len(trusted), 'run')} ended early: "
+            "complete "
+            "runs of the same sweep differ"
         )
     return trusted
 

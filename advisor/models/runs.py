@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Quality, RunMethod, Scope
-from advisor.core.units import format_change
+from advisor.core.units import format_change, format_count
 from advisor.core.words import describe
 from advisor.errors import InputError
 from advisor.models.ended_runs import ended_early, response_of
@@ -109,7 +109,8 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
         raise InputError(f"runs on several node types ({kinds}) in one fit", hint="fit each alone")
     if len(cells) < MIN_CONFIGURATIONS:
         raise InputError(
-            f"{len(cells)} configurations were measured, a model needs {MIN_CONFIGURATIONS}",
+            f"{format_count(len(cells), 'configuration')} measured, "
+            f"a model needs {MIN_CONFIGURATIONS}",
             hint="measure more, best with advisor train",
         )
     jobs = [o for o in observations if is_job(o)]
@@ -120,7 +121,7 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
     observations = without_failed_fast(_without_stragglers(observations, notes), notes)
     observations, work = of_equal_work(observations, notes)
     if ended := sum(map(ended_early, observations)):
-        notes.append(f"{ended} of {len(observations)} runs were ended early and weigh less")
+        notes.append(f"ended early, weigh less: {ended} of {len(observations)} runs")
     sigma = measurement_error / Z95
     time = response_of(observations, "time", lambda o: o.time_s, sigma)
     quality, chosen = _energies(observations, notes)
@@ -132,7 +133,7 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
         )
     if jobs and alone:
         notes.append(
-            f"{len(jobs)} jobs of the past are most of what is known: nothing is confirmed"
+            f"nothing is confirmed: most is known from {format_count(len(jobs), 'job')} of the past"
         )
         time, energy = of_jobs_alone(time), None if energy is None else of_jobs_alone(energy)
     elif jobs:
@@ -150,8 +151,9 @@ def _beside_jobs(
 ) -> tuple[Response, Response | None, Response | None]:
     """Return the responses of measured runs with jobs of the past in them, where these agree."""
     time, energy, power = measured
+    past = f"left out: {format_count(len(jobs), 'job')} of the past"
     if work is not None:
-        notes.append(f"{len(jobs)} jobs of the past are left out: they have no figure of merit")
+        notes.append(f"{past}: without figure of merit")
         jobs = ()
     times = [JobValue(o.configuration, o.time_s, error_of(o)) for o in jobs]
     time, why = with_jobs(time, times)
@@ -163,7 +165,7 @@ def _beside_jobs(
                  for v, o in zip(values, metered, strict=True)]  # fmt: skip
         power, _ = with_jobs(power, watts if not why else ())
     if why:
-        notes.append(f"{len(jobs)} jobs of the past are left out: {why}")
+        notes.append(f"{past}: {why}")
     elif jobs:
         notes.append(f"{len(jobs)} {JOBS_BESIDE}")
     return time, energy, power
@@ -182,7 +184,9 @@ def of_one_method(
     usable = [o for o in observations if o.method in ("", newest)]
     if len(usable) < len(observations):
         how = "inside the whole allocation" if newest == "request" else "by a smaller request"
-        notes.append(f"{len(observations) - len(usable)} runs measured {how} are left out")
+        notes.append(
+            f"left out: {format_count(len(observations) - len(usable), 'run')} measured {how}"
+        )
     return usable, newest
 
 
@@ -278,17 +282,18 @@ def _energies(
     if not enough:
         if measured or estimated:
             notes.append(
-                f"energy is unknown: {_configurations(measured)} configurations have it measured, "
-                f"{_configurations(estimated)} estimated, {MIN_CONFIGURATIONS} of a kind are needed"
+                f"energy is unknown: measured at {_configurations(measured)} configurations, "
+                f"estimated at {_configurations(estimated)}; needed are {MIN_CONFIGURATIONS} "
+                "of a kind"
             )
         return "missing", []
     quality = enough[0]
     if measured and estimated:
         other = estimated if quality == "measured" else measured
-        notes.append(f"only {quality} energies count; {len(other)} runs with others are left out")
+        notes.append(f"only {quality} energies count; left out: {format_count(len(other), 'run')}")
     without = len(observations) - len(measured) - len(estimated)
     if without:
-        notes.append(f"{without} runs without energy count for time only")
+        notes.append(f"without energy, for time only: {format_count(without, 'run')}")
     return quality, by_quality[quality]
 
 

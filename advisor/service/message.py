@@ -24,9 +24,9 @@ def effect_line(
     """Return the line for the user, "" when there is nothing worth saying."""
     short = next((r.text for r in reasons if r.code == "time-limit-short"), "")
     if chosen is None and short:
-        return f"advisor: {application}, a size that was not swept: {short}"
+        return f"advisor: {application}: this size was not measured; {short}"
     if chosen is None and any(r.code == "training-auto" for r in reasons):
-        return f"advisor: no model for {application} yet; it is measured now for later jobs"
+        return f"advisor: no model for {application} yet; a training sweep measures it now for later jobs"
     if chosen is None:
         ask = next((r for r in reasons if r.code == "training-ask"), None)
         if ask is None:
@@ -43,15 +43,15 @@ def effect_line(
     )
     surely = "estimated, not measured there" if chosen.estimated else "expected"
     if EXTRAPOLATED in codes:
-        surely = "extrapolated: this size was not swept" + (f"; {short}" if short else "")
+        surely = "extrapolated: this size was not measured" + (f"; {short}" if short else "")
     if TRIAL in codes:
-        surely = "estimated; this job is a trial of it"
+        surely = "estimated; this job is a trial"
     what = difference_words(baseline, chosen.configuration)
     if changed:
         pinned = "your pin" if "pinned" in codes else application
         return f"advisor: {pinned} runs on {what}: {effect} {surely}; {_REFUSE}"
     if "extrapolated-advise" in codes:
-        return f"advisor: {what} would give {effect} ({surely}); the site only shows that"
+        return f"advisor: {what} would give {effect} ({surely}); the site's policy only shows this"
     if "mode-advise" in codes:
         if chosen.estimated:
             effect = f"{effect} ({surely})"

@@ -78,7 +78,9 @@ class Beside:
             first = min(p.begin_s for p in self.rings.leading())
             events.insert(0, (min(first, events[0][0]), BEGIN))
         if self.rings.lost:
-            run.why = run.why or f"{self.rings.lost} events came faster than they could be read"
+            run.why = (
+                run.why or f"events came faster than they could be read ({self.rings.lost} lost)"
+            )
         if len(run.times) + len(events) > MOST_EVENTS:
             run.why = run.why or f"it has more than {MOST_EVENTS} events"
         if run.why:

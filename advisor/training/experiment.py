@@ -25,6 +25,7 @@ from advisor.core.placement import (
     thread_variables,
 )
 from advisor.core.script_use import CAP_VARIABLE
+from advisor.core.units import format_count
 from advisor.meters.events import named_event
 from advisor.schedulers.translators import Translator, translator
 from advisor.training.experiment_file import ExperimentFile, read_file
@@ -185,7 +186,9 @@ def _shapes(file: ExperimentFile) -> list[_SweepShape]:
         by_nodes[counts["nodes"] or 1] = list(totals)
     most = counts["nodes"]
     if most and (too_many := [n for n in by_nodes if n > most]):
-        file.wrong("threadCount", f"needs {max(too_many)} nodes, but nodes is {most}")
+        file.wrong(
+            "threadCount", f"needs {format_count(max(too_many), 'node')}, but nodes is {most}"
+        )
     if not by_nodes:
         return [_shape(file, counts["nodes"] or 1, ())]
     return [_shape(file, nodes, values) for nodes, values in sorted(by_nodes.items())]

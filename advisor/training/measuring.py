@@ -97,7 +97,7 @@ class Measuring:
         if before:
             self.results[name] = tuple(before)
             made = sum(r.ok for r in before)
-            self.show(Event("note", name, f"{made} of {len(job.runs)} runs were made before"))
+            self.show(Event("note", name, f"made before: {made} of {len(job.runs)} runs"))
         self.show(Event("stage", name, total=len(stage.runs), spent=self.spent()))
         if not stage.handles:
             stage.handles.append(scheduler.submit_sweep(job))
@@ -129,7 +129,7 @@ class Measuring:
         missing = len(job.open_runs(status.results))
         if missing and not (name == "design" and self._baseline_failed(status)):
             raise SchedulerError(
-                f"the sweep ended before {missing} of {len(stage.runs)} runs were made"
+                f"the sweep ended; {missing} of {len(stage.runs)} runs are missing"
                 + (f": {status.detail}" if status.detail else "")
             )
         stage.ended = True

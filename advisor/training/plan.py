@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import NodeType
+from advisor.core.units import format_count
 from advisor.errors import InputError
 from advisor.models.design import uniform
 from advisor.schedulers.base import PlannedRun, slowdown_bound
@@ -74,7 +75,7 @@ def axes(
         notes.append(f"the advisor leaves this script's jobs alone: {subject.left_alone}")
     most = len(node_type.nodes)
     if most and base.nodes > most:
-        raise InputError(f"{base.nodes} nodes: {node_type.name} has {most}")
+        raise InputError(f"{format_count(base.nodes, 'node')}: {node_type.name} has {most}")
     pairs = _threads_axis(subject, threads, notes)
     fixed_because = freq_kept or subject.freq_kept
     if fixed_because:

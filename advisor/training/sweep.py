@@ -13,7 +13,7 @@ from advisor.core.inventory import Inventory
 from advisor.core.option import Option
 from advisor.core.rate import Work
 from advisor.core.recommend import confirmed_choice, recommend
-from advisor.core.units import format_change
+from advisor.core.units import format_change, format_count
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
 from advisor.models.ended_runs import ended_early, launch_spread, refuted, without_refuted
@@ -193,7 +193,9 @@ class Sweep(Measuring):
             self.show(Event("note", CHECK, f"{where}: the run ended early was right"))
             return False
         text = f"{where}: a complete run is {format_change(most)} off the one ended early"
-        self.show(Event("note", CHECK, f"{text}: the {len(ended)} runs ended early are left out"))
+        self.show(
+            Event("note", CHECK, f"{text}; left out: {format_count(len(ended), 'run')} ended early")
+        )
         return True
 
     def _base_again(self) -> None:

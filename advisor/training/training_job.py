@@ -32,6 +32,7 @@ from advisor.core.requested_configuration import (
 from advisor.core.script import Command, advisor_lines
 from advisor.core.script_use import CAP_VARIABLE, THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import stated
+from advisor.core.units import format_count
 from advisor.errors import InputError, UsageError
 from advisor.schedulers.submission import read_script
 from advisor.schedulers.translators import Translator, translator
@@ -366,7 +367,7 @@ def _baseline(
     limit = node_type.cores * node_type.threads_per_core
     if base.threads_per_node > limit:
         raise InputError(
-            f"the job asks for {base.threads_per_node} threads per node, "
+            f"the job asks for {format_count(base.threads_per_node, 'thread')} per node, "
             f"{node_type.name} has {limit}",
             hint="choose another --node-type",
         )

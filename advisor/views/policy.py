@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.core.policy import MATCH_FIELDS, JobFacts, Policy, PolicySet
-from advisor.core.units import format_percent
+from advisor.core.units import format_count, format_percent
 from advisor.schedulers.choose import named
 from advisor.store.reader import Reader
 
@@ -77,8 +77,10 @@ def _rows(p: Policy) -> list[tuple[str, str]]:
         ("holdout", format_percent(p.holdout)),
         ("training", f"{t.mode}, {t.samples} samples, at most {t.budget_node_hours:g} node-hours, "
                      f"trust {t.trust}"),
-        ("cold_start", f"{c.mode}, {c.trials} trials at {format_percent(c.confidence)}, "
-                       f"{c.min_applications} applications at least, {', '.join(c.classes)}"),
+        ("cold_start", f"{c.mode}, {format_count(c.trials, 'trial')} at "
+                       f"{format_percent(c.confidence)}, "
+                       f"{format_count(c.min_applications, 'application')} at least, "
+                       f"{', '.join(c.classes)}"),
         ("unknown_workload", p.unknown_workload),
         ("estimated_energy", p.estimated_energy),
         ("estimated_node_types", p.estimated_node_types),

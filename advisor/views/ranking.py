@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from advisor.core.node_type_estimate import NodeTypeEstimate, similarity_text
 from advisor.core.option import Z90
+from advisor.core.units import format_count
 from advisor.core.words import describe
 from advisor.plotting.statistics import IntervalPanel
 from advisor.store.rankings import StoredRanking
@@ -74,8 +75,8 @@ def _of_options(name: str, view: View) -> RankedRow:
         kind: TimeSource = "estimated"
         brief, how = _brief(estimate), _sentence(estimate, base, method)
     elif any(o.measured for o in view.options):
-        kind, brief = "measured", f"{view.model.n_train} runs there"
-        how = f"its options follow from {view.model.n_train} runs there"
+        kind, brief = "measured", f"{format_count(view.model.n_train, 'run')} there"
+        how = f"its options follow from {format_count(view.model.n_train, 'run')} there"
     else:
         kind, brief, how = "predicted", "predicted", "predicted, nothing ran at its options"
     where, low, high = describe(best.configuration), best.time_lo_s, best.time_hi_s

@@ -11,6 +11,7 @@ from advisor.core.parameters import format_number
 from advisor.core.policy import Policy
 from advisor.core.units import (
     format_change,
+    format_count,
     format_duration,
     format_energy,
     format_node_hours,
@@ -49,7 +50,7 @@ def plan_lines(plan: PlannedSweep, *, listing: bool = False) -> list[str]:
     confirm = state.settings.confirm
     more = f" and {confirm} to confirm the best" if confirm else ""
     most = state.settings.most_runs
-    count = f"{len(runs)} to {most} runs" if most > len(runs) else f"{len(runs)} runs"
+    count = f"{len(runs)} to {most} runs" if most > len(runs) else format_count(len(runs), "run")
     equal = plan.cost.equal_runs
     lines = [
         f"{title(state)}: {subject.how}",
@@ -185,7 +186,7 @@ def series_lines(plans: Sequence[PlannedSweep]) -> list[str]:
     cost = (
         f"up to {format_node_hours(sum(known))}" if len(known) == len(hours) else "cost not known"
     )
-    return [f"in all {len(plans)} sizes: {runs} runs, {cost}"]
+    return [f"in all {len(plans)} sizes: {format_count(runs, 'run')}, {cost}"]
 
 
 def _payback(outcome: SweepOutcome, policy: Policy) -> str:
@@ -195,7 +196,10 @@ def _payback(outcome: SweepOutcome, policy: Policy) -> str:
     saved = (format_energy if metered else format_node_hours)(outcome.saved_per_run)
     most = policy.training.payback_runs
     over = f" (more than the policy's {most})" if outcome.payback > most else ""
-    return f"; it saves {saved} a run, so it pays back after {outcome.payback} runs{over}"
+    return (
+        f"; it saves {saved} a run, so it pays back after "
+        f"{format_count(outcome.payback, 'run')}{over}"
+    )
 
 
 def _attempt(attempt: Confirmation) -> str:

@@ -13,6 +13,7 @@ from advisor.core.decision import Decision
 from advisor.core.option import packed_points, pick_packed
 from advisor.core.policy import Goal, PolicySet
 from advisor.core.request import JobRequest
+from advisor.core.units import format_count
 from advisor.core.words import change_words, difference_words
 from advisor.core.worth import Tariff
 from advisor.service.snapshot import Snapshot
@@ -145,7 +146,7 @@ def worth_words(whatif: WhatIf, changes: Sequence[DecisionChange]) -> str:
     less = energy_j < 0
     worth = Worth(abs(energy_j), -hours if less else hours, Month(whatif.tariff))
     words = worth.sentences()[0].removesuffix(" a run").removesuffix(", as many node-hours")
-    return f"{runs} runs {'take' if less else 'save'} {words} more"
+    return f"{format_count(runs, 'run')} {'take' if less else 'save'} {words} more"
 
 
 def summed(choices: Sequence[PolicyOutcome | None]) -> Sum:

@@ -12,17 +12,18 @@ VARIABLES = {
         "ADVISOR_SOCKET": "the daemon's socket, like `--socket`",
     },
     "Settings of one job, in the environment of sbatch, srun, salloc or qsub": {
-        "ADVISOR": "`off` leaves the job as written written",
+        "ADVISOR": "`off` leaves the job as written",
         "ADVISOR_MODE": "`off`, `observe`, `advise` or `apply`, no bolder than the policy allows",
         "ADVISOR_GOAL": "which configuration to take, like `min_energy`",
         "ADVISOR_MAX_SLOWDOWN": "the largest slowdown, like `2%`",
-        "ADVISOR_COLD_START": "`off`: nothing is done by what other applications do; or `advise`, "
-        "`apply` as far as the policy goes",
+        "ADVISOR_COLD_START": "`off`, `advise` or `apply` estimates from other applications, as "
+        "far as the policy allows",
         "ADVISOR_ESTIMATED_NODE_TYPES": "`accept` or `refuse` node types that are only estimated",
-        "ADVISOR_EXTRAPOLATED": "`refuse`, `advise` or `accept` predictions of sizes not "
-        "swept, as far as the policy goes",
-        "ADVISOR_MAX_EXTRAPOLATION": "how many times the largest measured size the job may be, at "
-        "most what the policy says",
+        "ADVISOR_EXTRAPOLATED": "`refuse`, `advise` or `accept` predictions for sizes that "
+        "were not swept, as far as the policy allows",
+        "ADVISOR_MAX_EXTRAPOLATION": "the largest job size to predict, as a multiple of the "
+        "largest "
+        "measured size, at most the policy's",
         "ADVISOR_SIZE_N": "the size's parameter `n`, like `4e6`; any name may stand for N",
         "ADVISOR_APPLICATION": "the application's name",
         "ADVISOR_WORKLOAD": "the name of its input",
@@ -34,13 +35,13 @@ VARIABLES = {
         "ADVISOR_SET": "the variables that the advisor set, with their former values, so that a "
         "job submitted from inside does not inherit them",
         "SLURM_ADVISOR_SET": "the same, in a job whose `--export` passes few variables",
-        "ADVISOR_QSUB": "PBS: what the program before qsub read in the script, for the hook",
+        "ADVISOR_QSUB": "PBS: what the program before qsub read in the script; the hook reads it",
         "ADVISOR_SWEEP": "PBS: the sweep that a job belongs to",
         "ADVISOR_RESULTS": "PBS, and in the comment of Slurm's jobs: the folder where a sweep's "
         "owner leaves its results for the store's host",
     },
     "To find faults": {
-        "ADVISOR_DEBUG": "set to anything, the hooks print to standard error what they log",
+        "ADVISOR_DEBUG": "any value makes the hooks print their log to standard error too",
     },
     "Between `advisor characterise` and the program it runs; not for you to set": {
         "ADVISOR_PHASES": "the folder for the times of phases",

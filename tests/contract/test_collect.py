@@ -123,7 +123,7 @@ def test_what_came_out_is_said(advisor: Run, accounting: Run, stamps: list[str])
     result = collect(advisor)
     assert result.code == 0 and result.err == ""
     assert "2 jobs ended" in result.out and "1 without a decision" in result.out
-    assert "as-promised  1" in result.out and "1 jobs kept as measured runs" in result.out
+    assert "as-promised  1" in result.out and "1 job kept as measured runs" in result.out
     again = collect(advisor, "--json").json()
     assert again["schema"] == "advisor/collect/1"
     assert (again["new"], again["known"], again["without_decision"]) == (0, 1, 1)
@@ -159,7 +159,7 @@ def test_spool_alone_asks_no_scheduler(
     (spool / "runs-2.json").write_text("{")
     result = advisor("collect", "--spool")
     assert result.code == 0
-    assert "1 runs from 1 files" in result.out
+    assert "1 run from 1 file" in result.out
     assert "set aside in spool/bad: runs-2.json" in result.err
     assert sorted(p.name for p in spool.glob("**/*.json")) == ["runs-2.json"]
     data = advisor("collect", "--spool", "--json").json()

@@ -139,14 +139,17 @@ def test_what_waits_to_be_collected(advisor: Run, store_path: Path) -> None:
         waiting = {"decision": "a" * 16, "created_at": old.isoformat(), "scheduler": "slurm"}
         writer.save_decision(Decision.from_dict({**waiting, "user": "ann", "mode": "apply"}))
     (found,) = checks(advisor, "collect", "warn")
-    assert "1 decisions" in found["text"] and "advisor-collect.timer" in found["todo"]
+    assert (
+        "without outcome: 1 decision of 30 days" in found["text"]
+        and "advisor-collect.timer" in found["todo"]
+    )
     spool = store_path.with_name("spool")
     (spool / "bad").mkdir(parents=True)
     (spool / "runs-1.json").write_text("{}")
     (spool / "bad" / "runs-0.json").write_text("{")
     texts = [c["text"] for c in checks(advisor, "spool", "warn")]
     assert any("1 deliveries of users wait" in t for t in texts)
-    assert any("1 deliveries made no sense" in t for t in texts)
+    assert any("1 unreadable file" in t for t in texts)
 
 
 def test_the_daemon_is_asked(advisor: Run, store_path: Path, tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ def test_the_daemon_is_asked(advisor: Run, store_path: Path, tmp_path: Path) -> 
             if socket.exists() or "event=ready" in line:
                 break
         (found,) = checks(advisor, "daemon", "ok", "--socket", socket)
-        assert str(socket) in found["text"] and "1 models" in found["text"]
+        assert str(socket) in found["text"] and "models: 1, " in found["text"]
         assert call(socket, {"v": 1, "op": "ping"})["pong"] is True
     finally:
         daemon.terminate()

@@ -190,7 +190,7 @@ def test_too_little_to_fit_is_one_clear_line(advisor: Advisor, store_path: Path)
         writer.add_observations("stencil", "default", RUNS[:1])
     one = advisor("fit", "stencil")
     assert (one.code, one.out) == (1, "")
-    assert "1 configurations were measured, a model needs 4" in one.err
+    assert "1 configuration measured, a model needs 4" in one.err
     unknown = advisor("fit", "amg")
     assert unknown.code == 2
     assert "nothing is stored of application 'amg' (known: stencil)" in unknown.err

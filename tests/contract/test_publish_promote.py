@@ -46,7 +46,7 @@ def test_publish_says_what_it_did(
     target = tmp_path / "copy.db"
     done = advisor("publish", target)
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith(f"published {target}: 1 models of 1 workloads")
+    assert done.out.startswith(f"published {target}: 1 model of 1 workload")
     done = advisor("publish", target, "--json")
     data = done.json()
     assert data["schema"] == "advisor/publish/1"

@@ -227,7 +227,7 @@ def test_before_there_are_profiles_it_is_kept(
     left = write_spool_file(place / "site" / "spool", json.dumps(told), kind="phases")
     assert main(["collect", "--spool"]) == 0
     said = capsys.readouterr().out
-    assert "spool: 0 runs and 1 characterisation from 1 files" in said
+    assert "spool: 0 runs and 1 characterisation from 1 file" in said
     assert "app (w) from old for ann is kept, not ranked: there are no profiles of base" in said
     assert ranked(place) == [] and not left.exists()
 

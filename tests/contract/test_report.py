@@ -151,7 +151,7 @@ def test_what_cannot_be_compared_is_left_out(advisor: Run, store: Writer) -> Non
     )
     data = advisor("report", "--json").json()
     assert data["measured"]["energy"] == before and data["unverified"] == 1
-    assert any("1 jobs carry a stamp that is not theirs" in note for note in data["notes"])
+    assert any("left out: 1 job with the stamp of another job" in note for note in data["notes"])
 
 
 def test_notes_name_the_line_to_change(advisor: Run, store: Writer) -> None:
@@ -173,7 +173,7 @@ def test_notes_name_the_line_to_change(advisor: Run, store: Writer) -> None:
     )
     assert "gromacs (3 jobs)" in notes and "training: in /etc/advisor/policy.yaml" in notes
     assert "/etc/advisor/policy.yaml:3 (mode: advise   # for now)" in notes
-    assert "2 jobs were only advised or observed" in notes
+    assert "2 jobs only advised or observed" in notes
 
 
 @pytest.mark.parametrize(
@@ -234,6 +234,6 @@ def test_a_stopped_collection_is_noticed(advisor: Run, store: Writer) -> None:
     old = NOW - timedelta(days=3)
     waiting = {"decision": "a" * 16, "created_at": old.isoformat(), "scheduler": "slurm"}
     store.save_decision(Decision.from_dict({**waiting, "user": "ann", "mode": "apply"}))
-    assert "nothing was collected ever, and 1 decisions wait" in advisor("report").out
+    assert "nothing was collected ever, and 1 decision waits" in advisor("report").out
     fill(store, outcome("unrecognised"))
-    assert "decisions wait" not in advisor("report").out
+    assert "nothing was collected" not in advisor("report").out

@@ -197,7 +197,10 @@ def test_without_trials_it_runs_as_others_like_it_should(site: AdvisedSite) -> N
     assert "class-estimated" in decision["reasons"]
     assert decision["cold_start"]["applications"] == 10
     assert why["verdict"] == "as-promised"
-    assert "never measured: estimated from 10 applications, " in site.advisor("why", number).stdout
+    assert (
+        "application never measured: estimated from 10 applications, "
+        in site.advisor("why", number).stdout
+    )
 
     path.write_text(path.read_text().replace("\n", "\n#ADVISOR cold_start=off\n", 1))
     refused = site.json("explain", path)

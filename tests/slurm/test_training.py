@@ -408,7 +408,7 @@ def test_an_allocation_that_is_lost_is_made_anew_for_what_is_missing(command: Co
     command.testbed.run(["scancel", handle])
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1
-    assert "runs were made" in err and "CANCELLED" in err
+    assert "runs are missing" in err and "CANCELLED" in err
     assert f"advisor train --resume {folder.name}" in err and err.count("advisor: ") == 1
     result = command.run("--resume", folder.name)
     command.wait_for(lambda: command.designs(folder.name) == ["CANCELLED", "COMPLETED"])

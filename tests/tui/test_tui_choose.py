@@ -280,7 +280,7 @@ def test_a_job_that_cannot_be_pinned_says_why(session: Session, script: Path, pl
         await choose_point(at, 3)
         await at.press("slash")
         await at.write("cg-solver.sh")
-        assert "what you pinned cannot be had" in at.text
+        assert "this job cannot have your pinned configuration" in at.text
 
     play(session, story, (100, 40))
 

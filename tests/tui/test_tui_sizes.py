@@ -56,7 +56,7 @@ def test_keys_go_to_other_sizes_and_those_never_run_are_drawn_apart(
         assert "EXTRAPOLATED" in at.text and "▽ extrapolated" in at.text
         assert "●" not in at.text and "measured and confirmed" not in at.text
         assert "extrapolated from smaller sizes" in at.text
-        assert "NOT APPLIED: the policy only shows what is extrapolated" in at.text
+        assert "NOT APPLIED: the policy only shows extrapolated options" in at.text
         await at.press("left_square_bracket")
         assert "[5.66e6]" in at.text
 

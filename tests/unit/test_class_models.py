@@ -249,7 +249,7 @@ def test_a_job_is_advised_by_those_like_it(known: Writer) -> None:
     assert (cold["applications"], cold["class"], cold["trial"]) == (8, "unknown", None)
     assert cold["intervals"]["energy"] == [decision.chosen.energy.lo, decision.chosen.energy.hi]
     said = next(r.text for r in decision.reasons if r.code == BY_CLASS)
-    assert said.startswith("never measured: estimated from 8 applications (")
+    assert said.startswith("application never measured: estimated from 8 applications (")
     assert said.endswith("by one job's counters")
     again = Decision.from_dict(decision.to_dict())
     assert again.chosen is not None

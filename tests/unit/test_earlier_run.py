@@ -201,4 +201,4 @@ def test_a_borrowed_run_that_was_not_this_one_is_found_by_the_confirming_run(
     assert outcome.baseline.time_s == pytest.approx(200 / 16 + 34, rel=0.01)  # as it is
     assert outcome.recommended is None  # and the next sweep begins with a run of its own
     assert earlier_complete(tmp_path / "sweeps", sweep_in(tmp_path / "sweeps")) is None
-    assert any("12 runs that were ended early are left out" in n for n in outcome.notes)
+    assert any("left out: 12 runs ended early" in n for n in outcome.notes)

@@ -268,7 +268,7 @@ def test_runs_that_a_complete_one_refutes_count_in_no_fit() -> None:
     notes: list[str] = []
     assert len(without_refuted([*mine, whole, right], notes)) == 13 and not notes
     assert without_refuted([*mine, whole, wrong], notes) == [whole, wrong]
-    assert notes[0].startswith("11 runs that were ended early are left out")
+    assert notes[0].startswith("left out: 11 runs ended early")
     assert refuted(mine[0], wrong) == pytest.approx(0.08)
     dear = replace(right, energy_j=(right.energy_j or 0) * 1.2)
     assert refuted(mine[0], dear) == pytest.approx(0.2)
@@ -276,7 +276,9 @@ def test_runs_that_a_complete_one_refutes_count_in_no_fit() -> None:
     assert len(without_refuted([*mine, whole, others], [])) == 13
     three = [replace(o, extra={"sweep": "s1"}) for o in RUNS[-4:-1]]
     fit = fit_options([*mine, whole, wrong, *three], model="polynomial")
-    assert fit.stats["runs"] == 5 and any("took something else" in n for n in fit.notes)
+    assert fit.stats["runs"] == 5 and any(
+        "complete runs of the same sweep differ" in n for n in fit.notes
+    )
 
 
 STEPS = r"""

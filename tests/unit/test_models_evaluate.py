@@ -219,7 +219,7 @@ def test_what_cannot_be_judged_is_refused() -> None:
         evaluate(GRID, samples=500)
     with pytest.raises(InputError, match="no design is called 'sobol'"):
         evaluate(GRID, design="sobol")
-    with pytest.raises(InputError, match="3 configurations were measured, a model needs 4"):
+    with pytest.raises(InputError, match="3 configurations measured, a model needs 4"):
         evaluate(GRID[:3])
 
 

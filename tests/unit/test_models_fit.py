@@ -242,7 +242,7 @@ def test_energy_missing_on_some_runs_is_fitted_from_the_rest() -> None:
     fitted = fit_options([*without_energy(RUNS[:3]), *RUNS[3:]], space=SPACE)
     assert fitted.stats["time"]["n_train"] == 12
     assert fitted.stats["energy"]["n_train"] == 9
-    assert "3 runs without energy count for time only" in fitted.notes
+    assert "without energy, for time only: 3 runs" in fitted.notes
     at = by_configuration(fitted.options)
     half_known = at[DESIGN[0]]
     assert half_known.time_s == pytest.approx(law(DESIGN[0])[0])
@@ -259,18 +259,18 @@ def test_measured_energies_win_over_estimated_ones_and_are_never_mixed() -> None
     fitted = fit_options([*estimated, *RUNS[6:]], space=SPACE)
     assert fitted.energy_quality == "measured"
     assert fitted.stats["energy"]["n_train"] == 6
-    assert "only measured energies count; 6 runs with others are left out" in fitted.notes
+    assert "only measured energies count; left out: 6 runs" in fitted.notes
     few = fit_options([*of_quality(RUNS[:9], "estimated"), *RUNS[9:]], space=SPACE)
     assert few.energy_quality == "estimated"
     assert few.stats["energy"]["n_train"] == 9
-    assert "only estimated energies count; 3 runs with others are left out" in few.notes
+    assert "only estimated energies count; left out: 3 runs" in few.notes
 
 
 def test_too_few_energies_of_either_kind_are_none() -> None:
     runs = [*without_energy(RUNS[:6]), *of_quality(RUNS[6:9], "estimated"), *RUNS[9:]]
     fitted = fit_options(runs, space=SPACE)
     assert fitted.energy_quality == "missing"
-    assert any("3 configurations have it measured, 3 estimated, 4 of a kind" in n
+    assert any("measured at 3 configurations, estimated at 3; needed are 4 of a kind" in n
                for n in fitted.notes)  # fmt: skip
 
 
@@ -279,7 +279,7 @@ def test_too_few_energies_of_either_kind_are_none() -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_too_few_configurations_are_refused_with_the_number_needed(count: int) -> None:
-    with pytest.raises(InputError, match=f"{count} configurations were measured, a model needs 4"):
+    with pytest.raises(InputError, match=f"{count} configurations? measured, a model needs 4"):
         fit_options(RUNS[:count] * 5)
 
 
@@ -374,9 +374,9 @@ def test_of_two_ways_of_measuring_the_newest_counts_and_imported_runs_go_with_it
     new = [replace(r, method="variables") for r in RUNS[:8]]
     fitted = fit_options([*old, *RUNS[8:], *new], space=SPACE)
     assert fitted.stats["method"] == "variables" and fitted.stats["runs"] == 12
-    assert "12 runs measured by a smaller request are left out" in fitted.notes
+    assert "left out: 12 runs measured by a smaller request" in fitted.notes
     assert fitted.options == fit_options([*RUNS[8:], *RUNS[:8]], space=SPACE).options
     back = fit_options([*new, *old], space=SPACE)
     assert back.stats["method"] == "request"
-    assert "8 runs measured inside the whole allocation are left out" in back.notes
+    assert "left out: 8 runs measured inside the whole allocation" in back.notes
     assert fit_options(RUNS, space=SPACE).stats["method"] == ""

@@ -68,7 +68,7 @@ def test_sacct_by_the_names_of_its_columns(store: Path, advisor: Advisor, tmp_pa
         "it is not one step: srun started none, or several": 1,
         "the latest 20 of a user and configuration are enough": 3,
     }  # fmt: skip
-    assert data["notes"][-1] == "1 lines are no record of the accounting"
+    assert data["notes"][-1] == "not understood: 1 line"
     with Reader(store) as reader:
         (run,) = (o.observation for o in reader.observations("wave", "big"))
     assert (run.source, run.scope, run.contributor) == ("job", "own", "bob")

@@ -175,7 +175,7 @@ def test_a_size_that_never_ran_is_decided_by_its_family(family: Path) -> None:
     assert decision.chosen.time.hi <= 0.05
     assert not any(a.confirmed for a in decision.alternatives)
     assert decision.energy_quality == "measured"
-    assert "this size was not swept" in decision.message
+    assert "this size was not measured" in decision.message
 
 
 def test_no_job_gets_an_option_that_lacks_the_memory_its_profiles_predict(family: Path) -> None:
@@ -386,7 +386,10 @@ def test_two_sizes_say_what_is_measured_and_default_is_not_used(
         site = snapshot(store_path)
         decision = ask(site)
         assert decision.codes[-2:] == ("few-sizes", "training-ask")
-        assert "n 1e6, 2e6, a law needs 3" in decision.reasons[-2].text
+        assert (
+            "extrapolation needs 3 measured sizes, there are: n 1e6, 2e6"
+            in decision.reasons[-2].text
+        )
         assert not decision.changed
         # Another word is another family, which nothing is known of.
         assert "workload-fallback" in ask(site, "-n 8000000 --fast").codes
@@ -480,7 +483,7 @@ def test_a_number_of_nodes_that_never_ran_is_decided_from_those_that_did(store_p
     measured, never, far = (ask(site, "mesh", sbatch=f"-N{n}") for n in (4, 8, 17))
     assert "extrapolated" not in measured.codes and measured.changed
     assert "extrapolated" in never.codes
-    assert "nodes 8 was not swept: extrapolated from nodes 1 to 4" in never.reasons[1].text
+    assert "nodes 8 was not measured: extrapolated from nodes 1 to 4" in never.reasons[1].text
     assert never.baseline is not None and never.baseline.nodes == 8
     assert never.baseline_time_s == pytest.approx(12.5, rel=0.2)
     assert "too-far" in far.codes and not far.changed

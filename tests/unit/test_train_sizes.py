@@ -114,7 +114,7 @@ def test_every_size_is_run_and_the_largest_gets_the_model(
         (model,) = reader.size_models("kernel")
     assert model.about_sizes["measured"] == {"n": [1, 2, 4]}
     few = advisor("fit", "kernel", "--db", store_path)
-    assert "configurations were measured, a model needs 4 (its runs serve the law" in few.err
+    assert "configurations measured, a model needs 4 (its runs serve the law" in few.err
 
 
 def test_what_is_left_of_a_series_is_resumed(advisor: Callable[..., Any], script: Path,

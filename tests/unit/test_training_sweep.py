@@ -218,7 +218,7 @@ def test_a_killed_sweep_goes_on_where_it_was(world: World) -> None:
     assert [r.seq for r in results] == sorted({r.seq for r in results}) == list(range(8))
     assert len(world.ran()) - 8 <= 1 and len(finished) >= 2
     said = [e.text for e in world.events if "made before" in e.text]
-    assert said == [f"{len(finished)} of 8 runs were made before"]
+    assert said == [f"made before: {len(finished)} of 8 runs"]
 
 
 def test_what_a_killed_sweep_left_running_or_capped_is_mended(world: World) -> None:

@@ -73,7 +73,7 @@ def test_nothing_is_offered_that_the_site_refuses() -> None:
 @pytest.mark.parametrize(
     ("codes", "what", "applied"),
     [
-        ([("baseline-is-best", "edp")], "what you asked for is best for goal edp", "as written"),
+        ([("baseline-is-best", "edp")], "the job as written is best for goal edp", "as written"),
         ([("unconfirmed", "3"), ("no-candidates",)], "3 promising options", "t measure"),
         ([("opted-out", "your choices file")], "you opted out", "as you wrote them"),
     ],

@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--repetitions", type=int, default=0, metavar="N",
-        help="repeat each microbenchmark at least N times, like 30, also once its mean is sure; "
-        "the default budget grows with it",
+        help="repeat each microbenchmark at least N times, like 30, even if its mean is "
+             "already precise; the default budget grows with N",
     )  # fmt: skip
     parser.add_argument(
         "--wanted",

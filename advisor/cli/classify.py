@@ -148,7 +148,7 @@ def _print(result: Mapping[str, Any]) -> None:
         each = (f"{strategy} {name}" for strategy, name in result["agreement"].items())
         print(f"  by strategy: {', '.join(each)}")
     if result["stable"] < 1:
-        print(f"  within measurement error it stays so in {result['stable']:.0%} of draws")
+        print(f"  within measurement error it stays so in {100 * result['stable']:.0f} % of draws")
     if result["missing"]:
         print(f"  not measured: {', '.join(result['missing'])}")
 

@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Read from the scheduler's accounting how jobs came out, compare that with the promises, "
         "and suspend models whose jobs came out worse. Also store the runs and characterisations "
-        "that users sent to the daemon, or left in folders of their own where the daemon only "
-        "reads. Run it from a timer; running it twice changes nothing."
+        "that users sent to the daemon, or left in their own folders because the daemon is "
+        "read-only. Run it from a timer; running it twice changes nothing."
     )
     parser.add_argument(
         "--scheduler",
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--left", metavar="USER:FOLDER", action="append", default=[],
-        help="also take what a user left in a folder that no sweep's job has named",
+        help="also read this folder of a user, which no sweep's job has named",
     )  # fmt: skip
 
 

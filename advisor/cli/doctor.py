@@ -144,7 +144,7 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
     except AdvisorError:
         if os.path.exists(socket) and not socket.is_socket():  # noqa: PTH110  its folder may be closed
             yield Check(
-                "daemon", "fail", f"{socket} is no socket, so nobody can ask the daemon",
+                "daemon", "fail", f"{socket} is not a socket, so nobody can ask the daemon",
                 f"rm {socket} && systemctl restart advisor.socket, or run advisor serve",
             )  # fmt: skip
             return

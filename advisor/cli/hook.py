@@ -46,11 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     install.add_argument(
         "--deadline", default="250ms", metavar="TIME",
-        help="the longest that a submission waits for the daemon (default: 250ms)",
+        help="how long a submission waits for the daemon at most (default: 250ms)",
     )  # fmt: skip
     install.add_argument(
         "--retry", type=int, default=30, metavar="S",
-        help="after a daemon that hung, ask again after so many seconds (default: 30)",
+        help="when the daemon hung, do not ask it for this many seconds (default: 30)",
     )  # fmt: skip
     for action in (install, remove):
         action.add_argument(

@@ -13,7 +13,7 @@ from advisor.cli.output import print_json
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor metrics`` takes."""
     parser.description = (
-        "Print what the daemon counts, and how jobs came out by the store, as OpenMetrics text: "
+        "Print the daemon's counters and the outcomes of jobs as OpenMetrics text: "
         "for node_exporter's textfile folder (--output FILE.prom), or any Prometheus."
     )
     parser.add_argument(

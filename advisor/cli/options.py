@@ -47,12 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
     parser.add_argument(
         "--at", type=size_argument, metavar="NAME=NUMBER,...",
-        help="of a size, or nodes, that was not swept, as its family's model has them",
+        help="show a size, or a number of nodes, that was not measured, as predicted from "
+             "the measured ones",
     )  # fmt: skip
     parser.add_argument(
         "--user", metavar="USER", help="also show this user's own models (default: yours)"
     )
-    parser.add_argument("--all", action="store_true", help="also list options outside of the zone")
+    parser.add_argument("--all", action="store_true", help="also list options outside the zone")
     parser.add_argument(
         "--sort", choices=(*MEASURES, *_RATES), default="time",
         help="order, best first (default: time); cores are those of all nodes",

@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_plot_argument(fold)
     replay = add_action(
-        actions, "replay", "tell when a recorded run would have been ended, and what it says"
+        actions, "replay", "show when a recorded run would have ended early, and its prediction"
     )
     replay.add_argument(
         "base", type=Path, metavar="BASE.csv", help="a complete run: columns time_s and site"
@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="end it when the 90%% half width of time and energy is this (default: 3%%)",
     )  # fmt: skip
     caps = add_action(
-        actions, "caps", "choose a frequency cap for each phase, and tell what it would gain"
+        actions, "caps", "choose a frequency cap for each phase, and show what it would gain"
     )
     phases_caps.add_arguments(caps)
 
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(n.strip() for n in text.split(",")))
     if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of columns")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of columns")
     return names
 
 
@@ -273,7 +273,9 @@ def _replay(args: argparse.Namespace) -> int:
         print_json("phases", {"action": "replay", **data})
         return 0
     took = format_duration(stop.stop_s)
-    first = f"ended after {took}, {share:.1%} of the run" if stop.stopped else "not ended early"
+    first = (
+        f"ended after {took}, {100 * share:.1f} % of the run" if stop.stopped else "not ended early"
+    )
     print(f"{first}: {stop.reason}")
     print(f"time    {_with_error(stop.time, format_duration)}")
     if stop.energy is not None:

@@ -51,12 +51,12 @@ def _seconds(text: str) -> float:
             raise ValueError
         return float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[match[2]]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time like 50us, 2ms or 0s") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time like 50us, 2ms or 0s") from None
 
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of changes")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of changes")
     return int(text)
 
 
@@ -67,7 +67,7 @@ def _watts(text: str) -> float:
             raise ValueError
         return value
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no power in watts") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a power in watts") from None
 
 
 class CapBounds(TypedDict):

@@ -17,8 +17,8 @@ def add_simulate(actions: Any) -> None:
     """Declare the action."""
     action = add_action(actions, "simulate", "try a policy on the jobs of the past")
     action.description = (
-        "Decide the requests that are stored again, under a policy file and under the policy in "
-        "effect, with the daemon's own code and today's models, and say what would differ: jobs, "
+        "Decide the stored requests again, under a policy file and under the policy in "
+        "effect, with the daemon's code and today's models, and show the differences: jobs, "
         "time, energy, node-hours, money and CO2, by account and application. Nothing is changed. "
         "Users see their own jobs, administrators all."
     )

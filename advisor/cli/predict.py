@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=size_argument,
         required=True,
         metavar="NAME=NUMBER,...",
-        help="the size: every parameter, and nodes if other than the most measured",
+        help="the size: every parameter, and the nodes (default: as in most measured runs)",
     )
     parser.add_argument(
         "--parameters",
@@ -45,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,...",
         help="columns of imported runs that are parameters (default: those --at names)",
     )
-    parser.add_argument("--family", metavar="LINE", help="only this line, {} for each number")
+    parser.add_argument(
+        "--family", metavar="LINE", help="only this launcher line, with {} in place of each number"
+    )
     parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
     parser.add_argument(
         "--model", default="auto", metavar="NAME",

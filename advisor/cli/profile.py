@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _place(one)
     one.add_argument(
         "--along", metavar="NAME[,NAME]",
-        help="draw what one metric of one class is along a parameter, or over two",
+        help="draw one metric of one class along a parameter, or over two",
     )  # fmt: skip
     _at(one, "with --along: the other parameters (default: the largest run's)")
     one.add_argument("--log", action="store_true", help="draw logarithms")

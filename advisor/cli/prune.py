@@ -12,8 +12,8 @@ from advisor.core.units import format_count
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor prune`` takes."""
     parser.description = (
-        "Forget decisions and outcomes, and measured runs that no model uses, that are older than "
-        "the policy's retention says. Sums by month stay. No model is forgotten. advisor collect "
+        "Delete decisions and outcomes, and measured runs that no model uses, that are "
+        "older than the policy's retention. Sums by month stay, and all models. advisor collect "
         "does the same."
     )
     parser.add_argument(

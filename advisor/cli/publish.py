@@ -21,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--history",
         action="store_true",
-        help="put decisions and outcomes into the copy: everybody who reads it reads who ran what",
+        help="put decisions and outcomes into the copy: everybody who can read the copy "
+        "sees who ran what",
     )
     parser.add_argument("--no-history", action="store_true", help=argparse.SUPPRESS)
 

@@ -230,7 +230,7 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
     for r in ranking.phases:
         similar = [m for m in r.candidates if m.index is not None]
         gone = len(r.candidates) - len(similar)
-        print(f"phase {r.phase.name}: {r.phase.time_s:.4g} s, weight {r.phase.weight:.1%}")
+        print(f"phase {r.phase.name}: {r.phase.time_s:.4g} s, weight {100 * r.phase.weight:.1f} %")
         if similar:
             print_table(
                 ["microbenchmark", "size KB", "stride B", "of stream", "us per iteration", "index",
@@ -243,9 +243,11 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
                     for m in similar[:_SHOWN]
                 ],
             )  # fmt: skip
-        print(f"{gone} comparisons discarded as too different ({r.margin:.0%} and more)")
+        print(f"{gone} comparisons discarded as too different ({100 * r.margin:.0f} % and more)")
         if r.memory is not None:
-            print(f"estimated by a blend: {r.memory:.0%} memory access, the rest arithmetic")
+            print(
+                f"estimated by a blend: {100 * r.memory:.0f} % memory access, the rest arithmetic"
+            )
         elif r.by_own and r.match is not None:
             print(f"estimated by your own kernel {r.match.profile.microbenchmark}")
         elif r.match is None:
@@ -282,7 +284,7 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
 def _mark(match: ProfileMatch, chosen: ProfileMatch | None) -> str:
     words = ["chosen"] if match is chosen else []
     words += ["a user's own"] if match.profile.own else []
-    words += [f"unsure, {match.profile.spread:.0%}"] if match.profile.doubt else []
+    words += [f"unsure, {100 * match.profile.spread:.0f} %"] if match.profile.doubt else []
     return ", ".join(words)
 
 

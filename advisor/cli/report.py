@@ -89,7 +89,7 @@ def _print(r: Report, remarks: list[str]) -> None:
 
 
 def _print_share(label: str, count: int, total: int) -> None:
-    print(f"  {label:<12}{beside(count / total)}{count:>5}  {count / total:.0%}")
+    print(f"  {label:<12}{beside(count / total)}{count:>5}  {100 * (count / total):.0f} %")
 
 
 def _reason(code: str) -> str:
@@ -119,7 +119,9 @@ def _print_outcomes(r: Report) -> None:
 
 
 def _inside(c: Calibration) -> str:
-    text = f"{c.inside} of {c.total} inside the promised interval ({c.inside / c.total:.0%}"
+    text = (
+        f"{c.inside} of {c.total} inside the promised interval ({100 * (c.inside / c.total):.0f} %"
+    )
     return f"{text}, 90 % expected)"
 
 

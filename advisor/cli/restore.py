@@ -12,9 +12,9 @@ from advisor.cli.output import print_json
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor restore`` takes."""
     parser.description = (
-        "Check a backup and put it in the store's place in one step. The store that was there is "
-        "kept beside it, with its log. A daemon that runs takes the restored one over within a "
-        "second; decisions it was about to write are lost."
+        "Check a backup and put it in the store's place in one step. The former store stays beside "
+        "it, with its log. A running daemon loads the restored store within a second; it loses the "
+        "decisions that it was about to write."
     )
     parser.add_argument("path", metavar="FILE", type=Path, help="what advisor backup wrote")
 

@@ -176,7 +176,7 @@ def _cap(text: str | None) -> int:
         raise InputError(f"--freq cannot be set: {reason}")
     if freq_khz not in cpufreq.steps():
         steps = " ".join(map(str, cpufreq.steps()))
-        raise InputError(f"--freq {freq_khz} kHz is no step of this machine", hint=steps)
+        raise InputError(f"--freq {freq_khz} kHz is not a step of this machine", hint=steps)
     return freq_khz
 
 

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write systemd's units for the daemon, its socket and the collection, with the absolute "
         "paths of this installation, one file of settings for both services, and the hardening "
-        "that the scheduler permits. Or show how they are."
+        "that the scheduler permits. Or compare the installed files with these."
     )
     parser.add_argument(
         "action", choices=["install", "status"], help="write the units, or compare them"

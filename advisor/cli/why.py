@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor why`` takes."""
     parser.description = (
         "Show what was decided for a job and why, the promise, and how it came out. Reads the "
-        "store where that is allowed, else the job's stamp in the scheduler's accounting."
+        "store if you may read it, else the job's stamp in the scheduler's accounting."
     )
     parser.add_argument(
         "job",

@@ -152,8 +152,8 @@ class _Parser:
 
     def _refuse(self, what: str) -> None:
         raise InputError(
-            f"{self.text!r} is no expression: {what!r} cannot stand there" if what
-            else f"{self.text!r} is no expression: its end is missing",
+            f"{self.text!r} is not an expression: {what!r} cannot stand there" if what
+            else f"{self.text!r} is not an expression: its end is missing",
             hint="write it like n^2*log2(p)/threads",
         )  # fmt: skip
 

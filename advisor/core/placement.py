@@ -111,6 +111,6 @@ def _numbers(text: str) -> list[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         if max(int(first), int(last or first)) > _MOST_CORE:
-            raise ValueError(f"{part!r} is no core: the last is {_MOST_CORE}")
+            raise ValueError(f"{part!r} is not a core: the last is {_MOST_CORE}")
         numbers += range(int(first), int(last or first) + 1)
     return numbers

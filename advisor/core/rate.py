@@ -123,7 +123,7 @@ class RateReader:
             number = _number(text or "")
             if number is None:
                 self.wrong = self.wrong or (
-                    f"line {self.lines} of its output: '{_short(text or '')}' is no rate above 0"
+                    f"line {self.lines} of its output: '{_short(text or '')}' is not a rate above 0"
                 )
                 continue
             self.matches += 1

@@ -23,7 +23,7 @@ from advisor.core.decision import Alternative, Effect
 from advisor.core.option import Z90, Row
 from advisor.core.policy import Goal, Policy
 from advisor.core.reasons import Reason, reason
-from advisor.core.units import format_change
+from advisor.core.units import format_change, format_percent
 
 WEIGHTS: dict[Goal, float] = {
     "min_energy": 1.0,
@@ -142,7 +142,7 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
         shown = [*shown, *islice(others, _SHOWN - len(shown))]
     reasons: list[Reason] = []
     if len(within) < len(candidates):
-        slow = f"{policy.max_slowdown:.1%}", f"{policy.confidence:.0%}"
+        slow = format_percent(policy.max_slowdown), format_percent(policy.confidence)
         reasons.append(reason("slowdown", len(candidates) - len(within), *slow))
     if passed:
         best, tie = _break_tie(passed, policy)
@@ -158,7 +158,11 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
         reasons.append(reason("no-candidates"))
     elif not saving:
         best_saving = max(0.0, max(-math.expm1(x.e) for x in within))
-        reasons.append(reason("saving-too-small", f"{best_saving:.1%}", f"{policy.min_saving:.1%}"))
+        reasons.append(
+            reason(
+                "saving-too-small", f"{100 * best_saving:.1f} %", format_percent(policy.min_saving)
+            )
+        )
     elif not unconfirmed:
         reasons.append(reason("baseline-is-best", policy.goal))
     else:

@@ -25,7 +25,7 @@ from advisor.core.policy import (
 from advisor.core.protocol import OFF
 from advisor.core.reasons import Reason, reason
 from advisor.core.recognise import SIZE
-from advisor.core.units import parse_fraction
+from advisor.core.units import format_percent, parse_fraction
 
 CHOICES_VERSION = 1
 _CHOSEN = (
@@ -94,7 +94,7 @@ def with_choices(
     for key in (f"{application}/{workload}", f"{application}/*", None):
         entry = choices if key is None else table.get(key, {})
         if not isinstance(entry, Mapping):
-            notes.append(reason("choices-bad", f"{key} is no object"))
+            notes.append(reason("choices-bad", f"{key} is not an object"))
             continue
         if entry.get("off") and "advisor" not in values:
             values["advisor"] = ("off", "your choices file")
@@ -105,7 +105,7 @@ def with_choices(
             if isinstance(entry["pin"], Mapping):
                 pin = cast(Mapping[str, object], entry["pin"])
             else:
-                notes.append(reason("choices-bad", f"pin={entry['pin']!r} is no object"))
+                notes.append(reason("choices-bad", f"pin={entry['pin']!r} is not an object"))
     return replace(settings, values=values, pin=pin, notes=tuple(notes))
 
 
@@ -142,7 +142,11 @@ def apply_settings(policy: Policy, settings: Settings) -> tuple[Policy, list[Rea
         else:
             allowed = max(policy.max_slowdown, limits.max_slowdown)
             if not 0 <= bound <= allowed:
-                refuse(f"max_slowdown={value}", where, f"the site allows 0 to {allowed:.0%}")
+                refuse(
+                    f"max_slowdown={value}",
+                    where,
+                    f"the site allows 0 to {format_percent(allowed)}",
+                )
             else:
                 policy = replace(policy, max_slowdown=bound)
     if "estimated_node_types" in settings.values:

@@ -108,7 +108,7 @@ def _size(folder: Path) -> int:
     except OSError as error:
         raise InputError(f"{folder}: {error.strerror}") from None
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{folder} is no folder you may write in")
+        raise InputError(f"{folder} is not a folder you may write in")
     size_b = min(FILE_B, there.f_bavail * there.f_frsize // 10 >> 22 << 22)
     if size_b < LEAST_B:
         raise InputError(

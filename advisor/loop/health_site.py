@@ -85,7 +85,7 @@ def _check_policy(reader: Reader) -> Iterator[Check]:
     yield Check(
         "policy", "ok",
         f"mode {base.mode}, goal {base.goal}, {len(policy.rules)} rules, holdout "
-        f"{base.holdout:.1%}, training {base.training.mode} (trust {base.training.trust})",
+        f"{100 * base.holdout:.1f} %, training {base.training.mode} (trust {base.training.trust})",
     )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def _look(path: str, done: Mapping[str, Sequence[str]], left: list[int]) -> dict
             except FileNotFoundError:
                 continue
             except UnicodeDecodeError:
-                refused.append([name, "it is no text"])
+                refused.append([name, "it is not text"])
                 continue
             except _NoDeliveryError as error:
                 refused.append([name, str(error)])
@@ -104,7 +104,7 @@ def _read(folder: int, name: str, left: list[int]) -> str | None:
     try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
-            raise _NoDeliveryError("it is no ordinary file")
+            raise _NoDeliveryError("it is not an ordinary file")
         if status.st_uid != os.geteuid() or status.st_nlink != 1:
             raise _NoDeliveryError("it is a link, or somebody else's")
         if status.st_mode & _OTHERS_WRITE:

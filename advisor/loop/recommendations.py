@@ -27,7 +27,7 @@ def notes(report: Report, reader: Reader) -> list[str]:
 
     if share("unrecognised") >= _SHARE:
         sentences.append(
-            f"{share('unrecognised'):.0%} of jobs unrecognised: add a rule under "
+            f"{100 * share('unrecognised'):.0f} % of jobs unrecognised: add a rule under "
             f"{_where(reader, 'site', 'applications')}"
         )
     if share("no-model") >= _SHARE:
@@ -36,7 +36,8 @@ def notes(report: Report, reader: Reader) -> list[str]:
             for name, count in report.missing_models.most_common(3)
         )
         sentences.append(
-            f"{share('no-model'):.0%} of jobs have no model: advisor train their scripts, most "
+            f"{100 * share('no-model'):.0f} % of jobs have no model: advisor train their "
+            "scripts, most "
             f"used: {names}; or set training: {{mode: auto}} at "
             f"{_where(reader, 'policy', 'training')}"
         )
@@ -49,13 +50,14 @@ def notes(report: Report, reader: Reader) -> list[str]:
         )
     if share("no-baseline") >= _SHARE:
         sentences.append(
-            f"{share('no-baseline'):.0%} of jobs on nodes that are not in the inventory: "
+            f"{100 * share('no-baseline'):.0f} % of jobs on nodes that are not in the inventory: "
             "run advisor site discover"
         )
     if share("baseline-outside-model") >= _SHARE:
         sentences.append(
-            f"{share('baseline-outside-model'):.0%} of jobs ask for what was never measured: train "
-            "with their own job script (advisor train SCRIPT)"
+            f"{100 * share('baseline-outside-model'):.0f} % of jobs ask for what was never "
+            "measured: "
+            "train with their own job script (advisor train SCRIPT)"
         )
     sentences += _energy(report)
     if report.advised and not report.holdout:

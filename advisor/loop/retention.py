@@ -37,4 +37,4 @@ def _before(span: str) -> str:
             return "9999"
         return clock.form(clock.now() - length)
     except (ValueError, OverflowError):
-        raise UsageError(f"{span!r} is no time", hint="write days, like 400d") from None
+        raise UsageError(f"{span!r} is not a time", hint="write days, like 400d") from None

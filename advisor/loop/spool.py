@@ -169,7 +169,7 @@ def waiting_files(folder: Path) -> tuple[int, int]:
 def _load(path: Path, folder: Path) -> Mapping[str, Any]:
     status = path.lstat()
     if not path.is_file() or path.is_symlink():
-        raise InputError("it is no ordinary file")
+        raise InputError("it is not an ordinary file")
     if status.st_uid not in (0, folder.stat().st_uid):
         raise InputError("it is not the daemon's")
     if status.st_size > MAX_FILE:
@@ -179,7 +179,7 @@ def _load(path: Path, folder: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"it cannot be read: {error}") from None
     if not isinstance(data, Mapping):
-        raise InputError("it is no delivery")
+        raise InputError("it is not a delivery")
     return data
 
 

@@ -88,8 +88,8 @@ def _choose(
     better = [f for f in candidates.values() if f.beats(first)]
     chosen = min(better, key=lambda f: f.rmse, default=first)
     rest = sorted((f for f in candidates.values() if f is not chosen), key=lambda f: f.rmse)
-    others = ", ".join(f"{f.name} {f.rmse:.1%}" for f in rest)
-    why = f"{what}: {chosen.name}, off by {chosen.rmse:.1%} on runs left out ({others})"
+    others = ", ".join(f"{f.name} {100 * f.rmse:.1f} %" for f in rest)
+    why = f"{what}: {chosen.name}, off by {100 * chosen.rmse:.1f} % on runs left out ({others})"
     taken = predictions[chosen.name]
     return replace(
         taken,

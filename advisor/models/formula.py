@@ -160,7 +160,7 @@ class Formula:
         removed = [_axes_of(t) for t in left_out if t.factors]
         remaining = [t for t in terms.rhs_termlist if not t.factors or _axes_of(t) not in removed]
         if self._remove and len(remaining) == len(terms.rhs_termlist):
-            raise InputError(f"remove: {self._remove!r} is no term of {text!r}")
+            raise InputError(f"remove: {self._remove!r} is not a term of {text!r}")
         if not remaining:
             raise InputError(f"formula: {text!r} has no terms", hint=_KNOWN)
         for term in remaining:
@@ -179,7 +179,7 @@ class Formula:
         for pair in [] if self._interactions == "none" else self._interactions.split():
             a, _, b = pair.partition(":")
             if a not in AXES or b not in AXES:
-                raise InputError(f"interactions: {pair!r} is no pair of axes", hint=_KNOWN)
+                raise InputError(f"interactions: {pair!r} is not a pair of axes", hint=_KNOWN)
             if a in splines and b in splines:
                 terms.append(f"{splines[a]}:{splines[b]}")
         return " + ".join(terms)
@@ -198,7 +198,7 @@ class Formula:
             at = ", ".join(f"{n} {v:g}" for n, v in zip(AXES, x[row], strict=True))
             scaled = "" if self._scaler == "none" else f", axes scaled ({self._scaler})"
             raise InputError(
-                f"formula: {self._info.column_names[column]} is no number at {at}{scaled}",
+                f"formula: {self._info.column_names[column]} is not a number at {at}{scaled}",
                 hint="logarithms and roots need positive values: --model-option scaler=none",
             )
         return design

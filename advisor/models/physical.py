@@ -161,12 +161,14 @@ def _law(what: What, belief: Belief, used: Sequence[Configuration]) -> str:
     parts = []
     if what == "time":
         if cores:
-            parts.append(f"{belief.parameters['serial']:.0%} serial")
+            parts.append(f"{100 * belief.parameters['serial']:.0f} % serial")
         if freqs:
-            parts.append(f"{belief.parameters['clockless']:.0%} not bound to the clock")
+            parts.append(f"{100 * belief.parameters['clockless']:.0f} % not bound to the clock")
     else:
         if cores:
-            parts.append(f"{belief.parameters['idle']:.0%} of the node at full load is idle power")
+            parts.append(
+                f"{100 * belief.parameters['idle']:.0f} % of the node at full load is idle power"
+            )
         if freqs:
             parts.append(f"the cores' power follows frequency^{belief.parameters['exponent']:.1f}")
     if freqs and belief.turbo > _PROBABLY:

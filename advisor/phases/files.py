@@ -133,7 +133,7 @@ def read_bursts(path: Path, *, by: Sequence[str] = (), counters: Sequence[str] =
     table = np.array(rows, float)
     columns = {n: table[:, i] for i, n in enumerate((*_BURSTS[2:], *names), 2)}
     if "process" in by:
-        raise InputError(f"{path}: process is no counter to cluster by")
+        raise InputError(f"{path}: process is not a counter to cluster by")
     axes = (
         axes_by({**columns, "duration_s": table[:, 1]}, by)
         if by

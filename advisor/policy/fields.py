@@ -275,7 +275,7 @@ def _freq(value: object) -> int:
         unit = "GHz" if khz < 20 else "MHz"
         bare = text.replace(".", "", 1).isdecimal()
         hint = f"write {text} {unit}; without a unit it is kHz" if bare else ""
-        refuse(f"{text} is no processor's frequency", hint=hint, allowed=("0.1 GHz to 10 GHz",))
+        refuse(f"{text} is not a processor's frequency", hint=hint, allowed=("0.1 GHz to 10 GHz",))
     return khz
 
 

@@ -67,7 +67,7 @@ def merge_discovered(
         made = hand_written(name, written)
         if made is None:
             notes.append(
-                f"{name} of the site file is no node type of this cluster; known are "
+                f"{name} of the site file is not a node type of this cluster; known are "
                 f"{', '.join(sorted(names)) or 'none'}"
             )
         elif features is not None and made.feature and made.feature not in features:

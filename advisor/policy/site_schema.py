@@ -47,7 +47,7 @@ def _step(value: object) -> int:
     except ValueError:
         refuse(f"{text!r} is not a frequency", hint="write kHz or a unit, like 100 MHz")
     if not 1000 <= step_khz <= 1_000_000:
-        refuse(f"{text} is no frequency step", allowed=("1 MHz to 1 GHz",))
+        refuse(f"{text} is not a frequency step", allowed=("1 MHz to 1 GHz",))
     return step_khz
 
 
@@ -259,7 +259,7 @@ class ApplicationSection(Strict):
                     refuse(message, key=key, hint=hint, allowed=groups)
         for name in self.parameters:
             if not re.fullmatch(r"[A-Za-z]\w*", name):
-                message = f"{name!r} is no name of a parameter"
+                message = f"{name!r} is not a name of a parameter"
                 refuse(message, key="parameters", hint="a letter, then letters, digits and _")
         return self
 
@@ -275,7 +275,9 @@ def _bound(value: object) -> list[str]:
             for axis in axes:
                 if str(axis) not in BINDABLE:
                     hint = did_you_mean(str(axis), BINDABLE)
-                    refuse(f"{str(axis)!r} is no axis", key="binds", hint=hint, allowed=BINDABLE)
+                    refuse(
+                        f"{str(axis)!r} is not an axis", key="binds", hint=hint, allowed=BINDABLE
+                    )
             return [str(axis) for axis in axes]
         refuse(f"must be {_BINDS}", hint="write binds: [node_type]", allowed=BINDABLE)
     if text_of(value, _BINDS) != _HARMLESS:

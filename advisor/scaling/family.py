@@ -113,7 +113,9 @@ def predict_size(
     unknown = [name for name in at if name not in (*family.parameters, NODES)]
     if unknown:
         known = ", ".join([*family.parameters, NODES])
-        raise InputError(f"{unknown[0]} is no parameter of {family.name!r}", hint=f"it has {known}")
+        raise InputError(
+            f"{unknown[0]} is not a parameter of {family.name!r}", hint=f"it has {known}"
+        )
     notes: list[str] = list(family.left_out)
     effective = family.only(effective_parameters(family, at, notes))
     missing = [p for p in effective.parameters if p not in at]

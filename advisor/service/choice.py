@@ -21,6 +21,7 @@ from advisor.core.request import JobRequest
 from advisor.core.select import Candidate, Selection, select, weigh
 from advisor.core.settings import Pin
 from advisor.core.trial_points import TrialPoints, needed_unseen
+from advisor.core.units import format_percent
 from advisor.service.snapshot import Snapshot
 from advisor.store.records import StoredModel
 from advisor.store.trials import STOP, keys_seen
@@ -249,7 +250,9 @@ def class_obstacle(
         return reason("class-not-listed", name)
     unseen = choice is not None and not model.trials
     if unseen and known < (least := needed_unseen(policy.confidence)):
-        return reason("class-unseen", known, model.node_type, f"{policy.confidence:.0%}", least)
+        return reason(
+            "class-unseen", known, model.node_type, format_percent(policy.confidence), least
+        )
     return None
 
 

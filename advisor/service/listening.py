@@ -30,7 +30,7 @@ def listening_socket(path: Path) -> tuple[socket.socket, bool]:
         if path.is_socket():
             _refuse_if_alive(path)
         elif path.exists():
-            raise FileExistsError(errno.EEXIST, "is there and is no socket")
+            raise FileExistsError(errno.EEXIST, "is there and is not a socket")
         hidden.unlink(missing_ok=True)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.bind(str(hidden))

@@ -26,7 +26,10 @@ def effect_line(
     if chosen is None and short:
         return f"advisor: {application}: this size was not measured; {short}"
     if chosen is None and any(r.code == "training-auto" for r in reasons):
-        return f"advisor: no model for {application} yet; a training sweep measures it now for later jobs"
+        return (
+            f"advisor: no model for {application} yet; "
+            "a training sweep measures it now for later jobs"
+        )
     if chosen is None:
         ask = next((r for r in reasons if r.code == "training-ask"), None)
         if ask is None:

@@ -74,18 +74,18 @@ def check(file: Path) -> None:
     try:
         with file.open("rb") as opened:
             if opened.read(16) != b"SQLite format 3\0":
-                raise InputError(f"{file} is no store", hint="name what advisor backup wrote")
+                raise InputError(f"{file} is not a store", hint="name what advisor backup wrote")
         uri = f"{file.absolute().as_uri()}?mode=ro&immutable=1"
         connection = sqlite3.connect(uri, uri=True)
         applied = applied_migrations(connection)
         if not applied:
-            raise InputError(f"{file} is no store of the advisor")
+            raise InputError(f"{file} is not a store of the advisor")
         check_not_newer(applied, file)
         verdict = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}") from None
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is no store, or a damaged one: {error}") from None
+        raise InputError(f"{file} is not a store, or a damaged one: {error}") from None
     finally:
         if connection is not None:
             connection.close()

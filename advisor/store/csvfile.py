@@ -290,7 +290,7 @@ def _freq(text: str) -> int:
     except ValueError:
         value = _number(text)  # says what is wrong, or reads 1.2e6
     if value and not _FREQ_KHZ[0] <= value <= _FREQ_KHZ[1]:
-        raise ValueError(f"{text!r} is no frequency in kHz; 1.9 GHz is 1900000")
+        raise ValueError(f"{text!r} is not a frequency in kHz; 1.9 GHz is 1900000")
     return round(value)
 
 

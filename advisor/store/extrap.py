@@ -111,7 +111,7 @@ def _read_text(experiment: _Experiment, text: str) -> None:
             experiment.add(where, region, metric, points[at], rest.split())
             at += 1
         else:
-            raise _wrong(path, where, f"{section[:40]!r} is no section of Extra-P's text format")
+            raise _wrong(path, where, f"{section[:40]!r} is not a section of Extra-P's text format")
     where = "its end"
     ended()
 
@@ -214,7 +214,7 @@ def _of_metrics(
         place = [known[a] if isinstance(a, str) else a for a in axes.values()]
         if any(v != int(v) for v in place) or not 1 <= place[1] <= place[2] or place[0] < 1:
             raise InputError(
-                f"{experiment.path}: {dict(zip(axes, place, strict=True))} is no configuration",
+                f"{experiment.path}: {dict(zip(axes, place, strict=True))} is not a configuration",
                 hint="say what each axis is: --configuration nodes=p,threads_per_node=24",
             )
         joules = spent.get(point, [])

@@ -261,5 +261,5 @@ def _count(value: Any) -> int:
 def _freq(value: Any) -> int:
     number = _number(value)
     if number and not _FREQ_KHZ[0] <= number <= _FREQ_KHZ[1]:
-        raise ValueError(f"{value!r} is no frequency in kHz; 1.9 GHz is 1900000")
+        raise ValueError(f"{value!r} is not a frequency in kHz; 1.9 GHz is 1900000")
     return round(number)

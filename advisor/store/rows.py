@@ -130,7 +130,7 @@ def check_name(what: str, name: str) -> None:
     """Raise InputError unless a name can be printed on one line."""
     if not name or len(name) > NAME_LIMIT or not name.isprintable() or name != name.strip():
         raise InputError(
-            f"{name!r} is no name for {'an' if what[0] in 'aeiou' else 'a'} {what}",
+            f"{name!r} is not a name for {'an' if what[0] in 'aeiou' else 'a'} {what}",
             hint=f"1 to {NAME_LIMIT} printable characters, no blanks at the ends",
         )
 

@@ -139,8 +139,8 @@ def _unknown(key: str) -> str:
     same = next((k for k in sorted(OPTIONS) if k.lower() == key.lower()), "")
     near = same or next(iter(difflib.get_close_matches(key, sorted(OPTIONS), 1, 0.75)), "")
     if near:
-        return f"is no option of an experiment; is it {near}?"
-    return f"is no option of an experiment in {RELEASE}; known: {', '.join(sorted(OPTIONS))}"
+        return f"is not an option of an experiment; is it {near}?"
+    return f"is not an option of an experiment in {RELEASE}; known: {', '.join(sorted(OPTIONS))}"
 
 
 def _count(text: str) -> int:

@@ -221,7 +221,7 @@ def _compiled(path: Path, node: yaml.Node, regex: str) -> re.Pattern[str]:
     try:
         return re.compile(regex, re.MULTILINE)
     except re.error as error:
-        raise _wrong(path, node, f"{regex!r} is no regular expression: {error}") from None
+        raise _wrong(path, node, f"{regex!r} is not a regular expression: {error}") from None
 
 
 def _pairs(path: Path, node: yaml.Node, what: str) -> list[tuple[yaml.Node, yaml.Node]]:

@@ -119,7 +119,7 @@ def _freqs_axis(
     unknown = [f for f in asked if f not in steps]
     if unknown:
         raise InputError(
-            f"--freqs {unknown[0]} kHz is no step of {node_type.name}",
+            f"--freqs {unknown[0]} kHz is not a step of {node_type.name}",
             hint=f"steps: {' '.join(map(str, steps)) or 'none in the inventory'}",
         )
     if not steps:

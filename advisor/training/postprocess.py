@@ -124,7 +124,7 @@ class PostProcessor:
         odd = [n for n in placeholders(self.settings.post_exec)
                if not _PLAIN.fullmatch(str(values[n]))]  # fmt: skip
         if odd:
-            return "", f"postExec did not run: {odd[0]} is no plain name: {values[odd[0]]!r}"
+            return "", f"postExec did not run: {odd[0]} is not a plain name: {values[odd[0]]!r}"
         command = _PLACEHOLDER.sub(lambda m: str(values[m[1]]), self.settings.post_exec)
         why = ""
         for _ in range(self.settings.retries + 1):

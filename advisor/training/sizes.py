@@ -79,7 +79,7 @@ def sized_texts(
     if asked.parameter not in line.size:
         known = ", ".join(f"{n} {format_number(v)}" for n, v in line.values)
         raise InputError(
-            f"{asked.parameter} is no parameter of this job",
+            f"{asked.parameter} is not a parameter of this job",
             hint=f"it has {known}" if known else "no number stands in its launcher's line",
         )
     now = line.size[asked.parameter]

@@ -173,7 +173,7 @@ def _check_cap(types: list[NodeType], freq_khz: int) -> None:
     if not steps:
         raise UsageError(f"no frequency cap can be set on {names}", hint="leave --freq away")
     shown = ", ".join(format_freq(s) for s in steps)
-    raise UsageError(f"{format_freq(freq_khz)} is no frequency step of {names}", hint=shown)
+    raise UsageError(f"{format_freq(freq_khz)} is not a frequency step of {names}", hint=shown)
 
 
 def _read(name: str, reading: Reads, text: str) -> Any:

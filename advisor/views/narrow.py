@@ -76,14 +76,14 @@ def _condition(word: str) -> Callable[[Option, Option], bool]:
         return lambda o, _: alone(o)
     match = _CONDITION.fullmatch(word)
     if match is None:
-        raise InputError(f"{word!r} is no condition", hint=f"like {EXAMPLE}")
+        raise InputError(f"{word!r} is not a condition", hint=f"like {EXAMPLE}")
     name, sign, wanted = match.groups()
     compare = _COMPARE[sign]
     if name == "node" and sign in ("=", "!="):
         return lambda o, _: compare(o.configuration.node_type.lower(), wanted)
     value = _VALUE.fullmatch(wanted)
     if name not in _NUMBERS or value is None:
-        raise InputError(f"{word!r} is no condition", hint=f"like {EXAMPLE}")
+        raise InputError(f"{word!r} is not a condition", hint=f"like {EXAMPLE}")
     number, unit = float(value[1]), value[2]
     of = _NUMBERS[name]
     if unit == "%" and name in ("time", "energy"):

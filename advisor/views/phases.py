@@ -72,7 +72,7 @@ def caps_lines(choice: CapsByPhase | str, slowdown: float) -> list[str]:
         f"{c.switches} changes of the cap"
         for what, c in (("one cap", choice.best_one), ("by phase", choice.best))
     ]
-    title = f"Best cap of each phase, at most {slowdown:.0%} slower as a whole:"
+    title = f"Best cap of each phase, at most {100 * slowdown:.0f} % slower as a whole:"
     return [title, *caps, *took, f"{caps_answer(choice)}."]
 
 

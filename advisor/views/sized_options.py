@@ -77,7 +77,7 @@ def sized_view(model: StoredModel, at: Mapping[str, float], node_type: NodeType 
         for name, value in at.items():
             if name not in known:
                 raise InputError(
-                    f"{name} is no parameter of {family!r}", hint=f"it has {', '.join(known)}"
+                    f"{name} is not a parameter of {family!r}", hint=f"it has {', '.join(known)}"
                 )
             if name in fixed and fixed[name] != value:
                 raise RefusedError(

@@ -256,7 +256,7 @@ def read_answer(text):
             raise Hung(f"resource {name!r} is not one the advisor writes so")
     for name, value in env.items():
         if not isinstance(value, str) or not re.match(FORMS[THREADS], value, re.ASCII):
-            raise Hung(f"variable {name!r} is no number of threads")
+            raise Hung(f"variable {name!r} is not a number of threads")
     return {"decision": decision, "stamp": stamp, "rewrite": rewrite, "env": env}
 
 

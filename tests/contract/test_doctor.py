@@ -178,7 +178,7 @@ def test_a_file_in_the_socket_s_place(advisor: Run, store_path: Path, tmp_path: 
     path = tmp_path / "advisor.sock"
     path.write_text("")
     (found,) = checks(advisor, "daemon", "fail", "--socket", path)
-    assert f"{path} is no socket" in found["text"] and found["todo"].startswith(f"rm {path} &&")
+    assert f"{path} is not a socket" in found["text"] and found["todo"].startswith(f"rm {path} &&")
     assert advisor("doctor", "--socket", path).code == 1
     path.unlink()
     assert checks(advisor, "daemon", "fail", "--socket", path) == []

@@ -233,11 +233,11 @@ def test_every_mistake_is_said_with_line_and_column(
         "line 3, nodes: '0' is not a whole number from 1 up",
         "line 3, ranks_per_node: '1.5' is not a whole number from 1 up",
         "line 3, threads_per_node: 'x' is not a number",
-        "line 3, freq_khz: '-1' is no frequency in kHz; 1.9 GHz is 1900000",
+        "line 3, freq_khz: '-1' is not a frequency in kHz; 1.9 GHz is 1900000",
         "line 3, time_s: 'nan' is not a finite number",
         "line 3, energy_j: '-3' is negative; leave it blank when it was not measured",
         "line 3, fom: '0' is not above 0",
-        "line 4, freq_khz: '1900' is no frequency in kHz; 1.9 GHz is 1900000",
+        "line 4, freq_khz: '1900' is not a frequency in kHz; 1.9 GHz is 1900000",
         "line 4, time_s: '0' is not above 0",
         "line 4, energy_j: 'inf' is not a finite number",
         "line 4, fom: '-1' is not above 0",
@@ -329,7 +329,7 @@ def test_arguments_that_make_no_sense(advisor: Run, take: Run, grid: Path) -> No
     assert take(grid, "--scope", "everyone").code == 2
     for name in ("", "a\nb", "x" * 300):
         done = take(grid, "--workload", name)
-        assert done.code == 1 and "is no name for a workload" in done.err
+        assert done.code == 1 and "is not a name for a workload" in done.err
 
 
 # -- whose runs ----------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ def test_the_time_of_an_iteration_is_no_run_time(ear: Callable[..., Any], store_
         (EAR6, row6(CPI="0,5"), "line 2, CPI: '0,5' has a decimal comma"),
         (EAR6, row6(TIME_SEC="0"), "line 2, TIME_SEC: a time of 0"),
         (EAR6, row6(STEPID="sb"), "line 2, STEPID: 'sb' is the batch script's step"),
-        (EAR6, row6(JOBID="x"), "line 2, JOBID: 'x' is no number"),
+        (EAR6, row6(JOBID="x"), "line 2, JOBID: 'x' is not a number"),
         (EAR6, row6(MEM_GBS=""), "line 2, MEM_GBS: is blank"),
         (EAR6, row6()[:120], "line 2, "), (EAR6, row6() + ";1", "line 2: 49 cells"),
         (EAR6, row6(NODENAME=""), "line 2, NODENAME: is blank"),

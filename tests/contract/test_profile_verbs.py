@@ -97,7 +97,7 @@ def test_mistakes_in_a_profile_are_one_line_with_file_and_key(tmp_path: Path) ->
         ({**EXAMPLE, "application": ""}, "application: is missing"),
         ({**EXAMPLE, "threads": []}, "threads: is missing"),
         ({k: v for k, v in EXAMPLE.items() if k != "appScale"}, "appScale: is missing"),
-        ({**EXAMPLE, "appScale": {"n": "many"}}, r"appScale\.n: 'many' is no number"),
+        ({**EXAMPLE, "appScale": {"n": "many"}}, r"appScale\.n: 'many' is not a number"),
         ({**EXAMPLE, "threads": [without]}, r"threads\[0\]\.processId: is missing"),
         ({**EXAMPLE, "threads": [thread, thread]}, r"threads\[1\]: .* stand there twice"),
         (with_thread(ilp=[{"statistics": {"span": -1}}]), r"ilp\[0\]\.statistics\.span"),
@@ -192,7 +192,7 @@ def test_mistakes_of_tables_and_setups_are_one_line(
     good = "n,work\n1,2\n2,4\n3,6\n"
     for text, setup, message in (
         ("n,n,work\n1,1,2\n", "", "t.csv:1: column 'n' stands there twice"),
-        ("n,work\n1,two\n", "", "t.csv:2: work: 'two' is no number"),
+        ("n,work\n1,two\n", "", "t.csv:2: work: 'two' is not a number"),
         ("n,work\n1\n", "", "t.csv:2: 1 cells, the header has 2"),
         ("n,work\n", "", "t.csv: there are no rows"),
         (good, "parameters: [m]", "there is no column 'm'"),

@@ -169,7 +169,7 @@ def test_notes_name_the_line_to_change(advisor: Run, store: Writer) -> None:
     assert data["left_alone"] == {"unrecognised": 5, "no-model": 3, "mode-advise": 2}
     notes = "\n".join(data["notes"])
     assert (
-        "50% of jobs unrecognised" in notes and "/etc/advisor/site.yaml:3 (applications:)" in notes
+        "50 % of jobs unrecognised" in notes and "/etc/advisor/site.yaml:3 (applications:)" in notes
     )
     assert "gromacs (3 jobs)" in notes and "training: in /etc/advisor/policy.yaml" in notes
     assert "/etc/advisor/policy.yaml:3 (mode: advise   # for now)" in notes

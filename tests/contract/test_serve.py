@@ -293,7 +293,7 @@ def test_a_file_in_the_sockets_place_is_kept(place: Path, start: Start) -> None:
     fill(place / "a.db")
     (place / "s").write_text("mine\n")
     assert start(wait=False).wait(10) == 1
-    assert f"{place / 's'}: is there and is no socket" in (place / "log").read_text()
+    assert f"{place / 's'}: is there and is not a socket" in (place / "log").read_text()
     assert (place / "s").read_text() == "mine\n"
 
 

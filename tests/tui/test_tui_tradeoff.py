@@ -415,7 +415,7 @@ def test_conditions_narrow_list_and_picture(session: Session, play: Play) -> Non
         await at.press("slash")
         await at.write(" fast")
         await at.press("enter")
-        assert "'fast' is no condition" in at.notices and "cores<=16" in at.text
+        assert "'fast' is not a condition" in at.notices and "cores<=16" in at.text
         await at.press("escape")
         assert page.shown.narrowing.text == "" and at.app.screen is page
         await at.press("escape")

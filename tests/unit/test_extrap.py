@@ -109,7 +109,7 @@ def test_one_parameter_needs_no_braces_and_no_metric(tmp_path: Path) -> None:
         ("PARAMETER n\nPOINTS 1 2\nDATA 1\nMETRIC e", {}, "line 4: 1 DATA before it"),
         ("PARAMETER n\nPOINTS 1\nDATA x", {}, "line 3: 'x' is not a number"),
         ("PARAMETER n m\nPOINTS (1)\nDATA 1", {}, "line 3: 1 coordinates, but there are 2"),
-        ("HELLO there", {}, "line 1: 'HELLO' is no section"),
+        ("HELLO there", {}, "line 1: 'HELLO' is not a section"),
         ("POINTS 1", {}, "line 1: POINTS before any PARAMETER"),
         ("", {}, "no measurements"),
         ("{", {}, "not JSON"),

@@ -98,7 +98,7 @@ def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
         one(written(tmp_path, text), "slurm")
     said = str(told.value)
     assert "mistakes, nothing is run" in said
-    for place in ("line 2, expexec: is no option of an experiment; is it expExec?",
+    for place in ("line 2, expexec: is not an option of an experiment; is it expExec?",
                   "expExec is missing", "line 3, threadCount", "line 4, nodes: 'two'",
                   "line 5, batch",
                   "line 7, env", "line 8, walltime"):  # fmt: skip

@@ -323,7 +323,7 @@ def test_the_policy_says_whom_it_advises(store: Writer, trust: str, scope: str) 
         ({"application": "a\nb"}, "application: must be printable"),
         ({"application": ""}, "application: must be a name"),
         ({"node_type": None}, "node_type: is missing"),
-        ({"workload": "w" * 300}, "is no name for a workload"),
+        ({"workload": "w" * 300}, "is not a name for a workload"),
     ],
 )
 def test_phases_that_make_no_sense_are_set_aside(

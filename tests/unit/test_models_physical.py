@@ -66,7 +66,7 @@ def test_a_law_it_knows_is_recovered_from_twelve_runs_also_beyond_them() -> None
     assert law["serial"] == pytest.approx(0.02, abs=0.015)
     assert 0.1 < law["clockless"] < 0.5
     assert law["top_step_apart"] < 0.5
-    assert any(n.startswith("time: 2% serial") for n in fitted.notes)
+    assert any(n.startswith("time: 2 % serial") for n in fitted.notes)
 
 
 def test_turbo_at_the_highest_step_is_seen_and_does_not_bend_the_others() -> None:

@@ -113,7 +113,7 @@ def test_a_file_of_something_else_is_one_line(
     done = advisor("import", file, "--from", "sacct")
     assert done.code == 1 and "other.txt:1: there is no column ElapsedRaw, NNodes" in done.err
     done = advisor("import", file, "--from", "pbs")
-    assert done.code == 1 and "this is no accounting log of PBS" in done.err
+    assert done.code == 1 and "this is not an accounting log of PBS" in done.err
     assert advisor("import", tmp_path / "none", "--from", "sacct").code == 1
     assert advisor("import", file).code == 2
 

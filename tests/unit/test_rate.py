@@ -40,7 +40,7 @@ def test_which_match_counts(take: RateTake, value: float) -> None:
 def test_numbers_as_programs_print_them(printed: str, value: float | None) -> None:
     found, why = read_rate(RateRule(r"is (\S+)"), io.BytesIO(f"\nit is {printed}\n".encode()))
     assert found == value
-    assert not why if value else why == f"line 2 of its output: '{printed}' is no rate above 0"
+    assert not why if value else why == f"line 2 of its output: '{printed}' is not a rate above 0"
 
 
 def test_a_run_without_its_match_names_its_last_line() -> None:

@@ -180,8 +180,8 @@ def test_options_that_only_this_site_has() -> None:
         ("[threads]", "harmless, or binds"),
         ("{binds: threads}", "harmless, or binds"),
         ("{binds: []}", "harmless, or binds"),
-        ("{binds: [thread]}", "'thread' is no axis"),
-        ("{binds: [all]}", "'all' is no axis"),
+        ("{binds: [thread]}", "'thread' is not an axis"),
+        ("{binds: [all]}", "'all' is not an axis"),
     ],
 )
 def test_mistakes_in_what_an_option_binds(says: str, said: str) -> None:

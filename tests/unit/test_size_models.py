@@ -524,7 +524,7 @@ def test_options_of_a_size_that_was_not_swept(family: Path, advisor: Callable[..
     text = advisor("options", "stencil", "--at", "n=8e6", "--db", family).out
     assert "-n {} at n 8e6" in text and "extrapolated from n 1e6 to 4e6 by physics" in text
     for at, why in (
-        ("m=4", "m is no parameter of"),
+        ("m=4", "m is not a parameter of"),
         ("n=1e9", "too-far"),
         ("nodes=2", "nodes is no"),
     ):

@@ -61,7 +61,7 @@ def test_a_size_is_changed_in_arguments_and_commands() -> None:
 @pytest.mark.parametrize(
     ("asked", "text", "why"),
     [
-        ("m=1,2,4", "srun ./app -n 4\n", "m is no parameter of this job"),
+        ("m=1,2,4", "srun ./app -n 4\n", "m is not a parameter of this job"),
         ("n=1,2,4", "#ADVISOR size.n=4\nsrun ./app deck.in\n", "nowhere in this job"),
         ("n=1,2,4", "N=4\nsrun ./app -n $N -k $N\n", "nowhere in this job"),
     ],

@@ -52,7 +52,7 @@ def read(path: Path | None, themes: Collection[str]) -> TuiSettings:
         if isinstance(key, str) and key:
             keys[action] = key
         else:
-            problems.append(f"keys: {action}: {key!r} is no key")
+            problems.append(f"keys: {action}: {key!r} is not a key")
     return TuiSettings(theme, page, keys, signs, tuple(f"{path}: {p}" for p in problems))
 
 

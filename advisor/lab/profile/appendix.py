@@ -137,7 +137,7 @@ class _ProfileReader:
             ids[key] = one
         stated = data.get("processes", 0)
         if isinstance(stated, bool) or not isinstance(stated, int) or stated < 0:
-            self._refuse("processes", f"{stated!r} is no number of processes")
+            self._refuse("processes", f"{stated!r} is not a number of processes")
         total = stated or len({process for process, _ in ids})
         held = {}
         for i, (key, one) in enumerate(ids.items()):
@@ -154,7 +154,7 @@ class _ProfileReader:
                 self._refuse("appScale", "is missing; it lists the scaling parameters", hint)
             stated = given
         if not isinstance(stated, Mapping) or not stated:
-            self._refuse("appScale", "is no object of scaling parameters")
+            self._refuse("appScale", "is not an object of scaling parameters")
         parameters = {}
         for name, value in sorted(stated.items()):
             try:
@@ -162,7 +162,7 @@ class _ProfileReader:
             except (TypeError, ValueError):
                 number = math.nan
             if isinstance(value, bool) or not math.isfinite(number):
-                self._refuse(f"appScale.{name}", f"{value!r} is no number")
+                self._refuse(f"appScale.{name}", f"{value!r} is not a number")
             if not name.isidentifier():
                 self._refuse(f"appScale.{name}", "a parameter's name has letters, digits and _")
             parameters[str(name)] = number
@@ -173,7 +173,7 @@ class _ProfileReader:
         for name in ("processId", "threadId"):
             value = one.get(name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                what = "is missing" if value is None else f"{value!r} is no number from 0"
+                what = "is missing" if value is None else f"{value!r} is not a number from 0"
                 self._refuse(f"threads[{i}].{name}", what)
             numbers.append(value)
         return numbers[0], numbers[1]
@@ -210,7 +210,7 @@ class _ProfileReader:
         stands = {name for name, kind in KNOWN.items() if kind.field in absent}
         count = one.get("NThreads", 1)
         if isinstance(count, bool) or not isinstance(count, int | float) or not count >= 1:
-            self._refuse(f"{self.key}.NThreads", f"{count!r} is no number of threads")
+            self._refuse(f"{self.key}.NThreads", f"{count!r} is not a number of threads")
         return ProfiledThread(values, frozenset(stands - set(one.get("metrics") or ())), count)
 
     def _check_numbers(self, value: Any, key: str, depth: int = 0) -> None:
@@ -222,7 +222,7 @@ class _ProfileReader:
             for i, item in enumerate(value):
                 self._check_numbers(item, f"{key}[{i}]", depth + 1)
         elif isinstance(value, bool) or not isinstance(value, int | float):
-            self._refuse(key, f"{value!r} is no number")
+            self._refuse(key, f"{value!r} is not a number")
         elif not (math.isfinite(value) and value >= 0):
             self._refuse(key, f"{value!r} cannot be: counts are from 0")
 
@@ -231,7 +231,7 @@ class _ProfileReader:
     ) -> None:
         count = mix.get("instructions_analyzed", 0)
         if not isinstance(count, int | float):
-            self._refuse(f"{self.key}.instructionMix.instructions_analyzed", "is no number")
+            self._refuse(f"{self.key}.instructionMix.instructions_analyzed", "is not a number")
         values["LSys"] = float(count)
         try:
             for name, groups in GROUPS.items():

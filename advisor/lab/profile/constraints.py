@@ -144,7 +144,9 @@ def parse_constraints(written: Any, parameters: Sequence[str]) -> ModelConstrain
     growing, ranges = [], []
     for part in rest:
         if not isinstance(part, list) or len(part) not in (2, 3) or not isinstance(part[0], str):
-            raise InputError(f"constraints: {part!r} is no parameter with its range", hint=_EXAMPLE)
+            raise InputError(
+                f"constraints: {part!r} is not a parameter with its range", hint=_EXAMPLE
+            )
         name = _parameter(part[0].strip('"'), parameters)
         if _truth(part[1]):
             growing.append(name)

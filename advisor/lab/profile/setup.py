@@ -300,7 +300,7 @@ def options_from(
     if "knots" in written:
         text = str(written["knots"])
         if not text.isdigit() or int(text) > 20:
-            raise InputError(f"knots: {text!r} is no number from 0 to 20")
+            raise InputError(f"knots: {text!r} is not a number from 0 to 20")
         options = replace(options, knots=int(text))
     if options.type.endswith("instrPercentage") and options.model not in LINEAR:
         raise InputError(

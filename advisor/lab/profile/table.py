@@ -135,7 +135,7 @@ def _number(path: Path, line: int, column: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InputError(f"{path}:{line}: {column}: {text!r} is no number")
+        raise InputError(f"{path}:{line}: {column}: {text!r} is not a number")
     return value
 
 

@@ -43,7 +43,7 @@ def read_log(path: Path, text: str) -> tuple[list[JobRecord], int]:
             by_job[record.job_id] = record
     if bad and not known:
         raise InputError(
-            f"{path}: this is no accounting log of PBS",
+            f"{path}: this is not an accounting log of PBS",
             hint="name a file of server_priv/accounting",
         )
     return list(by_job.values()), bad

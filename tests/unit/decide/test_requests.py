@@ -1,0 +1,138 @@
+"""What is rewritten of a job, and what of a request that shares its nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.core.configuration import Configuration
+from advisor.store.writer import Writer
+from tests.unit.decide.site import FREQS, SCRIPT, ask, codes, model, policy, response
+
+
+def test_a_known_application_is_rewritten(store: Writer) -> None:
+    decision = ask(store)
+    assert set(decision.rewrite) == {"cpu-freq"}
+    low, high = decision.rewrite["cpu-freq"].split("-")
+    assert int(low) == 1_200_000
+    assert int(high) in FREQS
+    assert decision.environment == {"OMP_NUM_THREADS": "20"}
+    assert decision.baseline == Configuration("bdw", 1, 1, 28, 2_200_000)
+    assert "stencil" in decision.message and "ADVISOR=off" in decision.message
+    assert decision.chosen is not None
+    assert decision.chosen.energy.change < -0.1
+    assert decision.chosen.time.hi <= 0.06
+
+
+@pytest.mark.parametrize(
+    ("arguments", "script", "env", "code"),
+    [
+        ("-N1 --exclusive -c 28", SCRIPT, {}, "user-set"),
+        ("-N1 -c 28", SCRIPT, {}, "user-set"),  # takes all cores of its node
+        ("-N1 --exclusive", "export OMP_NUM_THREADS=28\nsrun ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive -c 28", "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun ./stencil",
+         {"ADVISOR_MODE": "apply"}, "user-set"),
+        ("-N1 --exclusive", "srun -c 28 ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", "echo $OMP_NUM_THREADS\nsrun ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", "echo $(nproc)\nsrun ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", "export OMP_PLACES={0:28}\nsrun ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", "srun --cpu-bind=map_cpu:0,1,2 ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", "srun numactl -C 0-27 ./stencil", {}, "threads-own"),
+        ("-N1 --exclusive", SCRIPT, {"OMP_NUM_THREADS": "28"}, "threads-own"),
+        ("-N1 --exclusive", SCRIPT, {"GOMP_CPU_AFFINITY": "0-27"}, "threads-own"),
+        ("-N1 --exclusive --export=NONE", SCRIPT, {}, "threads-own"),
+    ],
+)  # fmt: skip
+def test_what_the_user_fixed_is_kept(
+    store: Writer, arguments: str, script: str, env: dict[str, str], code: str
+) -> None:
+    decision = ask(store, arguments, script, env=env)
+    assert decision.environment == {}
+    assert set(decision.rewrite) == {"cpu-freq"}
+    assert code in codes(decision)
+
+
+def test_an_explicit_frequency_is_a_cap_that_may_be_lowered_never_raised(store: Writer) -> None:
+    decision = ask(store, "-N1 --exclusive --cpu-freq=1200000-1800000")
+    if "cpu-freq" in decision.rewrite:
+        assert int(decision.rewrite["cpu-freq"].split("-")[1]) < 1_800_000
+    assert decision.baseline is not None
+    assert decision.baseline.freq_khz == 1_800_000
+    policy(store, axes={"frequency": "fill"})
+    assert "cpu-freq" not in ask(store, "-N1 --exclusive --cpu-freq=1200000-1800000").rewrite
+
+
+@pytest.mark.parametrize(
+    "script", ["echo $SLURM_CPU_FREQ_REQ\n", "env | grep -E '^(OMP|SLURM_CPU_FREQ)'\n"]
+)
+def test_a_script_that_reads_its_cap_keeps_it(store: Writer, script: str) -> None:
+    decision = ask(store, "-N1 --exclusive", f"{script}srun ./stencil")
+    assert set(decision.environment) == {"OMP_NUM_THREADS"}
+    assert "cpu-freq" not in decision.rewrite
+    assert "the script uses SLURM_CPU_FREQ" in str(decision.reasons)
+
+
+SHARED = "-N1 -c 24 --mem=2G"
+
+
+@pytest.mark.parametrize(
+    ("script", "environment"),
+    [
+        (SCRIPT, {"OMP_NUM_THREADS": "20"}),
+        ("export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun ./stencil", {}),
+        (
+            "export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK}\nsrun -c $SLURM_CPUS_PER_TASK ./stencil",
+            {},
+        ),
+        ("srun --mpi=pmi2 ./stencil", {"OMP_NUM_THREADS": "20"}),
+    ],
+)
+def test_a_request_that_shares_its_node_becomes_smaller(
+    store: Writer, script: str, environment: dict[str, str]
+) -> None:
+    policy(store, axes={"threads": "cap"})
+    decision = ask(store, SHARED, script)
+    assert decision.rewrite == {"cpus-per-task": "20"}
+    assert decision.environment == environment
+    assert "shared-nodes" in codes(decision)  # no cap: others run there
+
+
+@pytest.mark.parametrize(
+    ("arguments", "script", "why"),
+    [
+        ("-N1 -c 24", SCRIPT, "memory is per core"),
+        ("-N1 -c 24 --mem-per-cpu=100M", SCRIPT, "memory is per core"),
+        (SHARED, "srun -c 24 ./stencil", "states what a step takes"),
+        (SHARED, "srun -n 1 ./stencil", "states what a step takes"),
+        (SHARED, "export OMP_NUM_THREADS=24\nsrun ./stencil", "sets its threads"),
+        (SHARED, "N=$((SLURM_CPUS_ON_NODE / 2))\nsrun ./stencil", "SLURM_CPUS_ON_NODE"),
+        (SHARED, "echo $SLURM_CPUS_PER_TASK\nsrun ./stencil", "SLURM_CPUS_PER_TASK"),
+    ],
+)
+def test_why_a_request_that_shares_its_node_stays(
+    store: Writer, arguments: str, script: str, why: str
+) -> None:
+    policy(store, axes={"threads": "cap"})
+    decision = ask(store, arguments, script)
+    assert not decision.rewrite and not decision.environment
+    assert any(why in r.text for r in decision.reasons), decision.reasons
+
+
+def test_requests_stay_as_they_are_where_the_policy_says_so(store: Writer) -> None:
+    policy(store, axes={"threads": "cap"}, allocation="keep")
+    decision = ask(store, SHARED)
+    assert not decision.rewrite and "cores-kept" in codes(decision)
+    policy(store, axes={"threads": "fill"})
+    assert "user-set" in codes(ask(store, SHARED))
+    policy(store, axes={"threads": "cap"})
+    assert ask(store, SHARED).rewrite
+    model(store, "bdw", [response("bdw", 1, 1, t, f) for t in (20, 24, 28) for f in FREQS],
+          stats={"method": "variables"})  # fmt: skip
+    assert not ask(store, SHARED).rewrite
+
+
+def test_a_model_of_smaller_requests_is_not_used_inside_of_an_allocation(store: Writer) -> None:
+    model(store, "bdw", [response("bdw", 1, 1, t, f) for t in (20, 28) for f in FREQS],
+          stats={"method": "request"})  # fmt: skip
+    decision = ask(store)
+    assert not decision.rewrite and not decision.environment
+    assert "measured-otherwise" in codes(decision)

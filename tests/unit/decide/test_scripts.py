@@ -1,0 +1,194 @@
+"""Which scripts are understood, and what they bind."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.store.writer import Writer
+from tests.unit.decide.site import FREQS, SCRIPT, ask, codes, model, policy, response
+
+SEVERAL = {
+    "srun ./stencil\nsrun ./stencil 2": "several-steps",
+    "srun -n1 ./prepare; srun ./stencil": "several-steps",
+    "python post.py\nsrun ./stencil": "several-steps",
+    "srun ./stencil | ./filter": "several-steps",
+    "srun ./a || srun ./stencil": "several-steps",
+    "srun hostname\nsrun ./stencil": "several-steps",
+    "for i in 1 2 3; do srun ./stencil; done": "loop-of-steps",
+    "while true; do\n srun ./stencil\ndone": "loop-of-steps",
+    "srun ./stencil &\nwait": "background-steps",
+    "(cd run && srun ./stencil) &\nwait": "background-steps",
+    "srun ./stencil\nsbatch next.sh": "nested-submit",
+    "sbatch $0\nsrun ./stencil": "nested-submit",
+    "run() { srun ./stencil; }\nrun": "script-not-understood",
+    "out=$(srun ./stencil)": "script-not-understood",
+    "source ./lib.sh\nsrun ./stencil": "several-steps",
+    "eval $CMD\nsrun ./stencil": "several-steps",
+    "srun bash -c './stencil'": "script-not-understood",
+    "srun ./stencil.sh": "script-not-understood",
+    "bash run": "script-not-understood",
+    "srun --multi-prog conf": "script-not-understood",
+    "srun --new-option=1 ./stencil": "script-not-understood",
+    "srun ./stencil 'unbalanced": "script-not-understood",
+    "if srun ./stencil; then echo ok": "script-not-understood",
+    "cat <<EOF\n$(srun ./x)\nEOF\nsrun ./stencil": "script-not-understood",
+    "ls | xargs -n1 ./stencil\nsrun ./stencil": "several-steps",
+    "trap './save' USR1\nsrun ./stencil": "several-steps",
+    "$RUN ./prepare\nsrun ./stencil": "script-not-understood",
+    "R='srun -n1'\n$R ./prepare\nsrun ./stencil": "several-steps",
+    "/usr/bin/time -o t srun ./prepare\nsrun ./stencil": "several-steps",
+    "perf stat srun ./stencil": "script-not-understood",
+    "mpirun -n 2 ./stencil : -n 2 ./other": "script-not-understood",
+    "make run": "script-not-understood",
+    "if [ -f x ]; then E=./a; else E=./b; fi\n$E": "script-not-understood",
+}
+
+
+@pytest.mark.parametrize(("script", "code"), SEVERAL.items())
+def test_a_script_that_is_not_understood_whole_is_left_alone(
+    store: Writer, script: str, code: str
+) -> None:
+    decision = ask(store, script=f"#!/bin/bash\n{script}\n", env={"ADVISOR_APPLICATION": "stencil"})
+    if code == "script-not-understood" and ".sh" in script:  # the user vouches for it
+        decision = ask(store, script=f"#!/bin/bash\n{script}\n")
+    assert not decision.rewrite and not decision.environment
+    assert codes(decision) & set(SEVERAL.values()) == {code}
+
+
+@pytest.mark.parametrize("interpreter", ["/usr/bin/env python3", "/bin/csh", "/usr/bin/perl -w"])
+def test_scripts_of_other_languages_are_left_alone(store: Writer, interpreter: str) -> None:
+    decision = ask(store, script=f"#!{interpreter}\nsrun ./stencil\n")
+    assert not decision.rewrite and not decision.environment
+    assert codes(decision) & {"script-not-understood", "unrecognised"}
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("timeout 101 srun ./stencil", "time-limit"),  # it takes 100 s, and may take more
+        ("timeout -s INT -k 5 101s srun ./stencil", "time-limit"),
+        ("srun timeout --preserve-status 1.6m ./stencil", "time-limit"),
+        ("timeout $LIMIT srun ./stencil", "script-not-understood"),
+        ("ulimit -St 120\nsrun ./stencil", "script-not-understood"),
+    ],
+)
+def test_a_program_that_its_script_ends_must_not_become_too_slow(
+    store: Writer, script: str, code: str
+) -> None:
+    decision = ask(store, script=f"#!/bin/bash\n{script}\n")
+    assert code in codes(decision)
+    assert not decision.rewrite or decision.chosen.time_s < 101  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "ends", ["timeout -k 10 2h srun ./stencil", "ulimit -t unlimited\nsrun ./stencil"]
+)
+def test_an_end_that_is_far_changes_nothing(store: Writer, ends: str) -> None:
+    assert ask(store, script=f"#!/bin/bash\n{ends}\n").environment == {"OMP_NUM_THREADS": "20"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "threads"),
+    [("-N1 --exclusive", 20), ("-n1 --exclusive", 1), ("-N1 -n1 --exclusive -c28", 20)],
+)
+def test_srun_on_its_own_gives_each_of_its_tasks_one_cpu(
+    store: Writer, arguments: str, threads: int
+) -> None:
+    policy(store, axes={"threads": "override"})
+    decision = ask(store, arguments, None, type="srun", argv=["./stencil"])
+    assert decision.baseline is not None
+    assert decision.baseline.threads_per_node == (28 if threads > 1 else 1)
+    assert decision.environment == ({"OMP_NUM_THREADS": "20"} if threads > 1 else {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nodes"),
+    [("-w bdw1 --exclusive", 1), ("-w bdw[1-2] --exclusive", 2), ("-w bdw1 -N2 --exclusive", 2)],
+)
+def test_a_list_of_nodes_is_their_number(store: Writer, arguments: str, nodes: int) -> None:
+    decision = ask(store, arguments)
+    assert decision.baseline is not None and decision.baseline.nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "whole"),
+    [
+        ("-N1 -n28 --mem=1000", True),
+        ("-n28 --mem=1000", False),  # on how many nodes of others, nobody knows
+        ("-n4 -c7 --mem=1000", False),
+        ("-n28 --ntasks-per-node=28 --mem=1000", True),
+        ("-n1 -c28 --mem=1000", True),
+    ],
+)
+def test_tasks_that_may_be_spread_leave_room_for_others(
+    store: Writer, arguments: str, whole: bool
+) -> None:
+    model(store, "bdw", [response("bdw", 1, r, 28, f) for r in (1, 4, 28) for f in FREQS])
+    decision = ask(store, arguments)
+    assert ("cpu-freq" in decision.rewrite) is whole, decision.reasons
+    assert ("shared-nodes" in codes(decision)) is not whole
+
+
+@pytest.mark.parametrize("nodes", ["1-4", "2-", "1,3,5", "1-9:2", "1k"])
+def test_a_job_of_an_unknown_number_of_nodes_is_left_alone(store: Writer, nodes: str) -> None:
+    decision = ask(store, f"-N {nodes} --exclusive")
+    assert not decision.rewrite and not decision.environment
+    assert "option-binds" in codes(decision)
+    assert any("--nodes" in r.text for r in decision.reasons)
+    assert ask(store, "-N 1-1 --exclusive").environment
+
+
+@pytest.mark.parametrize(
+    "binds", ["numactl -N 0 -m 0", "numactl --cpunodebind=1", "numactl -C 0-13"]
+)
+def test_threads_bound_to_a_part_of_the_node_are_kept(store: Writer, binds: str) -> None:
+    for line in (f"srun {binds} ./stencil", f"{binds} ./stencil"):
+        decision = ask(store, script=f"#!/bin/bash\n{line}\n")
+        assert not decision.environment and "threads-own" in codes(decision)
+
+
+@pytest.mark.parametrize(
+    "argument", ["-ntomp 28", "--threads=28", "-t28", "-j 4", "--num-cpus 2", "-pk omp 14"]
+)
+def test_arguments_that_may_set_threads_keep_them(store: Writer, argument: str) -> None:
+    decision = ask(store, script=f"#!/bin/bash\nsrun ./stencil {argument}\n")
+    assert set(decision.rewrite) == {"cpu-freq"} and not decision.environment
+    assert "threads-own" in codes(decision)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "R='srun --mpi=pmi2'; $R ./stencil --size 28",
+        "module load gcc\ncd $SLURM_SUBMIT_DIR\ntime srun ./stencil > out.txt 2>&1\necho done",
+        "set -euo pipefail\nif [ ! -d out ]; then mkdir out; fi\nsrun ./stencil | tee log",
+        "trap 'echo late; scontrol show job 1' USR1\nsrun --label -u ./stencil || exit 1",
+        "cat > in.txt <<EOF\nsrun is no command here\nEOF\nsrun ./stencil",
+        'log() { echo "$(date) $*"; }\nlog begin\nsrun ./stencil\nlog end',
+        "source /etc/profile.d/modules.sh\nfor f in a b; do cp $f out/; done\nsrun ./stencil",
+        'eval "$(conda shell.bash hook)"\nconda activate x\nexec srun ./stencil',
+        "timeout 3600 srun --mpi=pmix ./stencil; tar czf out.tgz out",
+    ],
+)
+def test_ordinary_scripts_are_understood(store: Writer, script: str) -> None:
+    decision = ask(store, script=f"#!/bin/bash\n{script}\n")
+    assert decision.environment == {"OMP_NUM_THREADS": "20"}, decision.reasons
+    assert set(decision.rewrite) == {"cpu-freq"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "script"),
+    [
+        ("-N1 --exclusive", "mpirun ./stencil"),  # as many ranks as the node has cores
+        ("-N1 --exclusive -c 14", SCRIPT),  # srun starts as many as fit
+        ("-N1 --exclusive", "mpirun -np $RANKS ./stencil"),
+        ("-N2 --exclusive -n2", "srun -N1 ./stencil"),
+        ("-N1 --exclusive", "mpiexec -ppn 4 ./stencil"),
+    ],
+)
+def test_ranks_that_cannot_be_told_are_not_guessed(
+    store: Writer, arguments: str, script: str
+) -> None:
+    decision = ask(store, arguments, script)
+    assert not decision.rewrite and not decision.environment
+    assert "no-baseline" in codes(decision)

@@ -1,0 +1,170 @@
+"""What the hooks take of the daemon's answer, and of its message."""
+
+from __future__ import annotations
+
+import json
+import os
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from advisor.core.protocol import answer_line
+from tests.unit.hook_lua.modules import LUAS, message, run
+
+pytestmark = pytest.mark.skipif(not LUAS, reason="lua5.1 is not installed")
+
+
+FLAT = """\
+local json = use("json")
+for line in io.lines() do
+  local found, words = json.flat(line), {}
+  for name, value in pairs(found or {}) do
+    words[#words + 1] = json.quote(name) .. ':"' .. value .. '"'
+  end
+  print(found and "{" .. table.concat(words, ",") .. "}" or "null")
+end
+"""
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.dictionaries(
+            st.text("ab-_:,. {}[]", min_size=1, max_size=6),
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.none(),
+            max_size=4,
+        ),
+        min_size=1, max_size=30,
+    ),
+    st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_a_flat_object_is_taken_apart(
+    home: Path, objects: list[dict[str, str | None]], spaces: bool, argv: bool
+) -> None:
+    last = {"argv": ["a]}", '","x":"y', "b"]} if argv else {}
+    separators = (", ", ": ") if spaces else (",", ":")
+    lines = [json.dumps({**o, **last}, separators=separators) for o in objects]
+    said = run(home, FLAT, "\n".join(lines).encode() + b"\n").decode().split("\n")[:-1]
+    assert [json.loads(line) for line in said] == [
+        {name: value or "" for name, value in o.items()} for o in objects
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "{", '{"a"', '{"a":', '{"a":"', '{"a":"b', '{"a":"b"', '{"a":"b",}', '{"a":"b"}}',
+     '{"a":{}}', '{"x":["a"]}', '{"argv":["a"],"x":"b"}', '{"a":"\\"}', '{"a\\n":"b"}', '{,}'],
+)  # fmt: skip
+def test_what_is_no_flat_object_is_not_taken_apart(home: Path, text: str) -> None:
+    assert run(home, FLAT, text.encode() + b"\n") == b"null\n"
+
+
+READ = """\
+local json = use("json")
+local function show(plan, problem, word)
+  if not plan then return tostring(problem) .. " " .. tostring(word) end
+  local words = {}
+  for _, key in ipairs({ "decision", "stamp", "message" }) do
+    words[#words + 1] = json.quote(key) .. ":" .. json.quote(plan[key] or "")
+  end
+  words[#words + 1] = '"always":' .. tostring(plan.always)
+  for _, key in ipairs({ "options", "env" }) do
+    local inner = {}
+    for name, value in pairs(plan[key]) do
+      inner[#inner + 1] = json.quote(name) .. ":" .. json.quote(value)
+    end
+    table.sort(inner)
+    words[#words + 1] = json.quote(key) .. ":{" .. table.concat(inner, ",") .. "}"
+  end
+  return "{" .. table.concat(words, ",") .. "}"
+end
+local decoded = 0
+local decode = json.decode
+json.decode = function(...) decoded = decoded + 1 return decode(...) end
+print(show(use("answer").read(io.read("*a"))))
+print(decoded)
+"""
+
+
+ANSWERS = st.fixed_dictionaries(
+    {
+        "decision": st.text("0123456789abcdef", min_size=15, max_size=17),
+        "rewrite": st.dictionaries(
+            st.sampled_from(["cpus-per-task", "cpu-freq", "constraint", "nodes", "uid"]),
+            st.sampled_from(["1", "12", "0", "1-2", "milan", 'a"b', "", "{}", "\\"]),
+            max_size=3,
+        ),
+        "env": st.dictionaries(
+            st.sampled_from(["OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMAXPROCS", "PATH"]),
+            st.sampled_from(["1", "x"]),
+            max_size=1,
+        ),
+        "message": st.text(st.sampled_from('ab"\\{},:é\\n'), max_size=12),
+        "to": st.sampled_from(["tty", "always", "nobody"]),
+        "stamp": st.text(st.sampled_from('ab"\\{},:é\\n'), max_size=12).map(
+            lambda t: f"advisor:{{{t}}}"
+        ),
+    }
+)
+
+
+def read_answer(home: Path, line: bytes) -> tuple[str, int]:
+    """Return the plan as JSON text (or what is wrong), and how often JSON was read."""
+    plan, decoded = run(home, READ, line).decode().rstrip("\n").rsplit("\n", 1)
+    return plan, int(decoded)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(ANSWERS)
+def test_the_usual_line_reads_as_json_would(home: Path, answer: dict[str, Any]) -> None:
+    line = answer_line(answer)[:-1]
+    spaced = json.dumps({"v": 1, **answer}).encode()  # is read as JSON
+    plan, as_json = read_answer(home, line)[0], read_answer(home, spaced)
+    assert as_json[1] == 1
+    if len(answer["rewrite"]) > 1 and plan.endswith("garbage"):
+        assert as_json[0].endswith("garbage")  # later Luas look at options in any order
+    else:
+        assert plan == as_json[0]
+
+
+def test_the_daemons_own_answer_is_the_usual_line(home: Path, tmp_path: Path) -> None:
+    from advisor.service.handlers import Handlers
+    from advisor.service.peer import Peer
+    from advisor.service.snapshot import StoreSource
+
+    request = {"v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter",
+               "options": {}, "argv": ["x"], "script": "#!/bin/sh\nsrun ./app\n"}  # fmt: skip
+    answer = Handlers(StoreSource(tmp_path / "none.db")).answer(
+        json.dumps(request).encode(), Peer(1, os.getuid(), 0)
+    )
+    plan, decoded = read_answer(home, answer[:-1])
+    assert decoded == 0
+    assert json.loads(plan)["stamp"] == json.loads(answer)["stamp"]
+
+
+@pytest.mark.parametrize(
+    "text", ["advisor: 20 % less", "\u221220 % \u2013 \u201egut\u201c, K\u00f6ln \u4eac", "a" * 500]
+)
+def test_messages_people_can_read_are_let_through(home: Path, text: str) -> None:
+    assert message(home, text) == text
+
+
+def test_what_steers_a_terminal_is_taken_out_of_messages(home: Path) -> None:
+    assert message(home, "a\u009b2J") == "a?2J"
+    assert message(home, "a\u202eb\u200bc\u2028d\ufeff") == "a?b?c?d?"
+    assert message(home, b'"a\xc2\x9bb\x9b\xe2A\xff"') == "a?b??A?"
+    assert message(home, "two\nlines") == ""
+    assert message(home, "\U0001f331 grows") == "? grows"
+    assert message(home, b'"\\ud83d half"') == "? half"
+    assert message(home, "\x1b[2J") == ""
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(min_size=1, max_size=60))
+def test_no_message_can_steer_a_terminal(home: Path, text: str) -> None:
+    shown = message(home, json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
+    assert all(unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in shown)

@@ -1,0 +1,159 @@
+"""What the hooks know of the cluster and of options is what the daemon knows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.schedulers.slurm import table as slurm_table
+from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files
+from tests.unit.hook_lua.modules import LUAS, run
+
+pytestmark = pytest.mark.skipif(not LUAS, reason="lua5.1 is not installed")
+
+
+LIMITS = """\
+local json = use("json")
+local plan = json.decode(io.read("*a"))
+print(use("limits").refused({ options = plan[1] }, plan[2], use("inventory")))
+"""
+
+
+def refused(home: Path, plan: dict[str, str], **wanted: str) -> str:
+    given_ = {k.replace("_", "-"): v for k, v in wanted.items()}
+    return run(home, LIMITS, json.dumps([plan or {"": ""}, given_]).encode()).decode().strip()
+
+
+@pytest.mark.parametrize(
+    ("plan", "wanted"),
+    [
+        ({}, {"nodes": "6"}),
+        ({"constraint": "new", "cpus-per-task": "80"}, {"nodes": "2-4"}),
+        ({"cpus-per-task": "14"}, {"partition": "debug", "ntasks_per_node": "2"}),
+        ({"cpus-per-task": "28"}, {"mem_per_cpu": "100"}),
+        ({"constraint": "big"}, {"mem": "3.5G", "partition": "batch,debug"}),
+        ({"cpu-freq": "1-2"}, {"constraint": "old&big|(new)"}),
+        ({"constraint": "old"}, {"ntasks": "56", "nodes": "2"}),
+        ({"constraint": "old"}, {"ntasks": "2", "cpus_per_task": "28"}),  # on two nodes
+        ({"constraint": "old"}, {"ntasks": "4", "cpus_per_task": "14"}),
+        ({"constraint": "old"}, {"ntasks": "4", "cpus_per_task": "14", "ntasks_per_node": "2"}),
+        # where they fit does not change: Slurm's to judge
+        ({"cpu-freq": "1-2"}, {"nodes": "7"}),
+        ({"cpu-freq": "1-2"}, {"partition": "batch,debug", "constraint": "new"}),
+    ],
+)
+def test_what_the_cluster_has(home: Path, plan: dict[str, str], wanted: dict[str, str]) -> None:
+    assert refused(home, plan, **wanted) == ""
+
+
+@pytest.mark.parametrize(
+    ("plan", "wanted", "why"),
+    [
+        ({"nodes": "7"}, {}, "partition batch has no 7 nodes with 1 cores, 0 MB"),
+        ({"constraint": "none"}, {}, "and feature none"),
+        ({"constraint": "new"}, {"partition": "debug"}, "partition debug has no 1 nodes"),
+        ({"constraint": "new"}, {"partition": "batch,debug"}, "partition debug has no"),
+        ({"nodes": "3"}, {"partition": "debug"}, "partition debug has no 3 nodes"),
+        ({"constraint": "old"}, {"partition": "gone"}, "partition gone is not in the inventory"),
+        ({"cpus-per-task": "81"}, {}, "81 cores"),
+        ({"cpus-per-task": "29"}, {"constraint": "old"}, "29 cores"),
+        ({"cpus-per-task": "20"}, {"ntasks_per_node": "5"}, "100 cores"),
+        ({"constraint": "old"}, {"ntasks": "57", "nodes": "2"}, "29 cores"),
+        ({"constraint": "old"}, {"ntasks": "200"}, "no 200 places with 1 cores"),
+        ({"constraint": "old"}, {"ntasks": "9", "cpus_per_task": "28"}, "no 9 places with 28"),
+        ({"cpus-per-task": "28"}, {"mem_per_cpu": "1G"}, "28672 MB"),
+        ({"constraint": "old"}, {"mem": "5000"}, "5000 MB and feature old"),
+    ],
+)
+def test_what_the_cluster_does_not_have(
+    home: Path, plan: dict[str, str], wanted: dict[str, str], why: str
+) -> None:
+    assert why in refused(home, plan, **wanted)
+
+
+def test_nothing_is_known_of_the_cluster(home: Path, tmp_path: Path) -> None:
+    for name, data in module_files(SlurmHookSettings(Path("/nowhere")), None, {}).items():
+        (tmp_path / name).write_bytes(data)
+    assert "there is no inventory" in refused(tmp_path, {"constraint": "old"})
+
+
+UNDERSTOOD = """\
+local json = use("json")
+for line in io.lines() do
+  local case = json.decode(line)
+  local plan = { options = case.plan, env = case.env }
+  print(use("understood").refused(plan, case.options, case.variables, case.program))
+end
+"""
+
+
+VALUES_SET = [
+    "1", "", "0", "no", "yes", "unset", "ALL", "ALL,OMP_NUM_THREADS=4", "map_cpu:1,2", "cores",
+    "quiet,mask_cpu:0x1", "block:cyclic", "plane=4", "1200000-1900000", "1-2:Performance", "high",
+    "1-4", "2-2", "1,3,5", "1-9:2", "4-", "2k",
+]  # fmt: skip
+
+
+CHANGED = {"constraint": "node_type", "cpu-freq": "frequency", "cpus-per-task": "cores"}
+
+
+PLANS: list[tuple[dict[str, str], dict[str, str]]] = [({name: "1"}, {}) for name in CHANGED] + [
+    ({}, {"OMP_NUM_THREADS": "4"})
+]
+
+
+def assert_judged_alike(home: Path, cases: list[dict[str, Any]]) -> None:
+    """Judge each case for plans of one axis each: in Lua and in Python."""
+    lines = [json.dumps({**c, "plan": plan, "env": env}) for c in cases for plan, env in PLANS]
+    said = run(home, UNDERSTOOD, "\n".join(lines).encode() + b"\n").decode().splitlines()
+    assert len(said) == len(lines)
+    for case in cases:
+        judged = slurm_table.judge(case["options"], case["variables"], case["program"])
+        for plan, _ in PLANS:
+            axis = CHANGED[next(iter(plan))] if plan else "threads"
+            bound = axis in judged.binds or "all" in judged.binds or judged.not_understood
+            assert (said.pop(0) != "nil") == bool(bound), (case, axis)
+
+
+@pytest.mark.parametrize("program", ["sbatch", "srun", "salloc"])
+def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str) -> None:
+    options = [*slurm_table.OPTIONS, "no-such", "spank:x", "cpu_freq"]
+    more = "SLURM_NEW SBATCH_NEW SRUN_NEW SLURM_JOB_ID OMP_PLACES SLURM_ SLURM ADVISOR"
+    variables = [*slurm_table.VARIABLES, *more.split(), "SLURM_NTASKS_HET_GROUP_0"]
+    cases = [
+        {"program": program, "options": {o: value}, "variables": {}}
+        for o in options for value in VALUES_SET
+    ] + [
+        {"program": program, "options": {}, "variables": {v: value}}
+        for v in variables for value in VALUES_SET
+    ] + [
+        {"program": program, "options": {option: "1"}, "variables": {v: "2"}}
+        for v in variables for option in [slurm_table.SETS.get(v, "mem")]
+    ]  # fmt: skip
+    assert_judged_alike(home, cases)
+
+
+def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_path: Path) -> None:
+    site = {
+        "project-code": (),
+        "SLURM-SITE": ("threads",),
+        "power-mode": ("frequency", "node_type"),
+    }
+    settings_ = SlurmHookSettings(Path("/nowhere"), understood=site)
+    for name, data in module_files(settings_, None, {}).items():
+        (tmp_path / name).write_bytes(data)
+    for options, variables, bound in [
+        ({"project_code": "1"}, {}, set()),
+        ({"spank:x:project-code": "1"}, {}, set()),
+        ({"spank:power_mode": "1"}, {}, {"node_type", "frequency"}),
+        ({}, {"SLURM_SITE": "1"}, {"threads"}),
+        ({"other": "1"}, {}, {"node_type", "frequency", "cores", "threads"}),
+    ]:
+        case = {"program": "sbatch", "options": options, "variables": variables}
+        lines = [json.dumps({**case, "plan": plan, "env": env}) for plan, env in PLANS]
+        said = run(tmp_path, UNDERSTOOD, "\n".join(lines).encode() + b"\n").decode().splitlines()
+        axes = [CHANGED[next(iter(plan))] if plan else "threads" for plan, _ in PLANS]
+        assert {a for a, text in zip(axes, said, strict=True) if text != "nil"} == bound

@@ -187,7 +187,8 @@ def _whole(line: FileLine, names: Sequence[str]) -> str:
     """Return a number of a job or step as it is written."""
     column, text = line.first(names) or names[0], line.text(names)
     if not text.isdecimal():
-        what = "the batch script's step, as eacct's table shows it" if text == "sb" else "no number"
+        batch = "the batch script's step, as eacct's table shows it"
+        what = batch if text == "sb" else "not a number"
         raise line.bad(column, f"{text!r} is {what}")
     return text
 

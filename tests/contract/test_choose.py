@@ -65,7 +65,7 @@ def file() -> Path:
         ("--freq 1.9", "write 1.9 GHz"),
         ("--freq=-1.9GHz", "is not a frequency"),
         ("cg-solver --freq 1.85GHz", "1.85 GHz is not a frequency step of"),
-        ("cg-solver --node-type milan --freq 1.8GHz", "no frequency step of milan (1.5 GHz"),
+        ("cg-solver --node-type milan --freq 1.8GHz", "not a frequency step of milan (1.5 GHz"),
         ("cg-solver --threads-per-node -4", "-4 is out of range (allowed: 1 to 28)"),
         ("cg-solver --threads-per-node 0", "0 is out of range"),
         ("cg-solver --threads-per-node 29", "29 is out of range (allowed: 1 to 28)"),

@@ -120,7 +120,7 @@ def test_one_parameter_needs_no_braces_and_no_metric(tmp_path: Path) -> None:
         (TEXT, {"region": "mane"}, "no region 'mane'"),
         (TEXT, {"time": "watts"}, "no metric 'watts'"),
         (TEXT, {"axes": {"nodes": "q"}}, "no parameter 'q'"),
-        (TEXT, {"axes": {"nodes": "1.5"}}, "no configuration"),
+        (TEXT, {"axes": {"nodes": "1.5"}}, "is not a configuration"),
         (TEXT.replace("REGION main->solve", "REGION other"), {}, "several regions"),
         (TEXT.replace("METRIC time", "METRIC a"), {}, "no metric is named time"),
     ],

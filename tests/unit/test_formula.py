@@ -88,7 +88,7 @@ def test_bounds_hold_what_is_predicted() -> None:
             {"formula": "log(threads - 9)", "scaler": "none"},
             "is not a number at nodes 1, threads 2",
         ),
-        ({"remove": "nodes"}, "'nodes' is no term"),
+        ({"remove": "nodes"}, "'nodes' is not a term"),
         ({"interactions": "threads:cores"}, "'threads:cores' is not a pair of axes"),
         ({"transform": "cube"}, "'cube' is not known"),
         ({"df": "0"}, "0 is out of range"),

@@ -172,7 +172,7 @@ def test_two_bad_trials_stop_those_of_their_class(site: AdvisedSite) -> None:
     assert "trials-stopped" in decision["reasons"]
     assert "class-trial" not in decision["reasons"]
     assert decision["cold_start"]["trial"] is None
-    assert "2 of memory-bound jobs came out badly" in site.advisor("why", number).stdout
+    assert "2 of memory-bound jobs missed the policy's bounds" in site.advisor("why", number).stdout
 
     report = site.json("report")
     assert report["trials"] == {"memory-bound": {"bad": 2}}

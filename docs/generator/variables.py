@@ -12,7 +12,7 @@ VARIABLES = {
         "ADVISOR_SOCKET": "the daemon's socket, like `--socket`",
     },
     "Settings of one job, in the environment of sbatch, srun, salloc or qsub": {
-        "ADVISOR": "`off` leaves the job as written",
+        "ADVISOR": "`off` leaves the job as it is written",
         "ADVISOR_MODE": "`off`, `observe`, `advise` or `apply`, no bolder than the policy allows",
         "ADVISOR_GOAL": "which configuration to take, like `min_energy`",
         "ADVISOR_MAX_SLOWDOWN": "the largest slowdown, like `2%`",
@@ -45,6 +45,7 @@ VARIABLES = {
     },
     "Between `advisor characterise` and the program it runs; not for you to set": {
         "ADVISOR_PHASES": "the folder for the times of phases",
+        "ADVISOR_BURSTS": "what is counted in each burst",
         "ADVISOR_STREAMS": "the folder for the memory streams of a traced program",
         "ADVISOR_STREAMS_BYTES": "the most bytes to write there",
         "ADVISOR_TWIN": "the ending of a traced program's name",

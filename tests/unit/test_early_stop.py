@@ -153,7 +153,7 @@ def test_why_a_run_was_not_ended_is_known_at_its_end() -> None:
 def test_what_was_not_seen_whole_is_paired_with_nothing() -> None:
     lossy = Beside(Rings([(2.0, "a")], lost=7), None)  # type: ignore[arg-type]
     lossy.look()
-    assert "7 events came faster" in lossy.ended().why
+    assert "(7 lost)" in lossy.ended().why
     assert "neither OpenMP nor MPI" in Beside(Rings(), None).ended().why  # type: ignore[arg-type]
 
 
@@ -247,7 +247,7 @@ def test_an_ended_run_weighs_what_its_interval_leaves() -> None:
 def test_a_model_of_ended_runs_is_less_sure_and_confirms_nothing_by_them() -> None:
     whole = fit_options(RUNS, model="polynomial")
     cut = fit_options([RUNS[-1], *map(ended, RUNS[:-1])], model="polynomial")
-    assert any("11 of 12 runs were ended early" in n for n in cut.notes)
+    assert any("ended early, weigh less: 11 of 12 runs" in n for n in cut.notes)
     here = [o for o in cut.options if o.measured]
     assert [o.configuration for o in here] == [RUNS[-1].configuration]
     assert len([o for o in whole.options if o.measured]) == 12

@@ -247,7 +247,7 @@ def test_settings_are_kept_and_hold(
 
     async def warned(at: Any) -> None:
         assert "[1 Applications]" in at.lines[0]
-        for problem in ("theme 'no such'", "colour is no setting", "export: 3 is no key"):
+        for problem in ("theme 'no such'", "colour is no setting", "export: 3 is not a key"):
             assert problem in at.notices
 
     play(session, warned)

@@ -315,7 +315,7 @@ def test_a_point_the_site_no_longer_has_is_not_saved(own_store: Session, play: P
             there = writer.inventory().node_types[point.node_type]
             writer.save_node_types([replace(there, freq_khz=(3_000_000,))], source="test")
         await at.press("s")
-        assert "not saved:" in at.text and "no frequency step" in at.text
+        assert "not saved:" in at.text and "is not a frequency step" in at.text
         assert not own_store.choices.exists()
 
     play(own_store, story)

@@ -167,7 +167,7 @@ def test_the_daemon_trains_what_it_does_not_know(site: AdvisedSite) -> None:
     )
     workload = "--kernel stencil --scale 5"
     job = site.testbed.sbatch("-p", "milan", str(script), "stencil")
-    assert "measured now" in job.stderr, (site.folder / "serve.log").read_text()
+    assert "a training sweep measures it now" in job.stderr, (site.folder / "serve.log").read_text()
     again = site.testbed.sbatch("-p", "milan", str(script), "stencil")
     assert again.job_id
     end = time.monotonic() + 180

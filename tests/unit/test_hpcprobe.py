@@ -111,7 +111,7 @@ def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
         ("threadCount = 3\n", "line 1: no section yet"),
         ("[Other]\na = 1\n", "no section [Experiment]"),
         ("[Experiment]\nnodes = 1\nnodes = 2\n", "line 3: nodes is given twice"),
-        ("[Experiment]\nexpExec = a\nthreds = 4\n", "line 3, threds: is no option"),
+        ("[Experiment]\nexpExec = a\nthreds = 4\n", "line 3, threds: is not an option"),
         ("[Experiment]\nexpExec = a\ngpuCap = 4\n", "known: accCopyLi, accWaitLi, account"),
         ("[Experiment]\nexpExec = a\nthreadPlacement = X\n", "known: C, S, R"),
         ("[Experiment]\nexpExec = a\nnodePlacement = R\n", "known: C, S"),
@@ -212,7 +212,10 @@ def test_counters_are_taken_from_a_runs_output_as_the_counter_file_says(tmp_path
     [
         ("walk: {}\n", "line 1: 'walk' is not known; known: run, post"),
         ("run:\n  a:\n    counts: []\n", "line 3: 'counts' is not known; known: groups, counters"),
-        ("run:\n  a:\n    counters:\n    - {name: x, regex: '('}\n", "line 4: '(' is no regular"),
+        (
+            "run:\n  a:\n    counters:\n    - {name: x, regex: '('}\n",
+            "line 4: '(' is not a regular",
+        ),
         ("run:\n  a:\n    groups:\n    - {regex: x, param: li}\n", "param 'li' is not known"),
         ("run:\n  a:\n    counters:\n    - {regex: x}\n", "line 4: the counter has no name"),
         ("run: [\n", "not YAML"),

@@ -171,7 +171,7 @@ def test_a_link_is_not_the_daemons(store: Writer, tmp_path: Path) -> None:
     (spool_folder(store.path) / "runs-1-link.json").symlink_to(target)
     result = take(store)
     assert result.observations == 0
-    assert len(result.bad) == 1 and "no ordinary file" in result.bad[0]
+    assert len(result.bad) == 1 and "not an ordinary file" in result.bad[0]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's file")

@@ -91,7 +91,7 @@ def test_frequency_steps(text: str, steps: list[int]) -> None:
         ("{freq_khz: [2.4]}", "freq_khz[0]", "2.4 GHz"),
         ("{freq_khz: [2400]}", "freq_khz[0]", "2400 MHz"),
         ("{freq_khz: [fast]}", "freq_khz[0]", "not a frequency"),
-        ("{freq_khz: [20 GHz]}", "freq_khz[0]", "no processor"),
+        ("{freq_khz: [20 GHz]}", "freq_khz[0]", "not a processor"),
         ("{freq_khz: {min: 1 GHz, max: 2 GHz}}", "freq_khz.step", "missing"),
         ("{freq_khz: {min: 1 GHz, max: 2 GHz, stp: 1 MHz, step: 1 GHz}}", "freq_khz.stp", "'step'"),
         ("{freq_khz: {min: 2 GHz, max: 1 GHz, step: 100 MHz}}", "freq_khz.max", "below"),

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from advisor.core.reasons import ESTIMATED, TEXTS, TRIAL
 from advisor.core.worth import Tariff
 from advisor.loop.compare import (
     MeasuredChange,
     WorkloadJobs,
     against_prediction,
-    log_ratios,
+    log_ratio,
     pooled,
     share_interval,
     welch,
 )
-from advisor.loop.reported_jobs import ReportedJob, reported_jobs
+from advisor.loop.reported_jobs import ReportedDecision, ReportedJob, reported_jobs
 from advisor.loop.verdict import PromiseInterval
 from advisor.store.pruning import MonthSums, month_sums
 from advisor.store.reader import Reader
@@ -26,8 +25,6 @@ from advisor.store.records import StoredModel
 from advisor.store.trials import trials
 
 J_PER_KWH = 3.6e6
-_DECIDED = "nothing changed"
-"""How the text of a reason begins that ended a decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +122,12 @@ def report(
     result = Report(since, application, user, tariff=Tariff.of(reader.site()))
     tally = _Tally()
     for job in reported_jobs(reader, since, user, newest=newest):
-        if application and job.record.get("application") != application:
+        decision = job.decision
+        if application and decision.application != application:
             continue
-        _count(result, job)
-        if TRIAL not in job.codes and job.trust != "unverified" and job.comparable:
-            tally.add(job)
+        _count(result, job, decision)
+        if not decision.trial and decision.trust != "unverified" and job.comparable:
+            tally.add(job, decision)
     tally.close(result)
     for t in trials(reader, "t.created_at >= ? AND t.state <> 'freed'", (since,)):
         if application in ("", t.application) and user in ("", t.user):
@@ -148,49 +146,36 @@ def _suspended(reader: Reader) -> list[int]:
     return [row[0] for row in reader.rows("SELECT id FROM models WHERE state = 'suspended'")]
 
 
-def deciding(codes: Sequence[str]) -> str:
-    """Return the reason code that ended a decision: the last that says nothing was changed."""
-    for code in reversed(codes):
-        if TEXTS.get(code, "").startswith(_DECIDED):
-            return code
-    return codes[-1] if codes else "unknown"
-
-
-def _count(result: Report, job: ReportedJob) -> None:
-    record = job.record
+def _count(result: Report, job: ReportedJob, decision: ReportedDecision) -> None:
     result.jobs += 1
-    if job.trust == "unverified":
+    if decision.trust == "unverified":
         result.unverified += 1
         return
-    result.stamped += job.trust == "stamped"
-    elapsed = record.get("elapsed_s") or 0.0
-    result.node_hours += elapsed * job.nodes / 3600
+    result.stamped += decision.trust == "stamped"
+    result.node_hours += job.elapsed_s * job.nodes / 3600
     result.energy_kwh += (job.energy_j or 0.0) / J_PER_KWH
     if job.state == "COMPLETED" and job.energy_j is None:
-        why = str(job.seen.get("energy_note") or "")
-        result.without_energy[str(record.get("partition") or "?"), why] += 1
-    if job.changed:
+        result.without_energy[str(job.partition or "?"), str(job.energy_note or "")] += 1
+    if decision.changed:
         result.advised += 1
-        if TRIAL in job.codes:
+        if decision.trial:
             return
         result.verdicts[job.verdict] += 1
-        if isinstance(cold := record.get("cold_start"), dict) and cold:
-            result.classes[str(cold.get("class"))][job.verdict] += 1
-        if ESTIMATED in job.codes:
+        if decision.class_name is not None:
+            result.classes[decision.class_name][job.verdict] += 1
+        if decision.estimated:
             result.estimated[job.verdict] += 1
         if job.verdict == "unknown":
-            result.unknown_why[next(iter(record.get("notes") or ["?"]))] += 1
+            result.unknown_why[str(job.note or "?")] += 1
         return
-    code = deciding(job.codes)
-    result.left_alone[code] += 1
-    result.holdout += bool(record.get("holdout"))
-    if code == "no-model":
-        result.missing_models[job.text("application")] += 1
-    if code in ("mode-advise", "mode-observe") and job.chosen:
+    result.left_alone[decision.code] += 1
+    result.holdout += decision.holdout
+    if decision.code == "no-model":
+        result.missing_models[decision.key[0]] += 1
+    if decision.code in ("mode-advise", "mode-observe") and decision.chosen:
         result.possible_jobs += 1
-        _, energy = job.promised()
-        if energy and job.base_energy_j:
-            result.possible_kwh += (job.base_energy_j - energy.value) / J_PER_KWH
+        if decision.energy and decision.base_energy_j:
+            result.possible_kwh += (decision.base_energy_j - decision.energy.value) / J_PER_KWH
 
 
 @dataclass(slots=True)
@@ -210,20 +195,23 @@ class _Promised:
         return self.value / self.baseline - 1 if self.baseline else None
 
 
+def _sides() -> dict[bool, array[float]]:
+    return {True: array("d"), False: array("d")}
+
+
 @dataclass(slots=True)
 class _Workload:
-    """What is kept of one workload's comparable jobs, by (measured, predicted baseline)."""
+    """What is kept of one workload's comparable jobs, rewritten (True) and left alone.
 
-    energies: dict[bool, list[tuple[float, float]]] = field(
-        default_factory=lambda: {True: [], False: []}
-    )
-    times: dict[bool, list[tuple[float, float]]] = field(
-        default_factory=lambda: {True: [], False: []}
-    )
+    ``energies`` and ``times`` are ln(measured / predicted for the job as written).
+    """
+
+    energies: dict[bool, array[float]] = field(default_factory=_sides)
+    times: dict[bool, array[float]] = field(default_factory=_sides)
     energy: _Promised = field(default_factory=_Promised)
     time: _Promised = field(default_factory=_Promised)
     kwh: float = 0.0
-    coarse: list[float] = field(default_factory=list)
+    coarse: array[float] = field(default_factory=lambda: array("d"))
     """Per job, the variance of its log time by the accounting's resolution."""
 
     def groups(self) -> tuple[WorkloadJobs, WorkloadJobs]:
@@ -231,8 +219,8 @@ class _Workload:
         floor = fmean(self.coarse) if self.coarse else 0.0
         energies, times = self.energies, self.times
         return (
-            WorkloadJobs(log_ratios(energies[True]), log_ratios(energies[False]), floor),
-            WorkloadJobs(log_ratios(times[True]), log_ratios(times[False]), floor),
+            WorkloadJobs(energies[True], energies[False], floor),
+            WorkloadJobs(times[True], times[False], floor),
         )
 
 
@@ -245,28 +233,31 @@ class _Tally:
         self._inside = {"time_s": [0, 0], "energy_j": [0, 0]}
         self._node_hours = 0.0
 
-    def add(self, job: ReportedJob) -> None:
+    def add(self, job: ReportedJob, decision: ReportedDecision) -> None:
         """Take one job: rewritten, or left alone at random."""
-        if not job.changed and not job.record.get("holdout"):
+        changed = decision.changed
+        if not changed and not decision.holdout:
             return
-        w = self._workloads[job.text("application"), job.text("workload")]
-        if job.energy_j and job.base_energy_j:
-            w.energies[job.changed].append((job.energy_j, job.base_energy_j))
-        if job.time_s and job.base_time_s:
-            w.times[job.changed].append((job.time_s, job.base_time_s))
+        w = self._workloads[decision.key]
+        energy = log_ratio(job.energy_j, decision.base_energy_j)
+        if energy is not None:
+            w.energies[changed].append(energy)
+        time = log_ratio(job.time_s, decision.base_time_s)
+        if time is not None:
+            w.times[changed].append(time)
         w.coarse.append(job.coarseness**2 / 6)  # of a difference of two whole numbers
-        if job.changed:
-            self._add_promise(job, w)
+        if changed:
+            self._add_promise(job, decision, w)
 
-    def _add_promise(self, job: ReportedJob, w: _Workload) -> None:
-        time, energy = job.promised()
+    def _add_promise(self, job: ReportedJob, decision: ReportedDecision, w: _Workload) -> None:
+        time, energy = decision.time, decision.energy
         w.kwh += (job.energy_j or 0.0) / J_PER_KWH
         self._node_hours += (job.time_s or 0.0) * job.nodes / 3600
         for sums in (w.energy, self._energy):
-            sums.add(energy, job.base_energy_j)
+            sums.add(energy, decision.base_energy_j)
         for sums in (w.time, self._time):
-            sums.add(time, job.base_time_s)
-        if job.unmetered:
+            sums.add(time, decision.base_time_s)
+        if decision.unmetered:
             energy = None
         slack = job.coarseness
         for key, measured, interval in (("time_s", job.time_s, time),

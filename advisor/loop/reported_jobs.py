@@ -1,37 +1,89 @@
 """Finished jobs as reports count them: a few facts of each outcome, not the whole decision again.
 
-There may be millions, so what a report does not count is not worked out.
+There may be millions, so SQLite takes from each record what reports ask, and a decision that many
+jobs had is read once. Numbers come as the record has them; SQLite might round the last bit away.
 """
 
 from __future__ import annotations
 
-import sqlite3
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from advisor.core.decision import against, number_or_none, read_configuration
+from advisor.core.reasons import ESTIMATED, TEXTS, TRIAL
 from advisor.loop.outcomes import unmetered_promise
 from advisor.loop.verdict import PromiseInterval, interval_of
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 
 _PAGE = 2000
+_KEPT = 4096
+"""Decisions that are kept read, each a few hundred bytes: as many as jobs had that differ."""
+_DECIDED = (
+    "application", "workload", "trust", "changed", "holdout", "reasons", "baseline", "chosen",
+    "promised", "cold_start",
+)  # fmt: skip
+_RAN = (
+    "elapsed_s", "partition", "mismatch", "notes[0]", "ran.energy_note", "ran.whole_nodes",
+    "ran.step_failed", "ran.resolution_s",
+)  # fmt: skip
+
+
+def _parts(names: Sequence[str]) -> str:
+    """Return how SQLite takes some parts of a record, as one JSON array."""
+    paths = ", ".join(f"'$.{name}'" for name in names)
+    return f"json_extract(record, {paths})"
+
+
 _JOBS = (
-    "SELECT rowid, job_id, state, nodes, time_s, energy_j, verdict, record FROM outcomes"
+    "SELECT rowid, job_id, state, nodes, time_s, energy_j, verdict, json_type(record),"
+    f" {_parts(_DECIDED)}, {_parts(_RAN)} FROM outcomes"
     " WHERE rowid > ? AND submitted_at >= ? AND (? = '' OR user = ?) AND decision_id <> ''"
     f" ORDER BY rowid LIMIT {_PAGE}"
 )
 _PINNED = frozenset({"pinned", "baseline-nearest"})
+_NOTHING = "nothing changed"
+"""How the text of a reason begins that ended a decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedDecision:
+    """What reports ask of a decision; many jobs share one.
+
+    ``changed``: the job was rewritten; ``trust``: how far the decision is trusted; ``code``: the
+    reason that ended it; ``base_time_s`` and ``base_energy_j``: what the model expected of the job
+    as it was written; ``time`` and ``energy``: what was promised, None where nothing was;
+    ``unmetered``: the energy promised cannot be held against a metered one; ``class_name``: the
+    class of an application never swept, None for others.
+    """
+
+    application: object
+    key: tuple[str, str]
+    trust: object
+    changed: bool
+    holdout: bool
+    code: str
+    trial: bool
+    estimated: bool
+    pinned: bool
+    chosen: bool
+    base_time_s: float | None
+    base_energy_j: float | None
+    time: PromiseInterval | None
+    energy: PromiseInterval | None
+    unmetered: bool
+    class_name: str | None
 
 
 @dataclass(slots=True)
 class ReportedJob:
-    """One outcome: what was measured, and of its ``record`` what every report asks.
+    """One outcome: what was measured, how it ran, and its decision.
 
-    ``changed``: the job was rewritten; ``trust``: how far its decision is trusted; ``codes``: the
-    decision's reasons; ``seen``: how it ran; ``base_time_s`` and ``base_energy_j``: what the model
-    expected of the job as it was written.
+    ``resolution_s`` is the accounting's of its time; ``note`` says why its verdict is not known,
+    ``energy_note`` why its energy is not.
     """
 
     state: str
@@ -39,59 +91,40 @@ class ReportedJob:
     time_s: float | None
     energy_j: float | None
     verdict: str
-    record: Mapping[str, Any]
-    changed: bool
-    trust: object
-    codes: Sequence[str]
-    seen: Mapping[str, Any]
-    base_time_s: float | None
-    base_energy_j: float | None
-
-    def text(self, key: str) -> str:
-        """Return a text of the record, "" without one."""
-        return str(self.record.get(key) or "")
-
-    @property
-    def chosen(self) -> bool:
-        """Whether its decision chose a configuration."""
-        return read_configuration(self.record.get("chosen")) is not None
-
-    def promised(self) -> tuple[PromiseInterval | None, PromiseInterval | None]:
-        """Return the promised time and energy, None where nothing was promised."""
-        if not self.chosen:
-            return None, None
-        promise = self._promise()
-        return (
-            interval_of(*against(promise.get("time_s"), self.base_time_s)),
-            interval_of(*against(promise.get("energy_j"), self.base_energy_j)),
-        )
-
-    @property
-    def unmetered(self) -> bool:
-        """Whether its promised energy cannot be held against a metered one."""
-        quality = str(self._promise().get("energy_quality") or "missing")
-        return unmetered_promise(quality, self.codes)
-
-    def _promise(self) -> Mapping[str, Any]:
-        promise = self.record.get("promised")
-        return promise if isinstance(promise, dict) else {}
+    decision: ReportedDecision
+    elapsed_s: float
+    partition: object
+    mismatch: object
+    note: object
+    energy_note: object
+    whole_nodes: object
+    step_failed: object
+    resolution_s: object
 
     @property
     def comparable(self) -> bool:
         """Whether it can be compared with others: ended well, ran as decided, not pinned."""
         return (
             self.state == "COMPLETED"
-            and not self.record.get("mismatch")
-            and self.seen.get("whole_nodes") is not False
-            and not self.seen.get("step_failed")
-            and _PINNED.isdisjoint(self.codes)
-            and bool(self.base_time_s)
+            and not self.mismatch
+            and self.whole_nodes is not False
+            and not self.step_failed
+            and not self.decision.pinned
+            and bool(self.decision.base_time_s)
         )
 
     @property
     def coarseness(self) -> float:
         """The accounting's resolution of its time as a fraction of it."""
-        return float(self.seen.get("resolution_s") or 0.0) / self.time_s if self.time_s else 0.0
+        return float(self.resolution_s or 0.0) / self.time_s if self.time_s else 0.0  # type: ignore[arg-type]
+
+
+def deciding(codes: Sequence[str]) -> str:
+    """Return the reason code that ended a decision: the last that says nothing was changed."""
+    for code in reversed(codes):
+        if TEXTS.get(code, "").startswith(_NOTHING):
+            return code
+    return codes[-1] if codes else "unknown"
 
 
 def reported_jobs(
@@ -101,31 +134,49 @@ def reported_jobs(
 
     ``newest``: only among so many jobs, those that were stored last.
     """
+    decision = lru_cache(_KEPT)(_decision)
     last = -1
     if newest is not None:
         last = (reader.rows("SELECT max(rowid) FROM outcomes")[0][0] or 0) - newest
     while rows := reader.rows(_JOBS, (last, since, user, user)):
-        yield from map(_job, rows)
-        last = rows[-1]["rowid"]
+        for row in rows:
+            last, job_id, state, nodes, time_s, energy_j, verdict, kind, decided, ran = row
+            if kind != "object":
+                _rows.from_json("[]", f"outcome of job {job_id}")
+            elapsed_s, *seen = _read(ran)
+            yield ReportedJob(
+                state, nodes, time_s, energy_j, verdict, decision(decided), elapsed_s or 0.0, *seen
+            )
 
 
-def _job(row: sqlite3.Row) -> ReportedJob:
-    _, job_id, state, nodes, time_s, energy_j, verdict, text = row
-    record = _rows.from_json(text, f"outcome of job {job_id}")
-    get = record.get
-    codes, seen, cost = get("reasons"), get("ran"), get("baseline")
-    base = cost if isinstance(cost, dict) else {}
-    return ReportedJob(
-        state,
-        nodes,
-        time_s,
-        energy_j,
-        verdict,
-        record,
-        bool(get("changed")),
-        get("trust"),
-        list(map(str, codes)) if isinstance(codes, list) else (),
-        seen or {},
-        number_or_none(base.get("time_s")),
-        number_or_none(base.get("energy_j")),
+_read = json.JSONDecoder().decode
+
+
+def _decision(text: str) -> ReportedDecision:
+    """Read what :data:`_DECIDED` names of a record."""
+    application, workload, trust, changed, holdout, reasons, baseline, place, about, cold = _read(
+        text
+    )
+    codes = tuple(map(str, reasons)) if isinstance(reasons, list) else ()
+    cost: Mapping[str, Any] = baseline if isinstance(baseline, dict) else {}
+    promise: Mapping[str, Any] = about if isinstance(about, dict) else {}
+    base_time_s, base_energy_j = (number_or_none(cost.get(n)) for n in ("time_s", "energy_j"))
+    chosen = read_configuration(place) is not None
+    return ReportedDecision(
+        application=application,
+        key=(str(application or ""), str(workload or "")),
+        trust=trust,
+        changed=bool(changed),
+        holdout=bool(holdout),
+        code=deciding(codes),
+        trial=TRIAL in codes,
+        estimated=ESTIMATED in codes,
+        pinned=not _PINNED.isdisjoint(codes),
+        chosen=chosen,
+        base_time_s=base_time_s,
+        base_energy_j=base_energy_j,
+        time=interval_of(*against(promise.get("time_s"), base_time_s)) if chosen else None,
+        energy=interval_of(*against(promise.get("energy_j"), base_energy_j)) if chosen else None,
+        unmetered=unmetered_promise(str(promise.get("energy_quality") or "missing"), codes),
+        class_name=str(cold.get("class")) if isinstance(cold, dict) and cold else None,
     )

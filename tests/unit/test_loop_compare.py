@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
 from advisor.loop.compare import (
     WorkloadJobs,
     against_prediction,
-    log_ratios,
+    log_ratio,
     pooled,
     share_interval,
+    variance,
     welch,
 )
 
@@ -103,7 +105,14 @@ def test_nothing_to_compare() -> None:
     assert pooled([]) is None
     assert pooled([WorkloadJobs((), (1.0,))]) is None
     assert share_interval(0, 0) is None
-    assert log_ratios([(0.0, 1.0), (1.0, 0.0)]) == ()
+    assert log_ratio(0.0, 1.0) is log_ratio(1.0, 0.0) is log_ratio(None, 1.0) is None
+    assert log_ratio(-1.0, -1.0) is None
+
+
+@given(st.lists(st.floats(-1e100, 1e100), min_size=2, max_size=20))
+@example([5e-324, 1e100])
+def test_the_variance_is_the_librarys_to_the_last_bit(values: list[float]) -> None:
+    assert variance(values) == statistics.variance(values)
 
 
 def test_identical_jobs_have_an_interval_of_no_width() -> None:

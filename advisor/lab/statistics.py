@@ -128,7 +128,8 @@ def samples(runs: Runs, errors: Mapping[str, Sequence[float]]) -> list[Sample]:
         raise InputError(
             "there is no distribution to show: no configuration was run three times, and no run is "
             "left that the model was not trained on",
-            hint="repeat runs, or train on fewer: --samples",
+            hint="repeat runs: advisor train --repeat-baseline 4; with a whole grid, advisor "
+            "evaluate GRID.csv --samples 12 leaves some out",
         )
     return drawn
 
@@ -191,7 +192,8 @@ def front_clusters(options: Sequence[Option]) -> FrontClusters:
     if len(front) < FEWEST:
         raise InputError(
             f"too few options with an energy are on the front for clusters: {len(front)}",
-            hint=f"at least {FEWEST}",
+            hint=f"at least {FEWEST}; compare so few one by one, or measure more core counts and "
+            "frequency caps, with their energy",
         )
     x = np.log([[o.time_s, o.energy_j] for o in front])
     spread = x.std(axis=0)

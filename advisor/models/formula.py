@@ -25,6 +25,11 @@ _FUNCTIONS: dict[str, Any] = {
     "exp": np.exp, "sqrt": np.sqrt,
 }  # fmt: skip
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd)
+_KEYWORDS = {
+    "bs": ("df", "degree", "include_intercept", "lower_bound", "upper_bound"),
+    "cr": ("df", "lower_bound", "upper_bound"),
+}
+_MOST_DF, _MOST_POWER = 50, 20
 _KEEP_NAN = patsy.NAAction(NA_types=[])
 _SIGNIFICANT = 0.05
 """Terms whose p value is above are named."""
@@ -147,7 +152,7 @@ class Formula:
     def _terms(self, x: Matrix) -> Any:
         """Return patsy's description of the formula's terms, checked."""
         varying = [n for n, v in zip(AXES, x.T, strict=True) if len(np.unique(v)) > 1]
-        text = self._formula or self._default(varying, x)
+        text = self._formula.strip() or self._default(varying, x)
         try:
             terms = patsy.ModelDesc.from_formula(text)
             left_out = patsy.ModelDesc.from_formula(self._remove or "0").rhs_termlist
@@ -178,7 +183,7 @@ class Formula:
         terms = list(splines.values()) or ["1"]
         for pair in [] if self._interactions == "none" else self._interactions.split():
             a, _, b = pair.partition(":")
-            if a not in AXES or b not in AXES:
+            if a not in AXES or b not in AXES or a == b:
                 raise InputError(f"interactions: {pair!r} is not a pair of axes", hint=_KNOWN)
             if a in splines and b in splines:
                 terms.append(f"{splines[a]}:{splines[b]}")
@@ -197,9 +202,14 @@ class Formula:
             row, column = bad[0]
             at = ", ".join(f"{n} {v:g}" for n, v in zip(AXES, x[row], strict=True))
             scaled = "" if self._scaler == "none" else f", axes scaled ({self._scaler})"
+            instead = (
+                "exponentials small ones; frequency is in kHz"
+                if self._scaler == "none"
+                else "or leave the axes unscaled: --model-option scaler=none"
+            )
             raise InputError(
                 f"formula: {self._info.column_names[column]} is not a number at {at}{scaled}",
-                hint="logarithms and roots need positive values: --model-option scaler=none",
+                hint=f"logarithms and roots need positive values, {instead}",
             )
         return design
 
@@ -237,20 +247,69 @@ def _axes_of(term: Any) -> frozenset[str]:
 
 def _check(code: str, formula: str) -> None:
     """Raise InputError for code that is more than axes, numbers, arithmetic and known functions."""
+
+    def wrong(what: str, hint: str = _KNOWN) -> InputError:
+        return InputError(f"formula: {formula!r}: {what}", hint=hint)
+
     try:
         tree = ast.parse(code, mode="eval")
-    except SyntaxError:
-        raise InputError(f"formula: {formula!r}: {code!r} cannot be read", hint=_KNOWN) from None
-    for node in ast.walk(tree):
+    except (SyntaxError, ValueError, RecursionError):
+        raise wrong(f"{code!r} cannot be read") from None
+    nodes = list(ast.walk(tree))
+    for node in nodes:
         if isinstance(node, ast.Name) and node.id not in (*AXES, *_FUNCTIONS, "I"):
-            raise InputError(f"formula: {formula!r}: {node.id!r} is not known", hint=_KNOWN)
-        plain = (
-            ast.Expression, ast.Name, ast.Load, ast.Call, ast.keyword, ast.Constant, ast.BinOp,
-            ast.UnaryOp, *_ARITHMETIC,
-        )  # fmt: skip
-        if not isinstance(node, plain) or (
-            isinstance(node, ast.Call) and not isinstance(node.func, ast.Name)
+            raise wrong(f"{node.id!r} is not known")
+        if not _plain(node):
+            raise wrong(f"{code!r} is more than terms of axes")
+    calls = [n for n in nodes if isinstance(n, ast.Call)]
+    called = {id(c.func) for c in calls}
+    names = [n for n in nodes if isinstance(n, ast.Name)]
+    for name in names:
+        if (name.id in AXES) == (id(name) in called):
+            kind = "an axis, no function" if name.id in AXES else "a function: what of?"
+            raise wrong(f"{name.id!r} is {kind}")
+    if not any(n.id in AXES for n in names):
+        raise wrong(f"{code!r} has no axis")
+    for call in calls:
+        if why := _misused(call):
+            raise wrong(why)
+
+
+def _plain(node: ast.AST) -> bool:
+    """Tell whether a part of a formula can be evaluated safely, and soon."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        power = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
+        return isinstance(power, ast.Constant) and _between(power.value, 0, _MOST_POWER)
+    return isinstance(
+        node,
+        (ast.Expression, ast.Name, ast.Load, ast.keyword, ast.BinOp, ast.UnaryOp, *_ARITHMETIC),
+    )
+
+
+def _misused(call: ast.Call) -> str:
+    """Return what is wrong with the arguments of a function of ``_FUNCTIONS``, "" if nothing."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    known = _KEYWORDS.get(name, ())
+    if len(call.args) != 1:
+        return f"{name} takes one value, not {len(call.args)}"
+    for keyword in call.keywords:
+        if keyword.arg not in known:
+            listed = f"it has {', '.join(known)}" if known else "it has none"
+            return f"{name}: unexpected keyword argument {keyword.arg!r}; {listed}"
+        if keyword.arg in ("df", "degree") and not (
+            isinstance(keyword.value, ast.Constant)
+            and isinstance(keyword.value.value, int)
+            and _between(keyword.value.value, 1, _MOST_DF)
         ):
-            raise InputError(
-                f"formula: {formula!r}: {code!r} is more than terms of axes", hint=_KNOWN
-            )
+            return f"{name}: {keyword.arg} is a whole number from 1 to {_MOST_DF}"
+    if "df" in known and all(k.arg != "df" for k in call.keywords):
+        return f"{name} needs df, like {name}(threads, df=3)"
+    return ""
+
+
+def _between(value: object, least: float, most: float) -> bool:
+    return isinstance(value, int | float) and least <= value <= most

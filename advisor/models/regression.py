@@ -42,10 +42,14 @@ def inference(results: Any, terms: Sequence[str]) -> dict[str, Any]:
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        vif = [
-            variance_inflation_factor(design, i) if known and np.ptp(column) else math.nan
-            for i, column in enumerate(design.T)
-        ]
+        vif = (
+            [
+                variance_inflation_factor(design, i) if known and np.ptp(column) else math.nan
+                for i, column in enumerate(design.T)
+            ]
+            if design.shape[1] > 1
+            else [1.0]
+        )  # one term alone is inflated by no other
         rows = zip(terms, results.params, results.bse, results.pvalues, vif, strict=True)
         return {
             "degrees_of_freedom": left,

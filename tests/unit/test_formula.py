@@ -80,16 +80,25 @@ def test_bounds_hold_what_is_predicted() -> None:
         ({"formula": "__import__('os').system('id')"}, "more than terms of axes"),
         ({"formula": "threads.real"}, "more than terms of axes"),
         ({"formula": "open('x')"}, "'open' is not known"),
-        ({"formula": "bs(threads)"}, "must specify either df or knots"),
+        ({"formula": "bs(threads)"}, "bs needs df, like bs.threads, df=3."),
         ({"formula": "bs(threads, deg=3)"}, "unexpected keyword argument 'deg'"),
+        ({"formula": "bs(threads, df=9**9)"}, "df is a whole number from 1 to 50"),
+        ({"formula": "bs(threads, df=99)"}, "df is a whole number from 1 to 50"),
+        ({"formula": "bs(5, df=3)"}, "'bs.5, df=3.' has no axis"),
+        ({"formula": "log"}, "'log' is a function: what of?"),
+        ({"formula": "threads(3)"}, "'threads' is an axis, no function"),
+        ({"formula": "log(threads, 2)"}, "log takes one value, not 2"),
+        ({"formula": "'threads'"}, "more than terms of axes"),
+        ({"formula": "I(threads + 9**9**9**9)"}, "more than terms of axes"),
         ({"formula": "0"}, "has no terms"),
         ({"formula": "log(threads)"}, "log.threads. is not a number at nodes 1, threads 2"),
         (
             {"formula": "log(threads - 9)", "scaler": "none"},
-            "is not a number at nodes 1, threads 2",
+            "is not a number at nodes 1, threads 2, .*exponentials small ones; frequency is in kHz",
         ),
         ({"remove": "nodes"}, "'nodes' is not a term"),
         ({"interactions": "threads:cores"}, "'threads:cores' is not a pair of axes"),
+        ({"interactions": "threads:threads"}, "'threads:threads' is not a pair of axes"),
         ({"transform": "cube"}, "'cube' is not known"),
         ({"df": "0"}, "0 is out of range"),
     ],
@@ -99,3 +108,13 @@ def test_a_mistake_is_one_line_that_says_what_is_known(
 ) -> None:
     with pytest.raises(InputError, match=message):
         fitted(**options)
+
+
+def test_a_formula_of_one_term_needs_no_constant() -> None:
+    model = fitted(formula="I(1 / threads) - 1", transform="none", scaler="none")
+    (worth,) = model.facts["inference"]["terms"]
+    assert worth["term"] == "I(1 / threads)" and worth["vif"] == 1
+
+
+def test_a_blank_formula_is_none() -> None:
+    assert (fitted(formula=" ").predict(X) == fitted().predict(X)).all()

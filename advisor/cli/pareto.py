@@ -33,6 +33,11 @@ class _Objective:
     def goal(self) -> str:
         return "max" if self.maximise else "min"
 
+    @property
+    def label(self) -> str:
+        """The axis' label; "(min)" would be read as minutes."""
+        return f"{self.column}, {'more' if self.maximise else 'less'} is better"
+
 
 def _axis(text: str) -> _Objective:
     column, colon, goal = text.rpartition(":")
@@ -94,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
 
     scene = Scene(
         f"{args.file.name}: trade-off within {_percent(errors)}",
-        f"{args.x.column} ({args.x.goal})",
-        f"{args.y.column} ({args.y.goal})",
+        args.x.label,
+        args.y.label,
         list(zip(x, y, strict=True)),
         tradeoff.front,
         tradeoff.zone,

@@ -72,7 +72,9 @@ def test_a_picture_file(advisor: Advisor, tmp_path: Path, kind: str) -> None:
     assert picture.read_bytes().startswith(start)
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == [picture.name]
     if kind == "svg":
-        assert b"trade-off zone" in picture.read_bytes()
+        drawn = picture.read_bytes()
+        assert b"trade-off zone" in drawn and b"mflops_per_joule, more is better" in drawn
+        assert b"(max)" not in drawn
         kept(picture, "zone")
 
 

@@ -104,7 +104,7 @@ def test_what_is_no_store_is_refused(
         restore(tmp_path / "none", store)
     with sqlite3.connect(tmp_path / "other.db") as db:
         db.execute("CREATE TABLE a (b)")
-    with pytest.raises(InputError, match="no store of the advisor"):
+    with pytest.raises(InputError, match="is not a store of the advisor"):
         restore(tmp_path / "other.db", store)
     with pytest.raises(InputError, match="the store itself"):
         restore(store, store)

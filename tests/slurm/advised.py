@@ -160,11 +160,12 @@ class AdvisedSite:
     def settle(self) -> None:
         """Wait until the daemon has taken over what was last written into the store."""
         with Reader(self.store) as reader:
-            wanted = max(reader.model_stamps(), default=0), reader.policy().version
+            models = reader.model_stamps()  # what is forgotten was not the newest
+            wanted = max(models, default=0), len(models), reader.policy().version
         end = time.monotonic() + 20
         while True:
             status = call(self.socket, {"op": "status"})
-            if (status["newest_model"], status["policy_version"]) == wanted:
+            if tuple(status[k] for k in ("newest_model", "models", "policy_version")) == wanted:
                 if self.watch_s:
                     self.watched()
                 return

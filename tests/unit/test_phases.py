@@ -413,7 +413,7 @@ def test_bursts_cluster_by_counters_of_ones_choice(
     text = advisor("phases", "cluster", path).out
     assert "GB/s" in text and "stalled" not in text
     assert "no column loads" in advisor("phases", "cluster", path, "--by", "loads").err
-    assert "process is no counter" in advisor("phases", "cluster", path, "--by", "process").err
+    assert "process is not a counter" in advisor("phases", "cluster", path, "--by", "process").err
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
+from advisor.schedulers.slurm import accounting
 from advisor.schedulers.slurm.accounting import (
     FIELDS,
+    START_S,
     energy_j,
+    finished_jobs,
     freq_khz,
     job,
     total_energy_j,
@@ -52,6 +57,26 @@ def test_a_job_with_steps() -> None:
     assert [s.step_id for s in record.steps] == ["batch", "extern", "0", "1"]
     assert [s.numbered for s in record.steps] == [False, False, True, True]
     assert record.finished
+
+
+@pytest.mark.parametrize(
+    ("partition", "ago_s", "taken"),
+    [("batch", 1.0, True), ("", 1.0, False), ("", 2 * START_S, True)],
+)
+def test_a_job_whose_start_is_not_recorded_yet_is_taken_later(
+    partition: str, ago_s: float, taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Slurm shows of a job of a second for some 3 s; a start that never comes ends no wait."""
+    ended = (datetime.now() - timedelta(seconds=ago_s)).isoformat(timespec="seconds")
+    printed = row(JobID="5", JobName="allocation", User="ann", Partition=partition, QOS="Unknown",
+                  Submit=ended, End=ended)  # fmt: skip
+
+    def sacct(command: list[str]) -> str:
+        (between,) = (w.partition("=")[2] for w in command if w.startswith("--delimiter="))
+        return printed.replace(SEPARATOR, between)
+
+    monkeypatch.setattr(accounting, "run_command", sacct)
+    assert [record.job_id for record in finished_jobs(ended)] == ["5"] * taken
 
 
 def test_what_a_job_used() -> None:

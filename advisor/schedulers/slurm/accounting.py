@@ -27,6 +27,8 @@ FIELDS = (
 ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
 BRIEF_S = 2.0
 """A step shorter than this may end between two readings of its meter."""
+START_S = 60.0
+"""So long after a job's end its start may still reach the database; 4 s were seen."""
 
 _JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?")
 _STEP_ID = re.compile(rf"({_JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
@@ -38,13 +40,27 @@ _STAMP = re.compile(r"^((?:SLURM_)?ADVISOR\w*)=(.*)$")
 
 
 def records(arguments: Sequence[str]) -> list[JobRecord]:
-    """Ask sacct with further arguments and return the jobs. Raises SchedulerError."""
+    """Ask sacct with further arguments and return the jobs. Raises SchedulerError.
+
+    The database may take in the end of a brief job before its start. Until then the record has no
+    partition, no options and another name, and the job counts as one that has not finished.
+    """
     separator = f"\x1f{secrets.token_hex(8)}\x1f"
     text = run_command(
         ["sacct", "--parsable", f"--delimiter={separator}", "--noheader",
          f"--format={','.join(FIELDS)}", *arguments]
     )  # fmt: skip
-    return parse(text, separator)
+    return [replace(r, finished=False) if _lacks_start(r) else r for r in parse(text, separator)]
+
+
+def _lacks_start(record: JobRecord) -> bool:
+    if record.partition or not record.finished:
+        return False
+    try:
+        ended = datetime.fromisoformat(record.ended_at).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return False
+    return abs((datetime.now().astimezone() - ended).total_seconds()) < START_S
 
 
 def finished_jobs(since: str) -> list[JobRecord]:

@@ -178,7 +178,8 @@ class Client:
 
         def settled() -> bool:
             rows[:] = self._sacct_rows(job_id)
-            return bool(rows) and all(
+            # A brief job's end may be there seconds before its start, and with that its partition.
+            return bool(rows and rows[0]["Partition"]) and all(
                 row["End"] != "Unknown" and row["State"].split()[0] not in RUNNING for row in rows
             )
 

@@ -23,7 +23,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
 from advisor.paths import share
-from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
+from advisor.schedulers.base import JobRecord, PlannedRun, RunResult, SweepJob
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm.scheduler import Slurm
 from advisor.store.reader import Reader
@@ -252,11 +252,12 @@ def test_a_brief_job_is_finished_once_its_record_is_whole(slurm: Slurm, testbed:
     for _ in range(3):
         submitted = testbed.sbatch("-N1", "-pbroadwell", "-t1", "-Jbrief", "--wrap=srun true")
         deadline = time.monotonic() + 60
-        record = slurm.job(str(submitted.job_id))
-        while record is None or not record.finished:
-            assert time.monotonic() < deadline, record
-            time.sleep(0.1)
-            record = slurm.job(str(submitted.job_id))
+        ended: list[JobRecord] = []
+        while not ended:
+            assert time.monotonic() < deadline
+            everybody = slurm.finished_jobs("2020-01-01T00:00:00+00:00")
+            ended = [r for r in everybody if r.job_id == str(submitted.job_id)]
+        (record,) = ended
         assert (record.name, record.partition) == ("brief", "broadwell")
         assert record.submit_line.startswith("sbatch -N1 -pbroadwell")
 

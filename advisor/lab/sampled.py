@@ -8,11 +8,12 @@ program, and what is noted lies in this process: bounded, and read while the pro
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import os
 import struct
 from array import array
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -169,14 +170,18 @@ class SampledBeside:
     def _of_processes(self) -> dict[int, list[tuple[int, int, int, int, str]]]:
         """Return each process's maps (ns, address, bytes, offset, file), forks' too."""
         of: dict[int, list[tuple[int, int, int, int, str]]] = defaultdict(list)
-        happened = [(m[0], 1, m) for m in self._maps] + [(f[0], 0, f) for f in self._forks]
-        for _, is_map, what in sorted(happened, key=lambda h: h[:2]):
-            if is_map:
-                time_ns, pid, address, length, offset, name = what  # type: ignore[misc]
-                of[pid].append((time_ns, address, length, offset, name))
-            else:
-                _, pid, parent = what  # type: ignore[misc]
+        forks = deque(sorted(self._forks, key=lambda fork: fork[0]))
+
+        def fork_until(time_ns: float) -> None:
+            while forks and forks[0][0] <= time_ns:
+                _, pid, parent = forks.popleft()
                 of[pid] = list(of[parent])
+
+        maps = sorted(self._maps, key=lambda mapped: mapped[0])
+        for time_ns, pid, address, length, offset, name in maps:
+            fork_until(time_ns)
+            of[pid].append((time_ns, address, length, offset, name))
+        fork_until(math.inf)
         return of
 
 

@@ -16,6 +16,8 @@ from itertools import chain
 from statistics import fmean
 from typing import Literal
 
+from advisor.core.option import Z90
+
 Basis = Literal["holdout", "prediction"]
 """Against what: jobs left alone at random, or the model's own prediction of the baseline."""
 
@@ -145,7 +147,7 @@ def share_interval(inside: int, total: int) -> tuple[float, float] | None:
     """Return Wilson's 90 % interval of a share (Wilson 1927); None without any case."""
     if not total:
         return None
-    z = 1.6448536269514722
+    z = Z90
     p = inside / total
     middle = (p + z * z / (2 * total)) / (1 + z * z / total)
     half = z / (1 + z * z / total) * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))

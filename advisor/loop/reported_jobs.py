@@ -99,7 +99,7 @@ class ReportedJob:
     energy_note: object
     whole_nodes: object
     step_failed: object
-    resolution_s: object
+    resolution_s: float | None
 
     @property
     def comparable(self) -> bool:
@@ -116,7 +116,7 @@ class ReportedJob:
     @property
     def coarseness(self) -> float:
         """The accounting's resolution of its time as a fraction of it."""
-        return float(self.resolution_s or 0.0) / self.time_s if self.time_s else 0.0  # type: ignore[arg-type]
+        return (self.resolution_s or 0.0) / self.time_s if self.time_s else 0.0
 
 
 def deciding(codes: Sequence[str]) -> str:

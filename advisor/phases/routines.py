@@ -13,14 +13,18 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.core.option import Z90
 from advisor.phases.arrays import Floats, Ints
 from advisor.phases.fold import deviating
 
 PARTS = 40
+"""Places inside of an iteration."""
 _MOST = 6
-_NORMAL = 1.645
+"""Routines shown by name; what is left are all others."""
 _LEAST_ITERATIONS = 8
+"""Fewer iterations, as for a run that is ended early, say nothing of a mean one."""
 _ONE_CORE = 1.1
+"""Cores in use up to which no thread can wait for another."""
 SPOILT = 0.05
 """Share of the processor time in OpenMP's and MPI's own code above which threads wait actively."""
 
@@ -125,7 +129,7 @@ def fold_routines(code: RunningCode, marks: Floats) -> FoldedRoutines | None:
     seconds = float(lengths[good].sum()) / PARTS
     routines = []
     for name, counts in rows:
-        half = _NORMAL * np.sqrt(np.maximum(counts, 1.0))
+        half = Z90 * np.sqrt(np.maximum(counts, 1.0))
         low, high = np.maximum(counts - half, 0.0), counts + half
         cores, below, above = (every_s * c / seconds for c in (counts, low, high))
         routines.append(RoutineInside(name, float(counts.sum()) / count, cores, below, above))

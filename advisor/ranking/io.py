@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from advisor.core.option import Z90
 from advisor.ranking.streams import Characterisation, IoStream
 
 UNKNOWN = math.log(2)
@@ -26,8 +27,6 @@ APART = 2.0
 """The file system must be so many times as slow as the page cache to tell which of them served."""
 _WIDE = 2.0
 """Where the ends of what it may take are so many times apart, that is said."""
-Z90 = 1.645
-"""Standard deviations from the middle to the end of a 90 % interval."""
 _MOST = 0.99
 """The largest part of a phase's time that counts as I/O: some must be left to rank."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import NormalDist, fmean
+from statistics import fmean
 from typing import Any
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Quality
-from advisor.core.option import Option
+from advisor.core.option import Z90, Option
 from advisor.core.pareto import ErrorLimits, trade_off
 from advisor.errors import InputError
 from advisor.models.ended_runs import without_refuted
@@ -25,7 +25,6 @@ from advisor.models.runs import of_equal_work, of_one_method, rate_stats
 NAME = "measured"
 LEAST_SIGMA = 0.02
 """Standard deviation of one run's log response that is assumed at least."""
-_Z90 = NormalDist().inv_cdf(0.95)
 
 
 def too_few_for_a_model(configurations: Iterable[Configuration], needed: int = 4) -> bool:
@@ -120,7 +119,7 @@ def _interval(
     logs: Sequence[float], sigma: float, *, next_run: bool = False
 ) -> tuple[float, float, float]:
     """Return mean, low and high of the mean itself, or of one more run."""
-    mean, half = fmean(logs), _Z90 * sigma * math.sqrt(next_run + 1 / len(logs))
+    mean, half = fmean(logs), Z90 * sigma * math.sqrt(next_run + 1 / len(logs))
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
@@ -132,7 +131,7 @@ def _confirms(
     first = [math.log(getattr(o, name)) for o in here if o.source != "confirm"]
     if not later or not first:
         return False
-    half = _Z90 * sigma * math.sqrt(1 / len(later) + 1 / len(first))
+    half = Z90 * sigma * math.sqrt(1 / len(later) + 1 / len(first))
     return abs(fmean(later) - fmean(first)) <= half
 
 

@@ -16,6 +16,7 @@ from advisor.core.observation import Observation
 from advisor.store.opening import caller
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.another_user import as_user
 
 HEADER = "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j"
 Run = Callable[..., Any]
@@ -348,26 +349,6 @@ def shared_store() -> Iterator[Path]:
         yield path
 
 
-def as_nobody(task: Callable[[], str]) -> str:
-    """Run ``task`` as another user, in a child of this process."""
-    end, start = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            os.setgid(65534)
-            os.setuid(65534)
-            text = task()
-        except BaseException as error:
-            text = f"failed: {error!r}"
-        os.write(start, text.encode())
-        os._exit(0)
-    os.close(start)
-    with os.fdopen(end, encoding="utf-8") as file:
-        text = file.read()
-    os.waitpid(child, 0)
-    return text
-
-
 def test_who_does_not_own_the_store_imports_only_for_themselves(
     take: Run, shared_store: Path
 ) -> None:
@@ -383,10 +364,10 @@ def test_who_does_not_own_the_store_imports_only_for_themselves(
         return task
 
     for more in (("--scope", "all"), ("--contributor", "root"), ("--scope", "account")):
-        answer = as_nobody(attempt(*more, "--account", "bio"))
+        answer = as_user(attempt(*more, "--account", "bio"))
         assert answer.startswith("3 ") and "is not yours" in answer, answer
         assert "advisor promote app --scope all --contributor nobody" in answer
-    answer = as_nobody(attempt())
+    answer = as_user(attempt())
     assert answer.startswith("0 ") and "jobs of nobody only" in answer, answer
     with Reader(shared_store) as reader:
         [found] = reader.observations("app")

@@ -17,6 +17,7 @@ import pytest
 from advisor.errors import AdvisorError, StoreError
 from advisor.store.writer import Writer
 from advisor.training.result_store import LeftResults
+from tests.another_user import as_user
 from tests.unit.test_left_results import RUNS, USER, Home
 
 _BIND, _DETACH = 4096, 2
@@ -75,28 +76,6 @@ def home(shared: Shared, store_path: Path) -> Iterator[Home]:
         yield Home(shared.place, store)
 
 
-def as_user(task: Callable[[], object]) -> str:
-    """Do it as the user who leaves results, in a child; return the error it ends with."""
-    end, start = os.pipe()
-    child = os.fork()
-    if not child:
-        text = ""
-        try:
-            entry = pwd.getpwnam(USER)
-            os.setgid(entry.pw_gid)
-            os.setuid(entry.pw_uid)
-            task()
-        except BaseException as error:
-            text = f"{type(error).__name__}: {error}"
-        os.write(start, text.encode())
-        os._exit(0)
-    os.close(start)
-    with os.fdopen(end, encoding="utf-8") as file:
-        text = file.read()
-    os.waitpid(child, 0)
-    return text
-
-
 def left(home: Home, number: int) -> Callable[[], object]:
     """Return what leaves one delivery, as a sweep does that began while all was well."""
     sink = LeftResults.__new__(LeftResults)
@@ -110,15 +89,17 @@ def stored(home: Home) -> dict[str, int]:
 
 
 def test_a_full_file_system_keeps_what_waits_and_takes_no_half(shared: Shared, home: Home) -> None:
-    assert as_user(left(home, 1)) == ""
+    assert as_user(left(home, 1), USER) == ""
     filler = shared.fill()
-    text = as_user(left(home, 2))
-    assert text.startswith("StoreError") and "No space left" in text and "--resume" in text
+    text = as_user(left(home, 2), USER)
+    assert (
+        text.startswith("failed: StoreError: ") and "No space left" in text and "--resume" in text
+    )
     assert "\n" not in text
     assert len(list(home.folder.iterdir())) == 1  # no half file
     assert home.take().files == 1  # nothing need be written there to take it
     filler.unlink()
-    assert as_user(left(home, 2)) == ""
+    assert as_user(left(home, 2), USER) == ""
     assert home.take().files == 1
     home.taken()
     assert stored(home) == {"app1": 3, "app2": 3}
@@ -126,16 +107,16 @@ def test_a_full_file_system_keeps_what_waits_and_takes_no_half(shared: Shared, h
 
 def test_a_file_system_that_is_gone_when_a_sweep_ends(shared: Shared, home: Home) -> None:
     """Nothing is left in the folder below the mount, where nobody would find it again."""
-    assert as_user(left(home, 1)) == ""
+    assert as_user(left(home, 1), USER) == ""
     shared.unmount()
     shared.place.chmod(0o777)
-    text = as_user(left(home, 2))
-    assert text.startswith("StoreError") and "mounted" in text and "--resume" in text
+    text = as_user(left(home, 2), USER)
+    assert text.startswith("failed: StoreError: ") and "mounted" in text and "--resume" in text
     assert list(shared.place.iterdir()) == []
     taken = home.take()
     assert taken.files == 0 and "No such file" in taken.problems[0]
     shared.mount()
-    assert as_user(left(home, 2)) == ""
+    assert as_user(left(home, 2), USER) == ""
     assert home.take().files == 2
     home.taken()
     assert stored(home) == {"app1": 3, "app2": 3}
@@ -157,7 +138,7 @@ def test_it_comes_and_goes_while_results_are_left_and_taken(shared: Shared, home
     kept, files = [], 0
     try:
         for number in range(60):
-            if not as_user(left(home, number)):
+            if not as_user(left(home, number), USER):
                 kept.append(f"app{number}")
             files += home.take().files
             if number % 7 == 0:

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.core.option import Z90
 from advisor.ranking.fields import FieldError
-from advisor.ranking.io import CACHED, SHARED, UNKNOWN, Z90, IoProfile, IoTimes, io_on, without_io
+from advisor.ranking.io import CACHED, SHARED, UNKNOWN, IoProfile, IoTimes, io_on, without_io
 from advisor.ranking.streams import Characterisation, IoStream, Phase
 
 READS = IoStream("/scratch", "read", False, 1 << 20, 1000, 4.0)  # 4 ms a call

@@ -24,6 +24,7 @@ from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.schema import load_migrations
 from advisor.store.writer import Writer
+from tests.another_user import as_user
 
 C = Configuration("hsw", 1, 1, 4, 0)
 PRELUDE = """
@@ -438,28 +439,6 @@ def open_folder() -> Iterator[Path]:
         Path(name).chmod(0o755)
 
 
-def as_nobody(task: Callable[[], str]) -> str:
-    """Run ``task`` as a user who owns nothing, in a child of this process."""
-    if os.geteuid():
-        return task()
-    end, start = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            os.setgid(65534)
-            os.setuid(65534)
-            text = task()
-        except BaseException as error:
-            text = f"failed: {error!r}"
-        os.write(start, text.encode())
-        os._exit(0)
-    os.close(start)
-    with os.fdopen(end, encoding="utf-8") as file:
-        text = file.read()
-    os.waitpid(child, 0)
-    return text
-
-
 def read_only(place: Path) -> None:
     for file in place.iterdir():
         file.chmod(0o444)
@@ -482,7 +461,7 @@ def test_a_live_store_of_somebody_else_is_read_while_its_owner_has_it_open(
     path.chmod(0o644)  # its owner lets others read it
     with Writer(path) as store:
         store.add_observations("app", "default", runs(2))
-        assert as_nobody(count_runs(path)) == "live 2 False"
+        assert as_user(count_runs(path)) == "live 2 False"
 
 
 def test_a_store_of_somebody_else_is_read_when_nobody_has_it_open(open_folder: Path) -> None:
@@ -491,7 +470,7 @@ def test_a_store_of_somebody_else_is_read_when_nobody_has_it_open(open_folder: P
         store.add_observations("app", "default", runs(2))
     assert sorted(p.name for p in open_folder.iterdir()) == ["advisor.db"]
     read_only(open_folder)
-    assert as_nobody(count_runs(path)) == "quiet 2 False"
+    assert as_user(count_runs(path)) == "quiet 2 False"
     assert sorted(p.name for p in open_folder.iterdir()) == ["advisor.db"]
 
 
@@ -530,7 +509,7 @@ def test_a_quiet_store_shows_what_its_owner_writes_later(open_folder: Path) -> N
 
     thread = threading.Thread(target=owner)
     thread.start()
-    assert as_nobody(task) == "2 3 True 7"
+    assert as_user(task) == "2 3 True 7"
     thread.join()
 
 
@@ -548,7 +527,7 @@ def test_nobody_else_may_write(open_folder: Path) -> None:
             return str(error)
         return "written"
 
-    answer = as_nobody(task)
+    answer = as_user(task)
     assert str(path) in answer and "\n" not in answer and "failed" not in answer, answer
     assert "owner" in answer or "permissions" in answer
 
@@ -559,5 +538,5 @@ def test_a_published_copy_in_a_read_only_folder(open_folder: Path, store_path: P
     path = open_folder / "copy.db"
     publish(store_path, path)
     read_only(open_folder)
-    assert as_nobody(count_runs(path)) == "frozen 2 False"
+    assert as_user(count_runs(path)) == "frozen 2 False"
     assert sorted(p.name for p in open_folder.iterdir()) == ["copy.db"]

@@ -76,7 +76,7 @@ def main() -> int:
     advisor("options", "heat")
     say("5. What the advisor would do with the job, and why")
     advisor("explain", "heat.sh")
-    if not decision("heat.sh")["rewrite"]:
+    if not decision("heat.sh")["changed"]:
         cores = os.cpu_count() or 1
         print(
             f"\nNothing is worth a change here: {cores} cores leave little to save. A machine with "

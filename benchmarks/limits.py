@@ -10,6 +10,9 @@ Those times hold the attacker's own work, too, which takes a processor from ever
 daemon itself lets others wait are the stretches that its loop works without looking who is there:
 the 99th percentile of what a line that comes at any moment waits for them (``loop p99``), and the
 longest one, both in the processor's time.
+
+The first row is the machine: every processor busy, what a moment waits for one that the system, or
+under a virtual machine its host, has taken away. What others wait beyond it is ours.
 Needs root, to be two users.
 
     python benchmarks/limits.py [--seconds 3] [--json] [ATTACK ...]
@@ -31,6 +34,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +273,30 @@ def loop_ms(stretches: list[float], seconds: float) -> tuple[float, float]:
     return hi * 1e3, longest * 1e3
 
 
+def stolen(folder: Path, seconds: float) -> dict[str, Any]:
+    """Return the machine's row: what busy processes wait that nobody of us keeps waiting."""
+
+    def spin(processor: int) -> None:
+        os.sched_setaffinity(0, {processor})
+        gaps, last = [], time.perf_counter()
+        end = last + seconds
+        while last < end:
+            now = time.perf_counter()
+            gaps += [now - last] if now - last > 1e-4 else []
+            last = now
+        (folder / f"gaps{processor}").write_text(json.dumps(gaps))
+
+    spinning = [as_user(0, partial(spin, number)) for number in os.sched_getaffinity(0)]
+    for pid in spinning:
+        os.waitpid(pid, 0)
+    waits = [loop_ms(json.loads(file.read_text()), seconds) for file in folder.glob("gaps*")]
+    return {
+        "attack": "the machine alone",
+        "p99_ms": round(max(p99 for p99, _ in waits), 3),
+        "max_ms": round(max(longest for _, longest in waits), 3),
+    }
+
+
 def measure(folder: Path, name: str | None, seconds: float) -> dict[str, Any]:
     """Return one row: a fresh daemon, an attack (None: nobody) and somebody who asks."""
     path, results = str(folder / "s"), folder / "open" / "times"
@@ -340,6 +368,9 @@ def main() -> None:
                 f"{'attack':30} answered  p50 ms  p99 ms  max ms  loop p99  loop max  works ms/s"
                 "  memory MB  log lines"
             )
+        rows.append(stolen(folder, args.seconds))
+        if not args.json:
+            print("{attack:30}                   {p99_ms:7.2f} {max_ms:7.2f}".format(**rows[0]))
         for attack in [None, *(args.attacks or ATTACKS)]:
             row = measure(folder, attack, args.seconds)
             rows.append(row)

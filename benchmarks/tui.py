@@ -2,7 +2,7 @@
 
 ``python benchmarks/tui.py [--applications N ...] [--repeats N] [--size COLUMNSxLINES] [--no-keys]``
 starts the real program on a pseudo-terminal, with stores of N applications (a model of 121 options
-each, a site, jobs and their outcomes) and with ``--demo``, and waits until the first rows of the
+each, a site, the decisions of 100 jobs) and with ``--demo``, and waits until the first rows of the
 list, promised savings included, are on the screen. An empty Textual program, started in turns with
 them, says what of it is Textual's own; so does the key that shows an empty screen there. Times are
 processor seconds of all threads of the program, medians over the starts: beside other work a clock
@@ -27,6 +27,7 @@ import sys
 import tempfile
 import termios
 import time
+from dataclasses import replace
 from fcntl import ioctl
 from pathlib import Path
 from typing import NamedTuple
@@ -35,8 +36,11 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
 from advisor.core.option import Option, pack_options
+from advisor.schedulers.submission import identity
 from advisor.store import rows
+from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from advisor.views.preview import Person, preview, site_for_preview
 
 STEPS = tuple(range(1_200_000, 2_300_000, 100_000))
 NODES = NodeType(
@@ -125,6 +129,23 @@ def build(path: Path, applications: int) -> None:
                     f"INSERT INTO observations ({', '.join(columns)}) VALUES ({marks})",
                     [list(rows.observation_row(workload, run, at).values())] * 12,
                 )
+        decided(store, path)
+
+
+def decided(store: Writer, path: Path) -> None:
+    """Add the decisions of 100 jobs of whoever measures, as the daemon makes them."""
+    person = Person(identity(None)[1])
+    with Reader(path) as reader:
+        models = reader.find_models("app00000", "w0")
+        snapshot = site_for_preview(reader)
+    snapshot.take(models)
+    base = Configuration("hsw", 1, 1, 24, STEPS[-1])
+    decision = preview(snapshot, "app00000", "w0", base, person)
+    if decision is None:
+        raise SystemExit("the benchmark's own node type is not known")
+    with store.batch():
+        for n in range(100):
+            store.save_decision(replace(decision, id=f"{n:016x}", job_id=str(1000 + n)))
 
 
 UNSEEN = re.compile(rb"\x1b\][^\x07]*\x07|\x1b\[[0-9;?]*[A-Za-z]")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from advisor_tui import demo_site
+from advisor_tui import demo_site, jobs
 from advisor_tui.jobs import hanging
 from advisor_tui.session import Session
 from advisor_tui.stepper import Stepper
@@ -20,6 +20,7 @@ from advisor.policy.load import check_text
 from advisor.store import opening
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from advisor.views import jobs as job_view
 from advisor.views.preview import Person, preview
 from advisor.views.whatif import WhatIf
 
@@ -88,6 +89,46 @@ def test_more_jobs_are_read_on_the_way_down(own_store: Session, play: Play) -> N
         assert len(at.app.screen._jobs) > 150
         await at.press("enter")
         assert "Why: decision" in at.text and "asked for" in at.text and "policy  " in at.text
+
+    play(own_store, story)
+
+
+def test_a_screenful_of_jobs_is_shown_before_the_others_are_read(
+    own_store: Session, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Writer(own_store.store) as store:
+        (decision,) = store.decisions(limit=1)
+        with store.batch():
+            for n in range(150):
+                store.save_decision(replace(decision, id=f"{n:016x}", user="ann"))
+    asked: list[tuple[int, int]] = []
+    painted: list[bool] = []
+    page = job_view.page
+
+    def counted(*arguments: Any, offset: int = 0, limit: int = 100, **more: Any) -> Any:
+        asked.append((offset, limit))
+        return page(*arguments, offset=offset, limit=limit, **more)
+
+    monkeypatch.setattr(job_view, "page", counted)
+    whole = jobs.JobsPage._more
+
+    async def more(screen: jobs.JobsPage, limit: int) -> None:
+        await screen.painted()
+        painted.append("20 jobs of ann, more below" in where[0].text)
+        await whole(screen, limit)
+
+    monkeypatch.setattr(jobs.JobsPage, "_more", more)
+    where: list[Any] = []
+
+    async def story(at: Any) -> None:
+        where.append(at)
+        await at.press("2")
+        assert asked == [(0, 20), (20, 80)] and painted == [True]
+        assert "100 jobs of ann, more below" in at.text
+        asked.clear()
+        await at.press("a")
+        assert asked == [(0, 20), (20, 80)]
+        assert len({job.decision.id for job in at.app.screen._jobs}) == 100
 
     play(own_store, story)
 

@@ -38,6 +38,24 @@ def boards(session: Session, application: str, workload: str) -> tradeoff.Boards
         return tradeoff.load(reader, application, workload, Person("ann"))
 
 
+def test_rows_of_the_list_are_made_once(
+    session: Session, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def rows(board: tradeoff.TradeOffView, numbers: Any) -> Any:
+        made.extend(numbers)
+        return points.rows(board, numbers)
+
+    monkeypatch.setattr("advisor_tui.tradeoff.rows", rows)
+
+    async def story(at: Any) -> None:
+        await open_row(at, 1)
+        assert made and len(made) == len(set(made))
+
+    play(session, story)
+
+
 def test_the_arrows_walk_the_front_and_the_table_follows(session: Session, play: Play) -> None:
     board = boards(session, "cg-solver", "n=4e6").by_type["broadwell"]
     place = board.place("time", "energy")

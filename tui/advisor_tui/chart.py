@@ -68,6 +68,8 @@ class Chart(Widget, can_focus=True):
         self._cells: dict[CharacterCell, Mark] = {}
         self._shade: set[CharacterCell] = set()
         self._texts: dict[CharacterCell, str] = {}
+        self._taken: dict[int, set[int]] = {}
+        """The columns of every row in which one of those is."""
         self._frame: Frame | None = None
         self._drawn: Size | None = None
         """The size it is drawn for; None while it is to be drawn."""
@@ -184,6 +186,7 @@ class Chart(Widget, can_focus=True):
     def _arrange(self) -> None:
         """Put everything but the cursor into cells."""
         self._cells, self._shade, self._texts, self._frame = {}, set(), {}, None
+        self._taken = {}
         picture, window = self._picture, self._window
         self._drawn = self.size
         if picture is None or window is None or self.size.width < 20 or self.size.height < 4:
@@ -221,6 +224,8 @@ class Chart(Widget, can_focus=True):
                 self._cells[cell] = mark
         for number, text in picture.labels.items():
             self._label(frame, picture.points[number], text)
+        for column, row in (*self._cells, *self._shade, *self._texts):
+            self._taken.setdefault(row, set()).add(column)
 
     def _label(self, frame: Frame, point: PlotPoint, text: str) -> None:
         """Write a text beside a point, where nothing is drawn; nowhere if there is no room."""
@@ -273,23 +278,35 @@ class Chart(Widget, can_focus=True):
         run, run_style = "", base
         title = self._y_title(frame, place) if y == 0 else {}
         cross = self._cross(frame, picture, place)
-        for column in range(frame.columns):
+        taken = self._taken.get(y, set()) | {c for c, row in cross if row == y}
+        if place is not None and place[1] == y:
+            taken |= {place[0] - 1, place[0], place[0] + 1}
+        end = 0
+        for column in sorted(taken.union(title)):
+            if not 0 <= column < frame.columns:
+                continue
             char, style = self._at((column, y), place, cross, base)
             if column in title:
                 char, style = title[column], axis
+            if column > end and run_style is not base:
+                segments.append(Segment(run, run_style))
+                run, run_style = "", base
+            run += " " * (column - end)
+            end = column + 1
             if style is not run_style and style != run_style:
                 if run:
                     segments.append(Segment(run, run_style))
                 run, run_style = "", style
             run += char
         segments.append(Segment(run, run_style))
+        segments.append(Segment(" " * (frame.columns - end), base))
         segments.append(Segment(self._percent_at(frame, picture, y), axis))
         return Strip(segments).adjust_cell_length(width, base)
 
     def _y_title(self, frame: Frame, place: CharacterCell | None) -> dict[int, str]:
         """Return the y axis' title by column: where the top line is empty, first to the left."""
         text = f"{self._titles[1]} ↑"
-        taken = {c for c, r in {*self._cells, *self._texts, *self._shade} if r == 0}
+        taken = set(self._taken.get(0, ()))
         if place is not None and place[1] == 0:
             taken |= {place[0] - 1, place[0], place[0] + 1}
         for start in range(1, frame.columns - len(text)):

@@ -25,6 +25,8 @@ from advisor_tui.table import Cell, Column, LazyTable
 
 _PAGE = 100
 """Jobs read at once."""
+_SCREEN = 20
+"""Those that are read and shown before the others of the first page."""
 _COLUMNS = (
     Column("When", 11),
     Column("Job", 6, right=True, gap=1),
@@ -92,18 +94,27 @@ chosen, and every reason. advisor why JOBID prints the same.
         return self._jobs[row] if row < len(self._jobs) else None
 
     def load(self) -> None:
-        """Read the jobs again."""
+        """Read the jobs again: a screenful, and once that is shown what else is in a page."""
         self._all_read = False
-        begin(self, self._load, 0, group="jobs", exclusive=True)
+        self.workers.cancel_group(self, "jobs-more")
+        begin(self, self._load, 0, _SCREEN, group="jobs", exclusive=True)
 
-    async def _load(self, offset: int) -> None:
+    def _load_more(self, limit: int) -> None:
+        self._reading = True
+        begin(self, self._more, limit, group="jobs-more", exclusive=True)
+
+    async def _more(self, limit: int) -> None:
+        await self.painted()
+        await self._load(len(self._jobs), limit)
+
+    async def _load(self, offset: int, limit: int) -> None:
         session = self.session
         user = None if self._everybody else session.user
         self._reading = True
 
         def work() -> list[Job]:
             with session.reader() as reader:
-                return view.page(reader, user=user, offset=offset, limit=_PAGE)
+                return view.page(reader, user=user, offset=offset, limit=limit)
 
         page = await self.ask(work)
         self._reading = False
@@ -112,22 +123,26 @@ chosen, and every reason. advisor why JOBID prints the same.
             table.empty = "the store cannot be read; r reads it again"
             table.reset(0)
             return
-        self._all_read = len(page) < _PAGE
+        self._all_read = len(page) < limit
         self._jobs = [*self._jobs[:offset], *page]
         whose = "everybody's jobs" if self._everybody else f"jobs of {session.user}"
         more = "" if self._all_read else ", more below"
         self.query_one("#whose", Static).update(Content(f"{len(self._jobs)} {whose}{more}"))
         table.empty = f"no {whose} were decided about yet"
-        table.reset(len(self._jobs), cursor=table.cursor if offset else 0, keep=bool(offset))
-        table.fill(offset, [_cells(job) for job in page])
+        table.reset(
+            len(self._jobs), cursor=table.cursor if offset else 0, keep=bool(offset),
+            first=offset, rows=[_cells(job) for job in page],
+        )  # fmt: skip
         self._say()
+        if not offset and not self._all_read:
+            self._load_more(_PAGE - _SCREEN)
 
     @on(LazyTable.Moved, "#jobs")
     def _moved(self) -> None:
         self._say()
         near_end = self.table.cursor >= len(self._jobs) - 20
         if near_end and not self._all_read and not self._reading:
-            begin(self, self._load, len(self._jobs), group="jobs", exclusive=True)
+            self._load_more(_PAGE)
 
     def _say(self) -> None:
         job = self.current

@@ -21,7 +21,7 @@ from advisor_tui.background import finished
 
 FIRST_S = 0.05
 """Seconds for which a screen waits for what it reads; it paints what it has after that."""
-LATER = ("look", "measured", "whatif-load")
+LATER = ("look", "measured", "whatif-load", "jobs-more")
 """Groups of work that nobody waits for: its results come into what is shown."""
 SETTLED_S = 0.005
 """Seconds in which widgets that were changed have asked for all they want."""

@@ -112,12 +112,20 @@ class LazyTable(ScrollView, can_focus=True):
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def reset(self, count: int, *, cursor: int = 0, keep: bool = False) -> None:
-        """Begin with a number of rows; with ``keep`` old ones stay until they are replaced."""
+    def reset(
+        self, count: int, *, cursor: int = 0, keep: bool = False, first: int = 0,
+        rows: Sequence[Sequence[Cell]] = (),
+    ) -> None:  # fmt: skip
+        """Begin with a number of rows; with ``keep`` old ones stay until they are replaced.
+
+        ``rows`` from ``first`` on are known already: nobody is asked for them.
+        """
         if not keep:
             self._rows.clear()
         self._asked.clear()
         self.count = count
+        if rows:
+            self.fill(first, rows)
         self.cursor = max(0, min(cursor, count - 1))
         self.virtual_size = Size(1, count + 1)  # lines only: nothing scrolls across
         self._show_cursor()

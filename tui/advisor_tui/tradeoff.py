@@ -200,12 +200,12 @@ class TradeOffPage(Page):
         self._detail(board, number)
 
     def _fill(self, board: TradeOffView, number: int) -> None:
-        table = self.table
+        table, steps = self.table, self.shown.steps
         table.set_columns(columns(board))
-        at = self.shown.steps.index(number)
-        table.reset(len(self.shown.steps), cursor=at)
+        at = steps.index(number)
         first = at // PAGE * PAGE  # the others are asked for once they are seen
-        self._wanted(LazyTable.Wanted(table, first, PAGE))
+        known = rows(board, steps[first : first + PAGE])
+        table.reset(len(steps), cursor=at, first=first, rows=known)
 
     @on(LazyTable.Wanted, "#points")
     def _wanted(self, event: LazyTable.Wanted) -> None:

@@ -141,8 +141,8 @@ def _node_type_obstacle(name: str, x: Constraints) -> str:
             return "shared-nodes:node type"
         if x.node_type_kept:
             return f"axis-bound:node type is kept: {x.node_type_kept}"
-        if not _may_change(rule, "node_type" in x.request.explicit, lower=False):
-            return _who("node_type", rule)
+        if why := axis_kept("node_type", rule, x.request, lower=False):
+            return why
         if x.partition not in node_type.partitions:
             return "no-room"
         if not node_type.feature:
@@ -190,9 +190,8 @@ def _shape_obstacles(
 def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> str:
     if threads > natural.threads_per_node:
         return "threads-own:more of them than the job has anyway are never set"
-    rule, explicit = x.policy.axes.threads, "threads" in x.request.explicit
-    if not _may_change(rule, explicit, lower=True):
-        return _who("threads", rule)
+    if why := axis_kept("threads", x.policy.axes.threads, x.request, lower=True):
+        return why
     why = x.threads_kept if x.whole else x.cores_kept
     if why:
         return f"threads-own:{why}" if x.whole else f"cores-kept:{why}"
@@ -215,24 +214,21 @@ def _frequency_obstacle(freq: int, x: Constraints, node_type: NodeType, top: int
         return "" if freq == top else f"no-frequency-steps:{node_type.name}"
     if freq not in node_type.freq_khz:
         return f"not-in-inventory:{freq} kHz on {node_type.name}"
-    rule, lower = x.policy.axes.frequency, freq < reference
-    if not _may_change(rule, "frequency" in x.request.explicit, lower=lower):
-        return _who("frequency", rule)
-    return ""
+    lower = freq < reference
+    return axis_kept("frequency", x.policy.axes.frequency, x.request, lower=lower)
 
 
-def _may_change(rule: AxisRule, explicit: bool, *, lower: bool) -> bool:
+def axis_kept(axis: str, rule: AxisRule, request: JobRequest, *, lower: bool) -> str:
+    """Return the reason why a policy's rule keeps an axis of a request, "" if it may change.
+
+    ``lower``: to less than the request has.
+    """
+    explicit = axis in request.explicit
     if rule == "keep":
-        return False
-    if rule == "override":
-        return True
-    if rule == "cap":
-        return lower
-    return not explicit
-
-
-def _who(axis: str, rule: AxisRule) -> str:
-    return f"axis-keep:{axis}" if rule == "keep" else f"user-set:{axis}"
+        return f"axis-keep:{axis}"
+    if rule == "override" or (rule == "cap" and lower) or (rule == "fill" and not explicit):
+        return ""
+    return f"user-set:{axis}"
 
 
 def _most_threads(nodes: int, x: Constraints, node_type: NodeType) -> float:

@@ -23,7 +23,7 @@ TEXTS: dict[str, str] = {
     "baseline-nearest": "{0} was not measured; the nearest measured point is {1}",
     "scope": "model measured by {0}",
     # kept as the user wrote it
-    "user-set": "{0} is kept as you set it",
+    "user-set": "the policy keeps what the job sets itself: {0}",
     "axis-keep": "{0} is kept by the policy",
     "threads-own": "threads are kept: {0}",
     "allocation-kept": "nodes and tasks are kept as you wrote them",

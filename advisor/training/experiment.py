@@ -15,6 +15,7 @@ from pathlib import Path
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.placement import (
+    BINDINGS,
     COMPACT,
     PLACEMENTS,
     RUNTIMES,
@@ -37,6 +38,8 @@ _THREADS = re.compile(r"\$(?:\{(OMP_NUM_THREADS)\}|(OMP_NUM_THREADS)\b)")
 _WALLTIME = re.compile(r"(\d+):[0-5]?\d:[0-5]?\d|\d+")
 _METERED = re.compile(r"(?:PM_(?:ENERGY|POWER|CPU_|MEMORY_)|UNITS:|RAPL|\d+$)")
 """What CrayPAT meters of power, its units, and the numbers of its own groups of counters."""
+_UNQUOTED = re.compile(r"[^\w.=+,-]+")
+"""What a setting's value in a script cannot hold without quotes."""
 _PERFCTR = "PAT_RT_PERFCTR"
 _MOST_SWEEPS = 100
 
@@ -104,7 +107,7 @@ def read_experiments(path: Path, scheduler: str) -> tuple[Experiment, ...]:
     if file.texts["walltime"] and not _WALLTIME.fullmatch(file.texts["walltime"]):
         file.wrong("walltime", f"{file.texts['walltime']!r} is not hh:mm:ss or seconds")
     shapes = _shapes(file)
-    exports = {**_placed(file, language), **_exports(file)}
+    exports = {**_placed(file, shapes, language), **_exports(file)}
     events = _counters(file, exports)
     after = _after(file)
     parameters: Sequence[int | None] = file.ranges["execParam"] or (None,)
@@ -226,7 +229,9 @@ def _shape(file: ExperimentFile, nodes: int, totals: Sequence[int]) -> _SweepSha
     return _SweepShape(nodes, ranks, tuple(threads), max(1, most // ranks))
 
 
-def _placed(file: ExperimentFile, language: Translator) -> dict[str, str]:
+def _placed(
+    file: ExperimentFile, shapes: Sequence[_SweepShape], language: Translator
+) -> dict[str, str]:
     """Return the variables of placement and binding, none where the file asks for none."""
     runtime = file.texts["runtime"]
     if runtime:
@@ -237,6 +242,9 @@ def _placed(file: ExperimentFile, language: Translator) -> dict[str, str]:
     if file.texts["cpuBinding"]:
         try:
             binding = check_binding(file.texts["cpuBinding"])
+            if binding not in BINDINGS and any(len(shape.threads) > 1 for shape in shapes):
+                why = "threads are not varied where cpuBinding lists cores; leave one of them out"
+                file.wrong("threadCount", why)
             own = language.bound_ranks(binding)
             if own is None:
                 launcher = language.launched("x", 2).split()[0]
@@ -309,8 +317,9 @@ def _label(file: ExperimentFile, parameter: int | None) -> str:
     """Return the workload's name where it must be stated: several, or a placement of its own."""
     placement = WORDS.get(file.texts["threadPlacement"], "")
     parts = ["" if parameter is None else str(parameter), placement]
-    if placement and parameter is None:
-        parts[0] = ",".join(map(str, file.ranges["execParam"])) or "default"
+    if placement and parameter is None:  # in place of the name that its arguments would give
+        arguments = " ".join(file.texts["expExec"].split()[1:])
+        parts[0] = ",".join(map(str, file.ranges["execParam"])) or _UNQUOTED.sub("_", arguments)
     return "-".join(part for part in parts if part)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.feasible import axis_kept
 from advisor.core.policy import Policy
 from advisor.core.rate import RateRule
 from advisor.core.script import advisor_lines
@@ -151,7 +152,7 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     else:
         design = _at_size(wish.size, grid.space, samples, job.baseline)
     start = None if wish.size else class_start(store, job)
-    notes = list(grid.notes)
+    notes = [*grid.notes, *_measured_only(job, policy, grid.space)]
     by_class: Sequence[Configuration] = ()
     if start is not None and wish.design in STARTED and len(design) < len(grid.space):
         design, by_class = start.moved(design, grid.space, policy)
@@ -190,6 +191,20 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     return PlannedSweep(
         state, policy, _cost(state, store, start), notes, energy, warnings, by_class
     )
+
+
+def _measured_only(job: TrainingJob, policy: Policy, space: SearchSpace) -> list[str]:
+    """Return a note for each axis that the sweep varies and the policy keeps in such jobs."""
+    varied = {
+        "threads": (policy.axes.threads, len({c.threads_per_node for c in space})),
+        "frequency": (policy.axes.frequency, len({c.freq_khz for c in space})),
+    }
+    return [
+        f"{'' if rule == 'keep' else f'the job sets its own {axis}, and '}the policy says "
+        f"axes.{axis}: {rule}, so jobs keep their {axis}; other values are only measured"
+        for axis, (rule, values) in varied.items()
+        if values > 1 and axis_kept(axis, rule, job.request, lower=True)
+    ]
 
 
 def _at_size(

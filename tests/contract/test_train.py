@@ -43,6 +43,29 @@ def ran(script: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+@pytest.mark.parametrize(
+    ("policy", "directives", "note"),
+    [
+        ("", "", ""),
+        ("", " -c 2", "the job sets its own threads, and the policy says axes.threads: fill"),
+        ("axes: {threads: cap}\n", " -c 2", ""),
+        ("axes: {threads: keep}\n", "", "the policy says axes.threads: keep, so jobs keep"),
+    ],
+)
+def test_values_that_no_job_gets_are_named_before_they_are_measured(
+    advisor: Run, script: Path, tmp_path: Path, policy: str, directives: str, note: str
+) -> None:
+    if policy:
+        path = tmp_path / "policy.yaml"
+        path.write_text(f"version: 1\n{policy}")
+        assert advisor("policy", "apply", path).code == 0
+    script.write_text(f"#!/bin/bash\n#SBATCH --exclusive -t 5{directives}\nsrun ./kernel one\n")
+    argv = ("--scheduler", "local", "--dry-run", "--meter", "none", "--threads", "1,2")
+    done = advisor("train", script, *argv, "--json")
+    notes = [n for n in done.json()["notes"] if "only measured" in n]
+    assert (len(notes), note in "".join(notes)) == (bool(note), True), done.out
+
+
 def test_dry_run_shows_the_plan_and_runs_nothing(advisor: Run, script: Path) -> None:
     argv = ("train", script, "--scheduler", "local", "--dry-run", "--meter", "none")
     done = advisor(*argv, "--json")

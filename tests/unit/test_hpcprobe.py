@@ -128,6 +128,10 @@ def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
         ("[Experiment]\nexpExec = a $p\n", "there is no execParam"),
         ("[Experiment]\nexpExec = a\nnodes = 3\nthreadCount = 4\n", "do not spread evenly"),
         ("[Experiment]\nexpExec = a\nppn = 4\nthreadCount = 8\n", "but ppn is 4"),
+        (
+            "[Experiment]\nexpExec = a\ncpuBinding = 0-7\nthreadCount = 4,8,4\n",
+            "line 4, threadCount: threads are not varied where cpuBinding lists cores",
+        ),
     ],
 )
 def test_what_an_experiment_cannot_be(tmp_path: Path, text: str, said: str) -> None:
@@ -164,6 +168,17 @@ def test_each_parameter_and_number_of_nodes_is_a_sweep(tmp_path: Path) -> None:
     assert "#PBS -l select=4:ncpus=4:mpiprocs=1:ompthreads=4:mem=2097152kb\n" in on_pbs[2].script
     assert "#PBS -l walltime=1:00:00\n" in on_pbs[0].script
     assert "export I_MPI_PIN_DOMAIN=numa" in on_pbs[0].script
+
+
+def test_arguments_are_part_of_the_name_beside_a_placement(tmp_path: Path) -> None:
+    def named(command: str) -> str:
+        text = f"[Experiment]\nexpExec = {command}\nthreadPlacement = S\n"
+        lines = one(written(tmp_path, text), "slurm").script.splitlines()
+        return next(line for line in lines if line.startswith("#ADVISOR"))
+
+    assert named("a --size 2e6 in.dat") == "#ADVISOR workload=--size_2e6_in.dat-scatter"
+    assert named("a --size 4e6 in.dat") == "#ADVISOR workload=--size_4e6_in.dat-scatter"
+    assert named("a") == "#ADVISOR workload=scatter"
 
 
 def test_compact_nodes_are_the_fewest_that_hold_the_threads_evenly(tmp_path: Path) -> None:

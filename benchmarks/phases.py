@@ -1,6 +1,6 @@
 """Print how well iterations are found and how early runs can be ended, against what is asked.
 
-    python benchmarks/phases.py [CASES] [--grids FOLDER] [--seeds N]
+    python benchmarks/phases.py [CASES] [--grids FOLDER] [--seeds N] [--first-seed N]
 
 CASES is a folder with phases_cases.yaml and the CSV files that it names: their bars are printed
 with what is reached. Then programs with laws of our own (benchmarks/programs.py), and sweeps whose
@@ -33,7 +33,7 @@ from advisor.phases.bursts import BurstTable, cluster
 from advisor.phases.files import read_bursts, read_events, read_marks, read_readings, read_signal
 from advisor.phases.fold import fold
 from advisor.phases.metered import Metered
-from advisor.phases.pairing import Baseline, RunEvents, replay
+from advisor.phases.pairing import LEAST_ITERATIONS, LEAST_READINGS, Baseline, RunEvents, replay
 from advisor.phases.sequence import find_iterations
 from advisor.phases.signal import find_periods
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob, SweepStatus
@@ -223,13 +223,13 @@ def recorded_stops(folder: Path, cases: list[dict[str, Any]]) -> None:
         stops.print("2 % scatter" if calm else "20 % scatter")
 
 
-def drawn_stops(seeds: int) -> None:
+def drawn_stops(seeds: int, first: int) -> None:
     print(f"early stops of programs with laws of our own, {2 * seeds} runs each")
     together = Stops()
     for law in LAWS:
         stops = Stops()
         for seed in range(seeds):
-            base, *runs = program(law, 1000 + seed)
+            base, *runs = program(law, first + 1000 + seed)
             for run in runs:
                 stops.add(base, run)
         stops.print(law, 0.65 if law == "two phases" else None)
@@ -242,13 +242,13 @@ def drawn_stops(seeds: int) -> None:
     together.print("all (shares of one phase)", 0.13)
     rough = Stops()
     for seed in range(seeds):
-        base, *runs = program("steady", 2000 + seed, bouts=0.2)
+        base, *runs = program("steady", first + 2000 + seed, bouts=0.2)
         for run in runs:
             rough.add(base, run)
     rough.print("steady, disturbed by 20 %")
     slow = Stops()
     for seed in range(seeds):
-        base, *runs = program("steady", 3000 + seed, meter_s=1.0)
+        base, *runs = program("steady", first + 3000 + seed, meter_s=1.0)
         for run in runs:
             slow.add(base, run)
     slow.print("steady, a meter of 1 s")
@@ -264,12 +264,17 @@ class Shortened(Replay):
     """
 
     def __init__(
-        self, grid: Sequence[Observation], law: str, seed: int, *, borrowed: bool = False
-    ) -> None:
+        self, grid: Sequence[Observation], law: str, seed: int, *, borrowed: bool = False,
+        iterations: int = 200,
+    ) -> None:  # fmt: skip
         super().__init__(grid)
         self._law, self._seed, self._borrowed = law, seed, borrowed
+        self._iterations = iterations
         self._base = max(self._cells, key=lambda c: (c.nodes, c.threads_per_node, c.freq_khz))
         self.whole_s = self.spent_s = 0.0
+        self.parts_s = {"first": 0.0, "confirm": 0.0, "begins": 0.0, "least": 0.0}
+        """What a sweep spends whatever is decided: its complete runs, the begin of those that are
+        ended, and their least of iterations (or of readings, where these take longer)."""
 
     def poll(self, job: SweepJob, handle: str) -> SweepStatus:
         """Return what each run said when it was ended."""
@@ -280,12 +285,21 @@ class Shortened(Replay):
         time_s, energy_j, took = cell.time_s, cell.energy_j, cell.time_s
         ends = run.role != "confirm" and (cell is not base or self._borrowed)
         if ends and energy_j and base.energy_j:
-            first, other = program(self._law, self._seed + run.seq, runs=1)
+            first, other = program(
+                self._law, self._seed + run.seq, runs=1, iterations=self._iterations
+            )
             complete = scaled(first, base.time_s, base.energy_j)
             mine = scaled(other, time_s, energy_j)
-            stop = replay(baseline(complete), RunEvents(mine.times, mine.sites), mine.readings)
+            beside = baseline(complete)
+            stop = replay(beside, RunEvents(mine.times, mine.sites), mine.readings)
+            bounds = beside.phases[0].bounds
+            begun, least = (mine.times[bounds[i]] for i in (0, LEAST_ITERATIONS))
+            self.parts_s["begins"] += begun
+            self.parts_s["least"] += max(least, mine.readings[LEAST_READINGS][0]) - begun
             took, time_s = stop.stop_s, stop.time.total
             energy_j = stop.energy.total if stop.energy else energy_j
+        else:
+            self.parts_s["confirm" if run.role == "confirm" else "first"] += took
         self.whole_s += cell.time_s
         self.spent_s += took
         return RunResult(run.seq, 1, True, time_s, energy_j, "measured", "grid")
@@ -301,15 +315,19 @@ def scaled(run: Recorded, time_s: float, energy_j: float) -> Recorded:
     return Recorded(tuple(x * t for x in run.times), run.sites, pairs, energy_j)
 
 
-def sweeps(folder: Path) -> None:
-    """Draw sweeps of 12 runs, complete and shortened, and compare what they choose."""
+def sweeps(folder: Path, first_seed: int) -> None:
+    """Draw sweeps of 12 runs, complete and shortened, and compare what they choose.
+
+    The least is what the rules leave: complete runs whole, of the others their begin and 8
+    iterations.
+    """
     print("sweeps of 12 runs and a confirmation")
     policy = Policy(training=Training(trust="all", budget_node_hours=1e9))
     complete: dict[str, float] = {}
-    for borrowed in (False, True):
-        if borrowed:
-            print("sweeps whose baseline is paired with an earlier sweep's complete run")
-        shares, lost = [], []
+    for borrowed, iterations in ((False, 200), (True, 200), (False, 1000), (True, 1000)):
+        beside = "; the baseline paired with an earlier sweep's complete run" if borrowed else ""
+        print(f" programs of {iterations} iterations{beside}")
+        shares, lost, parts = [], [], []
         for number, (name, grid) in enumerate(measured(folder)):
             truth = {o.configuration: o.energy_j or 0.0 for o in grid}
 
@@ -322,12 +340,20 @@ def sweeps(folder: Path) -> None:
 
             if name not in complete:
                 complete[name] = chosen(None)
-            short = Shortened(grid, "steady", 100 * number, borrowed=borrowed)
+            short = Shortened(
+                grid, "steady", first_seed + 100 * number, borrowed=borrowed, iterations=iterations
+            )
             lost.append(chosen(short) / complete[name] - 1)
             shares.append(short.spent_s / short.whole_s)
-            print(f"  {name:<38} {shares[-1]:.3f} of the time, energy {lost[-1]:+.2%}")
+            parts.append(np.array(list(short.parts_s.values())) / short.whole_s)
+            shown = " + ".join(f"{p:.3f}" for p in parts[-1])
+            print(f"  {name:<16} {shares[-1]:.3f} of the time, energy {lost[-1]:+.2%}; "
+                  f"at least {shown} = {parts[-1].sum():.3f}")  # fmt: skip
         mean = float(np.mean(shares))
         line("mean share of the complete sweep", f"{mean:.3f}", "0.15", holds=mean <= 0.15)
+        least = np.mean(parts, axis=0)
+        shown = ", ".join(f"{k} {p:.3f}" for k, p in zip(short.parts_s, least, strict=True))
+        print(f"  the rules leave {least.sum():.3f} at least: {shown}")
         line("worst chosen point, energy", f"{max(lost):+.2%}", "+1 %", holds=max(lost) <= 0.01)
 
 
@@ -336,6 +362,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="?", type=Path, metavar="CASES")
     parser.add_argument("--grids", type=Path, metavar="FOLDER")
     parser.add_argument("--seeds", type=int, default=10, metavar="N")
+    parser.add_argument("--first-seed", type=int, default=0, metavar="N")
     args = parser.parse_args()
     if args.cases:
         cases = yaml.safe_load((args.cases / "phases_cases.yaml").read_text())
@@ -345,9 +372,9 @@ def main() -> None:
         folding(args.cases, cases["folding"])
         recorded_stops(args.cases, cases["stops"])
     many_bursts()
-    drawn_stops(args.seeds)
+    drawn_stops(args.seeds, args.first_seed)
     if args.grids:
-        sweeps(args.grids)
+        sweeps(args.grids, args.first_seed)
 
 
 if __name__ == "__main__":

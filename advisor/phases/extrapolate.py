@@ -32,6 +32,10 @@ _PRIOR, _PRIOR_WEIGHT = 0.04, 6.0
 """Scatter of an iteration that counts like so many seen ones: a few that happen to agree are no
 proof that all do."""
 
+_DRIFT = 0.0125
+"""Relative half width of what is to come of classes seen: a run may move away from the baseline
+later, by heat or neighbours, without a sign of it in its first iterations."""
+
 _FEW = 8
 """A class in fewer iterations scatters like all classes together, not only as it was seen to."""
 
@@ -118,7 +122,9 @@ def extrapolate(
     times_over = left[goes_on].sum() / base_seen[goes_on].sum() if goes_on.any() else 0.0
     meter_half = resolution * float(times_over)
     total = elapsed + float(to_come.sum())
-    half = float(np.sqrt(scatter**2 + unseen_half**2 + number_half**2 + meter_half**2))
+    drift_half = _DRIFT * float(to_come[known].sum())
+    parts = (scatter, unseen_half, number_half, meter_half, drift_half)
+    half = float(np.linalg.norm(parts))
     share = float(left[~known].sum() / paired.base.sum())
     return Extrapolated(total, half, scatter, share, per_iteration)
 

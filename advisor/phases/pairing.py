@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.phases.arrays import Floats, Ints
+from advisor.phases.apportion import energies
+from advisor.phases.arrays import Ints
+from advisor.phases.calmed import Calmed
 from advisor.phases.extrapolate import Extrapolated, Paired, extrapolate
 from advisor.phases.metered import Metered
 from advisor.phases.parts import PartCost, costs_of, parts_of
@@ -20,7 +22,7 @@ LEAST_ITERATIONS, LEAST_READINGS = 8, 50
 WITHIN = 0.03
 """The 90 % half width at which a run is ended, unless the policy says another."""
 
-_MARGIN = 0.7
+_MARGIN = 0.6
 """Of that half width, what scatter may take: a stop chosen for its narrow interval is too sure.
 This and what is assumed of scatter were chosen on drawn programs of 12 seeds; others have the
 same shares and coverage (docs/phases.md)."""
@@ -73,8 +75,8 @@ class PairedStretches:
     iterations of each phase; ``number_share`` how far their number is unknown.
     """
 
-    time: Floats
-    energy: Floats | None
+    time: Calmed
+    energy: Calmed | None
     classes: Ints
     units: Ints
     looks: Ints
@@ -135,10 +137,12 @@ class Baseline:
         if phases:
             looks = np.unique(np.concatenate(phases))
             units = np.searchsorted(looks, np.arange(count), side="right")
+        classes = np.array([names[self.events.sites[i]] for i in at[:-1]], np.int64)
+        energy = None
+        if self._meter is not None:
+            energy = Calmed.of(energies(self._meter, times, classes), classes, phases)
         return PairedStretches(
-            np.diff(times),
-            None if self._meter is None else np.diff(self._meter.at(times)),
-            np.array([names[self.events.sites[i]] for i in at[:-1]], np.int64),
+            Calmed.of(np.diff(times), classes, phases), energy, classes,
             units.astype(np.int64), looks, phases, number_share,
         )  # fmt: skip
 
@@ -200,8 +204,8 @@ class Pairing:
         seen = len(self._marks) - 1
         if seen not in self._looks or self._marks[-1] != time_s:
             return None
-        passed = float(self._plan.time[:seen].sum())
-        if passed - self._looked < _STEP * float(self._plan.time.sum()):
+        passed = float(self._plan.time.values[:seen].sum())
+        if passed - self._looked < _STEP * float(self._plan.time.values.sum()):
             return None
         self._looked = passed
         return self._look(seen)
@@ -256,12 +260,13 @@ class Pairing:
         plan, stability = self._plan, ClusterStability(required=self._asked)
         turns = plan.turns(seen)
         run = np.diff(self._marks[: seen + 1])
+        calm = plan.time.beside(run, plan.classes)
         kinds = int(plan.classes.max()) + 1
         for k in range(_THIRDS):
             first, last = (int(turns[(len(turns) - 1) * i // _THIRDS]) for i in (k, k + 1))
             mine = plan.classes[first:last]
             took = np.bincount(mine, run[first:last], kinds)
-            base = np.bincount(mine, plan.time[first:last], kinds)
+            base = np.bincount(mine, calm[first:last], kinds)
             ratios = [(t / b, t) for t, b in zip(took, base, strict=True) if b > 0]
             clusters = [TrackedCluster({"ratio": (r, r)}, float(t)) for r, t in ratios]
             stable = stability.feed(clusters)
@@ -271,7 +276,7 @@ class Pairing:
     def _time(self, seen: int) -> Extrapolated | None:
         plan = self._plan
         run = np.diff(self._marks[: seen + 1])
-        paired = Paired(plan.time, run, plan.classes, plan.units)
+        paired = Paired(plan.time.beside(run, plan.classes), run, plan.classes, plan.units)
         return extrapolate(paired, self._marks[seen] - self._marks[0], plan.number_share)
 
     def _energy(self) -> Extrapolated | None:
@@ -286,10 +291,10 @@ class Pairing:
         if not len(known):
             return None
         seen = int(known[-1])
-        spent = meter.at(marks[: seen + 1])
+        run = energies(meter, np.array(marks[: seen + 1]), plan.classes[:seen])
         units = plan.units // self._together(meter, marks[seen] - marks[0], seen)
-        paired = Paired(plan.energy, np.diff(spent), plan.classes, units)
-        joules, seconds = float(spent[-1] - spent[0]), marks[seen] - marks[0]
+        paired = Paired(plan.energy.beside(run, plan.classes), run, plan.classes, units)
+        joules, seconds = float(run.sum()), marks[seen] - marks[0]
         resolution = 0.5 * meter.period_s * joules / seconds if seconds > 0 else 0.0
         return extrapolate(paired, joules, plan.number_share, energy=True, resolution=resolution)
 
@@ -321,8 +326,8 @@ class Pairing:
         if self._meter is not None and _covers(self._meter, times, least=2):
             spent = self._meter.at([times[0], times[-1]])
             energy = replace(time, total=float(spent[1] - spent[0]))
-        seen = min(len(self._marks) - 1, len(self._plan.time))
-        if not self.reason and seen < len(self._plan.time) and self._turns is None:
+        seen = min(len(self._marks) - 1, len(self._plan.classes))
+        if not self.reason and seen < len(self._plan.classes) and self._turns is None:
             self.reason = f"the run ended after event {len(times)}, where the baseline goes on"
         if not self.reason and self._meter is not None and energy is None:
             known_s = self._meter.until - times[0]

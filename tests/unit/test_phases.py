@@ -272,7 +272,9 @@ def test_two_classes_and_a_tail() -> None:
     base = run_of([("h", 10), *[("a", 0.6), ("b", 0.4)] * 100, ("t", 5)])
     run = run_of([("h", 15), *[("a", 1.2), ("b", 0.6)] * 100, ("t", 5)])
     plan = Baseline(base).exact
-    total = extrapolate(Paired(plan.time, np.diff(run.times[:22]), plan.classes, plan.units), 33.0)
+    total = extrapolate(
+        Paired(plan.time.values, np.diff(run.times[:22]), plan.classes, plan.units), 33.0
+    )
     assert total is not None
     assert total.total == pytest.approx(203.25)  # 33 + 90 * 1.8 + 5 * 1.65
     assert total.unseen_share == pytest.approx(5 / 115)
@@ -293,7 +295,7 @@ def test_a_second_phase_is_waited_for() -> None:
     base = run_of([("a", 1.0)] * 50 + [("x", 2.0)] * 50)
     run = run_of([("a", 1.3)] * 50 + [("x", 1.8)] * 50)
     plan = Baseline(base).exact
-    early = extrapolate(Paired(plan.time, np.full(20, 1.3), plan.classes, plan.units), 26.0)
+    early = extrapolate(Paired(plan.time.values, np.full(20, 1.3), plan.classes, plan.units), 26.0)
     assert early is not None and early.unseen_share == pytest.approx(0.667, abs=0.001)
     assert early.half / early.total >= 0.2
     stop = replay(Baseline(base), run)

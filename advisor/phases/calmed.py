@@ -1,0 +1,128 @@
+"""A complete run without its own scatter, as far as others do not repeat it.
+
+Pairing with a single run counts scatter twice: the run's and the baseline's. But the baseline is
+known from its begin to its end, so that how its iterations go can be told from how they scatter.
+Each class of a phase gets a curve over its events, as wide as cross-validation allows; what
+lies far off the curve (a checkpoint inside of a loop, a longer iteration) stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.phases.arrays import Floats, Ints
+
+_FEWEST = 16
+"""Events of a class in a phase below which they stay as they were."""
+
+_NARROWEST = 8
+"""Events in the narrowest window of a curve."""
+
+_OUTLYING = 4.0
+"""Standard deviations off the curve from which a stretch is not scatter."""
+
+_AROUND = 8
+"""Events on each side by whose errors a window is chosen."""
+
+_WIDER = 1.3
+"""A wider window is taken where its error is at most so many times the least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calmed:
+    """Stretches of a complete run (s or J): ``values`` as they were, ``curve`` without scatter.
+
+    They are the same where there is no telling.
+    """
+
+    values: Floats
+    curve: Floats
+
+    @classmethod
+    def of(cls, values: Floats, classes: Ints, phases: Sequence[Ints]) -> Calmed:
+        """Return the curve of each class in each phase; ``phases`` are bounds of iterations."""
+        curve = values.astype(float).copy()
+        for bounds in phases:
+            first, last = int(bounds[0]), int(bounds[-1])
+            order = first + np.argsort(classes[first:last], kind="stable")
+            splits = np.flatnonzero(np.diff(classes[order])) + 1
+            for at in np.split(order, splits):
+                if len(at) >= _FEWEST:
+                    curve[at] = _without_scatter(values[at])
+        return cls(values, curve)
+
+    def beside(self, run: Floats, classes: Ints) -> Floats:
+        """Return all stretches as a run beside them goes: its first ones are known.
+
+        What scatters in the baseline counts as far as the run repeats it, class by class: all of
+        it where the run's stretches go as the baseline's do, none where the two scatter apart.
+        """
+        k = len(run)
+        kinds = int(classes.max()) + 1 if len(classes) else 0
+        off = self.values - self.curve
+        mine, curve = classes[:k], self.curve[:k]
+        sums = np.bincount(mine, curve, kinds)
+        ratio = np.bincount(mine, run, kinds) / np.where(sums > 0, sums, 1.0)
+        rest = run - ratio[mine] * curve
+        alike = np.bincount(mine, rest * ratio[mine] * off[:k], kinds)
+        whole = np.bincount(mine, (ratio[mine] * off[:k]) ** 2, kinds)
+        share = np.where(whole > 0, alike / np.where(whole > 0, whole, 1.0), 1.0)
+        return np.asarray(self.curve + np.clip(share, 0.0, 1.0)[classes] * off)
+
+
+def _without_scatter(values: Floats) -> Floats:
+    """Return the curve through a class's events; what lies far off it as it was."""
+    curve = _curve(values)
+    for _ in range(2):
+        off = values - curve
+        deviation = 1.4826 * float(np.median(np.abs(off - np.median(off))))
+        far = np.abs(off) > _OUTLYING * deviation
+        curve = _curve(np.where(far, curve, values))
+    return np.where(far, values, curve)
+
+
+def _curve(values: Floats) -> Floats:
+    """Return lines through the neighbours of each event, as many as its surroundings bear.
+
+    The widest window whose error, each event left out in turn, is near the least around it.
+    """
+    count = len(values)
+    mean = values.mean()
+    fits = [(np.full(count, mean), ((values - mean) * count / (count - 1)) ** 2)]
+    half = count
+    while half >= _NARROWEST // 2:
+        fits.append(_local_line(values, half))
+        half = half // 4 if half == count else half // 2
+    begin, end = _around(count, _AROUND)
+    errors = np.stack([_sums(squares, begin, end) for _, squares in fits])
+    widest = (errors <= _WIDER * errors.min(axis=0)).argmax(axis=0)
+    return np.asarray(np.stack([curve for curve, _ in fits])[widest, np.arange(count)])
+
+
+def _around(count: int, half: int) -> tuple[Ints, Ints]:
+    """Return where the window of so many neighbours on each side begins and ends."""
+    at = np.arange(count)
+    return np.maximum(at - half, 0), np.minimum(at + half + 1, count)
+
+
+def _sums(values: NDArray[np.floating], begin: Ints, end: Ints) -> Floats:
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    return np.asarray(sums[end] - sums[begin])
+
+
+def _local_line(values: Floats, half: int) -> tuple[Floats, Floats]:
+    """Return the line through each event's neighbours, and the squared error without it."""
+    count = len(values)
+    x = np.arange(count) - (count - 1) / 2
+    begin, end = _around(count, half)
+    n = end - begin
+    mean_x, mean_y = _sums(x, begin, end) / n, _sums(values, begin, end) / n
+    spread = _sums(x * x, begin, end) - n * mean_x**2
+    slope = (_sums(x * values, begin, end) - n * mean_x * mean_y) / spread
+    curve = mean_y + slope * (x - mean_x)
+    own = 1 / n + (x - mean_x) ** 2 / spread
+    return curve, ((values - curve) / (1 - own)) ** 2

@@ -259,7 +259,7 @@ class Decision:
         if job_id is not None:
             texts["job_id"] = job_id
         summary, request, reading = _mapping(data.get("request")), None, data.get("reading")
-        program = checked(data.get("program"))
+        program = checked(facts) if (facts := data.get("program")) else {}
         if summary:
             names = (texts[name] for name in _OF_REQUEST)
             request = JobRequest.from_summary(summary, *names, program=program)
@@ -376,7 +376,7 @@ def number_or_none(value: object) -> float | None:
 
 def read_configuration(data: object) -> Configuration | None:
     """Return the configuration of a record, None where it makes no sense."""
-    if type(data) is not dict and not isinstance(data, Mapping):
+    if data is None or (type(data) is not dict and not isinstance(data, Mapping)):
         return None
     try:
         return Configuration.from_dict(data)
@@ -386,7 +386,9 @@ def read_configuration(data: object) -> Configuration | None:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     """Return a value that is a mapping, else an empty one."""
-    return value if type(value) is dict or isinstance(value, Mapping) else {}
+    if type(value) is dict:
+        return value
+    return value if value is not None and isinstance(value, Mapping) else {}
 
 
 def _ends(value: object) -> tuple[Any, Any]:

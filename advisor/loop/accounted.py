@@ -5,10 +5,13 @@ How busy its processors were, mean power, disk, memory. Coarse, but every job ha
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from datetime import timedelta
 from operator import attrgetter
 
 from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Scope
 from advisor.core.policy import PolicySet, scope_of
@@ -23,10 +26,11 @@ from advisor.store.signatures import add_signature
 from advisor.store.writer import Writer
 
 _COUNTED = (
-    "SELECT 1 FROM signatures WHERE job_id >= ?1 AND job_id < ?1 || '/' AND job_id <> ''"
-    " AND (job_id = ?1 OR job_id > ?1 || '.') AND contributor = ?2 LIMIT 1"
+    "SELECT j.value, s.contributor FROM json_each(?) AS j CROSS JOIN signatures AS s"
+    " WHERE s.job_id >= j.value AND s.job_id < j.value || '/' AND s.job_id <> ''"
+    " AND (s.job_id = j.value OR s.job_id > j.value || '.')"
 )
-"""Of a job or one of its steps, ``JOB.STEP``: a slash comes after the dot."""
+"""Of jobs or one of their steps, ``JOB.STEP``: a slash comes after the dot."""
 SOURCE = "accounting"
 COARSE = 0.25
 """Shares of time and mean power that are further off say nothing."""
@@ -41,13 +45,48 @@ _JobPlace = tuple[object, ...]
 
 
 class RoomForSignatures:
-    """How many signatures of a user's jobs at one configuration there are, asked once for each."""
+    """Stores jobs' signatures where there is room.
+
+    How many of a user's jobs at one configuration there are is asked once for each, which jobs
+    have one already once for a batch of jobs.
+    """
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._kept: dict[_JobPlace, tuple[int, int | None, str]] = {}
+        self._batch: Sequence[JobRecord] = ()
+        self._signed: set[tuple[str, str]] | None = None
+        self._at = ""
 
-    def wants(self, place: _JobPlace) -> bool:
+    def look(self, jobs: Sequence[JobRecord]) -> None:
+        """Begin a batch of jobs, inside the transaction that stores their signatures."""
+        self._batch, self._signed, self._at = jobs, None, _rows.now()
+
+    def take(
+        self, job: JobRecord, decision: Decision, signature: Signature, row: Sequence[object]
+    ) -> bool:
+        """Store the signature of a job of the batch; tell whether it was wanted.
+
+        None is of a job that has one, from here or from something that counted it (EAR), nor where
+        there are enough. What follows from it is not renewed.
+        """
+        names = decision.application, decision.workload
+        place = (*names, SOURCE, job.user, *_POINT(signature.configuration))
+        if not self._wants(place) or self._has(job):
+            return False
+        self._make(place)
+        add_signature(self._writer, *names, row, self._at)
+        self._took(place, job)
+        return True
+
+    def _has(self, job: JobRecord) -> bool:
+        """Tell whether a job or a step of it has a signature of its user's."""
+        if self._signed is None:
+            ids = json.dumps([job.job_id for job in self._batch])
+            self._signed = {(row[0], row[1]) for row in self._writer.rows(_COUNTED, (ids,))}
+        return (job.job_id, job.user) in self._signed
+
+    def _wants(self, place: _JobPlace) -> bool:
         """Tell whether one more is wanted, if only in the place of the oldest."""
         if place not in self._kept:
             row = self._writer.rows(_KEPT, place)[0]
@@ -58,18 +97,20 @@ class RoomForSignatures:
         at = moment(newest)
         return at is None or not now() - ANOTHER < at <= now()
 
-    def make(self, place: _JobPlace) -> None:
+    def _make(self, place: _JobPlace) -> None:
         """Make room where one more is wanted; where there are enough, the oldest goes."""
         count, oldest, _ = self._kept[place]
         if count >= ENOUGH:
             self._writer.change("DELETE FROM signatures WHERE id = ?", (oldest,))
             del self._kept[place]
 
-    def took(self, place: _JobPlace) -> None:
-        """Count one that was stored."""
+    def _took(self, place: _JobPlace, job: JobRecord) -> None:
+        """Count a job's one that was stored."""
+        if self._signed is not None:
+            self._signed.add((job.job_id, job.user))
         count, oldest, _ = self._kept.pop(place, (0, None, ""))
         if count:
-            self._kept[place] = count + 1, oldest, _rows.now()
+            self._kept[place] = count + 1, oldest, self._at
 
 
 _KEPT = (
@@ -80,20 +121,13 @@ _KEPT = (
 )
 
 
-def take_signature(
-    writer: Writer,
-    room: RoomForSignatures,
-    job: JobRecord,
-    match: MatchedJob,
-    seen: Execution,
-    inventory: Inventory,
-    policies: PolicySet,
+def signature_of(
+    job: JobRecord, match: MatchedJob, seen: Execution, inventory: Inventory, policies: PolicySet
 ) -> Signature | None:
-    """Store a completed job's signature and return it; what follows from it is not renewed.
+    """Return the signature of a completed job.
 
-    None for a job that has one, from here or from something that counted it (EAR), for one too
-    short for the accounting's whole seconds, for one of which nothing but its time is known, and
-    where there are enough.
+    None for one too short for the accounting's whole seconds, and for one of which nothing but its
+    time is known.
     """
     decision = match.decision
     if match.trust == "unverified" or not decision.application:
@@ -101,17 +135,7 @@ def take_signature(
     if job.state.split()[:1] != ["COMPLETED"]:
         return None
     trust = policy_of(decision, job, policies).training.trust
-    signature = _signature(job, seen, inventory, scope_of(trust, job.account))
-    if signature is None:
-        return None
-    point = _POINT(signature.configuration)
-    place = (decision.application, decision.workload, SOURCE, job.user, *point)
-    if not room.wants(place) or writer.rows(_COUNTED, (job.job_id, job.user)):
-        return None
-    room.make(place)
-    add_signature(writer, decision.application, decision.workload, signature)
-    room.took(place)
-    return signature
+    return _signature(job, seen, inventory, scope_of(trust, job.account))
 
 
 _POINT = attrgetter(*Configuration.__slots__)

@@ -7,6 +7,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,7 +19,7 @@ from advisor.core.observation import Observation, RunMethod, Scope
 from advisor.core.policy import PolicySet, scope_of
 from advisor.errors import InputError
 from advisor.loop import clock
-from advisor.loop.accounted import RoomForSignatures, take_signature
+from advisor.loop.accounted import RoomForSignatures, signature_of
 from advisor.loop.clock import utc
 from advisor.loop.execution import Execution, differs, ran
 from advisor.loop.known_jobs import KnownJobs
@@ -27,7 +28,7 @@ from advisor.loop.left_results import ended
 from advisor.loop.match import MatchedJob, find
 from advisor.loop.outcomes import FACTS, facts_of, make_outcome, policy_of
 from advisor.loop.past_jobs import MOST
-from advisor.loop.rebuilt import let_count, may_teach
+from advisor.loop.rebuilt import REBUILT, let_count, may_teach
 from advisor.loop.refit import MOST_REFITS, refit_with_jobs
 from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.trial_outcomes import free_places, settle_trial
@@ -38,6 +39,7 @@ from advisor.store.pruning import Summed
 from advisor.store.reader import array_of
 from advisor.store.records import Outcome
 from advisor.store.signature_groups import WorkloadGroup, group_of
+from advisor.store.signatures import signature_row
 from advisor.store.size_models import family_models
 from advisor.store.writer import Writer
 
@@ -150,6 +152,7 @@ class _Collection:
         self._models = KnownModels(writer)
         self._room = RoomForSignatures(writer)
         self._summed = Summed(writer)
+        self._at = ""
         self.to_review: set[int] = set()
         self.signed: Counter[WorkloadGroup] = Counter()
         """Whose jobs of which workload have new signatures, and how many."""
@@ -162,6 +165,8 @@ class _Collection:
     def take(self, jobs: Sequence[JobRecord]) -> None:
         """Take a batch of ended jobs, inside a transaction."""
         self._models.look()
+        self._room.look(jobs)
+        self._at = clock.form(clock.now())
         known = KnownJobs(self._writer, self._scheduler, jobs)
         for job in jobs:
             self._take_one(job, known)
@@ -180,7 +185,7 @@ class _Collection:
             self._result.known += 1
             return
         try:
-            with self._writer.batch():
+            with self._part(match):
                 self._take(job, match, seen, known.has_outcome(job))
         except InputError as error:
             self._result.failed.append(f"job {job.job_id}: {error}")
@@ -199,8 +204,20 @@ class _Collection:
             self.to_review.add(judged)
         return True
 
+    def _part(self, match: MatchedJob) -> AbstractContextManager[object]:
+        """Return what undoes a job's part if its record turns out to make no sense.
+
+        Most jobs need nothing: all is checked before the first row of theirs is written.
+        """
+        linked = match.trust == "unverified" or (match.stored and match.decision.job_id)
+        if linked and REBUILT not in match.decision.codes:
+            return nullcontext()
+        return self._writer.batch()
+
     def _take(self, job: JobRecord, match: MatchedJob, seen: Execution, again: bool) -> None:
         writer, result = self._writer, self._result
+        signature = signature_of(job, match, seen, self._inventory, self._policies)
+        row = signature_row(signature) if signature else ()
         outcome = make_outcome(
             job,
             match,
@@ -209,16 +226,14 @@ class _Collection:
             policies=self._policies,
             reader=self._models,
             seen=seen,
+            at=self._at,
         )
         decisions = self._keep_decision(job, match)
         if let_count(writer, job, match, outcome, seen):
             result.programs += 1
             self._models.look()
         observations = self._runs.take(job, match, seen, self._inventory, self._policies)
-        signature = take_signature(
-            writer, self._room, job, match, seen, self._inventory, self._policies
-        )
-        if signature is not None:
+        if signature is not None and self._room.take(job, match.decision, signature, row):
             result.signatures += 1
             name = match.decision.application, match.decision.workload
             self.signed[name, group_of(signature)] += 1
@@ -230,12 +245,13 @@ class _Collection:
             outcome = before
         else:
             writer.save_outcome(outcome)
-            result.outcomes.append(outcome.without_record())
+            result.outcomes.append(outcome)
         result.decisions += decisions
         result.observations += observations
         number = outcome.record.get("judged_model")
         if outcome.verdict == "worse" and isinstance(number, int):
             self.to_review.add(number)
+        outcome.record.clear()  # it is in the store, and as large as all the rest
 
     def _keep_decision(self, job: JobRecord, match: MatchedJob) -> int:
         """Link a decision to its job; take over one that came with the job. Returns 1 if taken."""

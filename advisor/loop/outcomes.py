@@ -54,10 +54,12 @@ def make_outcome(
     policies: PolicySet,
     reader: ModelReader | None,
     seen: Execution | None = None,
+    at: str = "",
 ) -> Outcome:
     """Return the outcome of a finished job; ``match`` None: the advisor knows nothing of it.
 
-    ``seen`` is how it ran, worked out here where the caller has not.
+    ``seen`` is how it ran, worked out here where the caller has not; ``at`` when it is collected,
+    in the store's form, now where it is empty.
     """
     seen = seen or ran(job, inventory)
     details: dict[str, Any] = {
@@ -85,7 +87,7 @@ def make_outcome(
         energy_quality="missing" if seen.energy_j is None else "measured",
         verdict=verdict,
         record=details,
-        collected_at=form(now()),
+        collected_at=at or form(now()),
     )
 
 
@@ -149,6 +151,8 @@ def _promised_by(model: StoredModel, decision: Decision, reader: ModelReader) ->
 
 def policy_of(decision: Decision, job: JobRecord, policies: PolicySet) -> Policy:
     """Return the settings that hold for a job, by what the accounting says of it."""
+    if not policies.rules:
+        return policies.base
     place = decision.baseline or (decision.chosen.configuration if decision.chosen else None)
     policy, _ = policies.for_job(
         JobFacts(

@@ -144,7 +144,7 @@ class _NodeType:
 
     def renew_groups(self, wanted: Sequence[WorkloadGroup]) -> None:
         """Bring the class models of some groups in step, the first ones first."""
-        self._look()
+        self._look({key for key, _ in wanted})
         groups = [key for key in wanted if key[0] in self.signatures]
         self._renew(groups, {key: m for key, m in self._by_class() if key in groups})
 

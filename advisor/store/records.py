@@ -232,11 +232,6 @@ class Outcome:
     record: dict[str, Any]
     collected_at: str
 
-    def without_record(self) -> Outcome:
-        """Return it without what is kept of its decision and of how it ran."""
-        *values, _, collected_at = _FIELDS(self)
-        return Outcome(*(*values, {}, collected_at))
-
     @property
     def decision(self) -> Decision:
         """What the outcome keeps of its decision: no alternatives, no rewrite.

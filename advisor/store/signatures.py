@@ -56,7 +56,7 @@ def save_signatures(
         workload_id = writer.workload_id(db, application, workload)
         new = 0
         for signature in signatures:
-            columns = zip(_COLUMNS, _row(signature), strict=True)
+            columns = zip(_COLUMNS, signature_row(signature), strict=True)
             row: dict[str, object] = {"workload_id": workload_id, **dict(columns)}
             same = _OF_JOB if signature.job_id else tuple(row)
             where = _where(same)
@@ -77,8 +77,9 @@ def _where(same: tuple[str, ...]) -> str:
     return f"{condition} AND job_id <> ''" if same == _OF_JOB else condition  # by the index of jobs
 
 
-def _row(signature: Signature) -> list[object]:
-    """Return the values of :data:`_COLUMNS`. Raises InputError."""
+def signature_row(signature: Signature) -> list[object]:
+    """Return a signature as :func:`add_signature` stores it. Raises InputError on an impossible
+    value."""
     place = signature.configuration
     if place is None:
         raise InputError("a signature to store has no configuration")
@@ -94,13 +95,14 @@ def _row(signature: Signature) -> list[object]:
 
 
 def add_signature(
-    writer: StoreTransaction, application: str, workload: str, signature: Signature
+    writer: StoreTransaction, application: str, workload: str, row: Sequence[object], at: str
 ) -> None:
     """Store the signature of a job that has none, inside a transaction; nothing is renewed.
 
-    Raises InputError on an impossible value.
+    ``row`` is :func:`signature_row`'s, ``at`` the time in the store's form. Raises InputError on a
+    workload's name that makes no sense.
     """
-    values = [*_row(signature), _rows.now(), application, workload]
+    values = [*row, at, application, workload]
     if not writer.change(_ADD, values):  # nothing was ever stored of the workload, or it is hidden
         with writer.transaction() as db:
             writer.workload_id(db, application, workload)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -14,7 +17,7 @@ from advisor.core.stamp import make_stamp
 from advisor.store.records import StoredModel
 from advisor.store.signatures import save_signatures, signatures
 from advisor.store.writer import Writer
-from tests.unit.collect.jobs import BASE, OLD, decided, decision, job, measured, model, run
+from tests.unit.collect.jobs import BASE, NOW, OLD, decided, decision, job, measured, model, run
 
 
 @pytest.mark.parametrize(
@@ -170,3 +173,43 @@ def test_what_the_accounting_did_not_gather_is_missing(store: Writer) -> None:
     assert run(store, only_power).signatures == 1
     (stored,) = signatures(store)
     assert stored.signature.io_mbs is None and stored.signature.cpu_util is None
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_job_whose_record_makes_no_sense_leaves_nothing_behind(
+    store: Writer, linked: bool
+) -> None:
+    m = model(store)
+    stamps = [decided(store, decision(n, m.id, user=f"u{n}")) for n in (1, 2, 3)]
+    jobs = [job(10 + n, stamps[n - 1], user=f"u{n}") for n in (1, 2, 3)]
+    if linked:
+        for n in (1, 2, 3):
+            store.link_job(f"{n:016x}", str(10 + n))
+    result = run(store, jobs[0], replace(jobs[1], memory_mb=-1.0), jobs[2])
+    assert result.failed == ["job 12: memory_mb of a signature cannot be -1.0"]
+    assert [o.job_id for o in result.outcomes] == ["11", "13"] and result.observations == 2
+    assert store.outcome("12") is None
+    assert {o.observation.job_id for o in store.observations("stencil")} == {"11", "13"}
+    assert {s.signature.job_id for s in signatures(store)} == {"11", "13"}
+    link = store.rows("SELECT job_id FROM decisions WHERE id = ?", (f"{2:016x}",))[0][0]
+    assert link == ("12" if linked else "")
+    assert run(store, *jobs).failed == [] and store.outcome("12") is not None
+
+
+def test_a_batch_asks_for_signatures_once_and_knows_its_own(
+    store: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamps = [decided(store, decision(n, None)) for n in (1, 2, 3)]
+    first = replace(job(11, stamps[0]), cpu_s=1400.0)
+    again = replace(job(11, stamps[1], at=NOW - timedelta(minutes=50)), cpu_s=1400.0)
+    asked: list[str] = []
+    rows = Writer.rows
+
+    def noted(self: Writer, sql: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+        asked.append(sql)
+        return rows(self, sql, parameters)
+
+    monkeypatch.setattr(Writer, "rows", noted)
+    assert run(store, first, again, replace(job(12, stamps[2]), cpu_s=1400.0)).signatures == 2
+    assert sum("JOIN signatures" in q for q in asked) == 1
+    assert sorted(s.signature.job_id for s in signatures(store)) == ["11", "12"]

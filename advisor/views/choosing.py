@@ -35,6 +35,10 @@ _DROPPED: dict[ChoiceKind, tuple[str, ...]] = {
 }
 
 
+_FROM_STORE = "Decided from the store: queues, limits and free nodes are not known."
+_SAMPLE = "Queues and free nodes are looked at when a job is submitted, not here."
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What is wanted, and for what: a point, a goal with a slowdown bound, or to be left alone.
@@ -127,7 +131,8 @@ class Outlook:
 
     ``sentence`` says it; ``lines`` are the options as a script would hold them, ``variables`` what
     is set in the job; ``old`` and ``new`` are the script's lines as they are and would be, empty
-    without a script; ``why`` are the reasons, ``of`` names what the script runs.
+    without a script; ``why`` are the reasons, ``of`` names what the script runs; ``unseen`` says
+    what the daemon will look at and this did not.
     """
 
     sentence: str
@@ -137,6 +142,7 @@ class Outlook:
     new: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
     of: str = ""
+    unseen: str = ""
 
     def diff(self, name: str) -> list[str]:
         """Return the difference of the script as it is and as it would be written."""
@@ -157,10 +163,12 @@ def for_script(
         **payload_of(script, scheduler=scheduler),
         "choices": text_of(choices),
     }
+    unseen = ""
     try:
         decision = from_daemon(socket, payload, timeout_s=3.0)
     except AdvisorError:
         decision = from_store(store, payload, user=person.name, uid=person.uid)
+        unseen = _FROM_STORE
     rewrite, environment = decision.rewrite, decision.environment
     old = _lines(script)
     return Outlook(
@@ -171,6 +179,7 @@ def for_script(
         tuple(rewritten(old, rewrite, scheduler, environment)),
         tuple(r.text for r in decision.reasons),
         f"{decision.application} / {decision.workload}",
+        unseen,
     )
 
 
@@ -203,6 +212,7 @@ def for_sample(
         lines_of(decision.rewrite, decision.environment, scheduler),
         dict(decision.environment),
         why=tuple(_reasons(decision.reasons)),
+        unseen=_SAMPLE,
     )
 
 

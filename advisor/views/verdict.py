@@ -43,6 +43,8 @@ def verdict(policy: Decision | None, yours: Decision | None, missing: str = "") 
     if yours.changed:
         same = policy.changed and policy.chosen == yours.chosen
         whose = "the site's policy does it" if same else "as you chose"
+        if yours.baseline and yours.chosen.configuration.node_type != yours.baseline.node_type:
+            whose += ", queues permitting"  # which only the daemon knows, when it is submitted
         return JobVerdict(what, f"APPLIED: {whose} · c choose otherwise", "good")
     why, can_apply = _not_applied(policy, yours)
     offer = " · a apply it for me" if can_apply else ""

@@ -119,5 +119,6 @@ def test_scripts_are_read_as_far_as_the_hooks_send_them(
         script, {}, store=store_path, socket=script.parent / "none", person=Person(ME)
     )
     assert not outlook.lines and any("only a part of it" in text for text in outlook.why)
+    assert "free nodes are not known" in outlook.unseen  # no daemon answered
     refused = advisor("train", script, "--scheduler", "local", "--dry-run")
     assert refused.code == 1 and "larger than 128 KB" in refused.err

@@ -11,6 +11,7 @@ import terminal
 from advisor_tui.help import joined
 from advisor_tui.legible import CONTRAST, XTERM, contrast, legible, plain, speaks_utf8
 from advisor_tui.session import Session
+from advisor_tui.table import LazyTable
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.style import Style
@@ -108,5 +109,56 @@ def test_help_flows_where_its_lines_do_not_fit(session: Session, play: Play) -> 
         assert inside and all(line.rstrip().endswith("│") for line in inside)
         assert "Each sign is an option: threads and a frequency cap" in at.text
         assert "to run the job with. Left is faster" in at.text
+
+    play(session, story, (60, 15))
+
+
+def test_no_figure_of_a_table_is_cut_without_saying_so(session: Session, play: Play) -> None:
+    """At 60 columns "21 % less" was shown as "2", and at 80 "62 % faster" as "62 % faste"."""
+    known: dict[str, set[str]] = {}
+
+    async def story(at: Any) -> None:
+        for key in ("1", "2", "3", "4"):
+            await at.press(key, *(["i"] if key == "4" else []))
+            for table in at.app.screen.query(LazyTable):
+                shown = table._widths()
+                room = sum(width for _, width in shown) + sum(
+                    table.columns[i].gap for i, _ in shown[1:]
+                )
+                assert shown and room <= table.room - 1
+                for row in table._rows.values():
+                    line = table._strip(" ", row, Style(), roles=False).text[1:]
+                    for number, (i, width) in enumerate(shown):
+                        line = line[table.columns[i].gap if number else 0 :]
+                        cell = row[i] if isinstance(row[i], str) else row[i][0]
+                        part, line = line[:width].strip(), line[width:]
+                        assert part == cell.strip() or part.endswith("…"), (key, part, cell)
+                        known.setdefault(key, set()).add(part)
+
+    for size in ((60, 15), (80, 24), (100, 24), (200, 60)):
+        play(session, story, size)
+    assert "21 % less" in known["1"] and any("faster" in text for text in known["2"])
+
+
+def test_a_goal_can_be_chosen_on_a_slim_terminal(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.press("home", "down", "enter", "c", "down")
+        assert at.text.count("‹ as the site says ›") == 2
+
+    play(session, story, (60, 15))
+    play(session, story)
+
+
+def test_the_status_keeps_away_from_the_places(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.press("4")
+        at.app.daemon = "no daemon: jobs go through unchanged"
+        at.app.paint_status()
+        await at.settle()
+        assert at.lines[0].split("[4 Policy]")[1].split() == ["!"]
+        at.app.daemon = "daemon answers"
+        at.app.paint_status()
+        await at.settle()
+        assert at.lines[0].rstrip().endswith("[4 Policy]")
 
     play(session, story, (60, 15))

@@ -53,6 +53,15 @@ def test_what_is_applied_will_save() -> None:
     assert lines(ADVICE, APPLIED)[1] == "APPLIED: as you chose · c choose otherwise"
 
 
+def test_another_node_type_is_promised_only_as_far_as_queues_permit() -> None:
+    there = SAVES._replace(configuration=replace(FEWER, node_type="bdw"))
+    moved = replace(APPLIED, chosen=there)
+    assert lines(moved)[1] == (
+        "APPLIED: the site's policy does it, queues permitting · c choose otherwise"
+    )
+    assert lines(ADVICE, moved)[1].startswith("APPLIED: as you chose, queues permitting ·")
+
+
 def test_what_one_asked_not_to_have_can_be_asked_for_again() -> None:
     advised = replace(ADVICE, policy=Policy(mode="advise"))
     assert (

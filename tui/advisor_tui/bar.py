@@ -11,6 +11,9 @@ from textual.widget import Widget
 from advisor_tui.ink import ink
 from advisor_tui.places import PLACES
 
+_LEAST = 10
+"""Cells from which on a part of the status is shown; with fewer ``!`` says that all is not well."""
+
 
 class Bar(Widget):
     """One line; a click on a place goes there."""
@@ -40,7 +43,8 @@ class Bar(Widget):
         used = sum(s.cell_length for s in segments)
         room = self.size.width - used - 1
         status = self.status if len(self.status) <= room else self.brief
-        status = status if len(status) <= room else status[: max(0, room - 1)] + "…"
+        if len(status) > room:  # a few letters say nothing
+            status = status[: room - 1] + "…" if room >= _LEAST else "!" * self.trouble
         if room > 0:
             colour = "bold $warning" if self.trouble else "dim"
             segments.append(Segment(" " * (room - len(status)), style))

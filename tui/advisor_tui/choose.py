@@ -267,6 +267,8 @@ undo   (u) takes the last change back
             parts += ["\n", *(Content.styled(f"{line}\n", "$success") for line in outlook.lines)]
         if outlook.why:
             parts += ["\nwhy\n", *(f"  - {text}\n" for text in outlook.why)]
+        if outlook.unseen:
+            parts += ["\n", outlook.unseen]
         if self.advisor.daemon.startswith("no daemon"):
             parts += ["\nNo daemon answers now: until it does, jobs go through unchanged."]
         self.query_one("#outlook", Static).update(Content.assemble(*parts))

@@ -6,7 +6,7 @@ out of a narrow one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,6 +25,11 @@ from advisor_tui.ink import ink
 
 PAGE = 20
 """Rows asked for at once: a little more than a small terminal shows."""
+
+_LEAST = 8
+"""Cells that a column of text keeps where there is little room."""
+_NAME = 10
+"""Cells that the first of them keeps as long as others have more than they need."""
 
 Cell = str | tuple[str, str]
 """Text, or text and its role: good, bad, warn, dim, strong."""
@@ -243,8 +248,10 @@ class LazyTable(ScrollView, can_focus=True):
             for i, c in enumerate(self.columns)
             if whole >= c.from_width and (not c.below or whole < c.below)
         ]
+        while len(shown) > 1 and self._spare(shown, total, self._least) < 0:
+            shown.pop()  # half a figure would be another one
         widths = {i: self.columns[i].width for i in shown}
-        left = total - sum(widths.values()) - sum(self.columns[i].gap for i in shown[1:])
+        left = self._spare(shown, total, widths.__getitem__)
         weight = sum(self.columns[i].flex for i in shown)
         for i in shown:
             if left > 0 and self.columns[i].flex:
@@ -252,7 +259,21 @@ class LazyTable(ScrollView, can_focus=True):
                 widths[i] += share
                 left -= share
                 weight -= self.columns[i].flex
+        names = [i for i in shown if self.columns[i].flex][:1]
+        for _ in range(-left):  # from the first text, a name, then where most is left
+            spared = [i for i in shown if widths[i] > self._least(i)]
+            named = [i for i in names if widths[i] > _NAME]
+            widths[max(named or spared, key=widths.__getitem__)] -= 1
         return [(i, widths[i]) for i in shown]
+
+    def _least(self, i: int) -> int:
+        """Return the cells that a column cannot do without."""
+        column = self.columns[i]
+        return min(_LEAST, column.width) if column.flex else column.width
+
+    def _spare(self, shown: Sequence[int], total: int, width: Callable[[int], int]) -> int:
+        """Return the cells that are left over; below 0 those that are missing."""
+        return total - sum(map(width, shown)) - sum(self.columns[i].gap for i in shown[1:])
 
     def render_line(self, y: int) -> Strip:
         """Paint the header, or a row."""

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _checks(args: argparse.Namespace) -> Iterator[Check]:
-    from advisor.core.check import Check, check_error
+    from advisor.core.check import check_error
     from advisor.core.inventory import Inventory
     from advisor.loop import health, health_site
     from advisor.schedulers.choose import every
@@ -81,7 +81,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
             break
     reader = None
     if not os.path.exists(store) and (site := paths.closed_store()):  # noqa: PTH110
-        yield Check("store", "ok", f"{site}: its owner's only; the daemon shows you what is yours")
+        yield _unread(site)
     else:
         reader, opened = health.open_store(store)
         yield from opened
@@ -110,6 +110,18 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     yield _meters(bool(settings))
     yield from unit_health.check_units(units.LOOKED_INTO, units.program())
     yield from _daemon(args, hooked, version)
+
+
+def _unread(store: Path) -> Check:
+    """Say of a store that a daemon answers from and we cannot read whether it is gone."""
+    from advisor.core.check import Check
+
+    if os.access(store.parent, os.X_OK) and not os.path.lexists(store):
+        return Check(
+            "store", "fail", f"{store} is gone; the daemon answers from what it read last",
+            "put a backup or a published copy back: advisor restore FILE",
+        )  # fmt: skip
+    return Check("store", "ok", f"{store}: its owner's only; the daemon shows you what is yours")
 
 
 def _to_do(checks: Iterable[Check], where: str) -> Iterator[Check]:
@@ -141,11 +153,20 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
     socket: Path = paths.socket_path(args.socket or hooked)
     try:
         status = call(socket, {"v": 1, "op": "status"}, timeout_s=3.0)
-    except AdvisorError:
+    except AdvisorError as error:
         if os.path.exists(socket) and not socket.is_socket():  # noqa: PTH110  its folder may be closed
             yield Check(
                 "daemon", "fail", f"{socket} is not a socket, so nobody can ask the daemon",
                 f"rm {socket} && systemctl restart advisor.socket, or run advisor serve",
+            )  # fmt: skip
+            return
+        if isinstance(error.__context__, TimeoutError):
+            yield Check(
+                "daemon", "fail",
+                f"the daemon at {socket} does not answer within 3 s: it hangs, is stopped or is "
+                "overloaded; jobs go through unchanged",
+                "systemctl restart advisor.service (without systemd kill -9 it and run advisor "
+                "serve again); journalctl -u advisor.service says what came before",
             )  # fmt: skip
             return
         state = "fail" if hooked else "warn"
@@ -172,7 +193,8 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
     if status.get("store_error"):
         yield Check(
             "daemon", "fail", f"it cannot read its store: {status['store_error']}",
-            "it answers from what it read last; mend the store",
+            "it answers from what it read last; put a backup or a published copy back: "
+            "advisor restore FILE",
         )  # fmt: skip
     elif policy is not None and status.get("policy_version") != policy:
         yield Check(

@@ -18,7 +18,7 @@ from advisor.errors import AdvisorError
 from advisor.loop.backlog import backlog
 from advisor.loop.clock import form
 from advisor.loop.spool import spool_folder, waiting_files
-from advisor.store.connection import OLD_S, age_of_copy
+from advisor.store.connection import OLD_S, age_of_copy, is_copy
 from advisor.store.reader import Reader
 from advisor.store.records import CLASS, SIZES, TRANSFER
 from advisor.store.transfers import unadvised
@@ -54,6 +54,9 @@ def open_store(path: Path) -> tuple[Reader | None, list[Check]]:
 def _access(path: Path) -> Check:
     size = f"{path.stat().st_size / 1e6:.1f} MB"
     age_s = age_of_copy(path)
+    if age_s is not None and not is_copy(path):
+        text = f"{path}: a backup in the store's place, sound, {size}; the first write makes it the"
+        return Check("store", "ok", f"{text} store")
     if age_s is not None:
         text = f"{path}: a published copy, {format_duration(age_s)} old, sound, {size}"
         if age_s < OLD_S:

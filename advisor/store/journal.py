@@ -119,7 +119,7 @@ class Journal:
             self._thread.join(timeout_s + 2 * _BUSY_S)
         left = self.waiting
         if left:
-            _LOG.warning("%s: %d decisions were not written", self.path, left)
+            _LOG.warning("event=decisions-left left=%d store=%s", left, self.path)
         self._report(final=True)
         return left
 
@@ -215,7 +215,7 @@ class Journal:
                 row = _rows.decision_row(item.decision, item.job_id)
                 rows.append((_rows.SAVE_DECISION, row))
             except (AdvisorError, AttributeError, OverflowError, TypeError, ValueError) as error:
-                _LOG.error("%s: a decision cannot be stored: %s", self.path, error)
+                _LOG.error("event=decision-skipped store=%s error=%r", self.path, str(error))
             if len(batch) < _BATCH:
                 self._closing.wait(_BREATH_S)
         return rows
@@ -224,10 +224,10 @@ class Journal:
         try:
             connection.execute(sql, row)
         except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
-            _LOG.error("%s: a decision is refused: %s", self.path, error)
+            _LOG.error("event=decision-refused store=%s error=%r", self.path, str(error))
             return False
         except (OverflowError, TypeError, ValueError) as error:
-            _LOG.error("%s: a decision cannot be stored: %s", self.path, error)
+            _LOG.error("event=decision-skipped store=%s error=%r", self.path, str(error))
             return False
         return True
 
@@ -269,23 +269,26 @@ class Journal:
     def _describe(self, error: Exception) -> str:
         if isinstance(error, sqlite3.Error):
             return str(faults.translate(error, self.path))
+        if isinstance(error, FileNotFoundError):
+            back = "advisor restore puts a backup or a published copy back"
+            return f"{self.path}: there is no store ({back})"
         return str(error)
 
     def _note(self, trouble: str) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
-            _LOG.warning("decisions are not written: %s", trouble)
+            _LOG.warning("event=decisions-not-written waiting=%d error=%r", self.waiting, trouble)
         self._report()
 
     def _recovered(self) -> None:
         if self._trouble:
             self._trouble = ""
-            _LOG.warning("%s: decisions are written again", self.path)
+            _LOG.warning("event=decisions-written-again store=%s", self.path)
             self._report(final=True)
 
     def _report(self, *, final: bool = False) -> None:
         fresh = self._dropped - self._reported
         if fresh and (final or time.monotonic() - self._reported_at >= _QUIET_S):
             self._reported, self._reported_at = self._dropped, time.monotonic()
-            _LOG.warning("%s: %d decisions were dropped (%d in all)",
-                         self.path, fresh, self._dropped)  # fmt: skip
+            _LOG.warning("event=decisions-dropped dropped=%d in_all=%d store=%s",
+                         fresh, self._dropped, self.path)  # fmt: skip

@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -182,6 +183,38 @@ def test_a_file_in_the_socket_s_place(advisor: Run, store_path: Path, tmp_path: 
     assert advisor("doctor", "--socket", path).code == 1
     path.unlink()
     assert checks(advisor, "daemon", "fail", "--socket", path) == []
+
+
+def test_a_daemon_that_hangs(advisor: Run, store_path: Path, tmp_path: Path) -> None:
+    """It is there, so to enable it would change nothing: it must be started anew."""
+    sound(store_path)
+    path = tmp_path / "advisor.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        (found,) = checks(advisor, "daemon", "fail", "--socket", path)
+    assert f"the daemon at {path} does not answer within 3 s" in found["text"]
+    assert found["todo"].startswith("systemctl restart advisor.service")
+
+
+def test_a_store_that_vanished_under_its_daemon(
+    advisor: Run, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound(store_path)
+    store_path.unlink()
+    monkeypatch.setattr("advisor.paths._daemons_store", lambda _: store_path)
+    (found,) = checks(advisor, "store", "fail")
+    assert "is gone" in found["text"] and "advisor restore FILE" in found["todo"]
+
+
+def test_a_backup_in_the_store_s_place_is_no_published_copy(
+    advisor: Run, store_path: Path, tmp_path: Path
+) -> None:
+    sound(store_path)
+    assert advisor("backup", tmp_path / "b").code == 0
+    (tmp_path / "b").replace(store_path)
+    (found,) = checks(advisor, "store", "ok")
+    assert "a backup in the store's place" in found["text"]
 
 
 @pytest.fixture

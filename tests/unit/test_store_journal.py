@@ -104,8 +104,8 @@ def test_a_locked_store_makes_decisions_wait(
     assert journal.close() == 0
     assert stored(store_path) == [f"d{n}" for n in range(51)]
     assert journal.dropped == 0
-    troubles = [r.getMessage() for r in caplog.records if "not written" in r.getMessage()]
-    assert len(troubles) == 1  # said once, however often it was tried
+    troubles = [m for r in caplog.records if "event=decisions-not-" in (m := r.getMessage())]
+    assert len(troubles) == 1 and "waiting=" in troubles[0]  # said once, however often it was tried
 
 
 def test_the_oldest_are_dropped_beyond_the_limit_and_counted_in_the_log(
@@ -121,7 +121,10 @@ def test_the_oldest_are_dropped_beyond_the_limit_and_counted_in_the_log(
     release(holder)
     assert journal.close(30) == 0
     assert stored(store_path) == [f"d{n}" for n in range(20, 30)]
-    assert any("20 in all" in r.getMessage() for r in caplog.records)
+    assert any(
+        "event=decisions-dropped" in r.getMessage() and "in_all=20" in r.getMessage()
+        for r in caplog.records
+    )
 
 
 def test_closing_does_not_wait_for_ever(store_path: Path) -> None:
@@ -171,7 +174,7 @@ def test_a_store_that_comes_later_or_is_replaced_gets_what_waited(store_path: Pa
     journal = Journal(store_path)
     journal.start()
     journal.put(record(1))
-    until(lambda: "no store" in journal.trouble or "No such file" in journal.trouble)
+    until(lambda: "there is no store (advisor restore" in journal.trouble)
     Writer(store_path).close()
     until(lambda: journal.waiting == 0)
     assert stored(store_path) == ["d1"]

@@ -33,7 +33,11 @@ def _radar(axes: Any, panel: RadarPanel) -> None:
         axes.plot(*ring(values), color="#009e73", lw=0.5, alpha=0.6)
     axes.plot(*ring(panel.mean), color="#0072b2", lw=2)
     for turn, name in zip(turns, panel.axes, strict=True):
-        axes.text(1.15 * math.sin(turn), 1.15 * math.cos(turn), name, fontsize=7, ha="center")
+        across, up = math.sin(turn), math.cos(turn)
+        side = "center" if abs(across) < 0.1 else "left" if across > 0 else "right"
+        axes.text(1.08 * across, 1.1 * up, name, fontsize=7, ha=side, va="center")
+    axes.set_xlim(-2.2, 2.2)  # names have room beside it, and the title above them
+    axes.set_ylim(-1.25, 1.25)
 
 
 def _graph(axes: Any, panel: GraphPanel) -> None:

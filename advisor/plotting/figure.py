@@ -152,9 +152,10 @@ def _lines(axes: Any, panel: Lines) -> None:
         axes.set_ylim(*panel.band)
     else:
         axes.set_ylim(0, 1.1 * max(values))
+    ran = [set(line.x) <= set(line.runs) for line in panel.lines]
     axes.legend(
         fontsize=8, frameon=False, title_fontsize=8,
-        title="filled: run" if any(line.runs for line in panel.lines) else None,
+        title="filled: run" if any(line.runs for line in panel.lines) and not all(ran) else None,
         ncols=2 if len(panel.lines) > len(COLOURS) else 1,
     )  # fmt: skip
 

@@ -89,16 +89,23 @@ def _tree(axes: Any, panel: TreePanel) -> None:
 
 
 def _intervals(axes: Any, panel: IntervalPanel) -> None:
+    there = [  # of each row, the kinds that have a value: they share its height
+        [k for k, values in enumerate(panel.kinds.values()) if values[i] is not None]
+        for i in range(len(panel.rows))
+    ]
     for k, (kind, values) in enumerate(panel.kinds.items()):
-        shift = 0.22 * (k - (len(panel.kinds) - 1) / 2)
-        rows = [(i + shift, v) for i, v in enumerate(values) if v is not None]
+        rows = [
+            (i + 0.22 * (there[i].index(k) - (len(there[i]) - 1) / 2), v)
+            for i, v in enumerate(values)
+            if v is not None
+        ]
         axes.errorbar(
             [v[0] for _, v in rows], [y for y, _ in rows],
             xerr=[[v[0] - v[1] for _, v in rows], [v[2] - v[0] for _, v in rows]],
             fmt="osD^"[k % 4], ms=4, lw=1.2, capsize=3, color=COLOURS[k], label=kind,
         )  # fmt: skip
     axes.set_yticks(range(len(panel.rows)), panel.rows, fontsize=7)
-    axes.invert_yaxis()
+    axes.set_ylim(len(panel.rows) - 0.5, -0.5)
     axes.set_xlabel(fill(panel.label, _LABEL_WIDTH))
     axes.legend(
         fontsize=8,

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from advisor.loop.left_results import LeftFiles
     from advisor.loop.spool import Spooled
 
+_LOCK = ".collect.lock"
+"""One collection holds this file beside the store; that it is there tells of a store that was."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor collect`` takes."""
@@ -47,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Collect. Returns 0, also when there was nothing new."""
-    from advisor.errors import RefusedError
+    from advisor.errors import RefusedError, StoreError
     from advisor.loop import clock
     from advisor.loop.collect import collect, watermark
     from advisor.loop.left_results import ended, note_places, place_of, take_left
@@ -68,6 +71,12 @@ def run(args: argparse.Namespace) -> int:
             f"{store} is a published copy, which this host's daemon only reads",
             hint="collect on the store's host",
         )
+    if not store.exists() and store.with_name(_LOCK).exists():
+        raise StoreError(
+            f"{store}: the store is gone; nothing is collected into an empty one",
+            hint="put a backup back with advisor restore FILE, or start an empty store with "
+            "advisor site apply",
+        )
     since = clock.since(args.since or "7d")
     by_hand = {place_of(text): ended("") for text in args.left}
     collected = left = None
@@ -83,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         spooled = take()
         if not args.spool:
             scheduler = create(args.scheduler) if args.scheduler else default()
-            with held(store.parent, ".collect.lock"):
+            with held(store.parent, _LOCK):
                 if args.since is None:
                     since = watermark(writer, scheduler.NAME, since)
                 collected = collect(writer, scheduler, since)

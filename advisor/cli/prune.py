@@ -27,12 +27,14 @@ def run(args: argparse.Namespace) -> int:
     """Prune; exit code 3 where nothing says what to forget."""
     from advisor.errors import RefusedError
     from advisor.loop.retention import prune_old
+    from advisor.store.connection import is_wal
     from advisor.store.opening import is_owner
     from advisor.store.writer import Writer
 
     path = paths.whole_store(args.db)
     if not is_owner(path):
         raise RefusedError(f"{path} is not yours", hint="ask the store's owner")
+    is_wal(path)  # where there is no store none is made
     with Writer(path) as writer:
         done = prune_old(writer, args.older_than)
     if done is None:

@@ -81,7 +81,8 @@ def is_wal(path: Path) -> bool:
     except FileNotFoundError:
         raise StoreError(
             f"{path}: there is no store",
-            hint="measure or import something first, or name another store with --db",
+            hint="measure or import something first; put a lost store back with advisor restore "
+            "FILE; or name another one with --db",
         ) from None
     except OSError as error:
         raise StoreError(f"{path}: the store cannot be read: {error.strerror}") from None

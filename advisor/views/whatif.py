@@ -145,7 +145,7 @@ def worth_words(whatif: WhatIf, changes: Sequence[DecisionChange]) -> str:
         return ""
     less = energy_j < 0
     worth = Worth(abs(energy_j), -hours if less else hours, Month(whatif.tariff))
-    words = worth.sentences()[0].removesuffix(" a run").removesuffix(", as many node-hours")
+    words = worth.sentences()[0].removesuffix(" a run").removesuffix(", the same node-hours")
     return f"{format_count(runs, 'run')} {'take' if less else 'save'} {words} more"
 
 

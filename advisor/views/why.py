@@ -48,7 +48,8 @@ def why_lines(answer: Answer, worth: Worth | None = None) -> list[str]:
     lines += [*_decision(answer, decision, promised), *_comparison(answer)]
     lines += reason_lines(decision)
     if decision.changed:
-        off = translator(named(decision.scheduler)).LEFT_ALONE
+        of_scheduler = translator(named(decision.scheduler)).LEFT_ALONE
+        off = "ADVISOR=off advisor run" if decision.hook == "run" else of_scheduler
         lines += [
             "",
             f"next time: {off} ... leaves one job alone, a line #ADVISOR off a "

@@ -68,7 +68,7 @@ class Worth:
         sign = "−" if self.node_hours < 0 else ""
         hours = f"{sign}{format_node_hours(abs(self.node_hours))}"
         if abs(self.node_hours) < _NO_HOURS:
-            hours = "as many node-hours"
+            hours = "the same node-hours"
         return f"{self.month.tariff.words(self.energy_j)}, {hours}"
 
     def sentences(self) -> list[str]:

@@ -147,6 +147,16 @@ def test_nothing_new_is_fine_for_a_timer(advisor: Run, accounting: Run, store_pa
     assert store_path.exists()
 
 
+def test_a_lost_store_is_not_replaced_by_an_empty_one(
+    advisor: Run, accounting: Run, stamps: list[str], store_path: Path
+) -> None:
+    assert collect(advisor).code == 0
+    store_path.unlink()
+    result = collect(advisor)
+    assert result.code == 1 and result.err.count("\n") == 1 and "advisor restore" in result.err
+    assert not store_path.exists()
+
+
 def test_spool_alone_asks_no_scheduler(
     advisor: Run, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,8 @@ def test_it_runs_as_advised_and_why_knows(script: Path, advisor: Run) -> None:
     told = advisor("why", data["job"], "--json").json()
     assert told["decision"]["application"] == "threads"
     assert told["outcome"]["state"] == "COMPLETED"
-    assert ", 1 thread" in advisor("why", data["job"]).out
+    why = advisor("why", data["job"]).out
+    assert ", 1 thread" in why and "next time: ADVISOR=off advisor run ..." in why
 
 
 def test_off_runs_it_as_it_is(script: Path, advisor: Run, monkeypatch: pytest.MonkeyPatch) -> None:

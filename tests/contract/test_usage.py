@@ -38,7 +38,10 @@ def test_an_error_is_json_where_answers_are(advisor: Advisor, words: str) -> Non
     assert done.err.startswith(f"advisor: {answer['error']}")
 
 
-@pytest.mark.parametrize("words", ["options A", "fit A", "rank A", "report", "forget A"])
+@pytest.mark.parametrize(
+    "words",
+    ["options A", "fit A", "rank A", "report", "forget A", "prune --older-than 1d"],
+)
 def test_a_missing_store_has_one_exit_code(advisor: Advisor, tmp_path: Path, words: str) -> None:
     done = advisor(*words.split(), "--db", str(tmp_path / "none.db"))
     assert (done.code, done.out) == (1, "")

@@ -24,8 +24,8 @@ WITHIN = 0.03
 
 _MARGIN = 0.6
 """Of that half width, what scatter may take: a stop chosen for its narrow interval is too sure.
-This and what is assumed of scatter were chosen on drawn programs of 12 seeds; others have the
-same shares and coverage (docs/phases.md)."""
+Chosen, as the drift is, on drawn programs of 50 seeds and on recorded cases; docs/phases.md has
+what these reach, and what others do."""
 
 _STEP = 0.004
 """Of the baseline's time, between two looks at the estimate."""

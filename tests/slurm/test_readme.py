@@ -19,7 +19,7 @@ OPEN = (
     (r"(?<= s) +as promised$", "  0.0 % slower than promised, within its interval"),
     (r"(faster|slower) than promised|(more|less) than promised|as promised, ", "off, "),
     (r"\b(stencil\.sh|allocation)\b", "JOB NAME"),  # Slurm's accounting sometimes loses the name
-    (r"(as many|−?[0-9.e-]+) node-hours", "N node-hours"),
+    (r"(the same|−?[0-9.e-]+) node-hours", "N node-hours"),
     (r"your \d+ runs .*", "your runs"),  # and everybody's, where tests before had some
     (r"within its interval( and measurement error)?", "within its interval"),
 )

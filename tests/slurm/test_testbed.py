@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from testbed import KERNELS, NODE_TYPES, Testbed, TestbedError, predict, requirements
+from testbed.cluster import NODES
+from testbed.config import LOCAL_PORT_RANGE, Ports, claim_ports
 
 
 def step_rows(testbed: Testbed, job_id: int) -> list[dict[str, str]]:
@@ -171,6 +176,43 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TestbedError, match="not empty"):
         Testbed(tmp_path).start()
     assert (tmp_path / "mine").exists()
+
+
+def test_no_connection_and_no_other_cluster_takes_a_daemons_port(tmp_path: Path) -> None:
+    """A port between its choice and its daemon's start is not given to a connection or a cluster.
+
+    One slurmd of a cluster found its port used by an outgoing connection of another.
+    """
+    low, high = map(int, LOCAL_PORT_RANGE.read_text().split())
+    claims, ports = [], []
+    with contextlib.ExitStack() as opened:
+        for _ in range(3):
+            chosen, claim = claim_ports()
+            opened.callback(claim.close)
+            claims.append(claim.getsockname()[1])
+            ports += [chosen.mariadb, chosen.slurmdbd, chosen.slurmctld, *chosen.slurmd.values()]
+        assert len({*ports, *claims}) == 3 * (4 + len(NODES))
+        assert not [port for port in ports if low <= port <= high]
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", claims[0]))
+
+
+def test_a_cluster_that_does_not_start_names_the_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is in the error: the folder of the logs may be gone when somebody reads it."""
+    if reason := requirements():
+        pytest.skip(reason)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+
+        def chosen() -> tuple[Ports, socket.socket]:
+            ports, claim = claim_ports()
+            return replace(ports, slurmdbd=taken.getsockname()[1]), claim
+
+        monkeypatch.setattr("testbed.cluster.claim_ports", chosen)
+        with pytest.raises(TestbedError, match=r"slurmdbd ended: .*in use"):
+            Testbed(tmp_path / "cluster").start()
 
 
 def test_nothing_is_left_after_stop_or_after_a_killed_owner() -> None:

@@ -6,16 +6,17 @@ import atexit
 import os
 import pwd
 import shutil
+import socket
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from . import daemons
 from .client import Client
-from .config import ACCOUNT, NOOP_HOOKS, Ports, free_ports, write_configuration
+from .config import ACCOUNT, NOOP_HOOKS, Ports, claim_ports, write_configuration
 from .daemons import TestbedError, spawn, wait_until
 from .law import NODE_TYPES
 from .posed import (
@@ -30,6 +31,7 @@ from .requirements import program, requirements
 NODES = tuple(node for node_type in NODE_TYPES.values() for node in node_type.nodes)
 SLURMDS = tuple(f"slurmd.{node}" for node in NODES)
 SERVICES = ("silicon", "install", "slurmdbd", "mariadbd", "munged")
+DAEMONS = frozenset({*SLURMDS, *SERVICES, "slurmctld"} - {"install"})
 PREFIX = "slurm-testbed-"
 FOLDERS = (
     "etc",
@@ -75,6 +77,7 @@ class Testbed(Client):
         self.lua_hooks = lua_hooks
         self.more_configuration = more_configuration
         self._complaint = ""
+        self._claim: socket.socket | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -130,7 +133,7 @@ class Testbed(Client):
             account = pwd.getpwnam(user)
             self.home(user).mkdir()
             os.chown(self.home(user), account.pw_uid, account.pw_gid)
-        ports = free_ports()
+        ports, self._claim = claim_ports()
         write_configuration(root, ports, self.lua_hooks, self.more_configuration)
         install = spawn(
             root,
@@ -168,7 +171,22 @@ class Testbed(Client):
             for node in node_type.nodes:
                 command = slurmd_command(root, node, _need("slurmd"))
                 spawn(root, f"slurmd.{node}", command, self.env() | slurmd_environ(root, node_type))
-        wait_until(self._all_idle, 30.0, "all nodes idle")
+        self._started(self._all_idle, "all nodes idle")
+
+    def _started(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a part of the start; TestbedError names the daemons that ended by themselves."""
+
+        def holds() -> bool:
+            if condition():
+                return True
+            for file in (self.directory / "run").glob("*.pid"):
+                name = file.name.removesuffix(".pid")
+                if name in DAEMONS and not daemons.alive(file):
+                    log = (self.directory / "log" / f"{name}.out").read_text("utf-8", "replace")
+                    raise TestbedError(f"{name} ended: {(log.splitlines() or ['no output'])[-1]}")
+            return False
+
+        wait_until(holds, 30.0, what)
 
     def _start_accounting(self, ports: Ports) -> None:
         root = self.directory
@@ -178,14 +196,14 @@ class Testbed(Client):
         )
         mariadbd = [_need("mariadbd"), f"--defaults-file={root}/etc/my.cnf"]
         spawn(root, "mariadbd", [*mariadbd, f"--init-file={root}/etc/init.sql"])
-        wait_until((root / "run" / "mariadb.socket").exists, 30.0, "mariadbd")
-        wait_until((root / "run" / "munge.socket").exists, 10.0, "munged")
+        self._started((root / "run" / "mariadb.socket").exists, "mariadbd")
+        self._started((root / "run" / "munge.socket").exists, "munged")
         spawn(root, "slurmdbd", [_need("slurmdbd"), "-D"], self.env())
-        wait_until(lambda: self._sacctmgr("add", "cluster", "testbed"), 30.0, "slurmdbd")
+        self._started(lambda: self._sacctmgr("add", "cluster", "testbed"), "slurmdbd")
         self._sacctmgr("add", "account", ACCOUNT, "cluster=testbed")
         names = ",".join(("root", *self.users))
-        wait_until(
-            lambda: self._sacctmgr("add", "user", names, f"account={ACCOUNT}"), 10.0, "accounts"
+        self._started(
+            lambda: self._sacctmgr("add", "user", names, f"account={ACCOUNT}"), "accounts"
         )
         self._sacctmgr("modify", "user", "root", "set", f"defaultaccount={ACCOUNT}")
 
@@ -199,7 +217,7 @@ class Testbed(Client):
 
     def _start_slurmctld(self, *args: str) -> None:
         spawn(self.directory, "slurmctld", [_need("slurmctld"), "-D", *args], self.env())
-        wait_until(lambda: self._succeeds("scontrol", "ping"), 30.0, "slurmctld")
+        self._started(lambda: self._succeeds("scontrol", "ping"), "slurmctld")
 
     def _all_idle(self) -> bool:
         states = self.run(["sinfo", "-h", "-N", "-p", "batch", "-o", "%N %t"]).stdout.split("\n")
@@ -220,6 +238,8 @@ class Testbed(Client):
         daemons.stop(root, [*SLURMDS, *SERVICES], grace_s=0.0)
         daemons.terminate(processes_on_posed_nodes(root), grace_s=0.0)
         atexit.unregister(self.stop)
+        if self._claim is not None:
+            self._claim.close()
         if remove if remove is not None else self._temporary:
             shutil.rmtree(root, ignore_errors=True)
 

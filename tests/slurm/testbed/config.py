@@ -7,8 +7,10 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from .daemons import TestbedError
 from .law import NODE_TYPES
 
+LOCAL_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 CLUSTER = "testbed"
 ACCOUNT = "proj"
 NOOP_HOOKS = {
@@ -36,18 +38,32 @@ class Ports:
     slurmd: dict[str, int]
 
 
-def free_ports() -> Ports:
-    """Return ports nobody listens on now."""
+def claim_ports() -> tuple[Ports, socket.socket]:
+    """Return ports nobody listens on, and the socket that keeps them for as long as it is open.
+
+    The kernel gives outgoing connections ports of its own range, also of connections made between
+    this choice and the start of a daemon: ports are taken outside of that range. Clusters that
+    start at the same time exclude each other by the first port of a block, which no daemon uses.
+    """
     names = [node for node_type in NODE_TYPES.values() for node in node_type.nodes]
-    sockets = [socket.socket() for _ in range(3 + len(names))]
-    try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        numbers = [int(s.getsockname()[1]) for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()
-    return Ports(numbers[0], numbers[1], numbers[2], dict(zip(names, numbers[3:], strict=True)))
+    needed = 3 + len(names)
+    low, high = map(int, LOCAL_PORT_RANGE.read_text().split())
+    for first in range(10240, 65536 - needed, needed + 1):
+        if first + needed >= low and first <= high:
+            continue
+        claim = socket.socket()
+        try:
+            claim.bind(("127.0.0.1", first))
+            numbers = range(first + 1, first + 1 + needed)
+            for number in numbers:
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", number))
+        except OSError:
+            claim.close()
+            continue
+        slurmd = dict(zip(names, numbers[3:], strict=True))
+        return Ports(numbers[0], numbers[1], numbers[2], slurmd), claim
+    raise TestbedError(f"no {needed + 1} ports in a row are free outside of {LOCAL_PORT_RANGE}")
 
 
 def slurm_conf(root: Path, ports: Ports, lua_hooks: bool) -> str:

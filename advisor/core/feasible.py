@@ -23,7 +23,7 @@ Shape = tuple[int, int, int]
 
 _SHAPE: Callable[[Row], Shape] = itemgetter(slice(3))
 _FREQUENCY: Callable[[Row], int] = itemgetter(3)
-_TIME_HI: Callable[[Row], float] = itemgetter(6)
+TIME_HI: Callable[[Row], float] = itemgetter(6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def feasible_rows(
             else:
                 allowed.append(row)
     limit = min(x.request.time_limit_s or math.inf, x.use.ends_after_s)
-    if max(map(_TIME_HI, allowed), default=0.0) > limit:
+    if max(map(TIME_HI, allowed), default=0.0) > limit:
         in_time = [row for row in allowed if row.time_hi_s <= limit]
         dropped["time-limit"] += len(allowed) - len(in_time)
         allowed = in_time

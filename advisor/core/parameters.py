@@ -27,7 +27,6 @@ _BETWEEN = re.compile(r"([_,:-])")
 _WORD = re.compile(r"[A-Za-z]\w*")
 _TAILED = re.compile(r"([A-Za-z]+)(\d+(?:\.\d+)?(?:[kKmMgGtT]i?)?)")
 _NO_LETTER = re.compile(r"[^A-Za-z]")
-_EXPONENT = re.compile(r"e\+?(-?)0*")
 _CUT = "{}"
 
 
@@ -58,8 +57,8 @@ def parse_number(text: str) -> float:
 
 def format_number(value: float) -> str:
     """Return a parameter's value as people write it: ``4e6``, ``1.5e9``, ``640``."""
-    text = f"{value:g}"
-    return _EXPONENT.sub(r"e\1", text) if "e" in text else text
+    mantissa, exponent, power = f"{value:g}".partition("e")
+    return f"{mantissa}e{int(power)}" if exponent else mantissa
 
 
 def plain_number(value: float) -> str:

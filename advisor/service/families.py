@@ -198,9 +198,14 @@ def _obstacle(
 
 def _explain(axes: Sequence[SizeAxis], size: Mapping[str, float]) -> Reason:
     """Say that a size was not swept, and which were."""
-    at = ", ".join(f"{a.name} {format_number(size[a.name])}" for a in axes)
-    ran = ", ".join(f"{a.name} {format_number(a.low)} to {format_number(a.high)}" for a in axes)
+    at = ", ".join([f"{a.name} {format_number(size[a.name])}" for a in axes])
+    ran = ", ".join([f"{a.name} {_range(a.low, a.high)}" for a in axes])
     return reason(EXTRAPOLATED, at, ran)
+
+
+@lru_cache(maxsize=1024)
+def _range(low: float, high: float) -> str:
+    return f"{format_number(low)} to {format_number(high)}"
 
 
 def time_limit_short(job: Row, limit_s: float) -> list[Reason]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from advisor.core.decision import Decision
 
@@ -16,7 +18,12 @@ def new_id() -> str:
 
 def timestamp() -> str:
     """Return the time of a decision made now."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return _written(int(time.time()))
+
+
+@lru_cache(maxsize=8)
+def _written(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat()
 
 
 def issue(decision: Decision, identity: str, created_at: str) -> Decision:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.availability import Availability
+from advisor.core.feasible import TIME_HI
 from advisor.core.inventory import Inventory
 from advisor.core.option import Row
 from advisor.core.policy import PolicySet
@@ -115,7 +116,7 @@ class Snapshot:
         if held is None or held[0] != model.updated_at:
             if len(self._longest) >= _BASELINES:
                 self._longest.clear()
-            longest_s = max((row.time_hi_s for row in self.rows(model)), default=0.0)
+            longest_s = max(map(TIME_HI, self.rows(model)), default=0.0)
             held = self._longest[key] = (model.updated_at, longest_s)
         return held[1]
 

@@ -80,7 +80,7 @@ def _print(r: Report, remarks: list[str]) -> None:
     _print_share("rewritten", r.advised, r.jobs)
     _print_share("left alone", sum(r.left_alone.values()), r.jobs)
     for code, count in r.left_alone.most_common(6):
-        print(f"    {count:>6}  {_reason(code)}")
+        print(f"    {count:>6}  {Reason(code).cause}")
     if r.advised:
         _print_outcomes(r)
         _print_savings(r)
@@ -90,10 +90,6 @@ def _print(r: Report, remarks: list[str]) -> None:
 
 def _print_share(label: str, count: int, total: int) -> None:
     print(f"  {label:<12}{beside(count / total)}{count:>5}  {100 * (count / total):.0f} %")
-
-
-def _reason(code: str) -> str:
-    return Reason(code).text.removeprefix("nothing changed: ")
 
 
 def _print_outcomes(r: Report) -> None:

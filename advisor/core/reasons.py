@@ -165,6 +165,11 @@ class Reason:
         texts = TEXTS_FOR_ONE if self.details[:1] == ("1",) else {}
         return texts.get(self.code, TEXTS[self.code]).format(*self.details, *_LOST)
 
+    @property
+    def cause(self) -> str:
+        """The text where it is clear that nothing changes."""
+        return self.text.removeprefix("nothing changed: ")
+
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form: code, details and text."""
         return {"code": self.code, "details": list(self.details), "text": self.text}

@@ -129,7 +129,7 @@ def read_experiments(path: Path, scheduler: str) -> tuple[Experiment, ...]:
             name=file.texts["expName"] or path.stem,
             script=script,
             nodes=shape.nodes,
-            threads=shape.threads,
+            threads=() if _lists_cores(file) else shape.threads,
             freqs_khz=file.ranges["cpuFrequency"],
             repeats=file.counts["repeatCount"] or 1,
             attempts=0 if file.counts["retries"] is None else file.counts["retries"] + 1,
@@ -142,6 +142,11 @@ def read_experiments(path: Path, scheduler: str) -> tuple[Experiment, ...]:
         )
         for shape, parameter, script in made
     )
+
+
+def _lists_cores(file: ExperimentFile) -> bool:
+    """Tell whether the file binds ranks to cores by number, which fixes the threads of a run."""
+    return file.texts["cpuBinding"] not in ("", *BINDINGS)
 
 
 def _notes(file: ExperimentFile, shape: _SweepShape) -> list[str]:
@@ -217,7 +222,8 @@ def _shape(file: ExperimentFile, nodes: int, totals: Sequence[int]) -> _SweepSha
         if rest or per_node % ranks or not per_node:
             file.wrong(
                 "threadCount",
-                f"{total} threads do not spread evenly over {nodes} nodes x {ranks} ranks",
+                f"{format_count(total, 'thread')} do not spread evenly over "
+                f"{format_count(nodes, 'node')} of {format_count(ranks, 'rank')} each",
             )
         elif counts["ppn"] and per_node > counts["ppn"]:
             file.wrong("threadCount", f"{per_node} threads per node, but ppn is {counts['ppn']}")
@@ -242,7 +248,7 @@ def _placed(
     if file.texts["cpuBinding"]:
         try:
             binding = check_binding(file.texts["cpuBinding"])
-            if binding not in BINDINGS and any(len(shape.threads) > 1 for shape in shapes):
+            if _lists_cores(file) and any(len(shape.threads) > 1 for shape in shapes):
                 why = "threads are not varied where cpuBinding lists cores; leave one of them out"
                 file.wrong("threadCount", why)
             own = language.bound_ranks(binding)

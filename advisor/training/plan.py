@@ -72,7 +72,7 @@ def axes(
     node_type, base = subject.node_type, subject.baseline
     notes: list[str] = []
     if subject.left_alone:
-        notes.append(f"the advisor leaves this script's jobs alone: {subject.left_alone}")
+        notes.append(f"the advisor will not change this script's jobs: {subject.left_alone}")
     most = len(node_type.nodes)
     if most and base.nodes > most:
         raise InputError(f"{format_count(base.nodes, 'node')}: {node_type.name} has {most}")

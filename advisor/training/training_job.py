@@ -16,6 +16,7 @@ from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import RunMethod
 from advisor.core.protocol import MAX_SCRIPT
 from advisor.core.rate import RateRule
+from advisor.core.reasons import reason
 from advisor.core.recognise import ApplicationRule, Recognised, clean_name, names_job, recognise
 from advisor.core.request import JobRequest, understood_of
 from advisor.core.requested_configuration import (
@@ -208,7 +209,7 @@ def understand(
         partition=partition,
         method="variables" if whole else "request",
         threads_from=recognition.threads_from,
-        left_alone=" ".join(filter(None, use.obstacle)),
+        left_alone=reason(*use.obstacle).cause if use.obstacle[0] else "",
         how="; ".join(r.text for r in recognition.how),
         program=_program(recognition.command, text, options),
         rate=recognition.rule.rate if recognition.rule else None,

@@ -145,6 +145,18 @@ def test_base2_counts_nodes(tmp_path: Path) -> None:
     assert one(written(tmp_path, text), "slurm").threads == (4,)
 
 
+def test_a_list_of_cores_fixes_the_threads(tmp_path: Path) -> None:
+    """Fewer threads than ppn beside a list of cores: the job has ppn, the list says how many run.
+
+    A sweep of them was refused by the name of --threads, which nobody gave.
+    """
+    text = "[Experiment]\nexpExec = a\nppn = 28\nnodePEs = 2\nthreadCount = 14\n"
+    assert one(written(tmp_path, text), "slurm").threads == (14,)
+    listed = one(written(tmp_path, f"{text}cpuBinding = 0-6:7-13\n"), "slurm")
+    assert listed.threads == ()
+    assert "export SLURM_CPU_BIND=mask_cpu:0x7f,0x3f80" in listed.script
+
+
 def test_each_parameter_and_number_of_nodes_is_a_sweep(tmp_path: Path) -> None:
     text = (
         "[Experiment]\nexpExec = a $p $fq\nppn = 4\nnodes = 4\nbase2 = True\nthreadCount = 0,2,1\n"
@@ -154,7 +166,7 @@ def test_each_parameter_and_number_of_nodes_is_a_sweep(tmp_path: Path) -> None:
     )
     found = read_experiments(written(tmp_path, text), "slurm")
     assert [(f.after.parameters["execParam"], f.nodes, f.threads) for f in found] == [
-        (p, n, (4,)) for p in (10, 30) for n in (1, 2, 4)
+        (p, n, ()) for p in (10, 30) for n in (1, 2, 4)
     ]
     lines = found[-1].script.splitlines()
     for line in ("#ADVISOR workload=30", "export SLURM_CPU_BIND=mask_cpu:0x3,0xc",

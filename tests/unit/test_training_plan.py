@@ -232,6 +232,20 @@ def test_a_job_that_the_advisor_leaves_alone_is_not_trained(
         subject(tmp_path, "#SBATCH --exclusive\nsrun ./cfd")
 
 
+def test_it_says_beforehand_in_plain_words_that_a_scripts_jobs_are_left_alone(
+    tmp_path: Path,
+) -> None:
+    found = subject(tmp_path, "#SBATCH --exclusive\nsrun ./solve.sh")
+    assert axes(found).notes[0] == (
+        "the advisor will not change this script's jobs: the advisor cannot follow the script: "
+        "its program solve.sh is a script that may run anything"
+    )
+    found = subject(tmp_path, "#SBATCH --exclusive\nfor i in 1 2; do srun ./cfd; done")
+    assert axes(found).notes[0] == (
+        "the advisor will not change this script's jobs: the script runs its program in a loop"
+    )
+
+
 def test_the_allocation_is_the_jobs_own_with_what_binds(tmp_path: Path) -> None:
     text = (
         "#SBATCH --exclusive -n 4 -c 7 -x b4 --reservation=r --mem=3G --gres=nvme:1 -t 10\n"

@@ -1,7 +1,8 @@
 """A whole run's time or energy from the part that was seen, paired with a complete run.
 
 Elapsed, plus what the baseline still had of each class times that class's ratio. Classes not seen
-yet take the ratio of all that was seen, give or take 30 % or half the spread of the ratios. How
+yet take the ratio of all that was seen, give or take 30 % or half the spread of the ratios; in
+energy, what a class drawn as the others leaves open (Student's t), since power differs too. How
 far the seen classes scatter is taken from the iterations, as they come: their residuals may be
 alike from one to the next.
 """
@@ -22,8 +23,9 @@ CONFIDENCE = 0.90
 UNSEEN = 0.30
 """Relative 90 % half width of what was never seen, at least."""
 
-_NORMAL = 1.645
-"""Standard errors in a 90 % half width."""
+_UNLIKE, _UNLIKE_WEIGHT = math.sqrt(2) * UNSEEN / 1.645, 3
+"""How unlike classes are in energy before any is seen, as a standard deviation that counts like so
+many classes: power is taken to be as unknown as time."""
 
 _MOST_UNLIKE = 0.6
 """Relative half width of the energy of what was never seen, at most."""
@@ -110,10 +112,12 @@ def extrapolate(
     to_come = ratio * left
     unseen = float(to_come[~known].sum())
     spread = float(np.ptp(ratio[known])) / 2 / overall
-    count = int(known.sum())
-    if energy and count > 1:
-        deviation = float(np.std(ratio[known], ddof=1)) / overall
-        unlike = _NORMAL * deviation * math.sqrt(1 + 1 / count)
+    if energy:
+        squares = float((((ratio[known] - ratio[known].mean()) / overall) ** 2).sum())
+        freedom = _UNLIKE_WEIGHT + int(known.sum()) - 1
+        weights = base_seen / base_seen.sum()
+        deviation = math.sqrt((_UNLIKE_WEIGHT * _UNLIKE**2 + squares) / freedom)
+        unlike = _quantile(freedom) * deviation * math.sqrt(1 + float((weights**2).sum()))
         spread = max(spread, min(unlike, _MOST_UNLIKE))
     unseen_half = max(UNSEEN, spread) * unseen
     scatter, per_iteration = _scatter(paired, ratio, left, known)

@@ -280,7 +280,11 @@ class Pairing:
         return extrapolate(paired, self._marks[seen] - self._marks[0], plan.number_share)
 
     def _energy(self) -> Extrapolated | None:
-        """Return the energy by the last boundary that the meter has passed."""
+        """Return the energy by the last boundary that the meter has passed.
+
+        None while too few iterations of the phase under way lie before it: what iterations
+        scatter as a whole would not be known, and each event would be taken by itself.
+        """
         plan, meter, marks = self._plan, self._meter, self._marks
         if meter is None or plan.energy is None or meter.stopped:
             return None
@@ -291,6 +295,8 @@ class Pairing:
         if not len(known):
             return None
         seen = int(known[-1])
+        if plan.iterations_before(seen) < LEAST_ITERATIONS or plan.young(seen):
+            return None
         run = energies(meter, np.array(marks[: seen + 1]), plan.classes[:seen])
         units = plan.units // self._together(meter, marks[seen] - marks[0], seen)
         paired = Paired(plan.energy.beside(run, plan.classes), run, plan.classes, units)
@@ -303,12 +309,14 @@ class Pairing:
 
         A meter that is slow beside them puts joules before a boundary or behind it. What one
         iteration has too much the next has too little, and their sum is better known than each.
+        So many sums as iterations are asked for remain in the phase under way.
         """
         iterations = max(1, int(self._plan.units[seen - 1] - self._plan.units[0]))
+        under_way = max(1, len(self._plan.turns(seen)) - 1)
         readings = seconds / meter.period_s / iterations
         if readings >= _READINGS_EACH:
             return 1
-        return min(math.ceil(_READINGS_EACH / readings), max(1, iterations // LEAST_ITERATIONS))
+        return min(math.ceil(_READINGS_EACH / readings), max(1, under_way // LEAST_ITERATIONS))
 
     def parts(self) -> dict[str, PartCost]:
         """Return what was seen of each part of the program; nothing where sequences differ."""

@@ -332,6 +332,32 @@ def test_energy_is_metered_from_boundary_to_boundary() -> None:
     assert "baseline was not metered" in replay(Baseline(base), run, pairs).reason
 
 
+def test_a_phase_speaks_for_its_energy_after_eight_metered_iterations() -> None:
+    """The meter's last reading lies before the boundary, and a slow one spans iterations."""
+    base, run = (run_of([("a", r)] * 100 + [("x", 1.2 * r)] * 100, 0.02, r) for r in (1, 2))
+    for every_s in (0.03, 0.5):
+        baseline = Baseline(base, fed(metered(base, lambda t: 300.0, every_s)))
+        stop = replay(baseline, run, metered(run, lambda t: 220.0, every_s))
+        assert stop.stopped and stop.energy is not None
+        assert stop.iterations >= 109
+        assert stop.energy.iteration_scatter > 0  # what moves whole iterations is known
+
+
+@pytest.mark.parametrize("kinds", [2, 3, 5, 15])
+def test_the_energy_of_what_was_never_seen_lies_in_its_interval(kinds: int) -> None:
+    """Its class is drawn as those that were seen, and the interval is one of 90 %."""
+    rng, inside = np.random.default_rng(kinds), 0
+    for _ in range(1000):
+        seen = rng.dirichlet(np.full(kinds, 3.0)) * 100
+        ratio = np.exp(rng.normal(0, 0.27, kinds + 1))
+        each = np.arange(kinds + 1)
+        pair = Paired(np.array([*seen, 50.0]), seen * ratio[:-1], each, each)
+        total = extrapolate(pair, 0.0, energy=True)
+        assert total is not None
+        inside += abs(total.total - 50 * ratio[-1]) <= total.half
+    assert 0.86 <= inside / 1000 <= 0.97
+
+
 def test_another_sequence_runs_to_its_end_and_names_where_it_parts() -> None:
     base = run_of([("h", 1), *[("a", 1), ("b", 1)] * 50])
     for sites, named in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 HARDWARE = ("sockets", "cores", "threads_per_core", "memory_mb")
 """What equal nodes share; of unequal ones of a node type the smallest counts."""
@@ -17,6 +17,7 @@ class Node:
 
     name: str
     features: tuple[str, ...] = ()
+    _: KW_ONLY
     sockets: int = 1
     cores: int = 1
     threads_per_core: int = 1

@@ -13,6 +13,7 @@ Three ways to open, which the file itself decides:
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -20,17 +21,14 @@ from pathlib import Path
 from typing import Literal, Self
 
 from advisor.errors import OlderStoreError, PublishedCopyError, StoreError
+from advisor.paths import share
 from advisor.store import faults, leftover
 
-MIGRATIONS = (
-    "m0001_initial", "m0002_characterisations", "m0003_profiles", "m0004_rankings",
-    "m0005_rankings_by_hand", "m0006_method", "m0007_forgotten", "m0008_options_version",
-    "m0009_signatures", "m0010_months", "m0011_trials",
-    "m0012_application_profiles", "m0013_summed", "m0014_sizes", "m0015_kernels",
-    "m0016_file_systems",
-    "m0017_cached",
-)  # fmt: skip
-"""The schema this program knows: the names of db/migrations.py, a test keeps them equal."""
+MIGRATIONS = tuple(
+    re.findall(r"(?m)^def (m\d{4}_\w+)", share("db/migrations.py").read_text(encoding="utf-8"))
+)
+"""The schema this program knows: the names of db/migrations.py. They are read, as its text: to
+import it would import sqlite-utils."""
 
 StoreAccess = Literal["live", "frozen", "quiet"]
 Identity = tuple[int, ...]

@@ -14,13 +14,15 @@ ADDED: dict[str, tuple[str, tuple[str, ...], str, int]] = {
     "A meter": (r"\bPmCounters\b", EVERYWHERE, "pm_counters", 1),
     "A model": (r"\bBSpline\b", EVERYWHERE, "bspline", 1),
     "A goal": (r'"min_time"', EVERYWHERE, "", 2),
-    "A column of `options`": (r"\bnode_hours\(", ("advisor/core", "advisor/cli"), "", 3),
+    "A column of `options`": (
+        r"\bed2p\(|\bed2p_js2\b", ("advisor/core", "advisor/cli", "config/schemas"), "", 3,
+    ),
     "A microbenchmark": (r'"copy2"', EVERYWHERE, "", 2),
     "A protocol field": (
         r"\bfingerprint\b", ("hooks", "advisor/schedulers", "advisor/core"), "", 3,
     ),
     "A TUI page": (r"\bJobsPage\b", EVERYWHERE, "jobs", 2),
-    "A schema change": (r"\bby_hand\b", ("db", "advisor/store"), "", 2),
+    "A schema change": (r"by_hand\b", ("db", "advisor/store"), "", 2),
     "A node attribute": (
         r'(?m)^    sockets: int|^    sockets: Annotated|"sockets", "cores"|sockets=\w+\("Sockets"',
         EVERYWHERE, "", 4,
@@ -48,7 +50,7 @@ def test_a_change_takes_these_files_and_no_other(change: str) -> None:
         path.relative_to(ROOT).as_posix()
         for folder in folders
         for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".py", ".lua", ".c")
+        if path.suffix in (".py", ".lua", ".c", ".json")
         and re.search(pattern, path.read_text(encoding="utf-8"))
     }
     listed = changes()[change]

@@ -221,6 +221,7 @@ def test_what_a_verb_prints_is_what_its_schema_says(
         expected = "choose" if verb in ("on", "off") else verb
         expected += f"-{arguments[0]}" if verb == "profile" else ""
         assert answer["schema"] == f"advisor/{expected}/1", done.err
+        validator(expected, strict=True).validate(answer)
 
 
 def test_an_answer_that_is_not_as_its_schema_says_is_noticed(

@@ -31,6 +31,7 @@ from hooked import (
 )
 
 from advisor.schedulers.pbs.hooks import PbsHookSettings, queuejob_config
+from tests.schemas import check_request
 
 HOOK = "advisor_queuejob.py"
 WHOLE = {"select": "1:ncpus=28:mpiprocs=1:node_type=bdw", "place": "excl", "walltime": "1:00:00"}
@@ -177,6 +178,7 @@ def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) 
             HOOK, [event], {**settings, "host_resources": ["node_type"]}, folder=tmp_path
         )
     question = json.loads(asked[0])
+    check_request(question)
     assert question == {
         "v": 1, "op": "decide", "scheduler": "pbs", "hook": "queuejob", "type": "qsub",
         "user": "root", "host_resources": ["node_type"], "executable": "", "argument_list": "",

@@ -23,6 +23,7 @@ from advisor import __version__
 from advisor.core.stamp import read_stamp
 from advisor.paths import share
 from advisor.schedulers.slurm.health import _options, unknown_options
+from tests.schemas import check_request
 
 ROOT = share("config").parent
 CAP = "1200000-1800000"
@@ -123,6 +124,7 @@ def test_the_filter_sends_what_the_user_set_and_nothing_else(
     )  # fmt: skip
     (config / "choices.json").unlink()
     [request] = daemon.asked()
+    check_request(request)
     options = request.pop("options")
     argv = options.pop("argv")
     assert options == {"hold": "set", "job-name": "a b", "ntasks": "4", "time": "00:10:00"}

@@ -109,7 +109,10 @@ def test_json_of_later_releases() -> None:
         "partitions": ["p"],
     }
     (read,) = parse_nodes_json(json.dumps({"nodes": [node]}))
-    assert read == Node("n1", ("a", "b"), 2, 14, 2, 900, 7, ("p",))
+    assert read == Node(
+        "n1", ("a", "b"), sockets=2, cores=14, threads_per_core=2, memory_mb=900, weight=7,
+        partitions=("p",),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -175,7 +178,14 @@ def nodes_of(*specs: tuple[str, str, int]) -> Cluster:
     return Cluster(
         "x",
         tuple(
-            Node(name, tuple(features.split()), 2, cores, 1, 1024, 1, ("p",))
+            Node(
+                name,
+                tuple(features.split()),
+                sockets=2,
+                cores=cores,
+                memory_mb=1024,
+                partitions=("p",),
+            )
             for name, features, cores in specs
         ),
         (Partition("p"),),

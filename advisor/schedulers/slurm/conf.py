@@ -88,12 +88,12 @@ def _node(name: str, values: Mapping[str, str], partitions: tuple[str, ...]) -> 
     return Node(
         name,
         tuple(f for f in features.split(",") if f),
-        sockets,
-        max(1, cores - _number(values, "corespeccount")),
-        threads if per_socket else 1,
-        max(0, _number(values, "realmemory") - _number(values, "memspeclimit")),
-        _number(values, "weight") or 1,
-        partitions,
+        sockets=sockets,
+        cores=max(1, cores - _number(values, "corespeccount")),
+        threads_per_core=threads if per_socket else 1,
+        memory_mb=max(0, _number(values, "realmemory") - _number(values, "memspeclimit")),
+        weight=_number(values, "weight") or 1,
+        partitions=partitions,
     )
 
 

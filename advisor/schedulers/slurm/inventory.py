@@ -169,12 +169,12 @@ def _made(
     return Node(
         name,
         tuple(f for f in (n.strip() for n in names) if f),
-        max(1, sockets),
-        cores,
-        max(1, threads),
-        max(0, memory_mb),
-        weight,
-        tuple(str(p) for p in partitions if p),
+        sockets=max(1, sockets),
+        cores=cores,
+        threads_per_core=max(1, threads),
+        memory_mb=max(0, memory_mb),
+        weight=weight,
+        partitions=tuple(str(p) for p in partitions if p),
     )
 
 

@@ -21,11 +21,22 @@ LUA_OF: dict[Path, str] = {}
 """The Lua a modules' folder is tried with; the first one where nothing is noted."""
 
 
+def _node(
+    name: str, features: tuple[str, ...], cores: int, memory_mb: int, *partitions: str,
+    threads_per_core: int = 1,
+) -> Node:  # fmt: skip
+    """Return a node of two sockets."""
+    return Node(
+        name, features, sockets=2, cores=cores, threads_per_core=threads_per_core,
+        memory_mb=memory_mb, partitions=partitions,
+    )  # fmt: skip
+
+
 CLUSTER = Cluster(
     "22.05.8",
     (
-        *(Node(f"a{i}", ("old", "big"), 2, 28, 1, 4000, 1, ("batch", "debug")) for i in range(4)),
-        *(Node(f"b{i}", ("new",), 2, 40, 2, 8000, 1, ("batch",)) for i in range(2)),
+        *(_node(f"a{i}", ("old", "big"), 28, 4000, "batch", "debug") for i in range(4)),
+        *(_node(f"b{i}", ("new",), 40, 8000, "batch", threads_per_core=2) for i in range(2)),
     ),
     (Partition("batch", default=True), Partition("debug", max_nodes=2)),
 )
@@ -36,7 +47,7 @@ BEFORE = Path(__file__).resolve().parents[2] / "golden" / "hooks_0_2_0"
 
 BROADWELL = Cluster(
     "22.05.8",
-    (Node("bdw1", ("broadwell",), 2, 28, 1, 8000, 1, ("batch",)),),
+    (_node("bdw1", ("broadwell",), 28, 8000, "batch"),),
     (Partition("batch", default=True),),
 )
 

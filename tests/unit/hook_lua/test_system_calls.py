@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files, stub
+from tests.schemas import check_request
 from tests.unit.hook_lua.modules import BEFORE, BROADWELL, CLUSTER, LUA_OF, LUAS, PRELUDE, Peer, run
 
 pytestmark = pytest.mark.skipif(not LUAS, reason="lua5.1 is not installed")
@@ -101,6 +102,7 @@ def test_the_installed_filter_changes_a_job(
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "1200000-1900000\n4 0123456789abcdef\n"
     request = json.loads(peer.got)
+    check_request(request)
     assert (request["op"], request["options"]["argv"]) == ("decide", ["job"])
 
 

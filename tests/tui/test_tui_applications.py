@@ -260,7 +260,7 @@ def test_settings_are_kept_and_hold(
         assert f"{path}: keys: 'exprt' (for 'o') is no action; did you mean export?" in at.notices
         assert "undo" not in at.notices
         # pages that were made ahead, for another theme and another size
-        made = dict(at.app._made)
+        made = dict(at.app.ready)
         names = {"Options", "Choose", "Jobs", "Training", "Policy", None}  # None: the help
         assert {page.TITLE for page in made} == names
         at.app.theme = "textual-light"

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from advisor_tui import background
 from advisor_tui.session import Session
+from textual.widgets import Static
 
 from advisor.errors import AdvisorError
 
@@ -125,6 +126,19 @@ def test_what_nobody_expected_is_told_and_the_program_goes_on(
         assert "ZeroDivisionError: a mistake (test_tui_faults.py:" in at.notices
         await everywhere(at)
         assert "12 workloads" in at.text
+
+    play(session, story)
+
+
+def test_a_text_that_changes_while_the_page_is_laid_out_has_its_room(
+    session: Session, play: Play
+) -> None:
+    async def story(at: Any) -> None:
+        count = at.one("#count", Static)
+        count.update("longer than it was: 12 workloads of 10 applications")
+        at.app.screen._refresh_layout()  # before the text has asked for its room
+        await at.settle()
+        assert "longer than it was: 12 workloads of 10 applications" in at.text
 
     play(session, story)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from advisor_tui import demo_site, jobs
+from advisor_tui.app import AdvisorApp
 from advisor_tui.jobs import hanging
 from advisor_tui.session import Session
 from advisor_tui.stepper import Stepper
@@ -105,10 +106,20 @@ def test_a_screenful_of_jobs_is_shown_before_the_others_are_read(
     painted: list[bool] = []
     page = job_view.page
 
+    events: list[str] = []
+    display = AdvisorApp._display
+
+    def displayed(app: AdvisorApp, screen: Any, update: Any) -> None:
+        if not app._batch_count:  # else Textual keeps it back
+            events.append(f"painted {screen.TITLE}")
+        display(app, screen, update)
+
     def counted(*arguments: Any, offset: int = 0, limit: int = 100, **more: Any) -> Any:
         asked.append((offset, limit))
+        events.append(f"read {offset}")
         return page(*arguments, offset=offset, limit=limit, **more)
 
+    monkeypatch.setattr(AdvisorApp, "_display", displayed)
     monkeypatch.setattr(job_view, "page", counted)
     whole = jobs.JobsPage._more
 
@@ -124,6 +135,7 @@ def test_a_screenful_of_jobs_is_shown_before_the_others_are_read(
         where.append(at)
         await at.press("2")
         assert asked == [(0, 20), (20, 80)] and painted == [True]
+        assert "painted Jobs" in events[events.index("read 0") : events.index("read 20")]
         assert "100 jobs of ann, more below" in at.text
         asked.clear()
         await at.press("a")

@@ -91,8 +91,9 @@ class AdvisorApp(AppShell):
         self.set_timer(PAINTED_S, self._look)
 
     def _place(self, place: AppPlace) -> Page:
-        page: type[Page] = place.kind()
-        return self.made(page, again=False)
+        kind: type[Page] = place.kind()
+        page = self.ready.get(kind)
+        return page if isinstance(page, kind) else kind()
 
     async def _prepare(self) -> None:
         """Make the pages before somebody goes there; what is there by then stays for good.

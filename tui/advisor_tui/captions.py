@@ -1,10 +1,10 @@
-"""What stands around the picture of a trade-off: title, legend, the column at its side, help."""
+"""What stands around the picture of a trade-off: title, legend, the column at its side, keys."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from advisor.views import tradeoff as view
@@ -14,10 +14,29 @@ from advisor_tui import signs
 from advisor_tui.points import sign
 from advisor_tui.ranking import SIGNS, figures
 
-SIZE_BINDINGS = [
+BINDINGS: list[BindingType] = [
+    Binding("escape", "back", "back"),
+    Binding("a", "apply", "apply", tooltip="apply to my jobs what the site only advises"),
+    Binding("c,enter", "choose", "choose", priority=False),
+    Binding("left,h", "step(-1)", "previous", show=False),
+    Binding("right,l", "step(1)", "next", show=False),
+    Binding("v", "which", "front/all", tooltip="step through front, zone, or every option"),
+    Binding("slash", "filter", "filter", tooltip="list what fits, like cores<=16 time<5%"),
+    Binding("n", "node_type", "node", tooltip="the next node type, then all together"),
     Binding("left_square_bracket", "size(-1)", "smaller", False, tooltip="a smaller size"),
     Binding("right_square_bracket", "size(1)", "larger", False, tooltip="a larger size"),
     Binding("p", "parameter", "size of", tooltip="the number of the size that [ and ] change"),
+    Binding("r", "ranking", "rank", tooltip="node types ranked, and how that is known"),
+    Binding("plus,equals_sign", "zoom(0.7)", "zoom", False, tooltip="zoom in, around the cursor"),
+    Binding("minus", "zoom(1.43)", "zoom out", show=False),
+    Binding("0", "fit", "fit", show=False, tooltip="show what matters, or everything"),
+    Binding("s", "sort", "sort", tooltip="along the picture, by energy, time, cores, or EDP"),
+    Binding("e", "export", "export", tooltip="write the list (CSV, JSON) or the picture (SVG)"),
+    Binding("y", "copy", "copy", tooltip="copy the command that chooses this option"),
+    Binding("Y", "copy(True)", "copy row", show=False, tooltip="copy this row"),
+    Binding("x", "axes", "axes", tooltip="time or performance, energy or efficiency"),
+    Binding("b", "baseline", "compare", show=False, tooltip="compare with this option"),
+    Binding("t", "train", "measure", show=False, tooltip="measure it (again)"),
 ]
 HELP = f"""\
 Each sign is an option: threads and a frequency cap to run the job

@@ -87,6 +87,11 @@ class Chart(Widget, can_focus=True):
             self._window = picture.window if picture else None
         self._draw()
 
+    def blank(self) -> None:
+        """Show nothing, and no place of the cursor."""
+        self.set_reactive(Chart.cursor, None)
+        self.show(None)
+
     @property
     def picture(self) -> ChartMarks | None:
         """What is shown."""

@@ -28,6 +28,7 @@ from advisor_tui.stepper import Stepper
 _AS_SITE = "as the site says"
 _SLOWDOWNS = (_AS_SITE, "0%", "1%", "2%", "3%", "5%", "7%", "10%", "15%", "20%")
 _SCOPES: tuple[ChoiceScope, ...] = ("workload", "application", "all")
+_SCRIPT = "a job script, to see what changes in it (→ completes)"
 _KINDS = (
     ("goal", "aim for a goal"),
     ("off", "leave my jobs alone"),
@@ -112,10 +113,7 @@ undo   (u) takes the last change back
                 yield Picks(_scopes("it"), row=True, id="scope")
             with SideBySide(classes="row"):
                 yield Static("script", classes="label")
-                yield Field(
-                    placeholder="a job script, to see what changes in it (→ completes)",
-                    id="script", compact=True,
-                )  # fmt: skip
+                yield Field(placeholder=_SCRIPT, id="script", compact=True)
         with Scrolled(id="preview"):
             yield Static("", id="outlook")
         with SideBySide(classes="row buttons"):
@@ -142,6 +140,17 @@ undo   (u) takes the last change back
         self._show_aims()
         self._show_problem("")
         self._read()
+
+    def blank(self) -> None:
+        """Show the form as nobody has filled it."""
+        self.outlook = self._outlook_of = None
+        self.query_one("#kind", Picks).offer(_KINDS)
+        for name in ("aim", "slower"):
+            self.query_one(f"#{name}", Stepper).begin_at(_AS_SITE)
+        self.query_one("#script", Field).blank(_SCRIPT)
+        self.query_one("#outlook", Static).update("")
+        self.query_one("#preview", Scrolled).scroll_home(animate=False)
+        self.set_focus(self.query_one("#kind", Picks))
 
     def _read(self) -> None:
         begin(self, self._look_for_scripts, group="scripts")

@@ -31,6 +31,12 @@ class Field(Input, StyleOnce):
         Binding("down", "app.focus_next", show=False),
     ]
 
+    def blank(self, placeholder: str) -> None:
+        """Hold nothing, and complete nothing."""
+        with self.prevent(Input.Changed):
+            self.value = ""
+        self.placeholder, self.suggester = placeholder, None
+
     def suggest(self, folder: Path, scripts: Sequence[Path]) -> None:
         """Complete what is typed with the job scripts of a folder."""
         names = [str(path.relative_to(folder)) for path in scripts]

@@ -58,6 +58,10 @@ class HelpScreen(ModalScreen[None], PaintOnce[None]):
         lines = [part for line in "\n".join(parts).split("\n") for part in hanging(line, width)]
         self.query_one(Static).update(Content("\n".join(lines)))
 
+    def blank(self) -> None:
+        """Begin at the top."""
+        self.query_one(Scrolled).scroll_home(animate=False)
+
     def action_scroll(self, way: str) -> None:
         """Scroll the text."""
         scroll = self.query_one(Scrolled)

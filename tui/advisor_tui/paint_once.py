@@ -8,6 +8,7 @@ version that has others does as much as it always did.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 from contextlib import ExitStack, suppress
 
 from textual import on
@@ -18,11 +19,14 @@ from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
 
 from advisor_tui.background import finished
+from advisor_tui.keys import Notice
 
 FIRST_S = 0.05
 """Seconds for which a screen waits for what it reads; it paints what it has after that."""
 LATER = ("look", "measured", "whatif-load", "jobs-more")
 """Groups of work that nobody waits for: its results come into what is shown."""
+UNSEEN_S = 0.5
+"""Seconds for which work that can wait waits for a painting; the screen may have been left."""
 SETTLED_S = 0.005
 """Seconds in which widgets that were changed have asked for all they want."""
 
@@ -48,6 +52,8 @@ class PaintOnce(Screen[ScreenResultType]):
         super().__init__(name, id, classes)
         self._new = True
         self._held: asyncio.Task[None] | None = None
+        self._shown = asyncio.Event()
+        """Set once what was held back is painted."""
         self._laid_out: Size | None = None
         # Made with the styles that hold now: switch_mode cannot know it and would parse them all
         # again, twice. Textual has no public way to say so.
@@ -84,11 +90,24 @@ class PaintOnce(Screen[ScreenResultType]):
     def opened(self) -> None:
         """Do what is to be done once, when the screen is shown and not merely made."""
 
+    def as_new(self) -> None:
+        """Forget what was shown, and end what was begun, before it is opened again."""
+        if not self._new:
+            self._new = True
+            self.workers.cancel_node(self)
+            for notice in self.query(Notice):
+                notice.clear()
+            self.blank()
+
+    def blank(self) -> None:
+        """Show what a new one shows, but for what ``opened`` writes."""
+
     def hold(self) -> None:
         """Paint nothing until what was just begun beside the screen is there, but not for long.
 
         All that a key changes is then laid out and painted once.
         """
+        self._shown.clear()
         batch = ExitStack()
         batch.enter_context(self.app.batch_update())
         self._held = asyncio.ensure_future(self._release(batch))
@@ -108,8 +127,8 @@ class PaintOnce(Screen[ScreenResultType]):
     async def painted(self) -> None:
         """Wait until what was held back is painted; for work that somebody can watch."""
         if self._held is not None:
-            await asyncio.wait([self._held])
-        await self.wait_for_refresh()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._shown.wait(), UNSEEN_S)
 
     async def ahead(self) -> None:
         """Make more of the screen, when it is made ahead."""
@@ -127,15 +146,20 @@ class PaintOnce(Screen[ScreenResultType]):
             super()._screen_resized(size)
 
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
+        waiting = {widget for widget in self.walk_children(Widget) if widget._layout_required}
         super()._refresh_layout(size, scroll)
         self._laid_out = size or self._laid_out
         if not scroll:
-            self._forget_asked()
+            self._forget_asked(waiting)
 
-    def _forget_asked(self) -> None:
-        """Forget that widgets ask to be laid out for the size that they were just given."""
+    def _forget_asked(self, waiting: Set[Widget]) -> None:
+        """Forget that widgets ask to be laid out for the size that they were just given.
+
+        What was ``waiting`` before has not been heard yet: its new text may need other room.
+        """
         for widget in self.walk_children(Widget):
-            widget._layout_required = False
+            if widget not in waiting:
+                widget._layout_required = False
             if widget.show_vertical_scrollbar:
                 widget.vertical_scrollbar._layout_required = False
 
@@ -145,3 +169,4 @@ class PaintOnce(Screen[ScreenResultType]):
             self.refresh()
         elif not getattr(self, "_repaint_required", False):
             super()._compositor_refresh()
+            self._shown.set()

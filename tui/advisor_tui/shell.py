@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.events import Mount
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
+from textual.screen import Screen
 from textual.widget import Widget
 
 from advisor.edits import Edit
@@ -30,8 +31,6 @@ P = TypeVar("P", bound=PaintOnce[None])
 
 SLOW_S = 2.0
 """Seconds after which a wait is shown."""
-AHEAD_S = 1.0
-"""Seconds after a page was opened until another is made ahead."""
 _SILENT_S = 10.0
 """Seconds in which the same notice is not repeated."""
 
@@ -53,7 +52,7 @@ class AppShell(App[None]):
         self.daemon: str = ""
         self.keys: Mapping[str, str] = {}
         self._noticed: dict[str, float] = {}
-        self._made: dict[type[PaintOnce[None]], PaintOnce[None]] = {}
+        self.ready: dict[type[PaintOnce[None]], PaintOnce[None]] = {}
 
     def ascii_only(self) -> None:
         """Paint ASCII from now on."""
@@ -67,22 +66,37 @@ class AppShell(App[None]):
         """Make pages that somebody may open soon: to mount one takes longer than to show it."""
         make = getattr(self, "_get_screen", None)  # Textual's; without it they are made later
         for page in pages:
-            if page not in self._made and make is not None:
+            if page not in self.ready and make is not None:
                 made = page()
                 await make(made)[1]
-                self._made[page] = made
-                begin(made, self._ahead, made, group="look")
+                if page in self.ready:  # somebody was faster
+                    made.remove()
+                else:
+                    self._keep(made)
+                    begin(made, self._ahead, made, group="look")
 
     async def _ahead(self, page: PaintOnce[None]) -> None:
         await page.ahead()
         page.lay_out()
 
-    def made(self, page: type[P], *, again: bool = True) -> P:
-        """Return a page, made ahead if there is one; ``again``: another is, in its place."""
-        made_page = self._made.pop(page, None)
-        if made_page is not None and again:
-            self.set_timer(AHEAD_S, lambda: begin(self, self.make_ahead, page, group="look"))
-        return made_page if isinstance(made_page, page) else page()
+    def _keep(self, made: PaintOnce[None]) -> None:
+        """Have a page stay when it is left: to make another takes longer than any key."""
+        self.ready[type(made)] = made
+        self.install_screen(made, type(made).__name__)
+
+    def made(self, page: type[P]) -> P:
+        """Return a page to open, as if it were new: the same one, unless it is open elsewhere."""
+        there = self.ready.get(page)
+        if isinstance(there, page) and not self._is_open(there):
+            there.as_new()
+            return there
+        new = page()
+        if there is None:
+            self._keep(new)
+        return new
+
+    def _is_open(self, page: Screen[Any]) -> bool:
+        return any(page in stack for stack in self._screen_stacks.values())
 
     async def ask(self, work: Callable[[], T]) -> T:
         """Return what ``work``, done in a thread, returns; a notice says when that takes long."""

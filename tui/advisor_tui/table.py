@@ -137,6 +137,11 @@ class LazyTable(ScrollView, can_focus=True):
         self.refresh()
         self.call_after_refresh(self._want)
 
+    def blank(self, columns: Sequence[Column], empty: str) -> None:
+        """Show no rows, and the sentence that stands for them."""
+        self.columns, self.empty = tuple(columns), empty
+        self.reset(0)
+
     def fill(self, first: int, rows: Sequence[Sequence[Cell]]) -> None:
         """Take over rows that were wanted."""
         for number, row in enumerate(rows, first):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -27,6 +27,8 @@ from advisor_tui.shell import AppShell, Page
 from advisor_tui.shown import Shown
 from advisor_tui.table import PAGE, LazyTable
 
+_READING = "reading ..."
+
 
 def show_tradeoff(advisor: AppShell, application: str, workload: str) -> None:
     """Go to a workload's options."""
@@ -43,40 +45,18 @@ class TradeOffPage(Page):
     TITLE = "Options"
     PLACE = "applications"
     HELP = captions.HELP
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back"),
-        Binding("a", "apply", "apply", tooltip="apply to my jobs what the site only advises"),
-        Binding("c,enter", "choose", "choose", priority=False),
-        Binding("left,h", "step(-1)", "previous", show=False),
-        Binding("right,l", "step(1)", "next", show=False),
-        Binding("v", "which", "front/all", tooltip="step through front, zone, or every option"),
-        Binding("slash", "filter", "filter", tooltip="list what fits, like cores<=16 time<5%"),
-        Binding("n", "node_type", "node", tooltip="the next node type, then all together"),
-        *captions.SIZE_BINDINGS,
-        Binding("r", "ranking", "rank", tooltip="node types ranked, and how that is known"),
-        Binding(
-            "plus,equals_sign", "zoom(0.7)", "zoom", False, tooltip="zoom in, around the cursor"
-        ),
-        Binding("minus", "zoom(1.43)", "zoom out", show=False),
-        Binding("0", "fit", "fit", show=False, tooltip="show what matters, or everything"),
-        Binding("s", "sort", "sort", tooltip="along the picture, by energy, time, cores, or EDP"),
-        Binding("e", "export", "export", tooltip="write the list (CSV, JSON) or the picture (SVG)"),
-        Binding("y", "copy", "copy", tooltip="copy the command that chooses this option"),
-        Binding("Y", "copy(True)", "copy row", show=False, tooltip="copy this row"),
-        Binding("x", "axes", "axes", tooltip="time or performance, energy or efficiency"),
-        Binding("b", "baseline", "compare", show=False, tooltip="compare with this option"),
-        Binding("t", "train", "measure", show=False, tooltip="measure it (again)"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = captions.BINDINGS
+
+    application = workload = ""
+    boards: Boards | None = None
+    _asked: Configuration | None = None
+    _verdict = Content()
+    _seen: object = None
+    """The session's stamp when the options were read."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.application = self.workload = ""
-        self.boards: Boards | None = None
         self.shown = Shown()
-        self._asked: Configuration | None = None
-        self._verdict = Content()
-        self._seen: object = None
-        """The session's stamp when the options were read."""
 
     def body(self) -> Iterable[Widget]:
         """Yield picture, legend, table and detail."""
@@ -89,7 +69,7 @@ class TradeOffPage(Page):
                 yield Static("", id="legend")
             with Below(id="tradeoff-right"):
                 yield Field(placeholder=EXAMPLE, id="filter", compact=True)
-                yield LazyTable(COLUMNS, id="points", empty="reading ...")
+                yield LazyTable(COLUMNS, id="points", empty=_READING)
                 yield Static("", id="tradeoff-side")
         yield Static("", id="detail")
 
@@ -99,6 +79,17 @@ class TradeOffPage(Page):
 
     def on_mount(self) -> None:
         """Begin with the picture."""
+        self.set_focus(self.chart)
+
+    def blank(self) -> None:
+        """Show nobody's options, the front first."""
+        self.boards, self.shown, self._asked, self._verdict = None, Shown(), None, Content()
+        for name in ("sizes", "verdict", "legend", "tradeoff-side", "detail"):
+            self._write(name, "")
+        self.query_one("#filter", Field).blank(EXAMPLE)
+        self.query_one("#filter", Field).display = self.query_one("#sizes").display = False
+        self.chart.blank()
+        self.table.blank(COLUMNS, _READING)
         self.set_focus(self.chart)
 
     def opened(self) -> None:

@@ -32,7 +32,7 @@ def import_jobs(
         inventory, rules = reader.inventory(), reader.site().get("applications")
     if not inventory.node_types:
         raise InputError(
-            "the inventory has no nodes: nobody knows what the jobs ran on",
+            "the inventory has no nodes, so it is not known what the jobs ran on",
             hint="advisor site discover",
         )
     known = [ApplicationRule.from_dict(r) for r in rules] if isinstance(rules, list) else []

@@ -176,7 +176,7 @@ class Availability:
         if place is None or room is None:
             return LATER, f"there is no {other.name} node in {partition or 'its partition'}"
         if request.held:
-            return LATER, "the job is held or waits, and nobody knows which nodes are idle then"
+            return LATER, "the job is held or waits, and it is not known which nodes are idle then"
         if room.usable < nodes:
             return LATER, f"{_of(room.usable, room.nodes, other)} usable"
         if change == "no-later" and (why := self._later(request, other, place, room, nodes)):

@@ -17,6 +17,7 @@ from advisor.core.reasons import Reason, reason
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import UnclearError, configuration_of
 from advisor.core.script_use import NO_USE, ScriptUse
+from advisor.core.units import format_freq
 
 Shape = tuple[int, int, int]
 """Nodes, ranks per node, threads per node."""
@@ -189,7 +190,7 @@ def _shape_obstacles(
 
 def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> str:
     if threads > natural.threads_per_node:
-        return "threads-own:more of them than the job has anyway are never set"
+        return "threads-own:the advisor never sets more of them than the job has"
     if why := axis_kept("threads", x.policy.axes.threads, x.request, lower=True):
         return why
     why = x.threads_kept if x.whole else x.cores_kept
@@ -213,7 +214,7 @@ def _frequency_obstacle(freq: int, x: Constraints, node_type: NodeType, top: int
     if not node_type.freq_khz:
         return "" if freq == top else f"no-frequency-steps:{node_type.name}"
     if freq not in node_type.freq_khz:
-        return f"not-in-inventory:{freq} kHz on {node_type.name}"
+        return f"not-in-inventory:{format_freq(freq)} on {node_type.name}"
     lower = freq < reference
     return axis_kept("frequency", x.policy.axes.frequency, x.request, lower=lower)
 

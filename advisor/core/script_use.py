@@ -163,7 +163,7 @@ def _use_of_script(
     if shell.problem:
         return ScriptUse(("script-not-understood", shell.problem))
     if reading.unresolved:
-        detail = f"nobody knows what {reading.unresolved[0]} runs"
+        detail = f"it is not known what {reading.unresolved[0]} runs"
         return ScriptUse(("script-not-understood", detail))
     if not commands:
         return ScriptUse()
@@ -210,7 +210,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         return ScriptUse(("script-not-understood", f"it runs {what}"))
     ends_after_s = _ends_after_s(main.wrappers)
     if ends_after_s is None or _limits_cpu_time(text):
-        detail = "it ends its program after a time that nobody knows"
+        detail = "it ends its program after a time that cannot be read"
         return ScriptUse(("script-not-understood", detail))
     obstacles = {"threads": "", "frequency": "", "node_type": ""}
     for option in main.launcher_options:

@@ -190,7 +190,7 @@ def known_by(option: Option) -> str:
     return "run, confirmed" if option.confirmed else "run" if option.measured else "prediction"
 
 
-def thriftiest(view: View) -> Option | None:
+def least_energy(view: View) -> Option | None:
     """Return the option of the zone that takes least energy; None where none saves 0.5 %."""
     if not view.energy_known:
         return None
@@ -202,13 +202,13 @@ def best_in_words(view: View) -> str:
     """Say in one sentence what is to be had."""
     if not view.energy_known:
         return "without energy there is no trade-off"
-    best = thriftiest(view)
+    best = least_energy(view)
     if best is None:
         return "no option saves energy against the job as written"
     energy, time = view.change(best)
     slower = "slower" if time >= 0 else "faster"
     return (
-        f"the thriftiest option takes {-100 * energy:.1f} % less energy and is "
+        f"the option with the least energy takes {-100 * energy:.1f} % less and is "
         f"{100 * abs(time):.1f} % {slower} than the job as written"
     )
 

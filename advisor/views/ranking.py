@@ -95,7 +95,10 @@ def _of_ranking(ranking: StoredRanking, base: View | None) -> RankedRow:
         time_s = fastest.time_s * estimate.time_ratio
         if estimate.energy_ratio is not None and not math.isnan(fastest.energy_j):
             energy_j = fastest.energy_j * estimate.energy_ratio
-    how = _sentence(estimate, ranking.base, ranking.method) + "; no options: none is applied there"
+    how = (
+        _sentence(estimate, ranking.base, ranking.method)
+        + "; it has no options, so no job is sent there"
+    )
     off = (1 + estimate.error_pct / 100) ** Z90
     name, brief = estimate.node_type, _brief(estimate)
     low, high = time_s / off, time_s * off

@@ -41,7 +41,7 @@ def why_lines(answer: Answer, worth: Worth | None = None) -> list[str]:
     if decision is None:
         return [
             *lines,
-            "decision     none is known: the job did not pass the advisor's hook, or its stamp "
+            "decision     not known: the job did not pass the advisor's hook, or its stamp "
             "was lost",
         ]
     promised = worth.lines() if worth and effects_text(decision) else []

@@ -11,7 +11,7 @@ from advisor.core.option import Option
 from advisor.core.units import format_count, format_node_hours
 from advisor.core.worth import Tariff
 from advisor.store.reader import Reader
-from advisor.views.options import View, thriftiest
+from advisor.views.options import View, least_energy
 
 MONTH_D = 30
 """Days of runs that are summed up."""
@@ -104,8 +104,8 @@ class Worth:
 
 
 def of_view(reader: Reader, view: View, user: str) -> Worth | None:
-    """Return what the thriftiest option of a model is worth; None where nothing is saved."""
-    best = thriftiest(view)
+    """Return what the option with the least energy is worth; None where nothing is saved."""
+    best = least_energy(view)
     if best is None:
         return None
     month = Month.of(reader, view.model.application, view.model.workload, user)

@@ -143,9 +143,9 @@ def _scatter(
     residual = paired.run - expected
     kinds = len(ratio)
     counts = np.bincount(seen_class, minlength=kinds)
-    in_units = np.bincount(
-        np.unique(np.stack([seen_class, units]), axis=1)[0] if k else seen_class, minlength=kinds
-    )
+    width = int(units.max()) + 1 if k else 1
+    both = np.sort(seen_class * width + units)  # np.unique takes some times longer
+    in_units = np.bincount(both[np.diff(both, prepend=-1) > 0] // width, minlength=kinds)
     often = known & (in_units >= _FEW)
     seldom = known & ~often & (left > 0)
     # Classes that come in many iterations: what each iteration adds to the error, all together.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,9 @@ what these reach, and what others do."""
 
 _STEP = 0.004
 """Of the baseline's time, between two looks at the estimate."""
+
+_LOOKS_S, _LOOKS_SHARE = 0.5, 0.01
+"""Processor time that looks at a run under way may take (s), and of its time so far on top."""
 
 _BLOCKS = 16
 """Events that count as one iteration where there are none."""
@@ -161,11 +165,17 @@ class Baseline:
 
 
 class Pairing:
-    """Takes a run's events and readings in their order; ``feed`` says when it may be ended."""
+    """Takes a run's events and readings in their order; ``feed`` says when it may be ended.
 
-    def __init__(self, baseline: Baseline, *, within: float = WITHIN, metered: bool = True) -> None:
+    ``beside``: it stands beside the run, and looks less often where looks take too much.
+    """
+
+    def __init__(
+        self, baseline: Baseline, *, within: float = WITHIN, metered: bool = True,
+        beside: bool = False,
+    ) -> None:  # fmt: skip
         self._base = baseline
-        self._plan = baseline.exact
+        self._beside, self._looks_s = beside, 0.0
         self._within = within
         self._meter = Metered() if metered and baseline.metered else None
         self._times: list[float] = []
@@ -173,7 +183,7 @@ class Pairing:
         self._marks = self._times
         self._turns: Turns | None = None
         self._looked = -np.inf
-        self._looks = set(self._plan.looks.tolist())
+        self._follow(baseline.exact)
         self._asked = ClusterStability().required
         self.reason = ""
         """Why the run goes to its end, once that is certain."""
@@ -181,6 +191,10 @@ class Pairing:
             self.reason = (
                 f"the baseline was not metered from begin to end with {LEAST_READINGS} readings"
             )
+
+    def _follow(self, plan: PairedStretches) -> None:
+        self._plan, self._looks = plan, set(plan.looks.tolist())
+        self._passed = np.concatenate([[0.0], np.cumsum(plan.time.values)])
 
     def read(self, time_s: float, energy_j: float) -> None:
         """Take a reading of the counter of joules."""
@@ -204,11 +218,15 @@ class Pairing:
         seen = len(self._marks) - 1
         if seen not in self._looks or self._marks[-1] != time_s:
             return None
-        passed = float(self._plan.time.values[:seen].sum())
-        if passed - self._looked < _STEP * float(self._plan.time.values.sum()):
+        passed = float(self._passed[seen])
+        if passed - self._looked < _STEP * float(self._passed[-1]):
             return None
-        self._looked = passed
-        return self._look(seen)
+        if self._beside and self._looks_s > _LOOKS_S + _LOOKS_SHARE * (time_s - self._times[0]):
+            return None
+        self._looked, begin = passed, time.thread_time()
+        stop = self._look(seen)
+        self._looks_s += time.thread_time() - begin
+        return stop
 
     def _align(self, at: int) -> None:
         """Go on by iterations where the sequences part within a phase; else say where they do."""
@@ -225,8 +243,8 @@ class Pairing:
             if not turns.feed(time_s, site):
                 self.reason = turns.reason
                 return
-        self._turns, self._plan, self._marks = turns, self._base.aligned(phase), turns.marks
-        self._looks = set(self._plan.looks.tolist())
+        self._turns, self._marks = turns, turns.marks
+        self._follow(self._base.aligned(phase))
 
     def _look(self, seen: int) -> EarlyStop | None:
         """Return a stop if time and energy are known well enough after so many stretches."""

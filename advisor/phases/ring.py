@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,21 +55,27 @@ class WatchedProcess:
         """Yield the time and site of every event since the last call."""
         head, lost = self._head(), 0
         first = max(self.events + self.lost, head - _RING)
-        slots = [(first + i) % _RING for i in range(head - first)]
-        taken = [int.from_bytes(self._map[_RING_AT + 8 * s : _RING_AT + 8 * s + 8], "little")
-                 for s in slots]  # fmt: skip
+        taken = self._words(first, head)
         now = self._head()  # meanwhile the program went on, and writes the next one right now
         whole = max(0, min(now - _RING + 1 - first, len(taken))) if now >= _RING else 0
         lost = first + whole - self.events - self.lost
         self.lost += lost
         self._know()
+        names, begin_s, last = self._names, self.begin_s, (1 << _SITE_BITS) - 1
         for word in taken[whole:]:
             self.events += 1
-            site = word & ((1 << _SITE_BITS) - 1)
-            self.last_s = self.begin_s + (word >> _SITE_BITS) / 1e9
-            yield self.last_s, self._names[site] if site < len(self._names) else ELSEWHERE
+            site = word & last
+            self.last_s = at_s = begin_s + (word >> _SITE_BITS) / 1e9
+            yield at_s, names[site] if site < len(names) else ELSEWHERE
         (end,) = struct.unpack_from("<Q", self._map, _END_AT)
         self.end_s = end / 1e9 if end else None
+
+    def _words(self, first: int, head: int) -> array[int]:
+        """Return the ring's words of the events from ``first`` until ``head``, copied at once."""
+        begin, end = first % _RING, first % _RING + head - first
+        words = array("Q", self._map[_RING_AT + 8 * begin : _RING_AT + 8 * min(end, _RING)])
+        words.frombytes(self._map[_RING_AT : _RING_AT + 8 * max(end - _RING, 0)])
+        return words
 
     def bursts(self) -> list[tuple[float, ...]]:
         """Return the bursts counted since the last call: s that it took, and each counter.

@@ -182,7 +182,7 @@ def _pair(beside: Beside, base: CompleteRun, within: float, metered: bool) -> No
         meter.feed(time_s, joules)
     events = RunEvents(tuple(base.times), tuple(base.sites))
     whole = Baseline(events, meter if metered else None)
-    beside.pairing = Pairing(whole, within=within, metered=metered)
+    beside.pairing = Pairing(whole, within=within, metered=metered, beside=True)
 
 
 def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, object]:

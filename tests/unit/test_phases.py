@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from advisor.phases.bursts import BurstTable, classify, cluster, dbscan, numbere
 from advisor.phases.extrapolate import Paired, extrapolate
 from advisor.phases.fold import KEEPS_STEP, fold
 from advisor.phases.metered import Metered
-from advisor.phases.pairing import Baseline, EarlyStop, RunEvents, replay
+from advisor.phases.pairing import Baseline, EarlyStop, Pairing, RunEvents, replay
 from advisor.phases.sequence import IterationFinder, find_iterations
 from advisor.phases.signal import find_periods
 from advisor.phases.tracking import ClusterStability, TrackedCluster, matched_share, overlap
@@ -356,6 +358,22 @@ def test_the_energy_of_what_was_never_seen_lies_in_its_interval(kinds: int) -> N
         assert total is not None
         inside += abs(total.total - 50 * ratio[-1]) <= total.half
     assert 0.86 <= inside / 1000 <= 0.97
+
+
+def test_looks_beside_a_run_take_a_hundredth_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes 0.2 s here; one on a file may take as long as it likes."""
+    base, run = (run_of([("a", s)] * 400, 0.02, 7) for s in (1.0, 1.5))
+    clock = itertools.count()
+    monkeypatch.setattr(time, "thread_time", lambda: 0.2 * next(clock))
+    looks = []
+    for beside in (False, True):
+        looking = Pairing(Baseline(base), within=1e-9, metered=False, beside=beside)
+        clock = itertools.count()
+        for event in zip(run.times, run.sites, strict=True):
+            looking.feed(*event)
+        looks.append(next(clock) // 2)
+    assert looks[0] > 150
+    assert 0.2 * (looks[1] - 1) <= 0.5 + 0.01 * run.times[-1] and looks[1] >= 30
 
 
 def test_another_sequence_runs_to_its_end_and_names_where_it_parts() -> None:

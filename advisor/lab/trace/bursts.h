@@ -15,7 +15,9 @@
 #include <sys/syscall.h>
 
 #define BURST_WINDOW_NS 20000000u
+#ifndef BURSTS_A_WINDOW /* benchmarks/watching.py counts every burst */
 #define BURSTS_A_WINDOW 5
+#endif
 
 struct burst_counts {
     uint64_t number, enabled, running, count[WATCH_COUNTS];

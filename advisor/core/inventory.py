@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class NodeType:
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> NodeType:
         """Read the JSON form back; unknown keys are ignored."""
-        known = {k: v for k, v in data.items() if k in cls.__slots__}
+        known: dict[str, Any] = {k: v for k, v in data.items() if k in cls.__slots__}
         for key in ("partitions", "freq_khz", "nodes"):
             value = known.get(key)
             if isinstance(value, list):
@@ -55,7 +56,7 @@ class NodeType:
         pairs = known.get("partition_nodes")
         if isinstance(pairs, list):
             known["partition_nodes"] = tuple((str(name), int(count)) for name, count in pairs)
-        return cls(**known)  # type: ignore[arg-type]
+        return cls(**known)
 
 
 def _plain(value: object) -> object:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from advisor.core.observation import Scope
@@ -183,7 +183,7 @@ def merge(policy: Policy, overrides: Mapping[str, object]) -> Policy:
     A policy applied by an earlier version may hold ``axes.nodes``, which is gone, and
     ``message: true`` or ``false``.
     """
-    changes: dict[str, object] = {}
+    changes: dict[str, Any] = {}
     for key, value in overrides.items():
         if isinstance(value, Mapping):
             current = getattr(policy, key)
@@ -199,7 +199,7 @@ def merge(policy: Policy, overrides: Mapping[str, object]) -> Policy:
             changes[key] = "tty" if value else "never"
         else:
             changes[key] = value
-    return replace(policy, **changes)  # type: ignore[arg-type]
+    return replace(policy, **changes)
 
 
 @dataclass(frozen=True, slots=True)

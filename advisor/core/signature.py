@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Scope
@@ -75,8 +75,8 @@ class Signature:
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Signature:
         """Read the JSON form back; unknown keys are ignored."""
-        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        known: dict[str, Any] = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         place = known.get("configuration")
         if isinstance(place, Mapping):
             known["configuration"] = Configuration.from_dict(place)
-        return cls(**known)  # type: ignore[arg-type]
+        return cls(**known)

@@ -8,6 +8,7 @@ the third 83). The schema then says which texts are numbers and which are true o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
@@ -53,10 +54,10 @@ class Document:
             path = path[:-1]
         return self.lines.get(path, 0)
 
-    def report(self, path: Path, message: str, *, line: int = 0, **more: object) -> None:
+    def report(self, path: Path, message: str, *, line: int = 0, **more: Any) -> None:
         """Add a problem at a path."""
         self.problems.append(
-            Problem(self.path, line or self.line(path), key_text(path), message, **more)  # type: ignore[arg-type]
+            Problem(self.path, line or self.line(path), key_text(path), message, **more)
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from advisor.core.inventory import NodeType
 from advisor.core.units import format_freq
@@ -269,8 +270,10 @@ def _acceptable(
 
 def _over(node_type: NodeType, values: Mapping[str, object]) -> NodeType:
     """Lay values over a node type; frequencies without a default get their highest."""
-    known = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in _FIELDS}
-    made = replace(node_type, **known)  # type: ignore[arg-type]
+    known: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in _FIELDS
+    }
+    made = replace(node_type, **known)
     if made.freq_khz and made.default_freq_khz not in made.freq_khz:
         made = replace(made, default_freq_khz=made.freq_khz[-1])
     if not made.freq_khz:

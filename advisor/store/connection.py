@@ -16,7 +16,7 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -165,7 +165,9 @@ class StoreConnection:
         changed, self._version = version != self._version, version
         return changed
 
-    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+    def rows(
+        self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
+    ) -> list[sqlite3.Row]:
         """Return all rows of one query. Raises StoreError."""
         for last in (False, True):
             try:

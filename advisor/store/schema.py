@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from advisor import paths
 from advisor.errors import AdvisorError
@@ -61,7 +61,7 @@ def _without(*names: str) -> Iterator[None]:
     It would import pandas, half a second of processor time, only to know the types of its values.
     """
     kept_out = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(kept_out))  # type: ignore[arg-type]
+    cast(dict[str, Any], sys.modules).update(dict.fromkeys(kept_out))
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
+from typing import Any
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Scope
@@ -157,9 +158,9 @@ def measured_types(reader: Reader) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
 
 
-def _signature(columns: dict[str, object]) -> Signature:
-    place = Configuration(**{name: columns.pop(name) for name in _PLACE})  # type: ignore[arg-type]
-    return Signature(configuration=place, **columns)  # type: ignore[arg-type]
+def _signature(columns: dict[str, Any]) -> Signature:
+    place = Configuration(**{name: columns.pop(name) for name in _PLACE})
+    return Signature(configuration=place, **columns)
 
 
 def promote_signatures(

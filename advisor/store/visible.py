@@ -48,7 +48,7 @@ def page(
 
 
 def _rows(store: StoreConnection, sql: str, values: TableRow) -> list[TableRow]:
-    return [dict(row) for row in store.rows(sql, values)]  # type: ignore[arg-type]
+    return [dict(row) for row in store.rows(sql, values)]
 
 
 def _applications(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableRow:

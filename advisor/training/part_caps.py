@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -114,8 +115,8 @@ def _stops(state: SweepState, folder: Path) -> list[tuple[Configuration, _Costs]
     return stops
 
 
-def _number(value: object) -> float:
-    number = float(value)  # type: ignore[arg-type]
+def _number(value: Any) -> float:
+    number = float(value)
     if not math.isfinite(number):
         raise ValueError(value)
     return number

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor.training.extraction import NO_RULES, CounterRules, read_rules
@@ -48,9 +49,9 @@ class PostProcessing:
     parameters: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> PostProcessing:
+    def from_dict(cls, data: Mapping[str, Any]) -> PostProcessing:
         """Read the JSON form back."""
-        return cls(**data)  # type: ignore[arg-type]
+        return cls(**data)
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""

@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from advisor.core.objectives import MEASURES
 from advisor.core.option import Option
@@ -15,11 +16,11 @@ EXAMPLE = "cores<=16 ghz>=1.8 time<5% energy<-10% measured"
 ORDERS = ("", "energy", "time", "cores", "edp")
 """What a list can be ordered by; "": as the options lie in the picture."""
 
-_COMPARE: dict[str, Callable[[object, object], bool]] = {
-    "<=": lambda a, b: float(a) <= float(b),  # type: ignore[arg-type]
-    ">=": lambda a, b: float(a) >= float(b),  # type: ignore[arg-type]
-    "<": lambda a, b: float(a) < float(b),  # type: ignore[arg-type]
-    ">": lambda a, b: float(a) > float(b),  # type: ignore[arg-type]
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
     "=": operator.eq,
     "!=": operator.ne,
 }

@@ -157,7 +157,7 @@ def _stored(
             " json_extract(record, '$.program') AS program FROM decisions"
             f" WHERE rowid > :last AND created_at >= :after {whose}"
             f" ORDER BY rowid LIMIT {_BATCH}",
-            {"last": last, "after": after, "user": user},  # type: ignore[arg-type]
+            {"last": last, "after": after, "user": user},
         )
         yield from rows
         if len(rows) < _BATCH:

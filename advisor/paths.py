@@ -46,7 +46,8 @@ def store_path(flag: str | None = None, *, own: bool = False, socket: str | None
 
     The caller's own is /var/lib/advisor/advisor.db for root, in XDG data for others. Without one,
     the site's is the store that the daemon answers from, else the one in /var/lib/advisor, if the
-    caller may read it. ``own``: never the site's. ``socket``: the daemon to ask.
+    caller may read it. ``own``: never the site's. ``socket``: the daemon to ask. Raises StoreError
+    where the site's file system does not answer.
     """
     chosen = flag or os.environ.get("ADVISOR_DB")
     if chosen:
@@ -95,8 +96,17 @@ def only_read_here(store: Path) -> bool:
 
 
 def _daemons_store(flag: str | None) -> Path | None:
-    """Return the store that the daemon answers from; None when none answers."""
-    store = Path(str(_status(flag).get("store") or ""))
+    """Return the store that the daemon answers from; None when none answers.
+
+    Raises StoreError where its file system hangs: whoever looked at it would hang, too.
+    """
+    status = _status(flag)
+    store = Path(str(status.get("store") or ""))
+    if status.get("store_hangs"):
+        raise StoreError(
+            f"{store}: its file system does not answer",
+            hint="jobs are submitted as ever, the daemon decides from memory; try again later",
+        )
     return store if store.is_absolute() else None
 
 

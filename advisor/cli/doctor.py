@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from advisor import __version__, paths
 from advisor.cli.output import print_json
 from advisor.core.units import format_count
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, StoreError
 
 if TYPE_CHECKING:
     from advisor.core.check import Check
@@ -65,9 +65,13 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     from advisor.service import unit_health, units
     from advisor.store.reader import understood_options
 
-    store = paths.store_path(args.db)
     yield from health.check_python()
-    understood = understood_options(store)
+    store: Path | None = None
+    try:
+        store = paths.store_path(args.db)
+    except StoreError as error:
+        yield check_error("store", "fail", error)
+    understood = understood_options(store) if store is not None else {}
     scheduler: Scheduler | None = None
     settings: Mapping[str, object] = {}
     of_scheduler: list[Check] = []
@@ -80,7 +84,9 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
         if answers:
             break
     reader = None
-    if not os.path.exists(store) and (site := paths.closed_store()):  # noqa: PTH110
+    if store is None:
+        pass  # its file system hangs
+    elif not os.path.exists(store) and (site := paths.closed_store()):  # noqa: PTH110
         yield _unread(site)
     else:
         reader, opened = health.open_store(store)
@@ -97,7 +103,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
                 yield from _to_do(health.check_inventory(inventory), where)
                 yield from health_site.check_classes(reader, inventory)
                 yield from _to_do(health.check_models(reader), where)
-                yield from _to_do(health.check_loop(reader, store), where)
+                yield from _to_do(health.check_loop(reader, reader.path), where)
             except AdvisorError as error:
                 yield check_error("store", "fail", error)
     yield from of_scheduler
@@ -190,7 +196,12 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             "daemon", "warn", f"it answers from a copy that is {format_duration(age_s)} old",
             "on the store's host: is it up? advisor publish must run there after each collect",
         )  # fmt: skip
-    if status.get("store_error"):
+    if status.get("store_hangs"):
+        yield Check(
+            "daemon", "fail", f"it waits for its store: {status['store_error']}",
+            "mend or remount that file system; the daemon goes on by itself",
+        )  # fmt: skip
+    elif status.get("store_error"):
         yield Check(
             "daemon", "fail", f"it cannot read its store: {status['store_error']}",
             "it answers from what it read last; put a backup or a published copy back: "

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """Ask, add what the store knows, and print."""
     from advisor.core.openmetrics import END, Text
     from advisor.core.protocol import call
-    from advisor.errors import AdvisorError
+    from advisor.errors import AdvisorError, StoreError
     from advisor.loop.outcome_metrics import outcome_metrics
     from advisor.store.publish import draft_of
 
@@ -40,8 +40,11 @@ def run(args: argparse.Namespace) -> int:
     state = Text()
     state.family("up", "gauge", "1 while the daemon answers", [({}, up)])
     parts.append(state.text())
-    store = paths.store_path(args.db, socket=args.socket)
-    if os.access(store, os.R_OK):
+    try:
+        store: Path | None = paths.store_path(args.db, socket=args.socket)
+    except StoreError:  # its file system hangs, as the daemon's own lines say
+        store = None
+    if store is not None and os.access(store, os.R_OK):
         parts.append(outcome_metrics(store))
     text = "".join(part.removesuffix(END) for part in parts) + END
     if args.output is not None:

@@ -12,6 +12,9 @@ from advisor.service.units import FOLDER, LOOKED_INTO
 
 UNITS = ("advisor.service", "advisor.socket", "advisor-collect.service", "advisor-collect.timer")
 
+_ENABLED = ("advisor.socket", "advisor.service", "advisor-collect.timer")
+_SILENT = "systemd does not answer"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor service`` takes."""
@@ -59,8 +62,15 @@ def _install(args: argparse.Namespace, folder: Path) -> int:
             hint="be root, or name another folder with --dir",
         ) from None
     if args.dir is None:
-        _systemctl("daemon-reload")
-        _systemctl("enable", "--now", "advisor.socket", "advisor.service", "advisor-collect.timer")
+        try:
+            _systemctl("daemon-reload")
+            _systemctl("enable", "--now", *_ENABLED)
+        except AdvisorError as error:
+            raise AdvisorError(
+                f"the units are in {folder}, but not enabled: {error.message}",
+                hint=f"systemctl daemon-reload && systemctl enable --now {' '.join(_ENABLED)}; "
+                "without systemd run advisor serve, and advisor collect by cron",
+            ) from None
     if args.json:
         print_json("service", {"dir": str(folder), "units": sorted(texts), "active": {}})
     else:
@@ -112,7 +122,9 @@ def _systemctl(*words: str) -> str:
     try:
         done = subprocess.run(["systemctl", *words], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
-        raise AdvisorError(f"systemctl cannot be asked: {error}", hint="use --dir DIR") from None
+        if words[0] == "is-active":
+            return _SILENT
+        raise AdvisorError(f"systemctl cannot be asked: {error}") from None
     if done.returncode and words[0] != "is-active":
         raise AdvisorError(f"systemctl {words[0]}: {done.stderr.strip()}")
-    return done.stdout.strip()
+    return done.stdout.strip() or _SILENT

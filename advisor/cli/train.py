@@ -313,10 +313,13 @@ def _results(
     args: argparse.Namespace, state: SweepState, policy: Policy
 ) -> LocalResults | DaemonResults | LeftResults:
     """Return where the sweep's results go. Raises RefusedError when they have nowhere to go."""
+    from advisor import paths
     from advisor.training.result_store import results_here
 
     user, trust = state.settings.user, policy.training.trust
-    folder = args.work_dir.absolute() if args.work_dir else None
+    usual = (paths.state_dir() / "sweeps").absolute()  # a sweep in the background names it, too
+    folder = args.work_dir.absolute() if args.work_dir else usual
+    folder = None if folder == usual else folder
     return results_here(args.db, user=user, trust=trust, folder=folder)
 
 

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         reader = _reader(args)
         if reader is not None:
             stack.enter_context(reader)
-        answer = why(args.job, reader, scheduler)
+        answer = why(args.job, reader, scheduler, user=caller() if os.geteuid() else None)
         worth = of_decision(answer.decision, reader, caller()) if answer.decision else None
     if args.json:
         print_json("why", {**answer.to_dict(), "worth": worth.to_dict() if worth else None})

@@ -216,6 +216,9 @@ def _become_reader(owner: pwd.struct_passwd, wish: Mapping[str, Any], answer: in
     try:
         out = os.dup2(answer, 3) if answer != 3 else 3
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):  # else who reads our output would wait for a child that hangs
+            os.dup2(nothing, number)
         if os.geteuid() == 0:
             os.initgroups(owner.pw_name, owner.pw_gid)
             os.setresgid(owner.pw_gid, owner.pw_gid, owner.pw_gid)

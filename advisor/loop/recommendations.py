@@ -20,7 +20,7 @@ _SHARE, _SOME = 0.10, 0.05
 def notes(report: Report, reader: Reader) -> list[str]:
     """Return the notes of a report."""
     sentences: list[str] = []
-    left = report.left_alone
+    left, policy = report.left_alone, reader.policy().base
 
     def share(code: str) -> float:
         return left[code] / report.jobs if report.jobs else 0.0
@@ -41,7 +41,7 @@ def notes(report: Report, reader: Reader) -> list[str]:
             f"used: {names}; or set training: {{mode: auto}} at "
             f"{_where(reader, 'policy', 'training')}"
         )
-    if report.possible_jobs:
+    if report.possible_jobs and policy.mode != "apply":
         sentences.append(
             f"{format_count(report.possible_jobs, 'job')} only advised or observed; with "
             "changes they "
@@ -60,7 +60,8 @@ def notes(report: Report, reader: Reader) -> list[str]:
             "train with their own job script (advisor train SCRIPT)"
         )
     sentences += _energy(report)
-    if report.advised and not report.holdout:
+    set_already = reader.config("policy") is not None and policy.holdout > 0
+    if report.advised and not report.holdout and not set_already:
         sentences.append(
             "no job was left alone at random, so savings are measured against a prediction only: "
             f"set holdout: 2% at {_where(reader, 'policy', 'holdout')}"

@@ -101,10 +101,13 @@ class Answer:
         }
 
 
-def why(job_id: str, reader: Reader | None, scheduler: Scheduler | None) -> Answer:
+def why(
+    job_id: str, reader: Reader | None, scheduler: Scheduler | None, *, user: str | None = None
+) -> Answer:
     """Find out about a job: from the store, else from the accounting as it is now.
 
-    Of an array the collected tasks are listed.
+    Of an array the collected tasks are listed. ``user``: of others' jobs is shown what the store
+    shows, whatever the accounting tells.
 
     Works without a store, and without a scheduler. Raises UsageError for what is no job id and
     InputError for a job nobody knows.
@@ -126,6 +129,8 @@ def why(job_id: str, reader: Reader | None, scheduler: Scheduler | None) -> Answ
     if reader is not None:
         answer.tasks = _tasks(job_id, reader)
     job = None if answer.tasks else _ask(scheduler, job_id, answer)
+    if job is not None and user not in (None, job.user):
+        job = None
     if job is not None:
         _live(answer, job, reader, scheduler)
     if answer.decision is None and job is None and reader is not None:
@@ -136,8 +141,8 @@ def why(job_id: str, reader: Reader | None, scheduler: Scheduler | None) -> Answ
         cause = f" ({answer.notes[0]})" if answer.notes else ""
         raise InputError(
             f"job {job_id} is not known{cause}",
-            hint="for a job array name a task, like 4711_3; try it where the scheduler's commands "
-            "are, or name the store with --db",
+            hint="others' jobs are not shown; for a job array name a task, like 4711_3; try it "
+            "where the scheduler's commands are, or name the store with --db",
         )
     return answer
 

@@ -112,7 +112,15 @@ class Handlers:
             if text != self.source.error:
                 log.error("event=store-unreadable error=%r", text)
             self.source.error = text
+        self.source.hangs = False
         return fresh
+
+    def hangs(self) -> None:
+        """Say of the store's file system that it does not answer, until it does."""
+        text = f"{self.source.path}: its file system does not answer; jobs are decided from memory"
+        if not self.source.hangs:
+            log.error("event=store-unreadable error=%r", text)
+        self.source.hangs, self.source.error = True, text
 
     def mark_enforce(self, socket_path: Path, *, on: bool | None = None) -> None:
         """Keep the marker file beside the socket that tells job_submit to ask us."""
@@ -313,6 +321,10 @@ class Handlers:
             return {"ok": True}
         return {"ok": True, "stored": self.spool.put_runs(request, contributor, peer.uid)}
 
+    def show(self, line: bytes, peer: Peer) -> bytes:
+        """Answer a line that asks for what the peer may see; a thread may do it."""
+        return answer_line(self._handle(parse_request_line(line), peer))
+
     def _page(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
         """Return what the peer may see of the store."""
         user = self.users.name(peer.uid)
@@ -361,7 +373,7 @@ class Handlers:
         text.family("store_readable", "gauge", "1 while the store can be read",
                     [({}, float(not self.source.error))])  # fmt: skip
         text.family("store_size_bytes", "gauge", "the store's file",
-                    [({}, size_of(self.source.path))], "bytes")  # fmt: skip
+                    [({}, self.source.size_bytes())], "bytes")  # fmt: skip
         text.family("store_age_seconds", "gauge", "since the copy that is read was published",
                     [({}, self.source.age_s())], "seconds")  # fmt: skip
         text.family("decisions_waiting", "gauge", "decisions not written to the store yet",
@@ -386,6 +398,7 @@ class Handlers:
             "uptime_s": round(time.time() - self._started, 1),
             "store": str(self.source.path),
             "store_error": self.source.error,
+            "store_hangs": self.source.hangs,
             "store_age_s": self.source.age_s(),
             "models": len(snapshot.models),
             "newest_model": max(snapshot.models, default=0),
@@ -399,14 +412,6 @@ class Handlers:
             "takes_results": self.spool is not None,
             "answer_us": {"p50": quantile(0.5), "p99": quantile(0.99)},
         }
-
-
-def size_of(path: Path) -> float | None:
-    """Return a file's size in bytes, None where it cannot be seen."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
 
 
 def _too_long(request: Mapping[str, object]) -> bool:

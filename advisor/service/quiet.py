@@ -1,4 +1,4 @@
-"""Keep the log readable while somebody does the same wrong thing a thousand times."""
+"""Keep the log readable: few lines for the same wrong thing, one field for each value."""
 
 from __future__ import annotations
 
@@ -37,3 +37,11 @@ class Quiet(logging.Filter):
             self._seen.pop(next(iter(self._seen)))
         self._seen[key] = since, count + 1
         return count < _LINES
+
+
+def quote(text: str) -> str:
+    """Return text as one log field: quoted when needed, control characters escaped."""
+    if text and all(c.isprintable() and c not in ' "=' for c in text):
+        return text
+    escaped = text.encode("unicode_escape").decode().replace('"', '\\"')
+    return f'"{escaped}"'

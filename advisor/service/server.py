@@ -18,11 +18,13 @@ from pathlib import Path
 
 from advisor.core.protocol import MAX_REQUEST, ProtocolError, answer_line
 from advisor.errors import AdvisorError
+from advisor.service.copies import HANGS_S, Copies
 from advisor.service.handlers import Handlers
 from advisor.service.limits import BEGUN, BUSY, Limits, Use
 from advisor.service.listening import BACKLOG, listening_socket
 from advisor.service.notify import notify
 from advisor.service.peer import Peer, peer_of
+from advisor.service.quiet import quote
 
 log = logging.getLogger("advisor.serve")
 
@@ -138,17 +140,14 @@ class _Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _answer(self, line: bytes) -> None:
-        users = self._server.handlers.users
-        if users.known(self._peer.uid):
+        if self._server.at_once(line, self._peer):
             self._send(self._server.answer(line, self._client))
             return
 
-        async def after_lookup() -> None:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, users.name, self._peer.uid)
-            self._send(self._server.answer(line, self._client))
+        async def later() -> None:
+            self._send(await self._server.answer_later(line, self._client))
 
-        task = asyncio.ensure_future(after_lookup())
+        task = asyncio.ensure_future(later())
         self._server.tasks.add(task)
         task.add_done_callback(self._server.tasks.discard)
 
@@ -181,14 +180,29 @@ class Server:
     connections: set[_Connection] = field(default_factory=set)
     waiting: dict[_Client, asyncio.TimerHandle] = field(default_factory=dict)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    copies: Copies = field(init=False)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _behind: asyncio.TimerHandle | None = None
     _answered: list[_Client] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.copies = Copies(self.handlers)
 
     @property
     def limits(self) -> Limits:
         """What each user takes."""
         return self.handlers.limits
+
+    def at_once(self, line: bytes, peer: Peer) -> bool:
+        """Tell whether a line needs nothing but memory."""
+        return self.handlers.users.known(peer.uid) and not self.copies.concerns(line)
+
+    async def answer_later(self, line: bytes, client: _Client) -> bytes:
+        """Answer a line for which a name must be looked up, or a published copy read."""
+        await asyncio.to_thread(self.handlers.users.name, client.peer.uid)
+        if not self.copies.concerns(line) or client.use.spent():
+            return self.answer(line, client)
+        return await self.copies.answer(line, client.peer, client.use, self._answer)
 
     def answer(self, line: bytes, client: _Client) -> bytes:
         """Answer one line; whatever goes wrong becomes an ``error`` and a line in the log."""
@@ -198,7 +212,7 @@ class Server:
             return BUSY
         worked = time.thread_time()
         try:
-            return self._answer(line, peer)
+            return self._answer(line, peer, self.handlers.answer)
         finally:
             worked = time.thread_time() - worked
             use.charge(worked)
@@ -213,10 +227,10 @@ class Server:
             client.use.named = True
             log.warning("event=too-much uid=%d", client.peer.uid)
 
-    def _answer(self, line: bytes, peer: Peer) -> bytes:
+    def _answer(self, line: bytes, peer: Peer, work: Callable[[bytes, Peer], bytes]) -> bytes:
         start = time.perf_counter()
         try:
-            answer = self.handlers.answer(line, peer)
+            answer = work(line, peer)
         except ProtocolError as error:
             log.warning("event=bad-request uid=%d error=%s", peer.uid, quote(error.message))
             return answer_line({"error": error.message})
@@ -252,7 +266,8 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        await self._refresh(force=True)
+        first = asyncio.ensure_future(self._refresh(force=True))
+        await asyncio.wait({first}, timeout=2 * HANGS_S)
         sock, owns_path = listening_socket(self.path)
         sock.setblocking(False)
         loop.add_reader(sock, self._accept, sock)
@@ -278,12 +293,16 @@ class Server:
             self._drop(client)
         for connection in list(self.connections):
             connection.close()
-        await loop.run_in_executor(None, self.handlers.close)
+        closing = loop.run_in_executor(None, self.handlers.close)
+        await asyncio.wait({closing}, timeout=HANGS_S if self.handlers.source.hangs else None)
         if owns_path:
             with contextlib.suppress(FileNotFoundError):
                 self.path.unlink()
             self.handlers.mark_enforce(self.path, on=False)
         log.info("event=stopped")
+        if not closing.done():  # a thread that waits for a file system that hangs cannot be ended
+            await asyncio.sleep(0.5)  # another one writes the log
+            os._exit(0)
 
     def _accept(self, listener: socket.socket) -> None:
         """Take a client; those of users who ask too much are refused at once."""
@@ -356,7 +375,7 @@ class Server:
 
         What the socket has no room for is the client's ``rest``.
         """
-        if not data.endswith(b"\n") or data.count(b"\n") > 1 or not self._knows(client.peer):
+        if not data.endswith(b"\n") or data.count(b"\n") > 1 or not self.at_once(data, client.peer):
             return data
         answer = self.answer(data[:-1], client)
         client.rest = answer[client.socket.send(answer) :]
@@ -408,14 +427,10 @@ class Server:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    def _knows(self, peer: Peer) -> bool:
-        return self.handlers.users.known(peer.uid)
-
     async def _keep(self, client: _Client, begun: bytes) -> None:
         """Go on with a client that may send more, or has sent half a line."""
-        loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
-            await loop.connect_accepted_socket(
+            await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: _Connection(self, client, begun), client.socket
             )
 
@@ -431,17 +446,5 @@ class Server:
             gc.collect(1)
 
     async def _refresh(self, *, force: bool = False) -> None:
-        loop = asyncio.get_running_loop()
-        fresh = await loop.run_in_executor(None, lambda: self.handlers.refresh(force=force))
-        if fresh:
-            gc.collect()
-            gc.freeze()
+        await self.copies.refresh(force=force)
         self.handlers.mark_enforce(self.path)
-
-
-def quote(text: str) -> str:
-    """Return text as one log field: quoted when needed, control characters escaped."""
-    if text and all(c.isprintable() and c not in ' "=' for c in text):
-        return text
-    escaped = text.encode("unicode_escape").decode().replace('"', '\\"')
-    return f'"{escaped}"'

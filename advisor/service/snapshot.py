@@ -171,9 +171,12 @@ class StoreSource:
         self.path = path
         self.snapshot = Snapshot()
         self.error = ""
+        self.hangs = False
+        """Whether the store's file system does not answer at present."""
         self.loaded = False
         self.published_at: float | None = None
         """When the copy that is read was published, in seconds of the epoch; None: it is live."""
+        self._size_bytes: int | None = None
         self._availability: Availability | None = None
         self._marks: tuple[object, ...] = ()
         self._reader: Reader | None = None
@@ -193,7 +196,9 @@ class StoreSource:
                 if not (first or force or self._reader.changed()):
                     return False
                 frozen = self._reader.published
-                self.published_at = self.path.stat().st_mtime if frozen else None
+                status = self.path.stat()
+                self.published_at = status.st_mtime if frozen else None
+                self._size_bytes = status.st_size
                 marks = self._reader.marks()
                 if self.loaded and not force and marks == self._marks:
                     return False
@@ -212,6 +217,15 @@ class StoreSource:
         """Return how old the copy is that is read, in seconds; None for a live store."""
         at = self.published_at
         return None if at is None else round(max(0.0, time.time() - at), 1)
+
+    def size_bytes(self) -> float | None:
+        """Return the size of the store's file; None where it cannot be seen."""
+        if self.hangs or self.published_at is not None:
+            return self._size_bytes
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return None
 
     def take(self, availability: Availability) -> None:
         """Take over what nodes can be had now, and forget the answers that it may change.

@@ -174,6 +174,14 @@ def test_notes_name_the_line_to_change(advisor: Run, store: Writer) -> None:
     assert "gromacs (3 jobs)" in notes and "training: in /etc/advisor/policy.yaml" in notes
     assert "/etc/advisor/policy.yaml:3 (mode: advise   # for now)" in notes
     assert "2 jobs only advised or observed" in notes
+    # what is set already is not advised
+    many(store, 10, 0)
+    place = "/etc/advisor/policy.yaml"
+    for holdout, advised in ((0.0, True), (0.02, False)):
+        base = {"mode": "apply", "holdout": holdout}
+        store.apply_config("policy", path=place, text=text, compiled={"base": base}, by="me")
+        out = advisor("report").out
+        assert "set mode" not in out and ("set holdout: 2% at" in out) is advised
 
 
 @pytest.mark.parametrize(

@@ -60,3 +60,21 @@ def test_a_folder_that_cannot_be_written(advisor: Run, tmp_path: Path) -> None:
     done = advisor("service", "install", "--dir", tmp_path / "file" / "units")
     assert done.code == 1
     assert done.err.count("\n") == 1
+
+
+def test_without_systemd_the_units_are_there_and_it_says_what_to_do(
+    advisor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "systemctl").write_text("#!/bin/sh\necho 'Host is down' >&2\nexit 1\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr("advisor.cli.service.FOLDER", tmp_path / "units")
+    monkeypatch.setattr("advisor.cli.service.LOOKED_INTO", (tmp_path / "units",))
+    done = advisor("service", "install", "--scheduler", "slurm")
+    assert done.code == 1 and done.err.count("\n") == 1
+    assert f"the units are in {tmp_path / 'units'}, but not enabled" in done.err
+    assert "Host is down" in done.err and "without systemd run advisor serve" in done.err
+    assert sorted(p.name for p in (tmp_path / "units").iterdir()) == NAMES
+    status = advisor("service", "status", "--scheduler", "slurm")
+    wanted = "systemd does not answer, as this version writes it"
+    assert status.out.splitlines() == [f"{tmp_path / 'units' / n}: {wanted}" for n in NAMES]

@@ -214,6 +214,20 @@ def test_a_broken_store_is_said_and_gone_round(
     assert result.code == 1 and result.err.count("\n") == 1
 
 
+def test_anothers_job_is_not_known_though_the_accounting_shows_it(
+    advisor: Run, accounting: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADVISOR_DB", "/nonexistent/advisor.db")
+    accounting(make_stamp(DECISION))
+    monkeypatch.setattr("advisor.cli.why.os.geteuid", lambda: 4711)
+    for user, code in (("ann", 0), ("ben", 1)):
+        monkeypatch.setattr("advisor.store.opening.caller", lambda user=user: user)
+        result = advisor("why", "11")
+        assert result.code == code
+        assert ("by its stamp" in result.out) == (code == 0)
+    assert result.out == "" and "job 11 is not known (others' jobs are not shown" in result.err
+
+
 @pytest.mark.usefixtures("no_scheduler")
 def test_a_job_nobody_knows(advisor: Run) -> None:
     result = advisor("why", "4711")

@@ -9,23 +9,29 @@ import pwd
 import shutil
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from advisor import paths
+from advisor.cli import train
 from advisor.core.configuration import Configuration
 from advisor.core.delivery import marked_place, place_mark
 from advisor.core.observation import Observation, Scope
+from advisor.core.policy import Policy
 from advisor.errors import InputError, RefusedError, StoreError
 from advisor.loop import clock, left_reader, left_results
 from advisor.loop.left_results import known_places, note_places, place_of, take_left
 from advisor.loop.spool import Spooled, spool_folder, take_spool
 from advisor.store.rankings import StoredCharacterisation
 from advisor.store.writer import Writer
+from advisor.training import result_store
 from advisor.training.result_store import LeftResults, open_results
 
 ROOT = os.geteuid() == 0
@@ -320,3 +326,19 @@ def test_no_place_for_what_would_be_left(tmp_path: Path, monkeypatch: pytest.Mon
             )  # fmt: skip
         assert caught.value.hint
     assert not (tmp_path / "no.db").exists()
+
+
+def test_a_sweep_in_the_background_leaves_its_results_where_others_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is given the usual work folder; what `advisor run --record` left comes with its job."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(result_store, "open_results", lambda *_, left, **__: left)
+    state: Any = SimpleNamespace(settings=SimpleNamespace(user="ann"))
+
+    def left(work_dir: Path | None) -> object:
+        return train._results(Namespace(db=None, work_dir=work_dir), state, Policy())
+
+    usual = paths.state_dir()
+    assert left(None) == left(usual / "sweeps") == usual / "to-collect"
+    assert left(tmp_path / "scratch") == tmp_path / "scratch/to-collect"

@@ -14,7 +14,7 @@ from advisor.service.handlers import Handlers
 from advisor.service.limits import Use
 from advisor.service.peer import Peer
 
-HANGS_S = 5.0
+HANGS_S = 10.0
 """A file system that does not answer for so long is said to hang."""
 
 _SHOWN = re.compile(rb'"op"\s*:\s*"(?:applications|options|history)"')

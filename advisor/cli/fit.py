@@ -142,8 +142,6 @@ def run(args: argparse.Namespace) -> int:
     """Fit and store; InputError when there are too few runs, RefusedError when there are none."""
     if args.list_models:
         return list_models(args)
-    if not args.application:
-        raise UsageError("no application is named", hint="advisor fit A")
     from advisor.models.base import parse_options
     from advisor.models.registry import find
     from advisor.store.connection import is_wal
@@ -157,6 +155,8 @@ def run(args: argparse.Namespace) -> int:
         args.db, hint="the site fits your runs as it takes them: advisor options shows the models"
     )
     is_wal(path)  # where there is no store none is made
+    if not args.application:
+        raise UsageError("no application is named", hint="advisor fit A")
     with Writer(path) as store:
         runs = store.observations(args.application, args.workload, args.node_type)
         if not runs:

@@ -138,9 +138,7 @@ def _check_given(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> int:
     """Import the file. Returns 0, also when all of it was imported before."""
     from advisor.store import rows
-    from advisor.store.csvfile import Terms
     from advisor.store.opening import caller, is_owner
-    from advisor.store.writer import Writer
 
     past = args.source in _accountings()
     if not past:
@@ -167,12 +165,28 @@ def run(args: argparse.Namespace) -> int:
         ("meter", args.meter or "none"),
     ):
         rows.check_name(what, name)
+    named = {"application": args.application, "workload": args.workload}
     if args.application:
         args.application = _as_recognised("application", args.application)
     args.workload = _as_recognised("workload", args.workload)
     if args.node_type and args.source not in FORMATS:
         args.node_type = _node_type(path, args.node_type)
-    if past:
+    code = _take_in(args, path, user, contributor, scope, owner=owner)
+    for what, name in named.items():  # nothing of a file that was refused is stored
+        if name != (stored := getattr(args, what)):
+            print(f"advisor: stored as {what} {stored!r}, as jobs are recognised", file=sys.stderr)
+    return code
+
+
+def _take_in(
+    args: argparse.Namespace, path: Path, user: str, contributor: str, scope: Scope, *, owner: bool
+) -> int:
+    """Import what the file holds, by what it is."""
+    from advisor.store import rows
+    from advisor.store.csvfile import Terms
+    from advisor.store.writer import Writer
+
+    if args.source in _accountings():
         from advisor.cli.import_accounting import import_jobs
 
         scope = args.scope or "own"
@@ -303,8 +317,6 @@ def _as_recognised(what: str, name: str) -> str:
     clean = clean_name(name)
     if not clean.strip("_"):
         raise UsageError(f"{what} {name!r}: no job is recognised by such a name")
-    if clean != name:
-        print(f"advisor: stored as {what} {clean!r}, as jobs are recognised", file=sys.stderr)
     return clean
 
 

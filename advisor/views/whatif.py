@@ -149,6 +149,18 @@ def worth_words(whatif: WhatIf, changes: Sequence[DecisionChange]) -> str:
     return f"{format_count(runs, 'run')} {'take' if less else 'save'} {words} more"
 
 
+def queues_words(changes: Sequence[DecisionChange]) -> str:
+    """Say of how many workloads the other policy's choice holds only as far as queues permit.
+
+    They are decided as if every node were idle; "" where none is on another node type.
+    """
+    there = sum(
+        c.then is not None and c.then.configuration.node_type != c.case.baseline.node_type
+        for c in changes
+    )
+    return f"; {there} change node type, queues permitting" if there else ""
+
+
 def summed(choices: Sequence[PolicyOutcome | None]) -> Sum:
     """Return the sum of choices: geometric means over all workloads, unchanged ones included."""
     made = [c for c in choices if c is not None]

@@ -231,14 +231,15 @@ def test_a_wrong_call_is_told_and_stores_nothing(
         assert reader.find_models("stencil") == []
 
 
-def test_models_are_listed(advisor: Advisor) -> None:
+def test_models_are_listed(advisor: Advisor, store: Path) -> None:
     text = advisor("fit", "--list-models")
     assert text.code == 0
     assert "bspline: B-splines" in text.out
     names = [m["name"] for m in advisor("fit", "--list-models", "--json").json()["models"]]
     assert {"auto", "bspline", "physical", "polynomial"} <= set(names)
     assert names == list(registry.names())
-    assert advisor("fit").code == 2
+    nothing = advisor("fit")
+    assert nothing.code == 2 and "no application is named" in nothing.err
 
 
 # -- advisor options -----------------------------------------------------------------------------

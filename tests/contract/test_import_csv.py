@@ -264,6 +264,26 @@ def test_a_mistake_leaves_the_store_as_it_was(take: Run, grid: Path, store_path:
     assert len(stored(store_path)) == 3
 
 
+def test_names_are_said_to_be_stored_only_once_they_are(
+    advisor: Run, grid: Path, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text("threads,time_s\nmany,1\n")
+    named = ("--application", "[x]", "--node-type", "n1")
+    refused = advisor("import", str(bad), *named)
+    assert refused.code == 1 and "stored as" not in refused.err
+    taken = advisor("import", str(grid), *named)
+    assert taken.code == 0, taken.err
+    assert "stored as application '_x_', as jobs are recognised" in taken.err
+    assert "of _x_ " in taken.out
+
+
+def test_fit_without_a_store_says_so_whatever_is_named(advisor: Run, tmp_path: Path) -> None:
+    for named in ((), ("A",)):
+        result = advisor("fit", *named, "--db", str(tmp_path / "none.db"))
+        assert result.code != 0 and "there is no store" in result.err
+
+
 def test_a_file_full_of_mistakes_is_cut_short(take: Run, tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_text(f"{HEADER}\n" + "1,1,4,1900,1,1\n" * 500)

@@ -27,7 +27,7 @@ from advisor.store.rankings import promote_estimates, save_ranking
 from advisor.store.records import StoredModel
 from advisor.store.transfers import unadvised
 from advisor.store.writer import Writer
-from advisor.views.whatif import WhatIf
+from advisor.views.whatif import WhatIf, queues_words
 
 FREQS = (1_200_000, 1_700_000, 2_200_000)
 BDW = NodeType(
@@ -331,6 +331,9 @@ def test_a_what_if_asks_only_for_jobs_where_they_were_measured(estimated: Writer
     (case,) = what_if.cases
     assert case.baseline.node_type == "bdw"
     assert case.now is not None and case.now.configuration.node_type == "skl"
+    (change,) = what_if.under("min_energy", 0.1)
+    assert queues_words([change]) == "; 1 change node type, queues permitting"
+    assert queues_words([replace(change, then=None)]) == ""
 
 
 def test_an_estimate_far_from_what_is_known_must_be_worth_it(store: Writer) -> None:

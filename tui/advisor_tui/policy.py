@@ -15,7 +15,15 @@ from advisor.core.policy import GOALS, MATCH_FIELDS, Goal
 from advisor.errors import AdvisorError
 from advisor.views import policy as view
 from advisor.views.policy import AppliedPolicy
-from advisor.views.whatif import DecisionChange, WhatIf, in_order, sum_words, summed, worth_words
+from advisor.views.whatif import (
+    DecisionChange,
+    WhatIf,
+    in_order,
+    queues_words,
+    sum_words,
+    summed,
+    worth_words,
+)
 from advisor_tui.background import begin
 from advisor_tui.boxes import Below, OneOf, Scrolled, SideBySide
 from advisor_tui.dialogue import Field
@@ -295,7 +303,11 @@ take, with money and CO2 where the site states them.
             f"{kinds.count(kind)} {word}"  # type: ignore[arg-type]
             for kind, word in (("gained", "new"), ("moved", "elsewhere"), ("lost", "no more"))
         )
-        lines = [f"today: {sum_words(now)}", f"then:  {sum_words(then)}", f"       {counts}"]
+        lines = [
+            f"today: {sum_words(now)}",
+            f"then:  {sum_words(then)}",
+            f"       {counts}{queues_words(changes)}",
+        ]
         if worth := worth_words(whatif, changes):
             lines.append(f"month: {worth}")
         self._say("\n".join(lines))

@@ -208,7 +208,7 @@ def best_in_words(view: View) -> str:
     energy, time = view.change(best)
     slower = "slower" if time >= 0 else "faster"
     return (
-        f"the option with the least energy takes {-100 * energy:.1f} % less and is "
+        f"the option with the least energy takes {-100 * energy:.1f} % less energy and is "
         f"{100 * abs(time):.1f} % {slower} than the job as written"
     )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+
 
 class AdvisorError(Exception):
     """A failure a person can act on; the command line prints it as one line, exit code 1.
@@ -31,7 +34,17 @@ class UsageError(AdvisorError):
 
 
 class MissingExtraError(AdvisorError):
-    """An optional package is not installed; the hint names the extra that brings it."""
+    """A package is not installed that only some work needs; the hint says how to install it."""
+
+    def __init__(self, purpose: str, package: str) -> None:
+        super().__init__(
+            f"{purpose} {package}, which is not installed", hint=install_command(package)
+        )
+
+
+def install_command(*packages: str) -> str:
+    """Return the command that installs packages where this advisor is installed."""
+    return f"{shlex.quote(sys.executable)} -m pip install {' '.join(packages)}"
 
 
 class RefusedError(AdvisorError):

@@ -14,7 +14,7 @@ from pathlib import Path
 from advisor.core.check import Check, CheckState, check_error, opening
 from advisor.core.inventory import Inventory
 from advisor.core.units import format_count, format_duration
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, install_command
 from advisor.loop.backlog import backlog
 from advisor.loop.clock import form
 from advisor.loop.spool import spool_folder, waiting_files
@@ -28,9 +28,9 @@ IMPORTED = {
     "numpy": "", "pandas": "", "patsy": "", "pydantic": "", "yaml": "", "rich": "", "scipy": "",
     "shtab": "", "sqlite_utils": "", "statsmodels": "", "textual": "", "threadpoolctl": "",
     "ClusterShell": "",
-    "textual_serve": "tui", "matplotlib": "plot", "sklearn": "ml",
+    "textual_serve": "textual-serve", "matplotlib": "matplotlib", "sklearn": "scikit-learn",
 }  # fmt: skip
-"""What is imported, and the extra that brings it, "" where the advisor cannot do without."""
+"""What is imported, and the package to install for it, "" where the advisor cannot do without."""
 
 
 def open_store(path: Path) -> tuple[Reader | None, list[Check]]:
@@ -177,17 +177,17 @@ def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
 
 def check_python() -> Iterator[Check]:
     """Check that what the advisor imports is installed, and that users can run it."""
-    missing = [name for name, extra in IMPORTED.items() if not extra and find_spec(name) is None]
+    missing = [name for name, own in IMPORTED.items() if not own and find_spec(name) is None]
     if missing:
         yield Check(
             "python", "fail", f"not installed: {', '.join(missing)}", "reinstall hpc-advisor"
         )
-    extras = {e: find_spec(name) is not None for name, e in IMPORTED.items() if e}
-    have = [e for e, installed in extras.items() if installed]
-    lack = [e for e, installed in extras.items() if not installed]
-    text = f"extras: {', '.join(have) or 'none'}"
+    optional = {own: find_spec(name) is not None for name, own in IMPORTED.items() if own}
+    have = [package for package, installed in optional.items() if installed]
+    lack = [package for package, installed in optional.items() if not installed]
+    text = f"optional packages: {', '.join(have) or 'none'}"
     if lack:
-        text += f"; not installed: {', '.join(lack)} (pip install 'hpc-advisor[{','.join(lack)}]')"
+        text += f"; not installed: {', '.join(lack)} ({install_command(*lack)})"
     yield Check("python", "ok", text)
     if os.geteuid() == 0 and (command := opening([Path(sys.executable), Path(__file__)])):
         yield Check(

@@ -56,10 +56,10 @@ class EstimateMeter:
     def available(self) -> str | None:
         """Return what to state in the site file to make estimates possible, or None."""
         if self._base_w is None or self._core_w is None:
-            name = self._node_type.name or "this machine"
+            of = f"node type {self._node_type.name}" if self._node_type.name else "this machine"
             return (
-                f"node type {name} states no power; give base_power_w and core_power_w in the "
-                "site file, or ask for generic numbers with --meter estimate"
+                f"the power of {of} is not known; give base_power_w and core_power_w of its node "
+                "type in the site file, or ask for generic numbers with --meter estimate"
             )
         return None
 

@@ -38,9 +38,7 @@ class Neural:
         try:
             from sklearn.neural_network import MLPRegressor
         except ImportError as error:
-            raise MissingExtraError(
-                "model neural needs scikit-learn", hint="pip install 'hpc-advisor[ml]'"
-            ) from error
+            raise MissingExtraError("model neural needs", "scikit-learn") from error
         self.notes: list[str] = []
         self._steps = steps
         self._network: Any = MLPRegressor(

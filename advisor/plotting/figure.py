@@ -36,10 +36,7 @@ def check(path: Path) -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
-        raise MissingExtraError(
-            "pictures need matplotlib, which is not installed",
-            hint="pip install 'hpc-advisor[plot]'",
-        ) from None
+        raise MissingExtraError("pictures need", "matplotlib") from None
 
 
 def save(scene: Scene | Panels, path: Path, *, dark: bool = False) -> None:

@@ -47,8 +47,11 @@ def test_what_is_required_is_imported_and_what_is_imported_is_declared() -> None
 
 def test_doctor_looks_for_what_is_declared() -> None:
     by_module = packages_distributions()
-    by_extra: dict[str, set[str]] = {}
-    for module, extra in IMPORTED.items():
-        by_extra.setdefault(extra, set()).update(named(by_module[module]))
-    declared = {"": PROJECT["dependencies"], **EXTRAS}
-    assert by_extra == {e: named(names) for e, names in declared.items() if e != "dev"}
+    required = {named(by_module[m]).pop() for m, package in IMPORTED.items() if not package}
+    assert required == named(PROJECT["dependencies"])
+    optional = {m: package for m, package in IMPORTED.items() if package}
+    assert {m: {package} for m, package in optional.items()} == {
+        m: named(by_module[m]) for m in optional
+    }
+    extras = [name for extra, names in EXTRAS.items() if extra != "dev" for name in names]
+    assert set(optional.values()) == named(extras)

@@ -216,7 +216,7 @@ def test_estimate_formula() -> None:
 
 
 def test_estimate_needs_stated_power_or_an_explicit_wish() -> None:
-    assert "states no power" in (
+    assert "the power of node type laptop is not known" in (
         EstimateMeter(MeteredNode(node_type=NodeType("laptop"))).available() or ""
     )
     generic = EstimateMeter(MeteredNode(node_type=NodeType("laptop"), generic=True))
@@ -264,7 +264,7 @@ def test_best_meter_takes_the_best_and_says_why_not_others(tmp_path: Path) -> No
 
 def test_meter_by_name(tmp_path: Path) -> None:
     none = best_meter(None, root=tmp_path)
-    assert none.meter is None and "states no power" in none.sentence
+    assert none.meter is None and "the power of this machine is not known" in none.sentence
     assert best_meter(None, name="none", root=tmp_path).meter is None
     generic = best_meter(NodeType("n"), name="estimate", root=tmp_path)
     assert generic.meter is not None and generic.meter.available() is None

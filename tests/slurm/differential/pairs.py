@@ -100,8 +100,8 @@ class Trial:
         pairs: list[Pair] = []
         for state, members in sorted(by_state.items()):
             self.cluster.enter(state)
-            for at in range(0, len(members), CHUNK):
-                pairs += self._chunk(members[at : at + CHUNK])
+            for chunk in chunks(members):
+                pairs += self._chunk(chunk)
         return sorted(pairs, key=lambda pair: order[id(pair.shape)])
 
     def _chunk(self, shapes: Sequence[Shape]) -> list[Pair]:
@@ -279,6 +279,21 @@ class Trial:
             if wanted <= closed or time.monotonic() > end:
                 return rows
             time.sleep(0.3)
+
+
+def chunks(shapes: Iterable[Shape]) -> list[list[Shape]]:
+    """Cut shapes into what is tried at once.
+
+    Scripts that wait for nodes while they have nodes could wait for each other, and keep all others
+    from these: one of them at a time.
+    """
+    cut: list[list[Shape]] = [[]]
+    for shape in shapes:
+        waits = shape.script.allocates and any(s.script.allocates for s in cut[-1])
+        if waits or len(cut[-1]) == CHUNK:
+            cut.append([])
+        cut[-1].append(shape)
+    return cut
 
 
 def accounted(record: Record) -> str:

@@ -21,6 +21,11 @@ class Script:
     shell: str = "/bin/bash"
     always: bool = False
 
+    @property
+    def allocates(self) -> bool:
+        """Whether it waits for nodes while it has its own."""
+        return "salloc " in self.text
+
 
 @dataclass(frozen=True)
 class Shape:

@@ -71,7 +71,7 @@ TEXTS: dict[str, str] = {
     "mixed-partition": "nothing changed: {0} has several node types and the job selects none: {1}",
     "baseline-outside-model": "nothing changed: {0} is too far from what was measured",
     "baseline-is-best": "nothing changed: the job as written is best for goal {0}",
-    "no-candidates": "nothing changed: no other configuration is possible for this job",
+    "no-candidates": "nothing changed: no other option is allowed for this job",
     "slowdown": "{0} options exceed {1} slowdown at {2} confidence",
     "saving-too-small": "nothing changed: best saving {0} is below the policy's {1}",
     "unconfirmed": "{0} promising options are not confirmed by a run yet",

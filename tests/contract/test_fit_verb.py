@@ -236,7 +236,7 @@ def test_models_are_listed(advisor: Advisor, store: Path) -> None:
     assert text.code == 0
     assert "bspline: B-splines" in text.out
     names = [m["name"] for m in advisor("fit", "--list-models", "--json").json()["models"]]
-    assert {"auto", "bspline", "physical", "polynomial"} <= set(names)
+    assert {"auto", "bspline", "formula", "neural", "physical", "polynomial"} <= set(names)
     assert names == list(registry.names())
     nothing = advisor("fit")
     assert nothing.code == 2 and "no application is named" in nothing.err

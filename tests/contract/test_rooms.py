@@ -13,6 +13,7 @@ from advisor.paths import share
 
 ROOT = share("config").parent
 ROOMS = sorted(p.parent.name for p in (ROOT / "advisor/schedulers").glob("*/__init__.py"))
+assert {"local", "pbs", "slurm"} <= set(ROOMS)
 NAMED = "|".join(room for room in ROOMS if room != "local")
 """Schedulers with a name of their own; ``local`` is an ordinary word."""
 ELSEWHERE = sorted(

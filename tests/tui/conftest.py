@@ -126,6 +126,10 @@ class Driver:
         await self.pilot.press(*keys)
         await self.settle()
 
+    async def open_row(self, row: int) -> None:
+        """Open what the list has in this row, counted from 0."""
+        await self.press("home", *["down"] * row, "enter")
+
     async def write(self, text: str) -> None:
         """Type a text."""
         await self.press(*text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -30,16 +29,6 @@ LBM = 5
 """Row of lbm / channel 512 in the list."""
 
 
-async def open_row(at: Any, row: int) -> None:
-    await at.press("home", *["down"] * row, "enter")
-
-
-async def open_row_unread(at: Any, row: int) -> None:
-    await at.press("home")
-    await at.pilot.press(*["down"] * row, "enter")
-    await at.until(lambda: not at.app._batch_count and "reading" in at.text)
-
-
 def boards(session: Session, application: str, workload: str) -> tradeoff.Boards:
     with Reader(session.store) as reader:
         return tradeoff.load(reader, application, workload, Person("ann"))
@@ -57,76 +46,8 @@ def test_rows_of_the_list_are_made_once(
     monkeypatch.setattr("advisor_tui.tradeoff.rows", rows)
 
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         assert made and len(made) == len(set(made))
-
-    play(session, story)
-
-
-def test_a_page_opened_again_is_as_new(
-    session: Session, play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The page is the same one; nothing that was done on it or shown there is left."""
-    go_on = threading.Event()
-    go_on.set()
-    load = tradeoff.load
-
-    def slow(*arguments: Any) -> tradeoff.Boards:
-        go_on.wait(60)
-        return load(*arguments)
-
-    monkeypatch.setattr(tradeoff, "load", slow)
-
-    async def story(at: Any) -> None:
-        for row, keys in (
-            (1, ["right", "b", "v", "s", "x", "n", "plus", "slash", *"cores", ">", "1", "enter"]),
-            (1, ["x", "minus", "slash", *"zone"]),
-            (LBM, ["down", "down", "down", "v", "v", "end"]),
-        ):
-            await open_row(at, row)
-            page, first, at_first = at.app.screen, at.text, at.app.focused
-            await at.press(*keys)
-            assert at.text != first
-            while at.app.screen is page:
-                await at.press("escape")
-            await open_row(at, 3)
-            assert at.app.screen is page
-            await at.press("escape")
-            await open_row(at, row)
-            assert at.app.screen is page and at.text == first and at.app.focused is at_first
-            await at.press("escape")
-        go_on.clear()
-        await open_row_unread(at, 3)
-        assert "reading ..." in at.text and "lbm" not in at.text
-        assert not any(sign in at.text for sign in "◆★●○")
-        go_on.set()
-        await at.settle()
-        assert "◆" in at.text and "reading" not in at.text
-
-    play(session, story)
-
-
-def test_a_form_opened_again_is_as_new(session: Session, play: Play) -> None:
-    (session.folder / "a.sh").write_text("#!/bin/bash\n#SBATCH -c 8\nsrun ./cg-solver\n")
-
-    async def story(at: Any) -> None:
-        await open_row(at, 1)
-        for key, typed in (
-            ("c", ["down", "tab", "right", "right", "tab", "right"]),
-            ("c", ["slash", *"a.sh"]),
-            ("c", ["s"]),
-            ("question_mark", ["down", "down", "down"]),
-        ):
-            await at.press(key)
-            page, first, at_first = at.app.screen, at.text, at.app.focused
-            await at.press(*typed)
-            assert at.text != first
-            while at.app.screen is page:
-                await at.press("escape")
-            await at.press("u", key)
-            assert at.app.screen is page and at.app.focused is at_first
-            assert at.text == first
-            await at.press("escape")
 
     play(session, story)
 
@@ -136,7 +57,7 @@ def test_the_arrows_walk_the_front_and_the_table_follows(session: Session, play:
     place = board.place("time", "energy")
 
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         page = at.app.screen
         assert page.current == board.policy_at
         assert "★" in at.text and "◆" in at.text and "░" in at.text
@@ -168,7 +89,7 @@ def test_the_table_says_all_about_an_option(session: Session, play: Play) -> Non
     board = boards(session, "cg-solver", "n=4e6").by_type["broadwell"]
 
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         header = next(line for line in at.lines if " N  R   T" in line)
         assert [w in header for w in ("GHz", "Time", "Energy", "Against")] == [True] * 4
         row = next(line for line in at.lines if "▸●★" in line)
@@ -182,13 +103,13 @@ def test_the_table_says_all_about_an_option(session: Session, play: Play) -> Non
 
 def test_measured_predicted_and_estimated_look_different(own_store: Session, play: Play) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         await at.press("v")
         picture = at.one("#chart", Chart).picture
         marks = {(m.char, m.role) for m in picture.marks}
         assert {c for c, _ in marks} == {"●"}  # a fully measured grid
         await at.press("escape")
-        await open_row(at, 5)
+        await at.open_row(5)
         picture = at.one("#chart", Chart).picture
         marks = {(m.char, m.role) for m in picture.marks}
         assert {"●", "○"} == {c for c, _ in marks}
@@ -196,7 +117,7 @@ def test_measured_predicted_and_estimated_look_different(own_store: Session, pla
         styles = [chart._style(role) for role in ("measured", "predicted", "outside", "zone")]
         assert len({(s.color, s.dim) for s in styles}) == 4
         await at.press("escape")
-        await open_row(at, 9)
+        await at.open_row(9)
         assert "render / frame" in at.text and "energy ESTIMATED" in at.lines[1]
         assert "◌" in at.text and "◍" in at.text and "○" not in at.text
         assert "~" in next(line for line in at.lines if line.startswith("▸"))
@@ -207,7 +128,7 @@ def test_measured_predicted_and_estimated_look_different(own_store: Session, pla
 
 def test_node_types_and_how_their_order_is_known(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, LBM)
+        await at.open_row(LBM)
         page = at.app.screen
         assert "broadwell  milan  skylake [all]  from 39 runs" in at.lines[1]
         assert page.board.yours.chosen.configuration.node_type == "milan"  # not where it lands
@@ -257,7 +178,7 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
         store.renew_transfers("cg-solver", "n=4e6")
 
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         page = at.app.screen
         assert "[broadwell] milan  all " in at.lines[1]
         await at.press("r")
@@ -292,7 +213,7 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
 
 def test_zoom_by_keys_and_wheel_and_click(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, LBM)
+        await at.open_row(LBM)
         chart, page = at.one("#chart", Chart), at.app.screen
         home = chart.window
         await at.press("plus")
@@ -327,7 +248,7 @@ def test_zoom_by_keys_and_wheel_and_click(session: Session, play: Play) -> None:
 
 def test_axes_and_baseline(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, LBM)
+        await at.open_row(LBM)
         page, chart = at.app.screen, at.one("#chart", Chart)
         assert "time (min)" in at.text and "energy (kJ)" in at.text
         await at.press("x", "x")
@@ -371,7 +292,7 @@ def test_a_suspended_model_and_one_without_energy_say_so(own_store: Session, pla
         await at.press("right", "plus", "x", "v", "n")
         assert "Only broadwell" in at.notices
         await at.press("escape")
-        await open_row(at, 8)
+        await at.open_row(8)
         assert "ocean" in at.text and "SUSPENDED" in at.text
         assert "the model is suspended" in at.text
 
@@ -380,7 +301,7 @@ def test_a_suspended_model_and_one_without_energy_say_so(own_store: Session, pla
 
 def test_an_application_without_a_model_says_how_to_get_one(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, 8)
+        await at.open_row(8)
         assert "raytrace" in at.text and "there is no model" in at.text and "Press t" in at.text
         await at.press("left", "v", "n", "r", "x", "b", "plus", "0")
         await at.press("escape")
@@ -395,7 +316,7 @@ def test_advice_is_applied_by_one_key(own_store: Session, play: Play) -> None:
         store.apply_config("policy", path="p", text="p", compiled=compiled, by="a test")
 
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         assert at.lines[2].startswith(" WOULD SAVE 2") and at.lines[2].endswith("16 cores, 1.9 GHz")
         assert at.lines[3] == " NOT APPLIED: the site only advises · a apply it for me"
         await at.press("a")
@@ -410,7 +331,7 @@ def test_advice_is_applied_by_one_key(own_store: Session, play: Play) -> None:
 
 def test_the_verdict_is_never_cut(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, LBM)
+        await at.open_row(LBM)
         said = at.app.screen.board.verdict
         for size in ((60, 15), (80, 24), (200, 60)):
             await at.pilot.resize_terminal(*size)
@@ -423,7 +344,7 @@ def test_the_verdict_is_never_cut(session: Session, play: Play) -> None:
 
 def test_other_axes_stay_when_the_baseline_changes(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, LBM)
+        await at.open_row(LBM)
         chart = at.one("#chart", Chart)
         await at.press("x", "x", "right", "b")
         assert "performance %" in at.text and "efficiency %" in at.text
@@ -438,7 +359,7 @@ def test_other_axes_stay_when_the_baseline_changes(session: Session, play: Play)
 
 def test_every_drawn_dot_can_be_clicked(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         page, chart = at.app.screen, at.one("#chart", Chart)
         frame, picture = chart._frame, chart.picture
         cells = [frame.cell(p) for p in picture.points]
@@ -456,7 +377,7 @@ def test_a_notice_covers_nothing_and_help_and_ctrl_c_name_what_is(
     session: Session, play: Play
 ) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         await at.press("end", "n")
         assert "Only broadwell" in at.text
         assert any(line.startswith("▸") for line in at.lines)
@@ -474,7 +395,7 @@ def test_the_list_stands_beside_the_picture_and_its_decimals_are_aligned(
     session: Session, play: Play
 ) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         for width, height in ((120, 40), (160, 50), (200, 60)):
             await at.pilot.resize_terminal(width, height)
             await at.settle()
@@ -492,7 +413,7 @@ def test_the_list_stands_beside_the_picture_and_its_decimals_are_aligned(
 
 def test_conditions_narrow_list_and_picture(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         page, chart = at.app.screen, at.one("#chart", Chart)
         await at.press("slash")
         await at.write("cores<=16")
@@ -519,7 +440,7 @@ def test_conditions_narrow_list_and_picture(session: Session, play: Play) -> Non
 
 def test_options_are_taken_away(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         page, shown = at.app.screen, at.app.screen.shown
         await at.press("e", "enter")
         path = session.folder / "cg-solver-n=4e6.csv"
@@ -589,7 +510,7 @@ def test_an_option_says_what_it_is_worth(
     board = boards(own_store, "cg-solver", "n=4e6").by_type["broadwell"]
 
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         page = at.app.screen
         for number in (board.policy_at, board.baseline):
             assert number is not None
@@ -612,7 +533,7 @@ def test_an_option_says_what_it_is_worth(
 
 def test_a_short_screen_keeps_its_picture(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
-        await open_row(at, 1)
+        await at.open_row(1)
         assert at.one("#chart", Chart).size.height >= 5 and "a run" not in at.text
         assert "16  1.9" in at.text
 

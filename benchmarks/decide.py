@@ -279,7 +279,8 @@ def new_sizes(requests: int) -> None:
 
     Each is made in ``TURNS`` turns and forgotten in between: all the times, which hold what the
     machine took from us meanwhile (a virtual one cannot tell), and the least of each request,
-    which is its own work.
+    which is its own work. A plain loop of fixed work runs between them: what its own times are
+    above its least is the machine's doing, and as much of the others' times is.
     """
     import gc
 
@@ -322,12 +323,22 @@ def new_sizes(requests: int) -> None:
                     whole.append(time.process_time() - began)
                 times[f"{name}, decision"].append(alone)
                 times[f"{name}, answer"].append(whole)
-    print("us of processor time        all p50/p99     least of each p50/p99")
+            times["plain loop"].append([plain_loop() for _ in range(TURNS)])
+    print("us of processor time        all p50/p99     least of each p50/p99     least of all")
     for name, rows in times.items():
         every, least = quantiles([t for row in rows for t in row]), quantiles(list(map(min, rows)))
         print(
             f"{name:24} {every[0]:7.0f} /{every[1]:6.0f}           {least[0]:7.0f} /{least[1]:6.0f}"
+            f"          {1e6 * min(map(min, rows)):7.0f}"
         )
+
+
+def plain_loop() -> float:
+    """Return the processor time of work that is always the same, about that of an answer."""
+    began, total = time.process_time(), 0
+    for k in range(5000):
+        total += k * k % 7
+    return time.process_time() - began
 
 
 def round_trip(path: Path, requests: int) -> tuple[float, float]:

@@ -18,7 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import admission
-import fake_pbs
+import fake_mom
+import fake_qmgr
+import fake_qstat
+import fake_qsub
+import fake_server
 import pytest
 from hooked import HOOKS, daemon, run_hook
 from pbs_shapes import FIXED, SITES, Shape, drawn
@@ -179,11 +183,11 @@ def state_of(site: str) -> dict[str, Any]:
             "default_chunk": {"ncpus": "1"}, "scheduling": "True",
         },
     }  # fmt: skip
-    nobody = fake_pbs.Complex(Path("/nonexistent"))
+    nobody = fake_server.Complex(Path("/nonexistent"))
     made = [f"create queue {q} queue_type=execution" for q in ("workq", "fat", "mixed")]
     made += [f"set queue {q} {a} = true" for q in ("workq", "fat", "mixed") for a in ON]
     for line in [*made, *SITES[site]]:
-        fake_pbs.manage(nobody, state, line, log=False)
+        fake_qmgr.manage(nobody, state, line, log=False)
     return state
 
 
@@ -201,14 +205,14 @@ def put(state: dict[str, Any], given: dict[str, str], queue: str) -> Outcome:
     place = admission.start(state, job, SCHEDULED)
     if isinstance(place, list):
         job["job_state"] = "R"
-        job["exec_vnode"] = "+".join(f"({n}:{fake_pbs.taken(state, c)})" for n, c in place)
+        job["exec_vnode"] = "+".join(f"({n}:{fake_mom.taken(state, c)})" for n, c in place)
     state["jobs"][f"{len(state['jobs']) + 1}.pbs1"] = job
     return Outcome("", name, wants, select, place)
 
 
 def availability(state: dict[str, Any], snapshot: Snapshot) -> Availability:
     """Return what the daemon's watch would know of a server."""
-    reading = reading_of("pbs1", state["server"], fake_pbs.nodes_of(state), state["queues"])
+    reading = reading_of("pbs1", state["server"], fake_qstat.nodes_of(state), state["queues"])
     inventory = snapshot.inventory
     return Availability(
         "pbs", rooms(inventory, reading.nodes), sized(inventory, reading.partitions), reading.queues
@@ -259,16 +263,16 @@ def differences(
     for number, ((site, running), group) in enumerate(groups.items()):
         state = state_of(site)
         for words in running:
-            job, _, _ = fake_pbs.submission([*words, str(folder / "job.sh")])
+            job, _, _ = fake_qsub.submission([*words, str(folder / "job.sh")])
             put(state, job["Resource_List"], "")
         before = json.dumps(state)
         submitted = []
         for shape in group:
             (folder / "job.sh").write_text(shape.script)
-            job, text, _ = fake_pbs.submission([*shape.words, "job.sh"])
+            job, text, _ = fake_qsub.submission([*shape.words, "job.sh"])
             job["Variable_List"]["ADVISOR_QSUB"] = client(text)
             submitted.append((shape, job))
-        inventory = hook_inventory(state["server"], fake_pbs.nodes_of(state), state["queues"])
+        inventory = hook_inventory(state["server"], fake_qstat.nodes_of(state), state["queues"])
         settings = queuejob_config(
             PbsHookSettings(folder / f"s{number}", deadline_s=5.0), inventory
         )
@@ -276,7 +280,7 @@ def differences(
         known = replace(snapshot, availability=availability(state, snapshot))
         decisions: list[Decision] = []
         events = [{"event": "QUEUEJOB", "user": "alice", "job": {"id": "", **job},
-                   "resources": fake_pbs.types(state)} for _, job in submitted]  # fmt: skip
+                   "resources": fake_server.types(state)} for _, job in submitted]  # fmt: skip
         events = [e for e, (_, job) in zip(events, submitted, strict=True) if knows(state, job)]
         submitted = [(s, job) for s, job in submitted if knows(state, job)]
         with answering(folder / f"s{number}", known, decisions):

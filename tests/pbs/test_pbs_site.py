@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import fake_pbs
+import fake_qmgr
+import fake_server
 import pytest
 from hooked import ROOT
 from posed_sys import PosedSys
@@ -152,7 +154,7 @@ def test_what_is_in_the_way(
 ) -> None:
     state = site.state()
     for command in commands:
-        fake_pbs.manage(fake_pbs.Complex(site.root), state, command)
+        fake_qmgr.manage(fake_server.Complex(site.root), state, command)
     if said is None:
         state["hooks"]["advisor"]["code"] = "print('a site hook')"
         said = "the server has a hook advisor that is not the advisor's"

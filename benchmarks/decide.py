@@ -23,7 +23,8 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist, median
 from typing import Any
@@ -274,13 +275,16 @@ def forget(snapshot: Any) -> None:
         memory.clear()
 
 
+UNDISTURBED = 1.15
+"""How many times its least the plain loop may take for what ran beside it to count."""
+
+
 def new_sizes(requests: int) -> None:
     """Print first answers: the known input under ever new scripts, and ever new sizes.
 
-    Each is made in ``TURNS`` turns and forgotten in between: all the times, which hold what the
-    machine took from us meanwhile (a virtual one cannot tell), and the least of each request,
-    which is its own work. A plain loop of fixed work runs between them: what its own times are
-    above its least is the machine's doing, and as much of the others' times is.
+    Each is made in ``TURNS`` turns and forgotten in between. Printed are all the times; those
+    where the machine was ours, which a plain loop of fixed work before and after shows (a virtual
+    machine shares its cores without a word); and the least of each request.
     """
     import gc
 
@@ -293,7 +297,7 @@ def new_sizes(requests: int) -> None:
 
     peer = Peer(os.getpid(), os.getuid(), os.getgid())
     draw = random.Random(7)
-    times: defaultdict[str, list[list[float]]] = defaultdict(list)
+    times: defaultdict[str, list[list[tuple[float, float]]]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="advisor-bench-") as folder:
         path = Path(folder) / "family.db"
         fill_family(path)
@@ -305,38 +309,42 @@ def new_sizes(requests: int) -> None:
         for i in range(requests):
             new = f"input.dat -n {draw.randint(4_000_001, 16_000_000)}"
             for name, words in (("known input", "input.dat"), ("new size", new)):
-                alone: list[float] = []
-                whole: list[float] = []
+                alone, whole = [], []
                 for turn in range(TURNS):
                     line = request(0).replace(b"input.dat", words.encode())
                     line = line.replace(b"module load gcc", b"module load gcc/%d.%d" % (i, turn))
                     job = parse_request(parse_request_line(line[:-1]), user="u", uid=0, choices={})
                     forget(handlers.source.snapshot)
-                    began = time.process_time()
-                    decision = decide(job, handlers.source.snapshot)
-                    alone.append(time.process_time() - began)
-                    assert decision.changed
+                    alone.append(timed(partial(decide, job, handlers.source.snapshot)))
                     line = line.replace(b"module load gcc", b"module load icc")
                     forget(handlers.source.snapshot)
-                    began = time.process_time()
-                    handlers.answer(line[:-1], peer)
-                    whole.append(time.process_time() - began)
+                    whole.append(timed(partial(handlers.answer, line[:-1], peer)))
                 times[f"{name}, decision"].append(alone)
                 times[f"{name}, answer"].append(whole)
-            times["plain loop"].append([plain_loop() for _ in range(TURNS)])
-    print("us of processor time        all p50/p99     least of each p50/p99     least of all")
+    fastest = min(loop for rows in times.values() for row in rows for _, loop in row)
+    print("us of processor time        all p50/p99      undisturbed p50/p99     least p50/p99")
     for name, rows in times.items():
-        every, least = quantiles([t for row in rows for t in row]), quantiles(list(map(min, rows)))
-        print(
-            f"{name:24} {every[0]:7.0f} /{every[1]:6.0f}           {least[0]:7.0f} /{least[1]:6.0f}"
-            f"          {1e6 * min(map(min, rows)):7.0f}"
-        )
+        every = [took for row in rows for took, _ in row]
+        ours = [took for row in rows for took, loop in row if loop <= UNDISTURBED * fastest]
+        columns = every, ours, [min(row)[0] for row in rows]
+        shown = "".join(f"{p50:10.0f} /{p99:6.0f}" for p50, p99 in map(quantiles, columns))
+        print(f"{name:24}{shown}   ({len(ours) / len(every):.0%} undisturbed)")
+
+
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Return the processor time of some work and of the slower of two plain loops around it."""
+    before = plain_loop()
+    began = time.process_time()
+    result = work()
+    took = time.process_time() - began
+    assert result
+    return took, max(before, plain_loop())
 
 
 def plain_loop() -> float:
-    """Return the processor time of work that is always the same, about that of an answer."""
+    """Return the processor time of work that is always the same."""
     began, total = time.process_time(), 0
-    for k in range(5000):
+    for k in range(1000):
         total += k * k % 7
     return time.process_time() - began
 

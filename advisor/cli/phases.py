@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     phases_show.add_arguments(show)
     cluster = add_action(actions, "cluster", "find the kinds of computing bursts in a CSV file")
     cluster.add_argument(
-        "file", type=Path, metavar="BURSTS.csv",
-        help="columns process, duration_s, instructions, cycles",
+        "files", type=Path, nargs="+", metavar="BURSTS.csv",
+        help="columns process, duration_s, instructions, cycles; of several nodes a file each",
     )  # fmt: skip
     cluster.add_argument(
         "--subset", type=_share, default=1.0, metavar="SHARE",
@@ -113,15 +113,24 @@ def run(args: argparse.Namespace) -> int:
 
 def _cluster(args: argparse.Namespace) -> int:
     from advisor.cli.phases_bursts import clusters_json, print_clusters
+    from advisor.phases.burst_tree import cluster_nodes, joined
     from advisor.phases.bursts import cluster
     from advisor.phases.files import read_bursts
 
-    bursts = read_bursts(args.file, by=args.by, counters=args.counters)
-    groups = cluster(bursts, subset=args.subset, seed=args.seed)
+    nodes = [read_bursts(f, by=args.by, counters=args.counters) for f in args.files]
+    if len(nodes) > 1:
+        bursts, groups = joined(nodes, cluster_nodes(nodes, subset=args.subset, seed=args.seed))
+    else:
+        bursts = nodes[0]
+        groups = cluster(bursts, subset=args.subset, seed=args.seed)
     clusters = clusters_json(bursts, groups)
     if args.json:
         data = {
-            "file": str(args.file), "clusters": [c for c in clusters if c["label"]],
+            "file": str(args.files[0]),
+            "files": [
+                {"file": str(f), "bursts": n.size} for f, n in zip(args.files, nodes, strict=True)
+            ],
+            "clusters": [c for c in clusters if c["label"]],
             "labels": groups.labels.tolist(), "eps": groups.eps, "min_points": groups.min_points,
             "unclustered_share": sum(c["time_share"] for c in clusters if not c["label"]),
         }  # fmt: skip

@@ -30,7 +30,10 @@ _LEAST_SUBSET = 60
 _LEAST_EPS, _MOST_EPS = 0.03, 0.1
 """Bounds of a reach, on axes from 0 to 1."""
 
-_QUANTILE, _GROWS = 0.9, 1.25
+_QUANTILE = 0.9
+
+GROWS = 1.25
+"""A burst that was not clustered may be so many times the reach away from one that was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +88,22 @@ def scaled(axes: Floats) -> Floats:
     return np.asarray((axes - low) / np.where(span > 0, span, 1.0))
 
 
-def dbscan(points: Floats, eps: float, min_points: int) -> Ints:
+def dbscan(points: Floats, eps: float, min_points: int, counts: Ints | None = None) -> Ints:
     """Return a cluster from 0 for each point, -1 for none.
 
     A point's neighbours are those at distance ``eps`` at most, itself included; a core point has
-    ``min_points`` of them. Core points in reach of each other are one cluster; others join the
-    nearest core point within reach.
+    ``min_points`` of them. ``counts`` says how many each point stands for (nothing: itself). Core
+    points in reach of each other are one cluster; others join the nearest core point within reach.
     """
     count = len(points)
     labels = np.full(count, -1, np.int64)
     tree = cKDTree(points)
     reach = eps * (1 + 1e-9)
-    core = np.asarray(tree.query_ball_point(points, reach, return_length=True)) >= min_points
+    if counts is None:
+        around = np.asarray(tree.query_ball_point(points, reach, return_length=True))
+    else:
+        around = np.array([counts[tree.query_ball_point(p, reach)].sum() for p in points])
+    core = around >= min_points
     where = np.flatnonzero(core)
     if not len(where):
         return labels
@@ -152,7 +159,7 @@ def parameters(points: Floats) -> tuple[float, int]:
     least = min(least, max(2, count))
     distance = np.sort(cKDTree(points).query(points, k=least)[0][:, -1])
     eps = max(3.0 * float(np.quantile(distance, _QUANTILE)), _LEAST_EPS)
-    most = min(_GROWS * eps, _MOST_EPS)
+    most = min(GROWS * eps, _MOST_EPS)
     for d in distance[np.searchsorted(distance, eps) :]:
         if d > most:
             break
@@ -193,18 +200,19 @@ def cluster(
     share of the others, drawn with ``seed``.
     """
     points = scaled(bursts.axes)
-    chosen = _subset(bursts, subset, seed)
+    chosen = subset_of(bursts, subset, seed)
     part = points[chosen]
     found_eps, found_points = parameters(part)
     eps, min_points = eps or found_eps, min_points or found_points
     labels = np.zeros(bursts.size, np.int64)
     labels[chosen] = dbscan(part, eps, min_points) + 1
     if not chosen.all():
-        labels[~chosen] = classify(part, labels[chosen], points[~chosen], _GROWS * eps)
+        labels[~chosen] = classify(part, labels[chosen], points[~chosen], GROWS * eps)
     return Clustering(numbered(labels - 1, bursts.duration_s), eps, min_points)
 
 
-def _subset(bursts: BurstTable, share: float, seed: int) -> NDArray[np.bool_]:
+def subset_of(bursts: BurstTable, share: float, seed: int) -> NDArray[np.bool_]:
+    """Tell of each burst whether it is clustered: eight whole processes, a share of the others."""
     if share >= 1.0:
         return np.ones(bursts.size, bool)
     rng = np.random.default_rng(seed)

@@ -50,7 +50,7 @@ class AxesSection(Strict):
         description="threads of the program; cores of the request where nodes are shared",
     )
     node_type: Annotated[str, choice(core.AXIS_RULES)] = Field(
-        default=_DEFAULT.axes.node_type, description="which kind of node"
+        default=_DEFAULT.axes.node_type, description="the type of node"
     )
     nodes: Annotated[str, choice(("keep",))] = Field(
         default="keep", description="how many nodes: always kept, the allocation is the user's"
@@ -88,12 +88,12 @@ class TrainingSection(Strict):
     )
     within: Annotated[float, fraction(0.001, 0.2)] = Field(
         default=_DEFAULT.training.within,
-        description="how well they must be known for that: the 90 % half width",
+        description="how tightly: half the width of their 90 % intervals",
     )
 
 
 class ColdStartSection(Strict):
-    """What is done for jobs of applications never swept, by what others like them do."""
+    """What is done for jobs of applications that no sweep measured, from similar ones."""
 
     mode: Annotated[str, choice(core.COLD_START_MODES)] = Field(
         default=_DEFAULT.cold_start.mode,
@@ -102,23 +102,24 @@ class ColdStartSection(Strict):
     )
     confidence: Annotated[float, fraction(0.5, 0.999)] = Field(
         default=_DEFAULT.cold_start.confidence,
-        description="how sure a trial must keep `max_slowdown`",
+        description="confidence at which a trial must keep `max_slowdown`",
     )
     min_applications: Annotated[int, integer(3, 1000)] = Field(
         default=_DEFAULT.cold_start.min_applications,
-        description="swept applications of the node type without which nothing is done",
+        description="least number of measured applications on a node type to advise by class",
     )
     trials: Annotated[int, integer(0, 10)] = Field(
         default=_DEFAULT.cold_start.trials,
-        description="jobs of a workload that may try a point, one at a time",
+        description="how many jobs of a workload may try an option, one at a time",
     )
     classes: list[Annotated[str, choice(core.CLASSES)]] = Field(
-        default=list(_DEFAULT.cold_start.classes), description="whose jobs may change"
+        default=list(_DEFAULT.cold_start.classes),
+        description="the classes whose jobs may be changed",
     )
 
 
 class UserLimitsSection(Strict):
-    """How much less conservative than the site a user may be with their own jobs."""
+    """How far users may go beyond the policy with their own jobs."""
 
     mode: Annotated[str, choice(core.MODES)] = Field(
         default=_DEFAULT.user_limits.mode, description="the furthest mode a user may ask for"
@@ -138,7 +139,9 @@ class PolicySettings(Strict):
         "(change the job)",
     )
     goal: Annotated[str, choice(core.GOALS)] = Field(
-        default=_DEFAULT.goal, description="which point of the trade-off zone to take"
+        default=_DEFAULT.goal,
+        description="what to weigh most: time and energy the same (balanced, edp), energy more "
+        "(power) or alone (min_energy), time more (performance, ed2p) or alone (min_time)",
     )
     max_slowdown: Annotated[float, SLOWDOWN] = Field(
         default=_DEFAULT.max_slowdown,
@@ -146,15 +149,16 @@ class PolicySettings(Strict):
     )
     min_saving: Annotated[float, fraction(0, 0.9)] = Field(
         default=_DEFAULT.min_saving,
-        description="predicted energy saving below which nothing is changed",
+        description="the least energy saving worth a change, at `confidence`",
     )
     confidence: Annotated[float, fraction(0.5, 0.999)] = Field(
-        default=_DEFAULT.confidence, description="how sure the bounds must hold"
+        default=_DEFAULT.confidence,
+        description="one-sided confidence at which both bounds above must hold",
     )
     resources: Annotated[str, choice(core.RESOURCES)] = Field(
         default=_DEFAULT.resources,
-        description="of equal options take the one with fewest cores, the middle one, or the one "
-        "with most",
+        description="which of equally good options to take: that with fewest cores (thrifty), the "
+        "best by its score (balanced), or that with most cores (greedy)",
     )
     axes: AxesSection = AxesSection()
     holdout: Annotated[float, fraction(0, 0.5)] = Field(
@@ -186,7 +190,8 @@ class PolicySettings(Strict):
     )
     estimated_energy: Annotated[str, choice(("apply", "advise"))] = Field(
         default=_DEFAULT.estimated_energy,
-        description="what a model of estimated energy may do where mode is apply",
+        description="whether a model of estimated energy may change jobs (apply) or is only shown "
+        "(advise)",
     )
     estimated_node_types: Annotated[str, choice(core.ESTIMATES)] = Field(
         default=_DEFAULT.estimated_node_types,
@@ -201,7 +206,8 @@ class PolicySettings(Strict):
     )
     max_extrapolation: Annotated[float, number(1, core.FARTHEST)] = Field(
         default=_DEFAULT.max_extrapolation,
-        description="how many times the largest measured size, and node count, a job may be",
+        description="the largest size and node count to advise for, as a multiple of the largest "
+        "measured",
     )
     user_limits: UserLimitsSection = UserLimitsSection()
 
@@ -246,14 +252,16 @@ _SPAN = Reads(_span, {"type": "string", "examples": ["400d"]})
 
 
 class RetentionSection(Strict):
-    """How long the store keeps what ``advisor prune`` forgets; the collecting timer runs it."""
+    """How long the store keeps its history; the timer of `advisor collect` also prunes."""
 
     decisions: Annotated[str, _SPAN] = Field(
         default="",
-        description="decisions and outcomes, then only monthly sums: 400d; empty: always",
+        description="how long each decision and outcome is kept, such as 400d; then only "
+        "monthly sums are; empty: for ever",
     )
     observations: Annotated[str, _SPAN] = Field(
-        default="", description="measured runs that no model uses; empty: always"
+        default="",
+        description="how long measured runs that no model uses are kept; empty: for ever",
     )
 
 

@@ -94,7 +94,7 @@ class NodeTypeSection(Strict):
         default=1, description="physical cores per node, all sockets together, that jobs may use"
     )
     threads_per_core: Annotated[int, integer(1, 16)] = Field(
-        default=1, description="hardware threads"
+        default=1, description="hardware threads per core"
     )
     memory_mb: Memory = Field(default=0, description="memory per node in MB, or with a unit")
     freq_khz: Frequencies = Field(
@@ -229,7 +229,7 @@ class ApplicationSection(Strict):
     )
     parameters: dict[str, str] = Field(
         default={},
-        description="numbers that its size is, each a template filled from named groups: "
+        description="the numbers that make up its size, each a template filled from named groups: "
         "{n: '{size}'}",
     )
     ignore: Words = Field(
@@ -323,8 +323,9 @@ class SiteFile(Strict):
     )
     understood_options: dict[Word, Annotated[list[str], Reads(_bound, _BOUND_FORM)]] = Field(
         default={},
-        description="options, input variables or resources that the advisor does not know, as of "
-        "the site's own SPANK plugins: harmless, or binds: what is kept where one is used",
+        description="options, input variables or resources that the advisor does not know, such as "
+        "those of the site's own SPANK plugins: `harmless`, or `binds:` and what is kept in jobs "
+        "that use it",
     )
 
 

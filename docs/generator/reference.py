@@ -90,7 +90,9 @@ def _row(name: str, value: Node, inner: Node | None, required: bool) -> str:
 
 def _default(value: Node) -> str:
     default = value.get("default")
-    if isinstance(default, dict | list) or default in (None, "") or "default:" in str(value):
+    if isinstance(default, list):
+        return ", ".join(f"`{one}`" for one in default)
+    if isinstance(default, dict) or default in (None, "") or "default:" in str(value):
         return ""
     if _is_percentage(value):
         return f"`{100 * default:g}%`"
@@ -107,6 +109,8 @@ def _values(value: Node, inner: Node | None) -> str:
     """Return in words what may be written."""
     kinds = [one.get("type") for one in (*value.get("anyOf", ()), value)]
     several = "array" in kinds or "oneOf" in value
+    if "enum" in value.get("items", ()):
+        return "a list of " + ", ".join(f"`{one}`" for one in value["items"]["enum"])
     if "enum" in value or "const" in value:
         return ", ".join(f"`{one}`" for one in value.get("enum", [value.get("const")]))
     if _is_percentage(value):

@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 
 from advisor.errors import AdvisorError
 from advisor_tui import settings
-from advisor_tui.background import begin, in_thread
+from advisor_tui.background import begin, finished, in_thread
 from advisor_tui.legible import speaks_utf8
 from advisor_tui.paint_once import PaintOnce
 from advisor_tui.places import PLACES, AppPlace
@@ -31,6 +31,10 @@ EVERY_S = 5.0
 """Seconds between two looks at the daemon and the sweeps."""
 PAINTED_S = 0.2
 """Seconds after which the first screen is painted and the daemon is asked how it is."""
+AHEAD_S = 5.0
+"""Seconds in which other pages are surely made."""
+GARBAGE = 20_000
+"""Objects made and kept since Python's collector looked last, from which on it looks again."""
 IDLE_S = 0.5
 """Seconds after which the first screen is painted and other pages are made."""
 
@@ -90,6 +94,10 @@ class AdvisorApp(AppShell):
         self.set_interval(EVERY_S, self._look)
         self.set_timer(PAINTED_S, self._look)
 
+    def on_unmount(self) -> None:
+        """Leave Python's collector as it was."""
+        gc.enable()
+
     def _place(self, place: AppPlace) -> Page:
         kind: type[Page] = place.kind()
         page = self.ready.get(kind)
@@ -112,7 +120,10 @@ class AdvisorApp(AppShell):
                 kinds.append(await in_thread(partial(resolve_name, f"advisor_tui.{page}")))
         shown = {type(stack[0]) for stack in self._screen_stacks.values() if stack}
         await self.make_ahead(*(kind for kind in kinds if kind not in shown))
+        begun = [w for w in self.workers if w.group == "look" and w.node is not self]
+        await finished(begun, AHEAD_S)
         gc.freeze()
+        gc.disable()  # from now on it is called while nobody types
         problems = settings.unknown_actions(self.session.settings, self.keys, self._actions())
         if problems:
             self.tell("\n".join(problems), "warning")
@@ -130,6 +141,8 @@ class AdvisorApp(AppShell):
         """Look at daemon and sweeps, unless the last look is still under way."""
         if _hung_up():
             os._exit(128 + signal.SIGHUP)  # to leave in order, Textual would wait to paint
+        if not gc.isenabled() and gc.get_count()[0] > GARBAGE:
+            gc.collect()
         if not self._looking:
             self._looking = True
             begin(self, self._looked, group="look")

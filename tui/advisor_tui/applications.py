@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 SINCE = "90d"
 """How far back measured savings go."""
+RESTS_S = 0.15
+"""Seconds that the cursor rests on a row until its options are read."""
 
 _STATES: dict[str, tuple[str, str]] = {
     "none": ("· not measured", "dim"),
@@ -107,6 +110,7 @@ class:memory lists those never swept that are memory-bound.
         self._measured: dict[view.Key, OnOffComparison] = {}
         self._generation = 0
         self._measuring = False
+        self._rest: Timer | None = None
 
     def body(self) -> Iterable[Widget]:
         """Yield search line, list and sentence."""
@@ -253,8 +257,17 @@ class:memory lists those never swept that are memory-bound.
     def _moved(self) -> None:
         self._say()
 
+    def _rested(self) -> None:
+        """Read the options of a row on which the cursor rests, once their page is made."""
+        if self.advisor.ready and self.is_current and self.advisor.looked_at is not None:
+            begin(self, self.advisor.read_ahead.begin, *self.advisor.looked_at, group="ahead")
+
     def _say(self) -> None:
         row = self.current
+        self.advisor.looked_at = (row.application, row.workload) if row is not None else None
+        if self._rest is not None:
+            self._rest.stop()
+        self._rest = self.set_timer(RESTS_S, self._rested)
         if row is None:
             self.query_one("#sentence", Static).update("")
             return

@@ -68,7 +68,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 def begin(
-    node: DOMNode, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any,
+    node: DOMNode, work: Callable[..., Coroutine[Any, Any, object]], *arguments: Any,
     group: str = "default", exclusive: bool = False,
 ) -> None:  # fmt: skip
     """Let ``work(*arguments)`` run beside everything else; ``exclusive`` cancels its group's other.

@@ -23,7 +23,7 @@ from advisor_tui.keys import Notice
 
 FIRST_S = 0.05
 """Seconds for which a screen waits for what it reads; it paints what it has after that."""
-LATER = ("look", "measured", "whatif-load", "jobs-more")
+LATER = ("look", "ahead", "measured", "whatif-load", "jobs-more")
 """Groups of work that nobody waits for: its results come into what is shown."""
 UNSEEN_S = 0.5
 """Seconds for which work that can wait waits for a painting; the screen may have been left."""
@@ -87,6 +87,11 @@ class PaintOnce(Screen[ScreenResultType]):
             self.opened()
             self.hold()
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it is yet to be opened."""
+        return self._new
+
     def opened(self) -> None:
         """Do what is to be done once, when the screen is shown and not merely made."""
 
@@ -137,6 +142,13 @@ class PaintOnce(Screen[ScreenResultType]):
         """Lay the screen out for the terminal's size while another is shown."""
         if hasattr(super(), "_refresh_layout"):
             self._refresh_layout(self.app.size)
+
+    def rehearse(self) -> None:
+        """Lay the screen out and paint it for nobody: styles and lines are known by then."""
+        self.lay_out()
+        seen = getattr(getattr(self, "_compositor", None), "visible_widgets", {})
+        for widget, (region, _) in seen.items():
+            widget.render_lines(region.reset_offset)
 
     def _screen_resized(self, size: Size) -> None:
         """Lay out for a size once, in its styles: a screen learns of its own layout, too."""

@@ -145,6 +145,11 @@ take, with money and CO2 where the site states them.
         """Make the parts that are not shown first."""
         for part in ("rule", "whatif", "past"):
             await self._mounted(part)
+        parts = self.query_one("#parts", OneOf)
+        for part in self._parts:
+            parts.current = part
+            self.rehearse()
+        parts.current = "applied"
 
     def opened(self) -> None:
         """Read the policy."""

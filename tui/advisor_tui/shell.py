@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import on
 from textual.app import App, ComposeResult
@@ -25,6 +26,9 @@ from advisor_tui.keys import Keys, Notice
 from advisor_tui.legible import Legible, Plain
 from advisor_tui.paint_once import PaintOnce
 from advisor_tui.session import Session
+
+if TYPE_CHECKING:
+    from advisor_tui.read_ahead import ReadAhead
 
 T = TypeVar("T")
 P = TypeVar("P", bound=PaintOnce[None])
@@ -51,8 +55,17 @@ class AppShell(App[None]):
         self.sweeping: Mapping[tuple[str, str], tuple[int, int]] = {}
         self.daemon: str = ""
         self.keys: Mapping[str, str] = {}
+        self.looked_at: tuple[str, str] | None = None
+        """Application and workload under the list's cursor."""
         self._noticed: dict[str, float] = {}
         self.ready: dict[type[PaintOnce[None]], PaintOnce[None]] = {}
+
+    @cached_property
+    def read_ahead(self) -> ReadAhead:
+        """The options that somebody may open next."""
+        from advisor_tui.read_ahead import ReadAhead
+
+        return ReadAhead(self.session)
 
     def ascii_only(self) -> None:
         """Paint ASCII from now on."""
@@ -77,7 +90,7 @@ class AppShell(App[None]):
 
     async def _ahead(self, page: PaintOnce[None]) -> None:
         await page.ahead()
-        page.lay_out()
+        page.rehearse()
 
     def _keep(self, made: PaintOnce[None]) -> None:
         """Have a page stay when it is left: to make another takes longer than any key."""

@@ -92,6 +92,15 @@ class TradeOffPage(Page):
         self.table.blank(COLUMNS, _READING)
         self.set_focus(self.chart)
 
+    async def ahead(self) -> None:
+        """Show some options to nobody: the first that are opened are painted sooner then."""
+        if self.advisor.looked_at is not None:
+            boards = await self.advisor.read_ahead.begin(*self.advisor.looked_at)
+            if boards is not None and self.is_new:
+                self._show(boards, None)
+                self.rehearse()
+                self.blank()
+
     def opened(self) -> None:
         """Read the options."""
         self._named()
@@ -121,19 +130,17 @@ class TradeOffPage(Page):
 
     def load(self, *, keep: bool = False) -> None:
         """Read the options again; with ``keep`` the cursor stays on its configuration."""
-        begin(self, self._load, keep, group="boards", exclusive=True)
+        self._seen = self.session.stamp()
+        known = self.advisor.read_ahead.known(self.application, self.workload, self._asked)
+        if known is not None:
+            self._show(known, self._configuration() if keep else None, keep=keep)
+        else:
+            begin(self, self._load, keep, group="boards", exclusive=True)
 
     async def _load(self, keep: bool) -> None:
-        session, asked = self.session, self._asked
-        application, workload = self.application, self.workload
-        self._seen = session.stamp()
-
-        def work() -> Boards:
-            with session.reader() as reader:
-                return view.load(reader, application, workload, session.person(), asked)
-
+        wanted = self.application, self.workload, self._asked
         try:
-            boards = await self.advisor.ask(work)
+            boards = await self.advisor.ask(lambda: self.advisor.read_ahead.read(*wanted))
         except RefusedError as error:
             self._nothing(f"{error.message}. Press t to measure it once, Esc to go back.")
             return
@@ -141,7 +148,9 @@ class TradeOffPage(Page):
             self.advisor.report(error)
             self._nothing(f"the options cannot be read: {error}")
             return
-        here = self._configuration() if keep else None
+        self._show(boards, self._configuration() if keep else None, keep=keep)
+
+    def _show(self, boards: Boards, here: Configuration | None, *, keep: bool = False) -> None:
         self.boards = boards
         if not boards.by_type:
             self._nothing(

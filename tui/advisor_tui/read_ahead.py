@@ -1,0 +1,51 @@
+"""A workload's options, read while nobody types: whoever opens them waits for no store."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from advisor.core.configuration import Configuration
+from advisor.errors import AdvisorError
+from advisor.views import tradeoff as view
+from advisor.views.tradeoff import Boards
+from advisor_tui.background import in_thread
+from advisor_tui.session import Session
+
+
+class ReadAhead:
+    """The options that were read last, and all that they follow from."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._of: object = None
+        self._boards: Boards | None = None
+        self._reading = False
+
+    def known(self, application: str, workload: str, asked: Configuration | None) -> Boards | None:
+        """Return a workload's options if they were read and nothing was written since."""
+        of = application, workload, asked, self._session.stamp()
+        return self._boards if self._of == of else None
+
+    def read(self, application: str, workload: str, asked: Configuration | None) -> Boards:
+        """Read a workload's options, in a thread. Raises AdvisorError where that cannot be."""
+        of = application, workload, asked, self._session.stamp()
+        with self._session.reader() as reader:
+            boards = view.load(reader, application, workload, self._session.person(), asked)
+        self._of, self._boards = of, boards
+        return boards
+
+    async def begin(self, application: str, workload: str) -> Boards | None:
+        """Read them for whoever may open them; None where that cannot be, or others are read.
+
+        So a store that does not answer is asked once.
+        """
+        known = self.known(application, workload, None)
+        if known is not None or self._reading:
+            return known
+        self._reading = True
+        try:
+            with suppress(AdvisorError):  # whoever opens them learns of it
+                return await in_thread(lambda: self.read(application, workload, None))
+        finally:
+            self._reading = False
+        return None

@@ -109,8 +109,7 @@ def _needs_setuid(scheduler: str | None) -> bool:
     """Tell whether the scheduler's commands are setuid programs: PBS's ``pbs_iff`` is."""
     from advisor.schedulers.choose import create, default
 
-    chosen = create(scheduler) if scheduler else default()
-    return bool(getattr(chosen, "SETUID_COMMANDS", False))
+    return (create(scheduler) if scheduler else default()).SETUID_COMMANDS
 
 
 def _systemctl(*words: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Quality, RunMethod
 from advisor.core.rate import RateRule
 from advisor.core.script_use import THREAD_VARIABLES
+from advisor.errors import SchedulerError, UsageError
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.node_state import NodeReading
 from advisor.schedulers.plan import Plan
@@ -325,7 +327,10 @@ class JobHere(Protocol):
 
 
 class Scheduler(Protocol):
-    """A backend. NAME and DESCRIPTION drive the command line.
+    """A backend. Its room's class derives from it, and so does one of a site's own.
+
+    A scheduler must define its three names and what is abstract here. The rest answers that there
+    is no such thing: no hooks, no accounting, nothing to watch.
 
     A sweep's handle (``submit_sweep``) names it to later processes: the job id, or "" where the
     sweep lives in the calling process only. ``poll`` never repeats a finished run.
@@ -335,79 +340,103 @@ class Scheduler(Protocol):
     LABEL: ClassVar[str]
     """Its name as people write it."""
     DESCRIPTION: ClassVar[str]
-    RANK: ClassVar[int]
+    RANK: ClassVar[int] = 5
     """Schedulers of a lower rank are asked first where nobody names one."""
-    WITHOUT_FEATURE: ClassVar[str]
+    WITHOUT_FEATURE: ClassVar[str] = "are refused"
     """What becomes of jobs that ask for a feature no node has."""
-    POLL_S: ClassVar[float]
+    POLL_S: ClassVar[float] = 1.0
     """Seconds to wait between two polls."""
-    ACCOUNTING: ClassVar[str]
+    ACCOUNTING: ClassVar[str] = ""
     """What ``advisor import --from`` calls files of its accounting; "": there are none."""
+    SETUID_COMMANDS: ClassVar[bool] = False
+    """Whether its commands need programs that are setuid."""
 
-    def read_accounting(self, path: Path, text: str) -> tuple[list[JobRecord], int]:
-        """Return the ended jobs of a file of its accounting, and how many lines were no record.
-
-        Raises InputError for what is no such file.
-        """
-
+    @abstractmethod
     def available(self) -> str | None:
         """Return why this scheduler cannot be used here, or None."""
 
     def installed(self) -> bool:
         """Tell whether its commands are on this machine; it may not answer now."""
+        return False
 
     def job_here(self) -> JobHere | None:
         """Return the job that this process runs in, None where this scheduler has none."""
+        return None
 
     def watched(self) -> Watched | None:
         """Return what reads the state of nodes and limits, None where there is nothing to read."""
+        return None
 
     def health(self) -> Health | None:
         """Return what checks its settings and hooks, None where there is nothing to check."""
-
-    def on_a_node(
-        self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
-    ) -> list[str]:
-        """Return the command that runs ``argv`` alone on a node of this type and waits for it.
-
-        Raises SchedulerError where that cannot be done from here.
-        """
+        return None
 
     def hooks(self, request: HookRequest) -> Hooks:
         """Return its hooks, to install, remove or look at. Raises UsageError where it has none."""
+        raise UsageError(f"the advisor has no hook for {self.LABEL}")
 
     def this_machine(self) -> NodeType | None:
         """Return the node type of this machine where runs are made on it, else None."""
+        return None
 
     def cluster(self) -> Cluster | None:
         """Return the nodes and partitions, None where runs are made on this machine.
 
         Raises SchedulerError when the scheduler cannot be asked.
         """
+        return None
 
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why a job's frequency cannot be capped, "" when it can."""
+        return f"the advisor cannot cap frequencies on {self.LABEL}"
 
     def gives_whole_nodes(self, partition: str) -> bool:
         """Tell whether every job of a partition ("" for the default) has its nodes for itself."""
+        return False
 
+    def on_a_node(
+        self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
+    ) -> list[str]:
+        """Return the command that runs ``argv`` alone on a node of this type and waits for it.
+
+        Raises SchedulerError where no one command can do that.
+        """
+        raise SchedulerError(
+            f"on {self.LABEL} a node is measured from a job on it",
+            hint=f"run advisor bench --here --node-type {node_type.name} in a job on such a node",
+        )
+
+    @abstractmethod
     def energy_source(self, job: SweepJob) -> str:
         """Say plainly where the energy of a sweep's runs will come from."""
 
+    @abstractmethod
     def submit_sweep(self, job: SweepJob) -> str:
         """Hand a sweep over and return its handle. Raises SchedulerError."""
 
+    @abstractmethod
     def poll(self, job: SweepJob, handle: str) -> SweepStatus:
         """Return how far a sweep is. Raises SchedulerError."""
 
+    @abstractmethod
     def cancel(self, job: SweepJob, handle: str) -> None:
         """Stop a sweep; what it finished stays."""
 
+    def read_accounting(self, path: Path, text: str) -> tuple[list[JobRecord], int]:
+        """Return the ended jobs of a file of its accounting, and how many lines were no record.
+
+        Raises InputError for what is no such file.
+        """
+        return [], 0
+
     def finished_jobs(self, since: str) -> list[JobRecord]:
         """Return the jobs that ended since a time (ISO 8601), steps included."""
+        return []
 
     def unfinished_jobs(self) -> list[JobRecord]:
         """Return the jobs that wait or run now; user and time of submission are enough."""
+        return []
 
     def job(self, job_id: str) -> JobRecord | None:
         """Return one job's record, None when the accounting does not know it."""
+        return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import cast
 
 from advisor import plugins
 from advisor.errors import InputError
@@ -13,8 +12,17 @@ log = logging.getLogger("advisor.schedulers")
 
 
 def create(name: str) -> Scheduler:
-    """Return a scheduler. Raises InputError for a name nobody registered."""
-    return cast(Scheduler, plugins.load("schedulers", name)())
+    """Return a scheduler. Raises InputError for a name nobody registered, and for a broken one."""
+    backend = plugins.load("schedulers", name)
+    try:
+        scheduler: Scheduler = backend()
+        _ = scheduler.NAME, scheduler.LABEL, scheduler.DESCRIPTION, scheduler.RANK
+    except Exception as error:
+        raise InputError(
+            f"scheduler {name!r} ({backend.__module__}) cannot be used: {error}",
+            hint="mend or remove the package that offers it",
+        ) from error
+    return scheduler
 
 
 def every() -> list[Scheduler]:

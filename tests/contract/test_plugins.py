@@ -125,3 +125,59 @@ def test_a_broken_package_does_not_take_the_others_along(installed: Path, tmp_pa
     named = advisor(installed, tmp_path, "train", "job.sh", "--scheduler", "bench")
     assert named.returncode != 0
     assert "mend or remove the package" in named.stderr
+
+
+SMALL = """
+from advisor.schedulers.base import Scheduler, SweepStatus
+
+
+class Bench(Scheduler):
+    NAME = "bench"
+    LABEL = "the bench"
+    DESCRIPTION = "a scheduler with what every one must have"
+
+    def available(self):
+        return None
+
+    def energy_source(self, job):
+        return "no energy is measured"
+
+    def submit_sweep(self, job):
+        return "7"
+
+    def poll(self, job, handle):
+        return SweepStatus("ended")
+
+    def cancel(self, job, handle):
+        pass
+"""
+
+
+def test_a_scheduler_defines_only_what_it_has(installed: Path, tmp_path: Path) -> None:
+    (installed / "siteplugins.py").write_text(SMALL)
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n./app x\n")
+    assert advisor(installed, tmp_path, "site", "discover", "--scheduler", "local").returncode == 0
+    explained = advisor(installed, tmp_path, "explain", "job.sh", "--scheduler", "bench")
+    assert explained.returncode == 0 and "app" in explained.stdout, explained.stderr
+    hooked = advisor(installed, tmp_path, "hook", "status", "--scheduler", "bench")
+    assert "the advisor has no hook for the bench" in hooked.stderr
+    collected = advisor(installed, tmp_path, "collect", "--scheduler", "bench")
+    assert collected.returncode == 0, collected.stderr
+
+
+@pytest.mark.parametrize("lacks", ["def poll", "LABEL = ", "DESCRIPTION = "])
+def test_a_scheduler_that_lacks_something_is_one_line(
+    installed: Path, tmp_path: Path, lacks: str
+) -> None:
+    (installed / "siteplugins.py").write_text(
+        SMALL.replace(lacks, lacks.replace("def ", "def x_").replace(" = ", "_X = "))
+    )
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n./app x\n")
+    assert advisor(installed, tmp_path, "site", "discover", "--scheduler", "local").returncode == 0
+    others = advisor(installed, tmp_path, "explain", "job.sh")
+    assert others.returncode == 0, others.stderr
+    named = advisor(installed, tmp_path, "train", "job.sh", "--scheduler", "bench")
+    assert named.returncode != 0
+    assert "scheduler 'bench' (siteplugins) cannot be used" in named.stderr
+    assert lacks.split()[-1 if "def" in lacks else 0] in named.stderr
+    assert "Traceback" not in named.stderr + others.stderr

@@ -21,9 +21,9 @@ from advisor.meters.process import exit_text, measure, start_ticks, usable_cpus
 from advisor.schedulers.base import (
     HookRequest,
     Hooks,
-    JobRecord,
     PlannedRun,
     RunResult,
+    Scheduler,
     SweepJob,
     SweepStatus,
 )
@@ -134,7 +134,7 @@ def write_launcher(folder: Path) -> None:
         partial.replace(shim)
 
 
-class Local:
+class Local(Scheduler):
     """Runs a sweep on this machine; ``poll`` makes one attempt and returns.
 
     Every attempt is appended to ``results.jsonl`` in the stage's folder as it ends, so a killed
@@ -148,24 +148,10 @@ class Local:
     RANK: ClassVar[int] = 9
     WITHOUT_FEATURE: ClassVar[str] = "run anyway"
     POLL_S: ClassVar[float] = 0.0
-    ACCOUNTING: ClassVar[str] = ""
 
     def __init__(self, root: Path = Path("/sys")) -> None:
         self._root = root
         self._cpufreq = Cpufreq(root)
-
-    def installed(self) -> bool:
-        """Tell that nobody installed it: it comes with the advisor."""
-        return False
-
-    def job_here(self) -> None:
-        """Return None: it makes no jobs."""
-
-    def watched(self) -> None:
-        """Return None: there is no queue to read."""
-
-    def health(self) -> None:
-        """Return None: there is nothing to check."""
 
     def on_a_node(
         self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
@@ -187,10 +173,6 @@ class Local:
     def this_machine(self) -> NodeType | None:
         """Return this machine as a node type."""
         return local_node_type(self._root)
-
-    def cluster(self) -> None:
-        """Return None: there is this machine only."""
-        return None
 
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why this machine's frequency cannot be capped, "" when it can."""
@@ -308,19 +290,3 @@ class Local:
     def cancel(self, job: SweepJob, handle: str) -> None:
         """End whatever of the sweep still runs."""
         self._clean_up(job)
-
-    def read_accounting(self, path: Path, text: str) -> tuple[list[JobRecord], int]:
-        """Return nothing: there is no accounting."""
-        return [], 0
-
-    def finished_jobs(self, since: str) -> list[JobRecord]:
-        """There is no accounting here: always empty."""
-        return []
-
-    def unfinished_jobs(self) -> list[JobRecord]:
-        """There is no queue here: always empty."""
-        return []
-
-    def job(self, job_id: str) -> JobRecord | None:
-        """There is no accounting here: always None."""
-        return None

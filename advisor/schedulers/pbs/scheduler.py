@@ -21,6 +21,7 @@ from advisor.schedulers.base import (
     JobRecord,
     PlannedRun,
     RunResult,
+    Scheduler,
     SweepJob,
     SweepStatus,
     Watched,
@@ -54,17 +55,17 @@ VANISH_S = 10.0
 """How long a run's note may lag behind its job's end: shared file systems are late."""
 
 
-class Pbs:
+class Pbs(Scheduler):
     """Runs sweeps as jobs of the user. A run that was submitted goes on without this process."""
 
     NAME: ClassVar[str] = "pbs"
-    SETUID_COMMANDS = True  # pbs_iff
     LABEL: ClassVar[str] = "PBS"
     DESCRIPTION: ClassVar[str] = "PBS: a job for each run, energy by the execution hook"
     RANK: ClassVar[int] = 2
     WITHOUT_FEATURE: ClassVar[str] = "wait for ever"
     POLL_S: ClassVar[float] = 2.0
     ACCOUNTING: ClassVar[str] = "pbs"
+    SETUID_COMMANDS: ClassVar[bool] = True  # pbs_iff
 
     def __init__(self, root: Path = Path("/sys")) -> None:
         self._root = root
@@ -92,15 +93,6 @@ class Pbs:
 
         return health
 
-    def on_a_node(
-        self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
-    ) -> list[str]:
-        """Raise SchedulerError: a job of PBS cannot be waited for as one command."""
-        raise SchedulerError(
-            "on PBS a node is measured from a job on it",
-            hint=f"run advisor bench --here --node-type {node_type.name} in a job on such a node",
-        )
-
     def hooks(self, request: HookRequest) -> Hooks:
         """Return the hooks of PBS."""
         from advisor.schedulers.pbs.hook_side import PbsHooks
@@ -119,10 +111,6 @@ class Pbs:
         except SchedulerError as error:
             return error.message
         return None if state in ("Active", "Scheduling", "Idle", "") else f"the server is {state}"
-
-    def this_machine(self) -> NodeType | None:
-        """Return None: runs are made on the complex's nodes."""
-        return None
 
     def cluster(self) -> Cluster:
         """Return the complex's nodes and queues."""

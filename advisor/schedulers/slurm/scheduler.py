@@ -10,7 +10,15 @@ from typing import ClassVar
 
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
-from advisor.schedulers.base import Health, HookRequest, Hooks, JobHere, JobRecord, Watched
+from advisor.schedulers.base import (
+    Health,
+    HookRequest,
+    Hooks,
+    JobHere,
+    JobRecord,
+    Scheduler,
+    Watched,
+)
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.command import run_command
 from advisor.schedulers.slurm import accounting as sacct
@@ -23,7 +31,7 @@ from advisor.schedulers.slurm.job_here import SlurmJobHere
 from advisor.schedulers.slurm.sweeps import Sweeps
 
 
-class Slurm(Sweeps):
+class Slurm(Sweeps, Scheduler):
     """Slurm: its state, its accounting, its hooks, and sweeps on it."""
 
     NAME: ClassVar[str] = "slurm"
@@ -78,10 +86,6 @@ class Slurm(Sweeps):
         except SchedulerError as error:
             return str(error)
         return None if " UP" in answer else f"the controller is down: {answer.strip()}"
-
-    def this_machine(self) -> NodeType | None:
-        """Return None: runs are made on the cluster's nodes."""
-        return None
 
     def cluster(self) -> Cluster:
         """Return the cluster's nodes and partitions."""

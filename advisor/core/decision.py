@@ -185,7 +185,7 @@ class Decision:
     @property
     def codes(self) -> tuple[str, ...]:
         """The reasons' codes."""
-        return tuple(r.code for r in self.reasons)
+        return tuple([r.code for r in self.reasons])
 
     @property
     def configuration(self) -> Configuration | None:

@@ -22,7 +22,7 @@ from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import policy_of
 from advisor.schedulers.base import JobRecord
 from advisor.store import rows as _rows
-from advisor.store.signatures import add_signature
+from advisor.store.signatures import add_signatures
 from advisor.store.writer import Writer
 
 _COUNTED = (
@@ -48,7 +48,7 @@ class RoomForSignatures:
     """Stores jobs' signatures where there is room.
 
     How many of a user's jobs at one configuration there are is asked once for each, which jobs
-    have one already once for a batch of jobs.
+    have one already once for a batch of jobs. What is stored waits for :meth:`write`.
     """
 
     def __init__(self, writer: Writer) -> None:
@@ -57,10 +57,23 @@ class RoomForSignatures:
         self._batch: Sequence[JobRecord] = ()
         self._signed: set[tuple[str, str]] | None = None
         self._at = ""
+        self._waiting: list[tuple[object, ...]] = []
+        self._numbers: dict[tuple[str, str], int] = {}
 
     def look(self, jobs: Sequence[JobRecord]) -> None:
         """Begin a batch of jobs, inside the transaction that stores their signatures."""
         self._batch, self._signed, self._at = jobs, None, _rows.now()
+        self._numbers.clear()
+
+    def write(self) -> None:
+        """Put what waits into the store, in the transaction of its batch."""
+        rows, self._waiting = self._waiting, []
+        add_signatures(self._writer, rows)
+
+    def drop(self) -> None:
+        """Forget what waits: the part of a job that it came from is undone."""
+        self._waiting.clear()
+        self._numbers.clear()
 
     def take(
         self, job: JobRecord, decision: Decision, signature: Signature, row: Sequence[object]
@@ -75,9 +88,16 @@ class RoomForSignatures:
         if not self._wants(place) or self._has(job):
             return False
         self._make(place)
-        add_signature(self._writer, *names, row, self._at)
+        self._waiting.append((*row, self._at, self._number(names)))
         self._took(place, job)
         return True
+
+    def _number(self, names: tuple[str, str]) -> int:
+        """Return a workload's number in the store; it is made or shown again where needed."""
+        if names not in self._numbers:
+            with self._writer.transaction() as db:
+                self._numbers[names] = self._writer.workload_id(db, *names)
+        return self._numbers[names]
 
     def _has(self, job: JobRecord) -> bool:
         """Tell whether a job or a step of it has a signature of its user's."""
@@ -101,6 +121,9 @@ class RoomForSignatures:
         """Make room where one more is wanted; where there are enough, the oldest goes."""
         count, oldest, _ = self._kept[place]
         if count >= ENOUGH:
+            if oldest is None:  # it was stored by this collection
+                self.write()
+                oldest = self._writer.rows(_KEPT, place)[0][1]
             self._writer.change("DELETE FROM signatures WHERE id = ?", (oldest,))
             del self._kept[place]
 
@@ -108,9 +131,11 @@ class RoomForSignatures:
         """Count a job's one that was stored."""
         if self._signed is not None:
             self._signed.add((job.job_id, job.user))
-        count, oldest, _ = self._kept.pop(place, (0, None, ""))
-        if count:
+        if place in self._kept:
+            count, oldest, _ = self._kept[place]
             self._kept[place] = count + 1, oldest, self._at
+        else:  # it took another's place: what is stored is looked at again for the next one
+            self.write()
 
 
 _KEPT = (

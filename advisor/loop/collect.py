@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
-from advisor.core.configuration import Configuration
-from advisor.core.decision import Decision
-from advisor.core.inventory import Inventory
-from advisor.core.observation import Observation, RunMethod, Scope
-from advisor.core.policy import PolicySet, scope_of
+from advisor.core.observation import Scope
 from advisor.errors import InputError
 from advisor.loop import clock
 from advisor.loop.accounted import RoomForSignatures, signature_of
 from advisor.loop.clock import utc
-from advisor.loop.execution import Execution, differs, ran
+from advisor.loop.execution import Execution, ran
 from advisor.loop.known_jobs import KnownJobs
 from advisor.loop.known_models import KnownModels
 from advisor.loop.left_results import ended
 from advisor.loop.match import MatchedJob, find
-from advisor.loop.outcomes import FACTS, facts_of, make_outcome, policy_of
-from advisor.loop.past_jobs import MOST
-from advisor.loop.rebuilt import REBUILT, let_count, may_teach
+from advisor.loop.outcomes import FACTS, facts_of, make_outcome
+from advisor.loop.rebuilt import REBUILT, let_count
 from advisor.loop.refit import MOST_REFITS, refit_with_jobs
+from advisor.loop.runs_of_jobs import RunsOfJobs
 from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.trial_outcomes import free_places, settle_trial
-from advisor.loop.verdict import MEASUREMENT_ERROR
 from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store.class_models import renew_groups
 from advisor.store.pruning import Summed
@@ -40,8 +33,7 @@ from advisor.store.reader import array_of
 from advisor.store.records import Outcome
 from advisor.store.signature_groups import WorkloadGroup, group_of
 from advisor.store.signatures import signature_row
-from advisor.store.size_models import family_models
-from advisor.store.writer import Writer
+from advisor.store.writer import Writer, outcome_row
 
 log = logging.getLogger("advisor.collect")
 
@@ -110,22 +102,10 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
         if job.results and job.user:
             key, at = (job.user, job.results), ended(job.ended_at)
             result.places[key] = max(result.places.get(key, ""), at)
-    collection = _Collection(writer, scheduler.NAME, result)
     try:
-        for start in range(0, len(jobs), BATCH):
-            gc.freeze()  # jobs and outcomes stay: looking for garbage in them took half of the time
-            with writer.batch():
-                collection.take(jobs[start : start + BATCH])
+        _take_over(writer, scheduler, jobs, result)
     finally:
         gc.unfreeze()
-    result.trials["freed"] += free_places(writer, scheduler)
-    signed = [group for group, _ in collection.signed.most_common(10 * MOST_LEARNED)]
-    renew_groups(writer, signed, MOST_LEARNED)
-    for fresh in sorted(collection.fresh)[:MOST_REFITS]:
-        line = refit_with_jobs(writer, *fresh)
-        result.fits += [line] if line else []
-    with writer.batch():  # what follows from suspended models is renewed once
-        result.suspended, result.complaints = review(writer, collection.to_review)
     for s in result.suspended:
         log.warning(
             "event=suspended model=%d application=%r workload=%r node_type=%s reason=%r",
@@ -139,6 +119,25 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
     return result
 
 
+def _take_over(
+    writer: Writer, scheduler: Scheduler, jobs: Sequence[JobRecord], result: Collected
+) -> None:
+    """Store what ended jobs say, then renew what follows from it."""
+    collection = _Collection(writer, scheduler.NAME, result)
+    for start in range(0, len(jobs), BATCH):
+        gc.freeze()  # jobs and outcomes stay: looking for garbage in them took half of the time
+        with writer.batch():
+            collection.take(jobs[start : start + BATCH])
+    result.trials["freed"] += free_places(writer, scheduler)
+    signed = [group for group, _ in collection.signed.most_common(10 * MOST_LEARNED)]
+    renew_groups(writer, signed, MOST_LEARNED)
+    for fresh in sorted(collection.fresh)[:MOST_REFITS]:
+        line = refit_with_jobs(writer, *fresh)
+        result.fits += [line] if line else []
+    with writer.batch():  # what follows from suspended models is renewed once
+        result.suspended, result.complaints = review(writer, collection.to_review)
+
+
 class _Collection:
     """One collection at work; ``to_review`` are the models some job of which came out worse."""
 
@@ -148,11 +147,12 @@ class _Collection:
         self._result = result
         self._inventory = writer.inventory()
         self._policies = writer.policy()
-        self._runs = _Runs(writer, scheduler)
+        self._runs = RunsOfJobs(writer, scheduler)
         self._models = KnownModels(writer)
         self._room = RoomForSignatures(writer)
         self._summed = Summed(writer)
         self._at = ""
+        self._outcomes: list[tuple[object, ...]] = []
         self.to_review: set[int] = set()
         self.signed: Counter[WorkloadGroup] = Counter()
         """Whose jobs of which workload have new signatures, and how many."""
@@ -167,9 +167,16 @@ class _Collection:
         self._models.look()
         self._room.look(jobs)
         self._at = clock.form(clock.now())
-        known = KnownJobs(self._writer, self._scheduler, jobs)
+        known = KnownJobs(self._writer, self._scheduler, jobs, self._write)
         for job in jobs:
             self._take_one(job, known)
+        self._write()
+
+    def _write(self) -> None:
+        """Write what waits: most rows go into the store together, which is much quicker."""
+        self._room.write()
+        rows, self._outcomes = self._outcomes, []
+        self._writer.save_outcomes(rows)
 
     def _take_one(self, job: JobRecord, known: KnownJobs) -> None:
         seen = ran(job, self._inventory)
@@ -212,7 +219,20 @@ class _Collection:
         linked = match.trust == "unverified" or (match.stored and match.decision.job_id)
         if linked and REBUILT not in match.decision.codes:
             return nullcontext()
-        return self._writer.batch()
+        return self._apart()
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Write what waits, then what is written inside: an InputError undoes that alone."""
+        self._write()
+        try:
+            with self._writer.batch():
+                yield
+                self._write()
+        except InputError:
+            self._outcomes.clear()
+            self._room.drop()
+            raise
 
     def _take(self, job: JobRecord, match: MatchedJob, seen: Execution, again: bool) -> None:
         writer, result = self._writer, self._result
@@ -244,14 +264,14 @@ class _Collection:
             result.known += 1
             outcome = before
         else:
-            writer.save_outcome(outcome)
+            self._outcomes.append(outcome_row(outcome))
             result.outcomes.append(outcome)
         result.decisions += decisions
         result.observations += observations
         number = outcome.record.get("judged_model")
         if outcome.verdict == "worse" and isinstance(number, int):
             self.to_review.add(number)
-        outcome.record.clear()  # it is in the store, and as large as all the rest
+        outcome.record.clear()  # its row has it, and it is as large as all the rest
 
     def _keep_decision(self, job: JobRecord, match: MatchedJob) -> int:
         """Link a decision to its job; take over one that came with the job. Returns 1 if taken."""
@@ -280,166 +300,3 @@ def _same(old: Outcome, new: Outcome) -> bool:
     Policy and inventory may have changed since, but a job is judged once, by what held then.
     """
     return all(getattr(old, name) == getattr(new, name) for name in ("decision_id", *FACTS))
-
-
-class _Runs:
-    """Turns jobs into measured runs, each job once.
-
-    Only jobs that had whole nodes for themselves and ran what was decided, and long enough for
-    the accounting's whole seconds to be as good as a measurement.
-    """
-
-    def __init__(self, writer: Writer, scheduler: str) -> None:
-        self._writer = writer
-        self._meter = scheduler
-        self._taken: set[tuple[str, str]] | None = None
-        self._kept: dict[tuple[object, ...], int] = {}
-        self.fresh: set[tuple[str, str, str, Scope, str]] = set()
-        """The models that new runs may help: application, workload, node type, scope, owner."""
-        self._teaching: dict[tuple[str, str], bool] = {}
-
-    def take(
-        self,
-        job: JobRecord,
-        match: MatchedJob,
-        seen: Execution,
-        inventory: Inventory,
-        policies: PolicySet,
-    ) -> int:
-        """Store a job's run if it is one to learn from; return how many were stored."""
-        run = self._observation(job, match, seen, inventory, policies)
-        if run is None:
-            return 0
-        key = (run.job_id, str(run.extra["submitted_at"]))
-        if self._taken is None:
-            self._taken = self._known()
-        if key in self._taken:
-            return 0
-        decision = match.decision
-        name = decision.application, decision.workload
-        if not self._room(*name, run):
-            return 0
-        self._writer.add_observations(*name, [run])
-        self._taken.add(key)
-        owner = {"own": run.contributor, "account": run.account, "all": ""}[run.scope]
-        self.fresh.add((*name, run.configuration.node_type, run.scope, owner))
-        return 1
-
-    def _room(self, application: str, workload: str, run: Observation) -> bool:
-        """Tell whether a user's jobs at a configuration may become one more; count it."""
-        c = run.configuration
-        key = (application, workload, run.contributor, *(getattr(c, n) for n in c.__slots__))
-        if key not in self._kept:
-            rows = self._writer.rows(
-                "SELECT count(*) FROM observations AS o JOIN workloads AS w ON w.id = o.workload_id"
-                " WHERE w.application = ? AND w.name = ? AND o.source = 'job' AND o.contributor = ?"
-                f" AND {' AND '.join(f'o.{n} = ?' for n in c.__slots__)}",
-                key,
-            )
-            self._kept[key] = int(rows[0][0])
-        self._kept[key] += 1
-        return self._kept[key] <= MOST
-
-    def _teaches(self, application: str, workload: str) -> bool:
-        """Tell whether a workload's model can learn from a job.
-
-        There must be a model, of it or of its family, and no figures of merit: where runs differ in
-        length only those can be compared, and the accounting has none.
-        """
-        key = (application, workload)
-        if key not in self._teaching:
-            rows = self._writer.rows(
-                "SELECT max(o.fom) FROM observations AS o JOIN workloads AS w"
-                " ON w.id = o.workload_id WHERE w.application = ? AND w.name = ?",
-                key,
-            )
-            known = self._writer.find_models(*key) or family_models(self._writer, *key)
-            self._teaching[key] = rows[0][0] is None and bool(known)
-        return self._teaching[key]
-
-    def _known(self) -> set[tuple[str, str]]:
-        rows = self._writer.rows(
-            "SELECT job_id, extra FROM observations WHERE source = 'job' UNION ALL"
-            " SELECT json_extract(record, '$.job_id'), json_extract(record, '$.extra')"
-            " FROM forgotten WHERE json_extract(record, '$.source') = 'job'"
-        )
-        return {(r["job_id"], str(_object(r["extra"]).get("submitted_at", ""))) for r in rows}
-
-    def _observation(
-        self,
-        job: JobRecord,
-        match: MatchedJob,
-        seen: Execution,
-        inventory: Inventory,
-        policies: PolicySet,
-    ) -> Observation | None:
-        decision = match.decision
-        configuration = really_ran(match, seen, inventory)
-        if configuration is None or job.state.split()[:1] != ["COMPLETED"]:
-            return None
-        if job.restarts or not may_teach(self._writer, decision):
-            return None
-        if seen.whole_nodes is not True or seen.step_failed or not seen.time_s:
-            return None
-        if seen.resolution_s > MEASUREMENT_ERROR * seen.time_s:
-            return None
-        if not self._teaches(decision.application, decision.workload):
-            return None
-        trust = policy_of(decision, job, policies).training.trust
-        program = dict(decision.program)
-        return Observation(
-            configuration,
-            seen.time_s,
-            seen.energy_j,
-            energy_quality="missing" if seen.energy_j is None else "measured",
-            meter="" if seen.energy_j is None else self._meter,
-            source="job",
-            contributor=job.user,
-            account=job.account,
-            scope=scope_of(trust, job.account),
-            job_id=job.job_id,
-            extra={
-                "submitted_at": clock.utc(job.submitted_at),
-                "resolution_s": seen.resolution_s,
-                "decision": decision.id,
-                **({"program": program} if program else {}),
-            },
-            method=applied(decision, seen),
-        )
-
-
-def really_ran(match: MatchedJob, seen: Execution, inventory: Inventory) -> Configuration | None:
-    """Return the configuration a job ran, None when accounting and decision leave it open.
-
-    Cores and ranks are the decision's where the accounting does not tell them; so a decision that
-    was made for a neighbouring point, or for another workload's model, does not count.
-    """
-    decision = match.decision
-    if match.trust == "unverified" or not decision.application:
-        return None
-    if {"baseline-nearest", "workload-fallback"} & set(decision.codes):
-        return None
-    wanted = decision.configuration
-    return None if wanted is None or differs(wanted, seen, inventory) else wanted
-
-
-def applied(decision: Decision, seen: Execution) -> RunMethod:
-    """Return how a job's threads were changed, "" where they were not.
-
-    A step with fewer cores than the job was written for shows a smaller request, as decisions of
-    earlier versions made them.
-    """
-    cores = decision.baseline.threads_per_node if decision.baseline else 0
-    chosen = decision.chosen.configuration.threads_per_node if decision.chosen else 0
-    if not decision.changed or chosen == cores:
-        return ""
-    smaller = 0 < seen.threads_per_node < cores
-    return "request" if smaller or "cpus-per-task" in decision.rewrite else "variables"
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from advisor.core.decision import Decision
 from advisor.loop.clock import utc
@@ -30,9 +30,19 @@ _DECISIONS = (
 
 
 class KnownJobs:
-    """Outcomes and decisions of a batch of jobs as the store has them."""
+    """Outcomes and decisions of a batch of jobs as the store has them.
 
-    def __init__(self, writer: Writer, scheduler: str, jobs: Sequence[JobRecord]) -> None:
+    ``write`` puts into the store what the collection has yet to write.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        scheduler: str,
+        jobs: Sequence[JobRecord],
+        write: Callable[[], None],
+    ) -> None:
+        self._write = write
         self._writer = writer
         self._scheduler = scheduler
         self._written: set[str] = set()
@@ -52,6 +62,7 @@ class KnownJobs:
 
     def _outcome(self, job: JobRecord) -> tuple[object, ...] | None:
         if job.job_id in self._written:
+            self._write()
             self._written.remove(job.job_id)
             self._outcomes |= self._read_outcomes([job.job_id])
         return self._outcomes.get((job.job_id, utc(job.submitted_at)))

@@ -79,7 +79,7 @@ def _where(same: tuple[str, ...]) -> str:
 
 
 def signature_row(signature: Signature) -> list[object]:
-    """Return a signature as :func:`add_signature` stores it. Raises InputError on an impossible
+    """Return a signature as :func:`add_signatures` stores it. Raises InputError on an impossible
     value."""
     place = signature.configuration
     if place is None:
@@ -95,25 +95,17 @@ def signature_row(signature: Signature) -> list[object]:
     return _rows.cleaned((*_PLACE_OF(place), *_VALUES_OF(signature)))
 
 
-def add_signature(
-    writer: StoreTransaction, application: str, workload: str, row: Sequence[object], at: str
-) -> None:
-    """Store the signature of a job that has none, inside a transaction; nothing is renewed.
+def add_signatures(writer: StoreTransaction, rows: Sequence[Sequence[object]]) -> None:
+    """Store the signatures of jobs that have none, inside a transaction; nothing is renewed.
 
-    ``row`` is :func:`signature_row`'s, ``at`` the time in the store's form. Raises InputError on a
-    workload's name that makes no sense.
+    Each row is :func:`signature_row`'s, the time in the store's form and the workload's number.
     """
-    values = [*row, at, application, workload]
-    if not writer.change(_ADD, values):  # nothing was ever stored of the workload, or it is hidden
-        with writer.transaction() as db:
-            writer.workload_id(db, application, workload)
-            writer.change(_ADD, values)
+    writer.change_many(_ADD, rows)
 
 
 _ADD = (
     f"INSERT INTO signatures ({', '.join(_COLUMNS)}, created_at, workload_id)"
-    f" SELECT {marks(_COLUMNS)}, ?, id FROM workloads WHERE application = ? AND name = ?"
-    " AND hidden = 0"
+    f" VALUES ({marks(_COLUMNS)}, ?, ?)"
 )
 
 

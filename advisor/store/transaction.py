@@ -68,6 +68,16 @@ class StoreTransaction(Reader, ABC):
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
 
+    def change_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run one statement that writes for every row, in one transaction.
+
+        Writing a few hundred rows of a table one after the other takes half of what it takes
+        between other work.
+        """
+        if rows:
+            with self.transaction() as db:
+                db.executemany(sql, rows)
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """One transaction; any error undoes all of it and SQLite's become StoreError.

@@ -246,9 +246,11 @@ class Writer(StoreTransaction):
 
     def save_outcome(self, outcome: Outcome) -> None:
         """Store how a job came out, in place of what is stored of it."""
-        *facts, record, collected_at = _COLUMNS(outcome)
-        values = _rows.cleaned(facts)
-        self.change(_SAVE_OUTCOME, (*values, _rows.to_json(record), collected_at or _rows.now()))
+        self.save_outcomes([outcome_row(outcome)])
+
+    def save_outcomes(self, rows: Sequence[Sequence[object]]) -> None:
+        """Store how jobs came out, by their :func:`outcome_row`, in one transaction."""
+        self.change_many(_SAVE_OUTCOME, rows)
 
     # -- training ------------------------------------------------------------------------------
 
@@ -273,3 +275,9 @@ class Writer(StoreTransaction):
         values["configuration"] = _rows.to_json(run.configuration.to_dict())
         with self.transaction() as db:
             insert(db, "training_runs", values, key=("request_id", "seq"))
+
+
+def outcome_row(outcome: Outcome) -> tuple[object, ...]:
+    """Return an outcome as :meth:`Writer.save_outcomes` stores it."""
+    *facts, record, collected_at = _COLUMNS(outcome)
+    return (*_rows.cleaned(facts), _rows.to_json(record), collected_at or _rows.now())

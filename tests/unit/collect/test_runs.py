@@ -14,6 +14,8 @@ from advisor.core.observation import Observation
 from advisor.core.reasons import reason
 from advisor.core.signature import Signature
 from advisor.core.stamp import make_stamp
+from advisor.loop import accounted
+from advisor.schedulers.base import JobRecord
 from advisor.store.records import StoredModel
 from advisor.store.signatures import save_signatures, signatures
 from advisor.store.writer import Writer
@@ -213,3 +215,46 @@ def test_a_batch_asks_for_signatures_once_and_knows_its_own(
     assert run(store, first, again, replace(job(12, stamps[2]), cpu_s=1400.0)).signatures == 2
     assert sum("JOIN signatures" in q for q in asked) == 1
     assert sorted(s.signature.job_id for s in signatures(store)) == ["11", "12"]
+
+
+def counted(store: Writer, number: int, user: str = "ann") -> JobRecord:
+    stamp = decided(store, decision(number, None, user=user))
+    store.link_job(f"{number:016x}", str(number))
+    return replace(job(number, stamp, user=user), cpu_s=1400.0)
+
+
+def test_what_a_batch_brings_is_written_together(
+    store: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [counted(store, n, f"u{n}") for n in range(1, 6)]
+    written: list[tuple[str, int]] = []
+    write = Writer.change_many
+
+    def noted(self: Writer, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        written.append((sql.split()[2], len(rows)))
+        write(self, sql, rows)
+
+    monkeypatch.setattr(Writer, "change_many", noted)
+    result = run(store, *jobs)
+    assert (len(result.outcomes), result.signatures) == (5, 5)
+    assert written == [("signatures", 5), ("outcomes", 5)]
+    assert len(list(store.outcomes())) == len(signatures(store)) == 5
+
+
+def test_where_there_are_enough_one_a_day_replaces_the_oldest(
+    store: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kept() -> list[int]:
+        return sorted(int(s.signature.job_id) for s in signatures(store))
+
+    assert run(store, *(counted(store, n) for n in range(101, 114))).signatures == accounted.ENOUGH
+    assert kept() == list(range(101, 111))
+    ago = (NOW - timedelta(days=2)).isoformat()
+    store.change("UPDATE signatures SET created_at = ?", (ago,))
+    assert run(store, *(counted(store, n) for n in range(114, 117))).signatures == 1
+    assert kept() == [*range(102, 111), 114]
+    # A clock that is set back makes every newest one doubtful.
+    monkeypatch.setattr(accounted, "now", lambda: NOW - timedelta(hours=1))
+    jobs = [counted(store, n, "bob") for n in range(120, 133)]
+    assert run(store, *jobs).signatures == 13
+    assert kept() == [*range(102, 111), 114, *range(123, 133)]

@@ -1,0 +1,185 @@
+"""Turn ended jobs into measured runs, from which models learn."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
+from advisor.core.inventory import Inventory
+from advisor.core.observation import Observation, RunMethod, Scope
+from advisor.core.policy import PolicySet, scope_of
+from advisor.loop import clock
+from advisor.loop.execution import Execution, differs
+from advisor.loop.match import MatchedJob
+from advisor.loop.outcomes import policy_of
+from advisor.loop.past_jobs import MOST
+from advisor.loop.rebuilt import may_teach
+from advisor.loop.verdict import MEASUREMENT_ERROR
+from advisor.schedulers.base import JobRecord
+from advisor.store.size_models import family_models
+from advisor.store.writer import Writer
+
+
+class RunsOfJobs:
+    """Turns jobs into measured runs, each job once.
+
+    Only jobs that had whole nodes for themselves and ran what was decided, and long enough for
+    the accounting's whole seconds to be as good as a measurement.
+    """
+
+    def __init__(self, writer: Writer, scheduler: str) -> None:
+        self._writer = writer
+        self._meter = scheduler
+        self._taken: set[tuple[str, str]] | None = None
+        self._kept: dict[tuple[object, ...], int] = {}
+        self.fresh: set[tuple[str, str, str, Scope, str]] = set()
+        """The models that new runs may help: application, workload, node type, scope, owner."""
+        self._teaching: dict[tuple[str, str], bool] = {}
+
+    def take(
+        self,
+        job: JobRecord,
+        match: MatchedJob,
+        seen: Execution,
+        inventory: Inventory,
+        policies: PolicySet,
+    ) -> int:
+        """Store a job's run if it is one to learn from; return how many were stored."""
+        run = self._observation(job, match, seen, inventory, policies)
+        if run is None:
+            return 0
+        key = (run.job_id, str(run.extra["submitted_at"]))
+        if self._taken is None:
+            self._taken = self._known()
+        if key in self._taken:
+            return 0
+        decision = match.decision
+        name = decision.application, decision.workload
+        if not self._room(*name, run):
+            return 0
+        self._writer.add_observations(*name, [run])
+        self._taken.add(key)
+        owner = {"own": run.contributor, "account": run.account, "all": ""}[run.scope]
+        self.fresh.add((*name, run.configuration.node_type, run.scope, owner))
+        return 1
+
+    def _room(self, application: str, workload: str, run: Observation) -> bool:
+        """Tell whether a user's jobs at a configuration may become one more; count it."""
+        c = run.configuration
+        key = (application, workload, run.contributor, *(getattr(c, n) for n in c.__slots__))
+        if key not in self._kept:
+            rows = self._writer.rows(
+                "SELECT count(*) FROM observations AS o JOIN workloads AS w ON w.id = o.workload_id"
+                " WHERE w.application = ? AND w.name = ? AND o.source = 'job' AND o.contributor = ?"
+                f" AND {' AND '.join(f'o.{n} = ?' for n in c.__slots__)}",
+                key,
+            )
+            self._kept[key] = int(rows[0][0])
+        self._kept[key] += 1
+        return self._kept[key] <= MOST
+
+    def _teaches(self, application: str, workload: str) -> bool:
+        """Tell whether a workload's model can learn from a job.
+
+        There must be a model, of it or of its family, and no figures of merit: where runs differ in
+        length only those can be compared, and the accounting has none.
+        """
+        key = (application, workload)
+        if key not in self._teaching:
+            rows = self._writer.rows(
+                "SELECT max(o.fom) FROM observations AS o JOIN workloads AS w"
+                " ON w.id = o.workload_id WHERE w.application = ? AND w.name = ?",
+                key,
+            )
+            known = self._writer.find_models(*key) or family_models(self._writer, *key)
+            self._teaching[key] = rows[0][0] is None and bool(known)
+        return self._teaching[key]
+
+    def _known(self) -> set[tuple[str, str]]:
+        rows = self._writer.rows(
+            "SELECT job_id, extra FROM observations WHERE source = 'job' UNION ALL"
+            " SELECT json_extract(record, '$.job_id'), json_extract(record, '$.extra')"
+            " FROM forgotten WHERE json_extract(record, '$.source') = 'job'"
+        )
+        return {(r["job_id"], str(_object(r["extra"]).get("submitted_at", ""))) for r in rows}
+
+    def _observation(
+        self,
+        job: JobRecord,
+        match: MatchedJob,
+        seen: Execution,
+        inventory: Inventory,
+        policies: PolicySet,
+    ) -> Observation | None:
+        decision = match.decision
+        configuration = really_ran(match, seen, inventory)
+        if configuration is None or job.state.split()[:1] != ["COMPLETED"]:
+            return None
+        if job.restarts or not may_teach(self._writer, decision):
+            return None
+        if seen.whole_nodes is not True or seen.step_failed or not seen.time_s:
+            return None
+        if seen.resolution_s > MEASUREMENT_ERROR * seen.time_s:
+            return None
+        if not self._teaches(decision.application, decision.workload):
+            return None
+        trust = policy_of(decision, job, policies).training.trust
+        program = dict(decision.program)
+        return Observation(
+            configuration,
+            seen.time_s,
+            seen.energy_j,
+            energy_quality="missing" if seen.energy_j is None else "measured",
+            meter="" if seen.energy_j is None else self._meter,
+            source="job",
+            contributor=job.user,
+            account=job.account,
+            scope=scope_of(trust, job.account),
+            job_id=job.job_id,
+            extra={
+                "submitted_at": clock.utc(job.submitted_at),
+                "resolution_s": seen.resolution_s,
+                "decision": decision.id,
+                **({"program": program} if program else {}),
+            },
+            method=applied(decision, seen),
+        )
+
+
+def really_ran(match: MatchedJob, seen: Execution, inventory: Inventory) -> Configuration | None:
+    """Return the configuration a job ran, None when accounting and decision leave it open.
+
+    Cores and ranks are the decision's where the accounting does not tell them; so a decision that
+    was made for a neighbouring point, or for another workload's model, does not count.
+    """
+    decision = match.decision
+    if match.trust == "unverified" or not decision.application:
+        return None
+    if {"baseline-nearest", "workload-fallback"} & set(decision.codes):
+        return None
+    wanted = decision.configuration
+    return None if wanted is None or differs(wanted, seen, inventory) else wanted
+
+
+def applied(decision: Decision, seen: Execution) -> RunMethod:
+    """Return how a job's threads were changed, "" where they were not.
+
+    A step with fewer cores than the job was written for shows a smaller request, as decisions of
+    earlier versions made them.
+    """
+    cores = decision.baseline.threads_per_node if decision.baseline else 0
+    chosen = decision.chosen.configuration.threads_per_node if decision.chosen else 0
+    if not decision.changed or chosen == cores:
+        return ""
+    smaller = 0 < seen.threads_per_node < cores
+    return "request" if smaller or "cpus-per-task" in decision.rewrite else "variables"
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

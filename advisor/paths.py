@@ -47,10 +47,15 @@ def store_path(flag: str | None = None, *, own: bool = False, socket: str | None
     The caller's own is /var/lib/advisor/advisor.db for root, in XDG data for others. Without one,
     the site's is the store that the daemon answers from, else the one in /var/lib/advisor, if the
     caller may read it. ``own``: never the site's. ``socket``: the daemon to ask. Raises StoreError
-    where the site's file system does not answer.
+    where the file system of the one named, or of the site's, does not answer; the former is not
+    asked for one's ``own``: the daemon waits for it.
     """
     chosen = flag or os.environ.get("ADVISOR_DB")
     if chosen:
+        if not own:
+            from advisor.mounts import check_answers
+
+            check_answers(Path(chosen))
         return Path(chosen)
     system = SYSTEM / "var/lib/advisor/advisor.db"
     mine = system if _is_root() else _xdg("XDG_DATA_HOME", ".local/share") / "advisor/advisor.db"

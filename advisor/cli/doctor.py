@@ -124,7 +124,7 @@ def _unread(store: Path) -> Check:
 
     if os.access(store.parent, os.X_OK) and not os.path.lexists(store):
         return Check(
-            "store", "fail", f"{store} is gone; the daemon answers from what it read last",
+            "store", "fail", f"{store} is gone",
             "put a backup or a published copy back: advisor restore FILE",
         )  # fmt: skip
     return Check("store", "ok", f"{store}: its owner's only; the daemon shows you what is yours")
@@ -202,10 +202,12 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             "mend or remount that file system; the daemon goes on by itself",
         )  # fmt: skip
     elif status.get("store_error"):
+        never = status.get("store_read") is False
+        now = "it has read none yet, so jobs run as written" if never else (
+            "it answers from what it read last")  # fmt: skip
         yield Check(
             "daemon", "fail", f"it cannot read its store: {status['store_error']}",
-            "it answers from what it read last; put a backup or a published copy back: "
-            "advisor restore FILE",
+            f"{now}; put a backup or a published copy back: advisor restore FILE",
         )  # fmt: skip
     elif policy is not None and status.get("policy_version") != policy:
         yield Check(

@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
             done = remember(writer, application, workload)
         else:
             done = forget(writer, application, workload, since=since, by=caller())
+            left = bool(since) and any(writer.observations(application, workload))
     if args.json:
         _print_json(args, application, workload, since, done)
         return 0
@@ -89,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         print("what was measured since is kept; a newer model stays the one that is used")
     else:
         print(f"undo within a day: advisor forget {_quoted(args.application)} --undo")
-        if since:
+        if since and left:
             print(f"fit what is left: advisor fit {_quoted(application)}")
     return 0
 

@@ -19,7 +19,7 @@ from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from advisor.schedulers.base import Scheduler
-    from advisor.store.csvfile import RunsFile, Terms
+    from advisor.store.csvfile import ReadStep, RunsFile, Terms
 
 EXTRAP = "extrap"
 """The format of Extra-P's files."""
@@ -195,8 +195,9 @@ def _take_in(
         return _signatures(path, args, user, owner, contributor, scope)
     terms = Terms(args.node_type, contributor, args.account, scope, args.energy, args.meter)
     with shown(args.file) as step:
-        step(f"reading {args.file.name}", 0, 0)
-        table = _read(args, terms)
+        what = f"reading {args.file.name}"
+        step(what, 0, 0)
+        table = _read(args, terms, lambda done, of: step(what, done, of))
         runs = len(table.observations)
         sized = _by_size(args, table)
         imported = 0
@@ -352,7 +353,7 @@ def _clean(name: str) -> str:
     return clean_name(name)
 
 
-def _read(args: argparse.Namespace, terms: Terms) -> RunsFile:
+def _read(args: argparse.Namespace, terms: Terms, step: ReadStep) -> RunsFile:
     from advisor.store.csvfile import one_program, read_csv
     from advisor.store.extrap import ExtrapChoice, read_extrap
     from advisor.store.hpcprobe import ENDINGS, Objectives, read_summary
@@ -363,7 +364,7 @@ def _read(args: argparse.Namespace, terms: Terms) -> RunsFile:
     if args.file.suffix.lower() not in ENDINGS:
         if args.only or args.time_key or args.energy_key or args.fom_key:
             raise UsageError("--only and the --...-key options are for HPCProbe's results summary")
-        return one_program(args.file, read_csv(args.file, terms))
+        return one_program(args.file, read_csv(args.file, terms, step))
     only = dict(text.partition("=")[::2] for text in args.only)
     if any("=" not in text for text in args.only):
         raise UsageError("--only: write KEY=VALUE")

@@ -81,12 +81,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--refresh must be above 0 seconds")
     if not 0 <= args.watch <= LONGEST_S:
         raise UsageError(f"--watch takes 0 to {LONGEST_S:g} seconds")
-    try:
-        users = Users(trusted_uids(args.trust_user), *admins(args.admin_user, args.admin_group))
-    except KeyError as error:
-        raise UsageError(
-            f"--trust-user, --admin-user, --admin-group: there is no such name: {error}"
-        ) from None
+    users = Users(trusted_uids(args.trust_user), *admins(args.admin_user, args.admin_group))
     take_descriptors()
     store, socket = store_path(args.db, own=True).absolute(), socket_path(args.socket)
     config = config_dir(args.config_dir) if args.config_dir else None

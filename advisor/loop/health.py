@@ -15,7 +15,7 @@ from advisor.core.check import Check, CheckState, check_error, opening
 from advisor.core.inventory import Inventory
 from advisor.core.units import format_count, format_duration
 from advisor.errors import AdvisorError, install_command
-from advisor.loop.backlog import backlog
+from advisor.loop.backlog import Backlog, backlog
 from advisor.loop.clock import form
 from advisor.loop.spool import spool_folder, waiting_files
 from advisor.store.connection import OLD_S, age_of_copy, is_copy
@@ -149,16 +149,22 @@ def check_models(reader: Reader) -> Iterator[Check]:
         )  # fmt: skip
 
 
-def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
-    """Check that decisions get their outcomes and users' runs get into the store."""
-    waiting = backlog(reader)
+def _collected(waiting: Backlog) -> Check:
     last = f"last collected {form(waiting.last)}" if waiting.last else "never collected"
     text = f"{last}; without outcome: {format_count(waiting.decisions, 'decision')} of 30 days"
     if waiting.late:
         todo = "systemctl enable --now advisor-collect.timer, or run advisor collect"
-        yield Check("collect", "warn", text, todo)
+        return Check("collect", "warn", text, todo)
+    return Check("collect", "ok", text)
+
+
+def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
+    """Check that decisions get their outcomes and users' runs get into the store."""
+    waiting = backlog(reader)
+    if reader.published and waiting.last is None:
+        yield Check("collect", "ok", "the store's host collects; this copy holds no jobs")
     else:
-        yield Check("collect", "ok", text)
+        yield _collected(waiting)
     folder = spool_folder(store)
     files, bad = waiting_files(folder)
     if bad:

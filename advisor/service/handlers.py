@@ -399,6 +399,7 @@ class Handlers:
             "store": str(self.source.path),
             "store_error": self.source.error,
             "store_hangs": self.source.hangs,
+            "store_read": self.source.loaded,
             "store_age_s": self.source.age_s(),
             "models": len(snapshot.models),
             "newest_model": max(snapshot.models, default=0),

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from advisor.core.protocol import ProtocolError
+from advisor.errors import UsageError
 
 _UCRED = struct.Struct("3i")
 
@@ -90,20 +91,36 @@ class Users:
         return self._uids[name]
 
 
-def trusted_uids(names: list[str]) -> frozenset[int]:
-    """Return root and the given users' uids; unknown names raise KeyError."""
-    return frozenset({0, *(pwd.getpwnam(n).pw_uid for n in names)})
+def trusted_uids(names: list[str], option: str = "--trust-user") -> frozenset[int]:
+    """Return root's uid and those of the users that an option names. Raises UsageError."""
+    uids = {0}
+    for name in names:
+        try:
+            uids.add(pwd.getpwnam(name).pw_uid)
+        except KeyError:
+            raise _unknown(option, name, "user", "passwd") from None
+    return frozenset(uids)
+
+
+def _unknown(option: str, name: str, what: str, database: str) -> UsageError:
+    return UsageError(
+        f"{option} {name}: this host knows no such {what}",
+        hint=f"getent {database} {name} has to show it",
+    )
 
 
 def admins(users: list[str], groups: list[str]) -> tuple[frozenset[int], frozenset[int]]:
     """Return the uids and gids that see everybody's jobs: root, users, the groups' members.
 
     Whoever joins a group later is seen by their primary group only, until the daemon starts
-    again. Unknown names raise KeyError.
+    again. Raises UsageError for unknown names.
     """
-    uids, gids = set(trusted_uids(users)), set()
+    uids, gids = set(trusted_uids(users, "--admin-user")), set()
     for name in groups:
-        group = grp.getgrnam(name)
+        try:
+            group = grp.getgrnam(name)
+        except KeyError:
+            raise _unknown("--admin-group", name, "group", "group") from None
         gids.add(group.gr_gid)
         for member in group.gr_mem:
             with suppress(KeyError):

@@ -87,7 +87,17 @@ class RunsFile:
     sha256: str
 
 
-def read_csv(path: Path, terms: Terms) -> RunsFile:
+ReadStep = Callable[[int, int], None]
+"""Called now and then with how many rows are read, and of how many (0: not known yet)."""
+_EACH = 2000
+"""Rows between two calls."""
+
+
+def _no_step(done: int, of: int) -> None:
+    """Nobody looks."""
+
+
+def read_csv(path: Path, terms: Terms, step: ReadStep = _no_step) -> RunsFile:
     """Read measured runs from a CSV file.
 
     Columns nodes, ranks_per_node, threads_per_node, freq_khz (kHz, 0 where no cap can be set),
@@ -96,7 +106,7 @@ def read_csv(path: Path, terms: Terms) -> RunsFile:
     """
     import pandas as pd
 
-    table = read_table(path)
+    table = read_table(path, step)
     _check_header(path, table)
     cells, problems = table.cells.assign(**{"fom": table.cells.get("fom", "")}), table.problems
     columns = {n: parse_column(cells[n], parse, problems) for n, parse in _PARSERS.items()}
@@ -114,10 +124,12 @@ def read_csv(path: Path, terms: Terms) -> RunsFile:
         raise InputError(f"{path}: there are no runs in it, only a header")
     extra = [n for n in names if n != "node_type"]
     columns |= {n: parse_column(cells[n], _plain, problems) for n in extra}
-    runs = (
-        terms.run(row[:4], row[4], row[5], row[6], dict(zip(extra, row[7:], strict=True)))
-        for row in zip(*columns.values(), strict=True)
-    )
+    runs = []
+    for number, row in enumerate(zip(*columns.values(), strict=True)):
+        if number % _EACH == 0:
+            step(number, len(cells))
+        more = dict(zip(extra, row[7:], strict=True))
+        runs.append(terms.run(row[:4], row[4], row[5], row[6], more))
     return RunsFile(tuple(runs), tuple(names), table.sha256)
 
 
@@ -149,8 +161,8 @@ class TextTable:
     sha256: str
 
 
-def read_table(path: Path) -> TextTable:
-    """Read a CSV file with a header; blank lines do not count.
+def read_table(path: Path, step: ReadStep = _no_step) -> TextTable:
+    """Read a CSV file with a header; blank lines do not count. ``step``: see :data:`ReadStep`.
 
     Raises InputError where it cannot be read, is empty, or is not CSV in UTF-8.
     """
@@ -163,6 +175,8 @@ def read_table(path: Path) -> TextTable:
         for cells in reader:
             if "".join(cells).strip():
                 rows[line] = cells
+                if len(rows) % _EACH == 0:
+                    step(len(rows), 0)
             line = reader.line_num + 1
     except csv.Error as error:
         raise InputError(f"{path}, line {line}: not CSV: {error}") from None

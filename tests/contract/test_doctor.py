@@ -91,6 +91,7 @@ def test_a_published_copy_is_fine(advisor: Run, store_path: Path, tmp_path: Path
     publish(store_path, copy)
     result = advisor("doctor", "--db", copy)
     assert result.code == 0 and "a published copy" in result.out
+    assert "never collected" not in result.out and "the store's host collects" in result.out
     assert not re.search(r"-> advisor (?!doctor|hook|serve)", result.out)  # it is only read here
     Writer(tmp_path / "empty.db").close()
     publish(tmp_path / "empty.db", copy)
@@ -172,6 +173,21 @@ def test_the_daemon_is_asked(advisor: Run, store_path: Path, tmp_path: Path) -> 
     finally:
         daemon.terminate()
         daemon.wait(timeout=20)
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_daemon_without_its_store(
+    advisor: Run, store_path: Path, read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it decides by is said only where there is something."""
+    sound(store_path)
+    status = {"store_error": "x: the store is damaged", "store_read": read, "store_hangs": False}
+    monkeypatch.setattr("advisor.core.protocol.call", lambda *_, **__: status)
+    socket = store_path.parent / "s"
+    socket.touch()
+    found = [c for c in checks(advisor, "daemon", "fail", "--socket", socket)]
+    now = "it answers from what it read last" if read else "it has read none yet, so jobs run as"
+    assert now in found[-1]["todo"] and "advisor restore FILE" in found[-1]["todo"]
 
 
 def test_a_file_in_the_socket_s_place(advisor: Run, store_path: Path, tmp_path: Path) -> None:

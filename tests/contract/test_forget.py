@@ -152,7 +152,8 @@ def test_only_what_was_stored_since(advisor: Callable[..., Any], store_path: Pat
         for table in ("models", "observations", "characterisations", "rankings", "signatures"):
             store.change(f"UPDATE {table} SET created_at = ?", (LAST_YEAR,))
         store.add_observations("app", "small", [Observation(BASE, 99.0, contributor="bob")])
-    assert advisor("forget", "app", "--since", "2025-06-01", "--yes").code == 0
+    done = advisor("forget", "app", "--since", "2025-06-01", "--yes")
+    assert done.code == 0 and "fit what is left: advisor fit app" in done.out
     with Reader(store_path) as reader:
         assert [o.observation.contributor for o in reader.observations("app")] == ["ann", "ann"]
         assert len(reader.find_models("app")) == 2
@@ -161,6 +162,8 @@ def test_only_what_was_stored_since(advisor: Callable[..., Any], store_path: Pat
     assert advisor("forget", "app", "--undo").code == 0
     with Reader(store_path) as reader:
         assert len(reader.observations("app")) == 3
+    done = advisor("forget", "app", "--since", "2024-06-01", "--yes")  # there is nothing to fit
+    assert done.code == 0 and "advisor fit" not in done.out
 
 
 def test_what_was_measured_since_wins_over_an_undo(

@@ -13,6 +13,7 @@ import pytest
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
+from advisor.store.csvfile import Terms, read_csv
 from advisor.store.opening import caller
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -145,6 +146,15 @@ def test_many_rows(take: Run, tmp_path: Path, store_path: Path) -> None:
     path.write_text(HEADER + "\n" + "".join(rows))
     assert take(path, "--json").json()["imported"] == 20_000
     assert len(stored(store_path)) == 20_000
+
+
+def test_a_long_file_is_counted_while_it_is_read(tmp_path: Path) -> None:
+    path, seen = tmp_path / "big.csv", set[tuple[int, int]]()
+    path.write_text(HEADER + "\n" + "1,1,4,1200000,2.5,3\n" * 4001)
+    table = read_csv(path, Terms("bdw", "ann"), lambda done, of: seen.add((done, of)))
+    assert len(table.observations) == 4001
+    # first as text, when nobody knows how many there are, then as runs
+    assert seen == {(2000, 0), (4000, 0), (0, 4001), (2000, 4001), (4000, 4001)}
 
 
 def test_extra_columns_may_have_any_name_and_cells_several_lines(

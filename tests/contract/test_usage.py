@@ -55,3 +55,21 @@ def test_advisor_alone_prints_its_verbs_in_groups(advisor: Advisor) -> None:
     heads = [line for line in done.out.splitlines() if line.endswith(":") and line[:1].isalpha()]
     assert heads == ["your jobs:", "measure:", "site:", "study:"]
     assert done.out == advisor("--help").out
+
+
+@pytest.mark.parametrize(
+    ("option", "what", "shown"),
+    [
+        ("--trust-user", "user", "passwd"),
+        ("--admin-user", "user", "passwd"),
+        ("--admin-group", "group", "group"),
+    ],
+)
+def test_a_name_that_the_host_does_not_know(
+    advisor: Advisor, option: str, what: str, shown: str
+) -> None:
+    result = advisor("serve", option, "no-such")
+    assert result.code == 2 and result.err == (
+        f"advisor: {option} no-such: this host knows no such {what} "
+        f"(getent {shown} no-such has to show it)\n"
+    )

@@ -27,6 +27,7 @@ from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.loop import clock, left_reader
 from advisor.loop.left_reader import MAX_BYTES, NAME
+from advisor.loop.spool import give
 from advisor.ranking.fields import FieldError
 from advisor.ranking.kernels import read_sent_profiles
 from advisor.ranking.streams import at_site, read_sent
@@ -87,7 +88,7 @@ def note_places(file: Path, named: Mapping[tuple[str, str], str]) -> Places:
             del places[user]
     if places != before:
         try:
-            write_delivery(file.parent, file.name, json.dumps(places, indent=1))
+            give(write_delivery(file.parent, file.name, json.dumps(places, indent=1)))
         except AdvisorError as error:
             raise StoreError(error.message, hint="free some space beside the store") from None
     return places
@@ -140,9 +141,10 @@ def _take(
                 refused.append((name, getattr(error, "message", str(error))))
                 continue
             try:
-                write_delivery(
-                    spool, f"{name.removesuffix('.json')}-u{owner.pw_uid}-n{count}.json", data
-                )
+                into = f"{name.removesuffix('.json')}-u{owner.pw_uid}-n{count}.json"
+                path = write_delivery(spool, into, data)
+                give(spool)
+                give(path)
             except AdvisorError as error:
                 raise StoreError(error.message, hint="free some space beside the store") from None
             taken.append(name)

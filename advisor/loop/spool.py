@@ -11,6 +11,7 @@ import fcntl
 import json
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -95,8 +96,12 @@ def held(folder: Path, name: str, wait_s: float = WAIT_S) -> Iterator[None]:
     """Hold a lock in a folder for this process. Raises AdvisorError when another keeps it."""
     try:
         file = (folder / name).open("a")
+        give(folder / name)
     except OSError as error:
-        raise StoreError(f"{folder / name}: {error.strerror}") from None
+        raise StoreError(
+            f"{folder / name}: {error.strerror}",
+            hint=f"run this as root, or as the owner of {folder}",
+        ) from None
     deadline = time.monotonic() + wait_s
     with file:
         while True:
@@ -110,6 +115,17 @@ def held(folder: Path, name: str, wait_s: float = WAIT_S) -> Iterator[None]:
                     ) from None
             time.sleep(0.1)
         yield
+
+
+def give(path: Path) -> None:
+    """As root, give what was made to the owner of the folder it lies in: the daemon's user.
+
+    Else that user could not go on where root has collected once. Raises OSError.
+    """
+    if os.geteuid() == 0:
+        above = path.parent.stat()
+        if (status := path.lstat()).st_uid == 0 and above.st_uid and not path.is_symlink():
+            os.chown(path, above.st_uid, above.st_gid if status.st_gid == 0 else -1)
 
 
 def spool_folder(store: Path) -> Path:

@@ -22,17 +22,18 @@ import pytest
 from advisor import paths
 from advisor.cli import train
 from advisor.core.configuration import Configuration
-from advisor.core.delivery import marked_place, place_mark
+from advisor.core.delivery import marked_place, place_mark, write_spool_file
 from advisor.core.observation import Observation, Scope
 from advisor.core.policy import Policy
 from advisor.errors import InputError, RefusedError, StoreError
 from advisor.loop import clock, left_reader, left_results
 from advisor.loop.left_results import known_places, note_places, place_of, take_left
-from advisor.loop.spool import Spooled, spool_folder, take_spool
+from advisor.loop.spool import Spooled, held, spool_folder, take_spool
 from advisor.store.rankings import StoredCharacterisation
 from advisor.store.writer import Writer
 from advisor.training import result_store
 from advisor.training.result_store import LeftResults, open_results
+from tests.another_user import as_user
 
 ROOT = os.geteuid() == 0
 USER = "nobody" if ROOT else pwd.getpwuid(os.geteuid()).pw_name
@@ -342,3 +343,29 @@ def test_a_sweep_in_the_background_leaves_its_results_where_others_do(
     usual = paths.state_dir()
     assert left(None) == left(usual / "sweeps") == usual / "to-collect"
     assert left(tmp_path / "scratch") == tmp_path / "scratch/to-collect"
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can give files away")
+def test_what_root_collects_stays_the_daemons(home: Home, tmp_path: Path) -> None:
+    """A daemon of its own user goes on beside a collection that runs as root."""
+    entry, beside = pwd.getpwnam(USER), home.root / "lib"
+    beside.mkdir()
+    os.chown(beside, entry.pw_uid, entry.pw_gid)
+    home.leave()
+    places = note_places(
+        beside / "places.json", {(USER, str(home.folder)): clock.form(clock.now())}
+    )
+    with held(beside, ".collect.lock"):
+        assert take_left(places, beside / "spool", home.store.inventory()).files == 1
+    made = [path for path in beside.rglob("*") if path.stat().st_uid != entry.pw_uid]
+    assert made == [] and len(list(beside.rglob("*"))) == 4
+
+    def goes_on() -> None:
+        with held(beside, ".collect.lock"), held(beside / "spool", ".lock"):
+            note_places(beside / "places.json", {(USER, "/x"): clock.form(clock.now())})
+            write_spool_file(beside / "spool", "{}")
+            for path in (beside / "spool").glob("*.json"):
+                path.read_text()
+                path.unlink()
+
+    assert as_user(goes_on, USER) == ""

@@ -288,8 +288,8 @@ def _line(name: str, result: dict[str, Any] | None, stored: str) -> str:
     unsure = ""
     if 2 * result["sure"] < len(result["profiles"]):
         unsure = (
-            f"\n{name}: most are less sure than 2 %; before you rank by them run advisor bench "
-            "without --quick, with nothing else running"
+            f"\n{name}: most are less sure than 2 %; before you rank by them give advisor bench "
+            "more time (--budget 10m), with nothing else running"
         )
     return (
         f"{name}: {format_count(len(result['profiles']), 'microbenchmark')} in "

@@ -50,6 +50,14 @@ def check_scheduler(understood: Collection[str] = ()) -> tuple[Mapping[str, str]
 
 def _options(understood: Collection[str]) -> Iterator[Check]:
     """Compare the options that this Slurm knows with those that the advisor understands."""
+    ours = sorted({plain_name(name) for name in OPTIONS}.intersection(understood))
+    if ours:
+        yield Check(
+            "options", "warn",
+            f"site.yaml says what {', '.join(ours)} does; that changes nothing, for the advisor's "
+            "own table has it",
+            "take it out of understood_options in site.yaml, then advisor site apply",
+        )  # fmt: skip
     try:
         helps = [run_command([c, "--help"], timeout_s=20) for c in ("sbatch", "srun", "salloc")]
     except SchedulerError as error:

@@ -165,6 +165,9 @@ def test_doctor_says_which_key_an_option_of_the_site_s_own_needs(
     assert "--new-way" not in check.text and "{project-code: harmless}" in check.todo
     [check] = _options({"new-way", "project-code"})
     assert check.state == "ok" and check.text.endswith("--new-way, --project-code from site.yaml")
+    ours, check = _options({"new-way", "project-code", "cpu-freq"})
+    assert ours.state == "warn" and "cpu-freq does; that changes nothing" in ours.text
+    assert check.state == "ok" and "cpu-freq" not in check.text
 
 
 def test_doctor_names_what_users_cannot_read_and_hooks_of_another_advisor(

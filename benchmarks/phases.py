@@ -1,11 +1,13 @@
 """Print how well iterations are found and how early runs can be ended, against what is asked.
 
     python benchmarks/phases.py [CASES] [--grids FOLDER] [--seeds N] [--first-seed N]
+                                [--room CHARACTERS]
 
 CASES is a folder with phases_cases.yaml and the CSV files that it names: their bars are printed
 with what is reached. Then programs with laws of our own (benchmarks/programs.py), and sweeps whose
 times and energies are those of the grids in FOLDER, one CSV file per workload with the columns of
-``advisor import``: each run of a sweep is a program that takes what the grid says.
+``advisor import``: each run of a sweep is a program that takes what the grid says. With --room
+complete runs are condensed before others are paired with them, as those above 64 KB are.
 """
 
 from __future__ import annotations
@@ -35,9 +37,13 @@ from advisor.phases.files import read_bursts, read_events, read_marks, read_read
 from advisor.phases.fold import fold
 from advisor.phases.metered import Metered
 from advisor.phases.pairing import LEAST_ITERATIONS, LEAST_READINGS, Baseline, RunEvents, replay
+from advisor.phases.record import condensed, expanded
 from advisor.phases.sequence import find_iterations
 from advisor.phases.signal import find_periods
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob, SweepStatus
+
+ROOM = 0
+"""Characters that complete runs are condensed to, 0 for none."""
 
 
 def line(name: str, reached: str, asked: str, *, holds: bool) -> None:
@@ -221,7 +227,14 @@ def fed(readings: Sequence[tuple[float, float]]) -> Metered:
 
 
 def baseline(base: Recorded) -> Baseline:
-    return Baseline(RunEvents(base.times, base.sites), fed(base.readings))
+    times, phases = base.times, None
+    if ROOM:
+        tokens = np.unique(base.sites, return_inverse=True)[1]
+        phases = find_iterations(times, base.sites)
+        kept = condensed(np.array(times), tokens, phases, ROOM)
+        assert kept is not None, "there is too little room"
+        times = tuple(expanded(kept)[0].tolist())
+    return Baseline(RunEvents(times, base.sites), fed(base.readings), phases=phases)
 
 
 def recorded(folder: Path, stem: str, energy_j: float) -> Recorded:
@@ -383,7 +396,9 @@ def main() -> None:
     parser.add_argument("--grids", type=Path, metavar="FOLDER")
     parser.add_argument("--seeds", type=int, default=10, metavar="N")
     parser.add_argument("--first-seed", type=int, default=0, metavar="N")
+    parser.add_argument("--room", type=int, default=0, metavar="CHARACTERS")
     args = parser.parse_args()
+    globals()["ROOM"] = args.room
     if args.cases:
         cases = yaml.safe_load((args.cases / "phases_cases.yaml").read_text())
         bursts(args.cases, cases["bursts"])

@@ -50,7 +50,6 @@ def run(args: argparse.Namespace) -> int:
         usable,
     )
     from advisor.phases.routines import active_waiting
-    from advisor.phases.sequence import find_iterations
 
     if bool(args.subject) == bool(args.tail):
         raise UsageError(
@@ -59,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         )
     check_plot(args.plot)
     seen = watched_command(args.tail, quiet=args.json) if args.tail else _kept(args.subject)
-    times, sites = seen.run.times, seen.run.sites
+    times = seen.run.times
     begin = times[0] if times else 0.0
     phases: list[dict[str, Any]] = [
         {
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
             "iterations": p.iterations, "period_events": p.events, "sites": list(p.sites),
             "rare": p.rare,
         }
-        for p in find_iterations(times, sites)
+        for p in seen.run.iterations()
     ]  # fmt: skip
     source, span_s = seen.source, seen.run.span_s
     waiting = active_waiting(seen.running, mean_cores(seen.counted), os.environ)

@@ -120,8 +120,8 @@ def _local_line(values: Floats, half: int) -> tuple[Floats, Floats]:
     x = np.arange(count) - (count - 1) / 2
     begin, end = _around(count, half)
     n = end - begin
-    mean_x, mean_y = _sums(x, begin, end) / n, _sums(values, begin, end) / n
-    spread = _sums(x * x, begin, end) - n * mean_x**2
+    mean_x, mean_y = (begin + end - count) / 2, _sums(values, begin, end) / n
+    spread = n * (n.astype(float) ** 2 - 1) / 12  # of n numbers in a row
     slope = (_sums(x * values, begin, end) - n * mean_x * mean_y) / spread
     curve = mean_y + slope * (x - mean_x)
     own = 1 / n + (x - mean_x) ** 2 / spread

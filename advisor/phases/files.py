@@ -39,7 +39,7 @@ class _Cells:
             raise InputError(f"{path} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: not UTF-8 text at byte {error.start}") from None
-        self._rows = csv.reader(text.splitlines())
+        self._rows = csv.reader(text.splitlines(keepends=True), strict=True)
         try:
             self.names = [name.strip() for name in next(self._rows, [])]
         except csv.Error as error:
@@ -69,7 +69,8 @@ class _Cells:
                     )
                 yield line, row
         except csv.Error as error:
-            raise InputError(f"{self.path}, line {self._rows.line_num}: {error}") from None
+            why = "a quote is not closed" if "end of data" in str(error) else error
+            raise InputError(f"{self.path}, line {self._rows.line_num}: {why}") from None
 
     def number(self, line: int, name: str, cell: str, *, above: float = -math.inf) -> float:
         """Return a cell as a number above a limit."""

@@ -12,7 +12,6 @@ from advisor.phases.complete import CompleteRun
 from advisor.phases.fold import FoldedSignal, fold
 from advisor.phases.metered import Metered
 from advisor.phases.routines import FoldedRoutines, RunningCode, fold_routines
-from advisor.phases.sequence import find_iterations
 from advisor.phases.signal import PeriodicStretch, find_periods
 
 Counted = Mapping[str, Sequence[tuple[float, float]]]
@@ -115,7 +114,7 @@ def counted_periods(counted: Counted) -> tuple[str, list[PeriodicStretch]]:
 
 def _marks(run: CompleteRun) -> Floats:
     """Return the begins of the longest phase's iterations and the last one's end; s."""
-    phases = find_iterations(run.times, run.sites)
+    phases = run.iterations()
     if not phases:
         return np.array([])
     longest = max(phases, key=lambda p: p.end_s - p.begin_s)

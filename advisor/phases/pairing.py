@@ -108,14 +108,16 @@ class PairedStretches:
 class Baseline:
     """A complete run as others are paired with it: its events, its phases, its meter.
 
-    ``other_counts`` are the numbers of iterations of other complete runs of the workload.
+    ``other_counts`` are the numbers of iterations of other complete runs of the workload. Its
+    phases are found unless they are given.
     """
 
     def __init__(
-        self, events: RunEvents, meter: Metered | None = None, other_counts: Sequence[int] = ()
-    ) -> None:
+        self, events: RunEvents, meter: Metered | None = None, other_counts: Sequence[int] = (),
+        phases: list[IteratedPhase] | None = None,
+    ) -> None:  # fmt: skip
         self.events = events
-        self.phases = find_iterations(events.times, events.sites)
+        self.phases = find_iterations(events.times, events.sites) if phases is None else phases
         self._meter = None
         if meter is not None and _covers(meter, events.times):
             self._meter = meter
@@ -174,7 +176,7 @@ class Pairing:
         self, baseline: Baseline, *, within: float = WITHIN, metered: bool = True,
         beside: bool = False,
     ) -> None:  # fmt: skip
-        self._base = baseline
+        self._base, self._expected = baseline, baseline.events.sites
         self._beside, self._looks_s = beside, 0.0
         self._within = within
         self._meter = Metered() if metered and baseline.metered else None
@@ -206,9 +208,10 @@ class Pairing:
         at = len(self._times)
         self._times.append(time_s)
         self._sites.append(site)
-        if self.reason:
+        sites = self._expected
+        alike = self._turns is None and at < len(sites) and site == sites[at]
+        if self.reason or (alike and at not in self._looks):  # of most events that is all
             return None
-        sites = self._base.events.sites
         if self._turns is None and (at >= len(sites) or site != sites[at]):
             self._align(at)
         elif self._turns is not None and not self._turns.feed(time_s, site):

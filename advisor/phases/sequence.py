@@ -10,6 +10,7 @@ square-free words.)
 from __future__ import annotations
 
 import math
+import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -363,5 +364,20 @@ def find_iterations(times: Sequence[float], sites: Sequence[str]) -> list[Iterat
     """Return the phases of a whole sequence."""
     finder = IterationFinder()
     for time_s, site in zip(times, sites, strict=True):
+        finder.feed(time_s, site)
+    return finder.phases()
+
+
+def find_iterations_within(
+    limit_s: float, times: Sequence[float], sites: Sequence[str]
+) -> list[IteratedPhase] | None:
+    """Return the phases of a whole sequence; None where that takes more processor time (s).
+
+    Sites in random order take long, and have none.
+    """
+    finder, begin = IterationFinder(), time.process_time()
+    for number, (time_s, site) in enumerate(zip(times, sites, strict=True)):
+        if number % 1024 == 0 and time.process_time() - begin > limit_s:
+            return None
         finder.feed(time_s, site)
     return finder.phases()

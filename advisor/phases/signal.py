@@ -65,7 +65,8 @@ def autocorrelation(values: Floats) -> Floats:
     return np.asarray(raw / raw[0] * n / (n - np.arange(n // 2)))
 
 
-def _without_trend(values: Floats) -> Floats:
+def without_trend(values: Floats) -> Floats:
+    """Return a signal less the parabola through it."""
     x = np.linspace(-1.0, 1.0, len(values))
     return np.asarray(values - np.polyval(np.polyfit(x, values, 2), x))
 
@@ -94,7 +95,7 @@ def period(values: Floats) -> tuple[float, float | None] | None:
     n = len(values)
     if n < _LEAST_SAMPLES * _LEAST_PERIODS or np.ptp(values) <= 0:
         return None
-    acf = autocorrelation(_without_trend(values))
+    acf = autocorrelation(without_trend(values))
     floor = max(_LEAST, 4 / np.sqrt(n))
     peaks = [int(p) for p in _peaks(acf) if p >= 3 and acf[p] > floor]
     peaks = [p for p in peaks if p <= n // _LEAST_PERIODS and _recurs(acf, p, floor)]
@@ -125,7 +126,7 @@ def period(values: Floats) -> tuple[float, float | None] | None:
 
 def _differ(values: Floats, outer: float, times: int) -> bool:
     """Tell whether the parts of a longer pattern differ, by the signal folded at its length."""
-    y = _without_trend(values)
+    y = without_trend(values)
     place = np.arange(len(y)) / outer % 1.0
     bins = (place * times * _BINS).astype(np.int64)
     counts = np.bincount(bins, minlength=times * _BINS)

@@ -181,7 +181,7 @@ def _pair(beside: Beside, base: CompleteRun, within: float, metered: bool) -> No
     for time_s, joules in base.readings:
         meter.feed(time_s, joules)
     events = RunEvents(tuple(base.times), tuple(base.sites))
-    whole = Baseline(events, meter if metered else None)
+    whole = Baseline(events, meter if metered else None, phases=base.phases)
     beside.pairing = Pairing(whole, within=within, metered=metered, beside=True)
 
 

@@ -17,7 +17,6 @@ from advisor.phases.caps import LEAST, SWITCH_S, CapsByPhase, best_caps, changes
 from advisor.phases.complete import BASE, STOPS, load_complete
 from advisor.phases.metered import Metered
 from advisor.phases.parts import PartCost, costs_of, parts_of
-from advisor.phases.sequence import find_iterations
 from advisor.training.state import SweepState
 
 _Costs = Mapping[str, PartCost]
@@ -36,7 +35,7 @@ def caps_of_sweep(
     run = load_complete(folder / BASE)
     if run is None or run.why or len(run.times) < 2:
         return (run.why if run is not None else "") or "no complete run of it was watched"
-    phases = find_iterations(run.times, run.sites)
+    phases = run.iterations()
     if not phases:
         return "the program has no iterations"
     parts = parts_of(run.times, run.sites, phases)

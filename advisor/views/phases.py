@@ -17,7 +17,7 @@ from advisor.phases.caps import SWITCH_S, CapsByPhase
 from advisor.phases.complete import BASE, CompleteRun, load_complete
 from advisor.phases.inside import InsideSignal, power_inside
 from advisor.phases.routines import FoldedRoutines
-from advisor.phases.sequence import IteratedPhase, find_iterations
+from advisor.phases.sequence import IteratedPhase
 from advisor.plotting.chart import Marks
 from advisor.plotting.panels import Line, Lines, Panels
 from advisor.plotting.terminal import draw_panels
@@ -34,7 +34,7 @@ def phases_of_sweep(folder: Path, slowdown: float, width: int) -> list[str]:
     if run is None or not run.times:
         why = run.why if run is not None else ""
         return [why or "No complete run of this sweep was watched."]
-    phases = find_iterations(run.times, run.sites)
+    phases = run.iterations()
     count = format_count(len(phases), "phase") if phases else "no period"
     lines = [f"{count} in {format_duration(run.span_s)}, by {len(run.times) - 2} calls"]
     lines += [_phase(number, p, run) for number, p in enumerate(phases, 1)]

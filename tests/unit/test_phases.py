@@ -468,6 +468,7 @@ def test_bursts_cluster_by_counters_of_ones_choice(
         ("time_s,site\n0,a\nx,b\n", files.read_events, "line 3, column time_s: 'x' is not"),
         ("time_s,site\n1,a\n0,b\n", files.read_events, "line 3, column time_s: 0 is before"),
         ("time_s,site\n0,a\n1,\n", files.read_events, "line 3, column site: it is blank"),
+        ('time_s,site\n0,"a\n1,b\n', files.read_events, "line 3: a quote is not closed"),
         ("time_s\n0\n", files.read_events, "line 1: there is no column site"),
         ("time_s,power_w\n0,1\n1,nan\n", files.read_signal, "line 3, column power_w: 'nan'"),
         ("time_s,energy_j\n0,1\n1\n", files.read_readings, "line 3, column energy_j: 1 cells"),

@@ -23,7 +23,7 @@ from advisor.lab.sampled import SampledBeside
 from advisor.phases.bursts import BurstTable
 from advisor.phases.complete import BEGIN, END, CompleteRun, load_complete
 from advisor.phases.inside import Counted
-from advisor.phases.ring import EventRings
+from advisor.phases.ring import EventRings, no_room
 from advisor.phases.routines import RunningCode
 
 CALLS, LINES, NOTHING = "calls of OpenMP and MPI", "lines on stdout", "nothing that repeats"
@@ -142,7 +142,8 @@ def _seen(
     source, run = (CALLS, calls) if calls.times else (LINES, lines)
     if not calls.times and not any("not watched" in n for n in notes):
         notes.append(
-            "no call of OpenMP or MPI was seen: the program makes none, is static or setuid, or "
+            no_room(rings.folder)
+            or "no call of OpenMP or MPI was seen: the program makes none, is static or setuid, or "
             "runs where the library is not (a container, another node)"
         )
     if not run.times:

@@ -7,6 +7,7 @@ are written: what was written over before it was read is counted, never passed o
 from __future__ import annotations
 
 import mmap
+import shutil
 import struct
 from array import array
 from collections.abc import Iterator
@@ -152,6 +153,17 @@ class EventRings:
         ]
         events.sort(key=lambda e: e[0])
         return events
+
+
+def no_room(folder: Path) -> str:
+    """Say that a folder has no room for one more process; "" where it has, or is not there."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return ""
+    if free >= SIZE:
+        return ""
+    return f"{folder.parent} is full: a process that is watched takes {-(-SIZE // 1024)} KB there"
 
 
 def _text(data: mmap.mmap, at: int) -> str:

@@ -31,7 +31,7 @@ from advisor.phases.complete import (
     load_complete,
     thinned,
 )
-from advisor.phases.ring import EventRings
+from advisor.phases.ring import EventRings, no_room
 from advisor.training.ending import RunProcesses, end_run
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class Beside:
         self.look()
         run = self.run
         if not run.times:
+            run.why = run.why or no_room(self.rings.folder)
             run.why = run.why or "it called neither OpenMP nor MPI where that can be seen"
             return run
         ends = [p.end_s for p in self.rings.leading() if p.end_s is not None]

@@ -158,6 +158,20 @@ def test_what_was_not_seen_whole_is_paired_with_nothing() -> None:
     assert "neither OpenMP nor MPI" in Beside(Rings(), None).ended().why  # type: ignore[arg-type]
 
 
+def test_a_full_disk_is_named_where_nothing_could_be_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rings = Rings()
+    rings.folder = tmp_path / "advisor-watch"
+    rings.folder.mkdir()
+    full = type("Usage", (), {"free": 24 * 1024})
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    why = Beside(rings, None).ended().why  # type: ignore[arg-type]
+    assert why == f"{tmp_path} is full: a process that is watched takes 64 KB there"
+    monkeypatch.setattr(full, "free", 1 << 20)
+    assert "neither OpenMP nor MPI" in Beside(rings, None).ended().why  # type: ignore[arg-type]
+
+
 def test_why_a_run_went_to_its_end_is_known(job: SweepJob) -> None:
     assert job.watch is not None
     assert [why_whole(job, run, 1) for run in job.runs] == [""] * 4 and why_none(job) == ""

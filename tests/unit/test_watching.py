@@ -217,6 +217,16 @@ def test_without_room_a_program_goes_on_unwatched(programs: Path, watched: Watch
     assert watched.run(programs / "steps", 3, ADVISOR_WATCH=str(watched.folder / "gone")) == []
 
 
+def test_show_says_that_the_disk_is_full(
+    programs: Path, advisor: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = type("Usage", (), {"free": 0})
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    shown = advisor("phases", "show", "--", "true").out
+    assert "is full: a process that is watched takes 64 KB there" in shown
+    assert "no call of OpenMP" not in shown
+
+
 def test_show_watches_a_command_and_says_by_what(
     programs: Path, advisor: Run, watched: Watched
 ) -> None:

@@ -26,17 +26,16 @@ def show(args: argparse.Namespace) -> int:
     path = paths.store_path(args.db)
     benches: list[tuple[Bench, list[StoredProfile]]] = []
     files: list[StoredIo] = []
-    if path.exists():
-        with Reader(path) as reader:
-            for name in args.node_type or profiled_types(reader):
-                bench = latest_bench(reader, name)
-                if bench is None:
-                    raise RefusedError(
-                        f"{name} has no profiles", hint=f"advisor bench --node-type {name}"
-                    )
-                files += io_profiles(reader, name)
-                if measured := profiles(reader, name):
-                    benches.append((bench, measured))
+    with Reader(path) as reader:
+        for name in args.node_type or profiled_types(reader):
+            bench = latest_bench(reader, name)
+            if bench is None:
+                raise RefusedError(
+                    f"{name} has no profiles", hint=f"advisor bench --node-type {name}"
+                )
+            files += io_profiles(reader, name)
+            if measured := profiles(reader, name):
+                benches.append((bench, measured))
     if not benches and not files:
         raise RefusedError("no node type has profiles", hint="advisor bench")
     if not benches:

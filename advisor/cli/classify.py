@@ -78,17 +78,20 @@ def _of_store(args: argparse.Namespace, known: Known) -> list[dict[str, Any]]:
     from advisor.store.opening import caller, is_owner
     from advisor.store.reader import Reader
     from advisor.store.signatures import signatures
+    from advisor.views.misspelt import meant
 
     path = paths.whole_store(args.db)
     node_type = known.setup(args.node_type, args).node_type if args.node_type else None
     groups: dict[tuple[str, str, str], list[Signature]] = {}
-    if path.exists():
+    with Reader(path) as store:
         user = None if is_owner(path) else caller()
-        with Reader(path) as store:
-            for s in signatures(store, args.application, args.workload, node_type, user=user):
-                place = s.signature.configuration
-                key = s.application, s.workload, place.node_type if place else ""
-                groups.setdefault(key, []).append(s.signature)
+        for s in signatures(store, args.application, args.workload, node_type, user=user):
+            place = s.signature.configuration
+            key = s.application, s.workload, place.node_type if place else ""
+            groups.setdefault(key, []).append(s.signature)
+        near = meant(store, args.application) if args.application and not groups else ""
+    if near:
+        raise UsageError(f"nothing is stored of application {args.application!r}", hint=near)
     if not groups:
         what = f" of {args.application}" if args.application else ""
         raise RefusedError(

@@ -115,12 +115,10 @@ def _named(text: str, there: Sequence[MeasuredResults], *, undo: bool) -> tuple[
         if text == f"{m.application}/{m.workload}":
             return m.application, m.workload
     names = [*applications, *(f"{m.application}/{m.workload}" for m in there)]
-    near = nearest(text, names, 3)
+    near = nearest(text, names)
     what = "forgotten in the last day" if undo else "known"
     none = "nothing was" if undo else "nothing is"
-    known = (
-        f"nearest: {', '.join(near)}" if near else f"there is: {', '.join(sorted(applications))}"
-    )
+    known = f"did you mean {near[0]}?" if near else f"there is: {', '.join(sorted(applications))}"
     raise UsageError(f"{none} {what} of {text!r}", hint=known if names else "the store is empty")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import paths
 from advisor.cli.streams import complain
-from advisor.errors import AdvisorError, RefusedError
+from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from advisor.core.count_laws import CountLaws
@@ -22,16 +22,14 @@ _CHANGE = ("import", "classify", "fit", "adjust")
 
 
 def open_study(args: argparse.Namespace) -> ProfileStudy:
-    """Return the application's study. Raises RefusedError where nothing is stored."""
+    """Return the application's study. Raises RefusedError where nothing is stored.
+
+    Raises StoreError where there is no store.
+    """
     from advisor.lab.profile.study import load_study
     from advisor.store.reader import Reader
 
     path = paths.store_path(args.db)
-    if not path.exists():
-        raise RefusedError(
-            f"no application profiles are stored of {args.application!r}",
-            hint="advisor profile import DIR",
-        )
     with Reader(path) as reader:
         study = load_study(reader, args.application)
     for note in study.runs.notes:

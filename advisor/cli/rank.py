@@ -154,9 +154,12 @@ def _stored(store: Reader, args: argparse.Namespace) -> StoredCharacterisation:
     """Return the characterisation to rank: the user's own before another's."""
     from advisor.store.rankings import characterisations
     from advisor.training.training_job import current_user
+    from advisor.views.misspelt import meant
 
     rows = characterisations(store, args.application, args.workload)
     if not rows:
+        if near := meant(store, args.application):
+            raise UsageError(f"nothing is stored of application {args.application!r}", hint=near)
         raise RefusedError(
             f"{args.application} was not characterised", hint="advisor characterise -- COMMAND"
         )

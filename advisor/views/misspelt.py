@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from advisor.core.nearest import suggestion
+from advisor.core.nearest import nearest, suggestion
 from advisor.core.recognise import clean_name
 from advisor.errors import UsageError
 from advisor.store.reader import Reader
+
+
+def meant(store: Reader, application: str) -> str:
+    """Return ``did you mean X?`` for an application of which nothing is stored, else ""."""
+    applications = {w.application for w in store.workloads()}
+    near = () if application in applications else nearest(application, applications)
+    return f"did you mean {near[0]}?" if near else ""
 
 
 def check_measured(

@@ -43,12 +43,20 @@ def verdict(policy: Decision | None, yours: Decision | None, missing: str = "") 
     if yours.changed:
         same = policy.changed and policy.chosen == yours.chosen
         whose = "the site's policy does it" if same else "as you chose"
-        if yours.baseline and yours.chosen.configuration.node_type != yours.baseline.node_type:
+        if _moves(yours):
             whose += ", queues permitting"  # which only the daemon knows, when it is submitted
         return JobVerdict(what, f"APPLIED: {whose} · c choose otherwise", "good")
     why, can_apply = _not_applied(policy, yours)
+    if _moves(yours):
+        why += "; queues must permit it, too"
     offer = " · a apply it for me" if can_apply else ""
     return JobVerdict(what, f"NOT APPLIED: {why}{offer}", "open", can_apply)
+
+
+def _moves(decision: Decision) -> bool:
+    """Tell whether the choice is on another node type than the job's."""
+    old, new = decision.baseline, decision.chosen
+    return old is not None and new is not None and new.configuration.node_type != old.node_type
 
 
 def _nothing(decision: Decision) -> JobVerdict:

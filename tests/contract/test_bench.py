@@ -218,7 +218,6 @@ def test_an_interrupt_keeps_what_was_measured(store_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "why"),
     [
-        (("bench", "show"), 3, "no node type has profiles"),
         (("bench", "--budget", "soon"), 2, "soon"),
         (("bench", "--node-type", "none"), 1, "no node type none"),
         (("bench", "--here", "--node-type", "a", "--node-type", "b"), 2, "one node type"),
@@ -228,6 +227,12 @@ def test_an_interrupt_keeps_what_was_measured(store_path: Path) -> None:
 def test_mistakes(advisor: Advisor, argv: tuple[str, ...], code: int, why: str) -> None:
     done = advisor(*argv)
     assert done.code == code and why in done.err and "Traceback" not in done.err
+
+
+def test_a_store_without_profiles_has_nothing_to_show(advisor: Advisor, store_path: Path) -> None:
+    Writer(store_path).close()
+    done = advisor("bench", "show")
+    assert done.code == 3 and "no node type has profiles" in done.err
 
 
 def test_a_file_system_is_measured_and_shown(

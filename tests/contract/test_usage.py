@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from advisor.store.writer import Writer
+
 Advisor = Callable[..., Any]
 
 
@@ -40,13 +42,34 @@ def test_an_error_is_json_where_answers_are(advisor: Advisor, words: str) -> Non
 
 @pytest.mark.parametrize(
     "words",
-    ["options A", "fit A", "rank A", "report", "forget A", "prune --older-than 1d"],
+    [
+        "options A",
+        "fit A",
+        "rank A",
+        "report",
+        "forget A",
+        "prune --older-than 1d",
+        "bench show",
+        "classify A",
+        "profile show A",
+    ],
 )
 def test_a_missing_store_has_one_exit_code(advisor: Advisor, tmp_path: Path, words: str) -> None:
     done = advisor(*words.split(), "--db", str(tmp_path / "none.db"))
     assert (done.code, done.out) == (1, "")
     assert f"{tmp_path / 'none.db'}: there is no store" in done.err
     assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize("words", ["rank stencl", "classify stencl", "forget stencl --yes"])
+def test_an_application_that_was_probably_meant(
+    advisor: Advisor, store_path: Path, words: str
+) -> None:
+    with Writer(store_path) as store, store.transaction() as db:
+        store.workload_id(db, "stencil", "w0")
+    done = advisor(*words.split())
+    assert done.code == 2 and done.out == ""
+    assert "did you mean stencil?" in done.err
 
 
 def test_advisor_alone_prints_its_verbs_in_groups(advisor: Advisor) -> None:

@@ -211,6 +211,17 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
     play(own_store, story)
 
 
+def test_an_end_of_the_front_keeps_its_name_under_the_cursor(session: Session, play: Play) -> None:
+    """The interval of the point lay over the word: ``stest``."""
+
+    async def story(at: Any) -> None:
+        await at.press("enter")  # cg-solver / n=3e7, whose jobs as written are the fastest
+        page = at.app.screen
+        assert page.current == page.board.baseline and "]fastest" in at.text
+
+    play(session, story)
+
+
 def test_zoom_by_keys_and_wheel_and_click(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.open_row(LBM)

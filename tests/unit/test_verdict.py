@@ -60,6 +60,9 @@ def test_another_node_type_is_promised_only_as_far_as_queues_permit() -> None:
         "APPLIED: the site's policy does it, queues permitting · c choose otherwise"
     )
     assert lines(ADVICE, moved)[1].startswith("APPLIED: as you chose, queues permitting ·")
+    assert lines(replace(ADVICE, chosen=there))[1] == (
+        "NOT APPLIED: the site only advises; queues must permit it, too · a apply it for me"
+    )
 
 
 def test_what_one_asked_not_to_have_can_be_asked_for_again() -> None:

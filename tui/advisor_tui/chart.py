@@ -356,10 +356,10 @@ class Chart(Widget, can_focus=True):
             return ("[" if cell[0] < place[0] else "]"), style
         if mark is not None and (cell not in cross or mark.role not in ("front", "bound")):
             return mark.char, self._style(mark.role, shaded=shaded)
+        if cell in self._texts:  # whole, also where the interval lies
+            return self._texts[cell], self._style("label", shaded=shaded)
         if cell in cross:
             return cross[cell], self._style("cross", shaded=shaded)
-        if cell in self._texts:
-            return self._texts[cell], self._style("label", shaded=shaded)
         if shaded:
             return (ZONE if self._on_edge(cell) else " "), self._style("zone")
         return " ", base

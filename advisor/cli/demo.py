@@ -77,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
         ["program", "threads", "energy", "time", "best possible energy", "runs used"],
         [_row(p) for p in judged],
     )
-    _say("", _summary(judged), "Yours: advisor train job.sh; to look around: advisor tui --demo")
+    ways = "For your own jobs: advisor train job.sh. To look around: advisor tui --demo"
+    _say("", _summary(judged), ways)
     return 0
 
 

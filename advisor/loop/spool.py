@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -120,12 +121,22 @@ def held(folder: Path, name: str, wait_s: float = WAIT_S) -> Iterator[None]:
 def give(path: Path) -> None:
     """As root, give what was made to the owner of the folder it lies in: the daemon's user.
 
-    Else that user could not go on where root has collected once. Raises OSError.
+    Else that user could not go on where root has collected once. What that user may have put
+    there in its place, a link to a file of root's, is never given away. Raises OSError.
     """
-    if os.geteuid() == 0:
-        above = path.parent.stat()
-        if (status := path.lstat()).st_uid == 0 and above.st_uid and not path.is_symlink():
-            os.chown(path, above.st_uid, above.st_gid if status.st_gid == 0 else -1)
+    above = path.parent.stat()
+    if os.geteuid() != 0 or above.st_uid == 0 or path.is_symlink():
+        return
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(handle)
+        single = stat.S_ISDIR(status.st_mode) or (
+            stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        )
+        if status.st_uid == 0 and single:
+            os.fchown(handle, above.st_uid, above.st_gid if status.st_gid == 0 else -1)
+    finally:
+        os.close(handle)
 
 
 def spool_folder(store: Path) -> Path:

@@ -28,7 +28,7 @@ from advisor.core.policy import Policy
 from advisor.errors import InputError, RefusedError, StoreError
 from advisor.loop import clock, left_reader, left_results
 from advisor.loop.left_results import known_places, note_places, place_of, take_left
-from advisor.loop.spool import Spooled, held, spool_folder, take_spool
+from advisor.loop.spool import Spooled, give, held, spool_folder, take_spool
 from advisor.store.rankings import StoredCharacterisation
 from advisor.store.writer import Writer
 from advisor.training import result_store
@@ -369,3 +369,17 @@ def test_what_root_collects_stays_the_daemons(home: Home, tmp_path: Path) -> Non
                 path.unlink()
 
     assert as_user(goes_on, USER) == ""
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can give files away")
+def test_nothing_of_roots_is_given_away_by_a_link(tmp_path: Path) -> None:
+    """The daemon's user may put a link where root is about to make a file."""
+    entry, theirs, secret = pwd.getpwnam(USER), tmp_path / "lib", tmp_path / "secret"
+    theirs.mkdir()
+    os.chown(theirs, entry.pw_uid, entry.pw_gid)
+    secret.write_text("root's")
+    (theirs / "soft").symlink_to(secret)
+    (theirs / "hard").hardlink_to(secret)
+    for name in ("soft", "hard"):
+        give(theirs / name)
+    assert secret.stat().st_uid == 0

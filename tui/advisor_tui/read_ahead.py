@@ -17,21 +17,21 @@ class ReadAhead:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._of: object = None
-        self._boards: Boards | None = None
+        self._last: tuple[object, Boards | None] = (None, None)
         self._reading = False
 
     def known(self, application: str, workload: str, asked: Configuration | None) -> Boards | None:
         """Return a workload's options if they were read and nothing was written since."""
         of = application, workload, asked, self._session.stamp()
-        return self._boards if self._of == of else None
+        read, boards = self._last  # written in a thread, at once
+        return boards if read == of else None
 
     def read(self, application: str, workload: str, asked: Configuration | None) -> Boards:
         """Read a workload's options, in a thread. Raises AdvisorError where that cannot be."""
         of = application, workload, asked, self._session.stamp()
         with self._session.reader() as reader:
             boards = view.load(reader, application, workload, self._session.person(), asked)
-        self._of, self._boards = of, boards
+        self._last = of, boards
         return boards
 
     async def begin(self, application: str, workload: str) -> Boards | None:

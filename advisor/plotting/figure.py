@@ -77,8 +77,16 @@ def _draw(axes: Any, scene: Scene) -> None:
     def coordinates(rows: Any) -> tuple[list[float], list[float]]:
         return [scene.points[i][0] for i in rows], [scene.points[i][1] for i in rows]
 
+    edges = []
+    for axis, (low, high) in enumerate(scene.window()):
+        ends = [end for i in scene.front if scene.spreads for end in scene.spreads[i][axis]]
+        edges.append(_with_margin(min([low, *ends]), max([high, *ends])))
+    (left, right), (low, high) = edges
     special = {*scene.front, *scene.zone, scene.baseline}
-    others = [i for i in range(len(scene.points)) if i not in special]
+    others = [
+        i for i, (x, y) in enumerate(scene.points)
+        if i not in special and left <= x <= right and low <= y <= high
+    ]  # fmt: skip
     if scene.polygon:
         axes.fill(*zip(*scene.polygon, strict=True), color="#1f6fb2", alpha=0.14, zorder=0, lw=0)
     axes.scatter(*coordinates(others), s=12, color="#9aa5b1", label="other", zorder=1)
@@ -90,22 +98,28 @@ def _draw(axes: Any, scene: Scene) -> None:
     axes.plot(*coordinates(scene.front), color="#1f6fb2", lw=1, zorder=2)
     if scene.spreads:
         for i in scene.front:
-            (x, y), ((left, right), (low, high)) = scene.points[i], scene.spreads[i]
-            axes.plot([left, right], [y, y], color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
-            axes.plot([x, x], [low, high], color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
+            (x, y), (across, along) = scene.points[i], scene.spreads[i]
+            axes.plot(across, [y, y], color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
+            axes.plot([x, x], along, color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
     axes.scatter(*coordinates(scene.front), s=30, color="#1f6fb2", label="front", zorder=3)
     if scene.baseline is not None:
         axes.scatter(
             *coordinates([scene.baseline]), s=60, marker="D", color=_BASELINE,
             label="job as written", zorder=4,
         )  # fmt: skip
-    for limits, (low, high) in zip((axes.set_xlim, axes.set_ylim), scene.window(), strict=True):
-        limits(low - 0.04 * (high - low), high + 0.04 * (high - low))
+    axes.set_xlim(left, right)
+    axes.set_ylim(low, high)
     axes.set_xlabel(scene.x_label)
     axes.set_ylabel(scene.y_label)
     axes.set_title(scene.title, fontsize=10)
     axes.legend(fontsize=8, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _with_margin(low: float, high: float) -> tuple[float, float]:
+    """Return the ends of an axis on which no mark between ``low`` and ``high`` is cut."""
+    margin = 0.04 * (high - low)
+    return low - margin, high + margin
 
 
 def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
@@ -146,7 +160,7 @@ def _lines(axes: Any, panel: Lines) -> None:
         sizes = [x for line in panel.lines for x in line.x] or [1.0]
         _logarithmic(axes, max(sizes) / min(sizes), max(values) / min(values))
     elif panel.whole_bands:
-        axes.set_ylim(*panel.band)
+        axes.set_ylim(*_with_margin(*panel.band))
     else:
         axes.set_ylim(0, 1.1 * max(values))
     ran = [set(line.x) <= set(line.runs) for line in panel.lines]

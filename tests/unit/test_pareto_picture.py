@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
-from advisor.plotting import Scene
+from advisor.plotting import Scene, figure
 from advisor.plotting.chart import ASCII
 from advisor.plotting.terminal import draw
 
@@ -36,3 +39,15 @@ def test_marks_cover_one_another_by_importance_and_far_points_are_counted() -> N
     assert front
     assert [body.count(mark) for mark in "●○◆"] == [2, 1, 1]
     assert "1 more outside the picture" in legend
+
+
+def test_no_mark_of_a_file_is_cut_at_its_edge() -> None:
+    points = [(1.0, 10.0), (2.0, 5.0), (2.2, 6.0), (3.8, 9.0), (3.8, 5.0), (40.0, 9.0)]
+    spreads = [((x - 0.4, x + 0.4), (y - 3, y + 3)) for x, y in points]
+    axes: Any = Figure().subplots()
+    figure._draw(axes, Scene("t", "x", "y", points, [0, 1], [0, 1, 2], 3, spreads=spreads))
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    marks = [tuple(map(float, p)) for c in axes.collections for p in c.get_offsets()]
+    lines = [p for line in axes.lines for p in zip(*line.get_data(), strict=True)]
+    assert len(marks) == 5 and len(lines) == 2 + 8  # the far point is not drawn
+    assert all(left < x < right and low < y < high for x, y in [*marks, *lines])

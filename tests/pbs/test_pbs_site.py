@@ -291,14 +291,18 @@ cd $PBS_O_WORKDIR
 mpirun ./stencil
 """
 PROGRAM = """#!/bin/sh
-# as long from its process's start, however long a busy machine takes to come this far
-cap=$(cat SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq)
+# as long from its process's start, however long a busy machine takes to come this far, and as many
+# joules, which it adds to the node's meter itself
+sys=SYS; cap=$(cat $sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq)
+meter=$sys/class/powercap/intel-rapl:0/energy_uj
+wanted=$(awk "BEGIN { print 2.4 + 9.6 / $OMP_NUM_THREADS + 0.4 * (2.2e6 / $cap - 1) }")
 sleep $(awk "BEGIN {
     getline stat < \\"/proc/$$/stat\\"; getline up < \\"/proc/uptime\\"
     sub(/.*[)] /, \\"\\", stat); split(stat, of, \\" \\"); spent = up - of[20] / 100
-    wanted = 2.4 + 9.6 / $OMP_NUM_THREADS + 0.4 * (2.2e6 / $cap - 1)
-    print spent < wanted ? wanted - spent : 0
+    print spent < $wanted ? $wanted - spent : 0
 }")
+before=$(cat $meter)
+awk "BEGIN { printf \\"%.0f\\", $before + 1e6 * $wanted * (200 + 224 * ($cap / 1e6) ^ 2) }" > $meter
 echo threads $OMP_NUM_THREADS cap $cap
 """
 
@@ -363,6 +367,7 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
     monkeypatch.chdir(work)
     state = site.state()
     del state["nodes"]["n2"]  # the posed /sys is that of one node
+    (site.root / "metered").touch()
     (site.root / "server.json").write_text(json.dumps(state))
     # the site, as docs/pbs.md says
     for words in (

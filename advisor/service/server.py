@@ -61,9 +61,8 @@ class _Connection(asyncio.Protocol):
     def __init__(self, server: Server, client: _Client, begun: bytes = b"") -> None:
         self._server = server
         self._buffer = bytearray()
-        self._searched = 0
+        self._searched, self._begun = 0, begun
         self._later = self._full = False
-        self._begun = begun
         self._transport: asyncio.Transport | None = None
         self._client, self._peer = client, client.peer
         self._idle: asyncio.TimerHandle | None = None
@@ -76,7 +75,8 @@ class _Connection(asyncio.Protocol):
         if self._client.rest:
             transport.write(self._client.rest)
             self._client.rest = b""
-        self.data_received(self._begun)
+        # not before the loop reads: a transport that is paused then reads on, in Python 3.11.2
+        asyncio.get_running_loop().call_soon(self.data_received, self._begun)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)

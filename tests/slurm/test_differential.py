@@ -12,7 +12,7 @@ from differential.__main__ import SEED, show
 from differential.cluster import cluster
 from differential.compare import Verdict, compare
 from differential.draw import draw
-from differential.pairs import Trial, chunks
+from differential.pairs import Trial
 from differential.shapes import Shape, fixed
 from testbed import requirements
 
@@ -52,12 +52,12 @@ def test_drawn_shapes_end_as_without_the_advisor(trial: Trial) -> None:
     tried(trial, draw(SEED, DRAWN))
 
 
-def test_scripts_that_wait_for_nodes_are_not_tried_together() -> None:
-    """Two of this seed held all nodes of a type, with and without the advisor, and never ended."""
-    shapes = draw(20261403, 100)
-    cut = chunks(s for s in shapes if s.state == "plain")
-    assert [sum(s.script.allocates for s in chunk) for chunk in cut] == [1, 1]
-    assert [s for chunk in cut for s in chunk] == [s for s in shapes if s.state == "plain"]
+def test_scripts_that_wait_for_nodes_come_to_their_end(trial: Trial) -> None:
+    """Both sides of this one held all nodes of a type, waited for each other and never ended."""
+    shapes = [s for s in draw(20261803, 100) if s.script.allocates and "-N2" in s.options]
+    (pair,) = trial.run(shapes)
+    for side in (pair.off, pair.on):
+        assert {record["JobState"] for record in side.ended} == {"COMPLETED"}, side
 
 
 def test_the_trial_itself_makes_no_difference(trial: Trial) -> None:

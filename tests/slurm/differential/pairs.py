@@ -100,36 +100,63 @@ class Trial:
         pairs: list[Pair] = []
         for state, members in sorted(by_state.items()):
             self.cluster.enter(state)
-            for chunk in chunks(members):
-                pairs += self._chunk(chunk)
+            for chunk in chunks(s for s in members if not s.script.allocates):
+                pairs += self._at_once(chunk)
+            pairs += [self._in_turn(shape) for shape in members if shape.script.allocates]
         return sorted(pairs, key=lambda pair: order[id(pair.shape)])
 
-    def _chunk(self, shapes: Sequence[Shape]) -> list[Pair]:
+    def _at_once(self, shapes: Sequence[Shape]) -> list[Pair]:
         from .compare import same_records
 
-        self.cluster.pause()
-        pairs: list[Pair] = []
-        for shape in shapes:
-            number = tempfile.mkdtemp(dir=self.cluster.work, prefix="shape-")
-            Path(number).chmod(0o755)
-            off, on = (self._submit(shape, Path(number) / side) for side in SIDES)
-            pairs.append(Pair(shape, off, on))
-        every = [tried for pair in pairs for tried in (pair.off, pair.on)]
-        self._wait_for_queue(every)
-        self._take_down(every)
+        folders = [self._folder() for shape in shapes]
+        every = self._queue(
+            [(s, f / side) for s, f in zip(shapes, folders, strict=True) for side in SIDES]
+        )
+        pairs = [
+            Pair(s, off, on) for s, off, on in zip(shapes, every[::2], every[1::2], strict=True)
+        ]
         for pair in pairs:
-            for tried in (pair.off, pair.on):
-                self._then(tried)
             accepted = pair.off.returncode == pair.on.returncode == 0
             needed = self.blank or pair.shape.always or not same_records(pair.off, pair.on)
             pair.ran = accepted and needed
         idle = [i for pair in pairs if not pair.ran for t in (pair.off, pair.on) for i in t.ids]
         self._cancel(idle)
+        self._finish([tried for pair in pairs if pair.ran for tried in (pair.off, pair.on)])
+        return pairs
+
+    def _in_turn(self, shape: Shape) -> Pair:
+        """Try a script that waits for nodes while it has nodes: one side ends before the other.
+
+        Beside any other such job it could wait for that one, and keep all others from its nodes.
+        """
+        folder = self._folder()
+        sides = []
+        for side in SIDES:
+            sides += self._queue([(shape, folder / side)])
+            self._finish(sides[-1:])
+        off, on = sides
+        return Pair(shape, off, on, ran=off.returncode == on.returncode == 0)
+
+    def _folder(self) -> Path:
+        folder = Path(tempfile.mkdtemp(dir=self.cluster.work, prefix="shape-"))
+        folder.chmod(0o755)
+        return folder
+
+    def _queue(self, wanted: Sequence[tuple[Shape, Path]]) -> list[Tried]:
+        """Submit while nothing starts; return what was taken down of each, in order."""
+        self.cluster.pause()
+        every = [self._submit(shape, folder) for shape, folder in wanted]
+        self._wait_for_queue(every)
+        self._take_down(every)
+        for tried in every:
+            self._then(tried)
+        return every
+
+    def _finish(self, run: Sequence[Tried]) -> None:
+        """Let what is queued run to its end."""
         self.cluster.resume()
-        run = [tried for pair in pairs if pair.ran for tried in (pair.off, pair.on)]
         self._wait_for_end(run)
         self._collect(run)
-        return pairs
 
     # Submission
 
@@ -282,18 +309,9 @@ class Trial:
 
 
 def chunks(shapes: Iterable[Shape]) -> list[list[Shape]]:
-    """Cut shapes into what is tried at once.
-
-    Scripts that wait for nodes while they have nodes could wait for each other, and keep all others
-    from these: one of them at a time.
-    """
-    cut: list[list[Shape]] = [[]]
-    for shape in shapes:
-        waits = shape.script.allocates and any(s.script.allocates for s in cut[-1])
-        if waits or len(cut[-1]) == CHUNK:
-            cut.append([])
-        cut[-1].append(shape)
-    return cut
+    """Cut shapes into what is tried at once."""
+    every = list(shapes)
+    return [every[at : at + CHUNK] for at in range(0, len(every), CHUNK)]
 
 
 def accounted(record: Record) -> str:

@@ -147,7 +147,7 @@ class _Collection:
         self._result = result
         self._inventory = writer.inventory()
         self._policies = writer.policy()
-        self._runs = RunsOfJobs(writer, scheduler)
+        self._runs = RunsOfJobs(writer, scheduler, self._inventory, self._policies)
         self._models = KnownModels(writer)
         self._room = RoomForSignatures(writer)
         self._summed = Summed(writer)
@@ -252,7 +252,7 @@ class _Collection:
         if let_count(writer, job, match, outcome, seen):
             result.programs += 1
             self._models.look()
-        observations = self._runs.take(job, match, seen, self._inventory, self._policies)
+        observations = self._runs.take(job, match, seen)
         if signature is not None and self._room.take(job, match.decision, signature, row):
             result.signatures += 1
             name = match.decision.application, match.decision.workload

@@ -29,25 +29,21 @@ class RunsOfJobs:
     the accounting's whole seconds to be as good as a measurement.
     """
 
-    def __init__(self, writer: Writer, scheduler: str) -> None:
+    def __init__(
+        self, writer: Writer, scheduler: str, inventory: Inventory, policies: PolicySet
+    ) -> None:
         self._writer = writer
         self._meter = scheduler
+        self._inventory, self._policies = inventory, policies
         self._taken: set[tuple[str, str]] | None = None
         self._kept: dict[tuple[object, ...], int] = {}
         self.fresh: set[tuple[str, str, str, Scope, str]] = set()
         """The models that new runs may help: application, workload, node type, scope, owner."""
         self._teaching: dict[tuple[str, str], bool] = {}
 
-    def take(
-        self,
-        job: JobRecord,
-        match: MatchedJob,
-        seen: Execution,
-        inventory: Inventory,
-        policies: PolicySet,
-    ) -> int:
+    def take(self, job: JobRecord, match: MatchedJob, seen: Execution) -> int:
         """Store a job's run if it is one to learn from; return how many were stored."""
-        run = self._observation(job, match, seen, inventory, policies)
+        run = self._observation(job, match, seen)
         if run is None:
             return 0
         key = (run.job_id, str(run.extra["submitted_at"]))
@@ -106,15 +102,10 @@ class RunsOfJobs:
         return {(r["job_id"], str(_object(r["extra"]).get("submitted_at", ""))) for r in rows}
 
     def _observation(
-        self,
-        job: JobRecord,
-        match: MatchedJob,
-        seen: Execution,
-        inventory: Inventory,
-        policies: PolicySet,
+        self, job: JobRecord, match: MatchedJob, seen: Execution
     ) -> Observation | None:
         decision = match.decision
-        configuration = really_ran(match, seen, inventory)
+        configuration = really_ran(match, seen, self._inventory)
         if configuration is None or job.state.split()[:1] != ["COMPLETED"]:
             return None
         if job.restarts or not may_teach(self._writer, decision):
@@ -125,7 +116,7 @@ class RunsOfJobs:
             return None
         if not self._teaches(decision.application, decision.workload):
             return None
-        trust = policy_of(decision, job, policies).training.trust
+        trust = policy_of(decision, job, self._policies).training.trust
         program = dict(decision.program)
         return Observation(
             configuration,

@@ -16,6 +16,16 @@ LBM = 5
 """Row of lbm / channel 512 in the list."""
 
 
+async def used_and_left(at: Any, *keys: str) -> tuple[Any, str, Any]:
+    """Type keys on the page that is shown and leave it; return it, its text and focus before."""
+    page, text, focused = at.app.screen, at.text, at.app.focused
+    await at.press(*keys)
+    assert at.text != text
+    while at.app.screen is page:
+        await at.press("escape")
+    return page, text, focused
+
+
 async def open_row_unread(at: Any, row: int) -> None:
     await at.press("home")
     await at.pilot.press(*["down"] * row, "enter")
@@ -43,11 +53,7 @@ def test_a_page_opened_again_is_as_new(
             (LBM, ["down", "down", "down", "v", "v", "end"]),
         ):
             await at.open_row(row)
-            page, first, at_first = at.app.screen, at.text, at.app.focused
-            await at.press(*keys)
-            assert at.text != first
-            while at.app.screen is page:
-                await at.press("escape")
+            page, first, at_first = await used_and_left(at, *keys)
             await at.open_row(3)
             assert at.app.screen is page
             await at.press("escape")
@@ -77,11 +83,7 @@ def test_a_form_opened_again_is_as_new(session: Session, play: Play) -> None:
             ("question_mark", ["down", "down", "down"]),
         ):
             await at.press(key)
-            page, first, at_first = at.app.screen, at.text, at.app.focused
-            await at.press(*typed)
-            assert at.text != first
-            while at.app.screen is page:
-                await at.press("escape")
+            page, first, at_first = await used_and_left(at, *typed)
             await at.press("u", key)
             assert at.app.screen is page and at.app.focused is at_first
             assert at.text == first

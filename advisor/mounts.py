@@ -20,8 +20,11 @@ _HERE = frozenset({"tmpfs", "ramfs", "overlay", "zfs", "rootfs", "squashfs", "de
 _MOST_LINKS = 40
 
 
-def check_answers(path: Path) -> None:
-    """Raise StoreError when a file's file system does not answer within ten seconds."""
+ANOTHER_STORE = "jobs are submitted as ever; try again later, or name another store with --db"
+
+
+def check_answers(path: Path, *, hint: str = "try again later, or name another file") -> None:
+    """Raise StoreError with a hint when a file's file system does not answer within ten seconds."""
     if not is_shared(path):
         return
     import subprocess
@@ -37,10 +40,7 @@ def check_answers(path: Path) -> None:
         child.wait(WAIT_S)
     except subprocess.TimeoutExpired:
         child.kill()
-        raise StoreError(
-            f"{path}: its file system does not answer",
-            hint="jobs are submitted as ever; try again later, or name another store with --db",
-        ) from None
+        raise StoreError(f"{path}: its file system does not answer", hint=hint) from None
 
 
 def is_shared(path: Path) -> bool:

@@ -53,9 +53,9 @@ def store_path(flag: str | None = None, *, own: bool = False, socket: str | None
     chosen = flag or os.environ.get("ADVISOR_DB")
     if chosen:
         if not own:
-            from advisor.mounts import check_answers
+            from advisor.mounts import ANOTHER_STORE, check_answers
 
-            check_answers(Path(chosen))
+            check_answers(Path(chosen), hint=ANOTHER_STORE)
         return Path(chosen)
     system = SYSTEM / "var/lib/advisor/advisor.db"
     mine = system if _is_root() else _xdg("XDG_DATA_HOME", ".local/share") / "advisor/advisor.db"

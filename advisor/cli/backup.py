@@ -20,9 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Back up."""
+    from advisor.mounts import check_answers
     from advisor.store.backup import backup
 
     source = paths.whole_store(args.db)
+    check_answers(args.path)
     backup(source, args.path)
     size = args.path.stat().st_size
     if args.json:

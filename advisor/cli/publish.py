@@ -29,10 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Publish the store."""
+    from advisor.mounts import check_answers
     from advisor.store.publish import publish
     from advisor.store.reader import Reader
 
     source = paths.whole_store(args.db)
+    check_answers(args.path)
     publish(source, args.path, history=args.history)
     size = args.path.stat().st_size
     with Reader(args.path) as copy:

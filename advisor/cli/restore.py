@@ -22,10 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Restore."""
     from advisor.errors import RefusedError
+    from advisor.mounts import check_answers
     from advisor.store.backup import restore
     from advisor.store.opening import is_owner
 
     store = paths.store_path(args.db, own=True)
+    check_answers(args.path)
     if not is_owner(store):
         raise RefusedError(f"{store} is not yours", hint="ask the store's owner")
     former = restore(args.path, store)

@@ -59,11 +59,15 @@ class RoomForSignatures:
         self._at = ""
         self._waiting: list[tuple[object, ...]] = []
         self._numbers: dict[tuple[str, str], int] = {}
+        self._version: object = None
 
     def look(self, jobs: Sequence[JobRecord]) -> None:
         """Begin a batch of jobs, inside the transaction that stores their signatures."""
         self._batch, self._signed, self._at = jobs, None, _rows.now()
-        self._numbers.clear()
+        version = self._writer.rows("PRAGMA data_version")[0][0]
+        if version != self._version:  # somebody else wrote: a workload may be forgotten
+            self._version = version
+            self._numbers.clear()
 
     def write(self) -> None:
         """Put what waits into the store, in the transaction of its batch."""

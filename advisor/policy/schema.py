@@ -242,10 +242,16 @@ class RuleSection(PolicySettings):
 def _span(value: object) -> str:
     text = text_of(value, "a time")
     try:
-        parse_duration_s(text)
+        length_s = parse_duration_s(text)
     except ValueError:
         refuse(f"{text!r} is not a time", hint="write days, like 400d")
+    if length_s < _SHORTEST_S:
+        hint = "write 1d or more, or leave it out to keep everything"
+        refuse(f"{text!r} would also delete what jobs that still run need", hint=hint)
     return text
+
+
+_SHORTEST_S = 86400
 
 
 _SPAN = Reads(_span, {"type": "string", "examples": ["400d"]})
@@ -257,11 +263,12 @@ class RetentionSection(Strict):
     decisions: Annotated[str, _SPAN] = Field(
         default="",
         description="how long each decision and outcome is kept, such as 400d; then only "
-        "monthly sums are; empty: for ever",
+        "monthly sums are; at least 1d; left out: for ever",
     )
     observations: Annotated[str, _SPAN] = Field(
         default="",
-        description="how long measured runs that no model uses are kept; empty: for ever",
+        description="how long measured runs that no model uses are kept; at least 1d; left out: "
+        "for ever",
     )
 
 

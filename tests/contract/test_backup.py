@@ -223,6 +223,10 @@ def test_the_policy_says_how_long(advisor: Run, store: Path, tmp_path: Path) -> 
     assert compiled is not None and not problems
     assert compiled["retention"] == {"decisions": "30d", "observations": "30d"}
     assert check_text(text.replace("30d", "long"), "policy.yaml", "policy")[0] is None
+    compiled, problems = check_text(
+        text.replace("decisions: 30d", "decisions: 0d"), "p.yaml", "policy"
+    )
+    assert compiled is None and "what jobs that still run need" in str(problems[0])
     (tmp_path / "policy.yaml").write_text(text)
     assert advisor("policy", "apply", tmp_path / "policy.yaml", "--db", store).code == 0
     with Writer(store) as writer:

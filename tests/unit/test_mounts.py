@@ -67,3 +67,22 @@ def test_a_copy_on_a_share_that_answers_is_read(
     capsys.readouterr()
     assert cli(["report", "--db", str(shared / "none.db")]) == 1
     assert "there is no store" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["backup", "publish", "restore"])
+def test_a_file_to_write_or_read_that_hangs_is_said(
+    shared: Path,
+    tmp_path: Path,
+    verb: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store, copy = tmp_path / "advisor.db", shared / "copy.db"
+    Writer(store).close()
+    os.mkfifo(copy)
+    monkeypatch.setattr(mounts, "WAIT_S", 0.1)
+    assert cli([verb, str(copy), "--db", str(store)]) == 1
+    assert capsys.readouterr().err == (
+        f"advisor: {copy}: its file system does not answer (try again later, or name another "
+        "file)\n"
+    )

@@ -117,10 +117,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         at = arguments.index("--")
         arguments, tail = arguments[:at], arguments[at + 1 :]
     prepare()
-    return guarded(lambda: _run(arguments, tail))
+    return guarded(lambda: run_verb(arguments, tail))
 
 
-def _run(arguments: list[str], tail: list[str] | None) -> int:
+def run_verb(arguments: Sequence[str], tail: Sequence[str] | None = None) -> int:
+    """Run one verb and return its exit code. Raises OSError where the output cannot be written."""
     verb = next((a for a in arguments if not a.startswith("-")), None)
     try:
         parser = build_parser(verb)
@@ -130,7 +131,7 @@ def _run(arguments: list[str], tail: list[str] | None) -> int:
         args = parser.parse_args(arguments)
         if tail is not None and not getattr(args, "takes_tail", False):
             parser.error(f"{args.verb} takes nothing after --")
-        args.tail = tail or []
+        args.tail = list(tail or ())
         code: int = import_module(f"advisor.cli.{args.module}").run(args)
     except AdvisorError as error:
         _print_error(arguments, error.message, error.hint, error.exit_code)

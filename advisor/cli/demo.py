@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _one_program(program: JudgedProgram) -> None:
-    from advisor.cli import main
+    from advisor.cli import run_verb
     from advisor.core.units import format_change, format_duration, format_energy
     from advisor.lab.measured_example import COLUMNS, CORES, FREQ_KHZ, NODE_TYPE
 
@@ -104,12 +104,12 @@ def _one_program(program: JudgedProgram) -> None:
         def shown(*words: str, quiet: bool = False) -> None:
             _say(f"$ advisor {' '.join(words)}")
             with _silence(quiet):
-                if main(words) not in (0, 3):
+                if run_verb(words) not in (0, 3):
                     raise SystemExit(1)
 
         with _silence(True):
             for verb in ("site", "policy"):
-                if main([verb, "apply"]):
+                if run_verb([verb, "apply"]):
                     raise SystemExit(1)
         confirmed = len(decision.attempts)
         _say(

@@ -57,6 +57,14 @@ def test_it_shows_what_is_saved_and_touches_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_output_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+    closed = ["sh", "-c", '"$@" >&-', "sh", *ADVISOR, "demo"]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(closed, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "advisor: cannot write the output: Bad file descriptor\n"
+
+
 def test_its_figures_are_the_measured_ones(programs: list[dict[str, Any]]) -> None:
     shown = {p["application"]: p for p in programs}
     # data/raw/amd/data-sp.csv: 48 cores 139.9 s and 84240 J, 37 cores 122.65 s and 70920 J

@@ -1,13 +1,14 @@
 """Print how well iterations are found and how early runs can be ended, against what is asked.
 
     python benchmarks/phases.py [CASES] [--grids FOLDER] [--seeds N] [--first-seed N]
-                                [--room CHARACTERS]
+                                [--room CHARACTERS] [--disturbed]
 
 CASES is a folder with phases_cases.yaml and the CSV files that it names: their bars are printed
 with what is reached. Then programs with laws of our own (benchmarks/programs.py), and sweeps whose
 times and energies are those of the grids in FOLDER, one CSV file per workload with the columns of
 ``advisor import``: each run of a sweep is a program that takes what the grid says. With --room
-complete runs are condensed before others are paired with them, as those above 64 KB are.
+complete runs are condensed before others are paired with them, as those above 64 KB are. With
+--disturbed only programs are drawn whose iterations are longer for a while, in four strengths.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ from advisor.phases.bursts import BurstTable, cluster
 from advisor.phases.files import read_bursts, read_events, read_marks, read_readings, read_signal
 from advisor.phases.fold import fold
 from advisor.phases.metered import Metered
-from advisor.phases.pairing import LEAST_ITERATIONS, LEAST_READINGS, Baseline, RunEvents, replay
+from advisor.phases.pairing import LEAST_READINGS, Baseline, RunEvents, replay
 from advisor.phases.record import condensed, expanded
 from advisor.phases.sequence import find_iterations
 from advisor.phases.signal import find_periods
+from advisor.phases.stretches import LEAST_ITERATIONS
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob, SweepStatus
 
 ROOM = 0
@@ -273,18 +275,23 @@ def drawn_stops(seeds: int, first: int) -> None:
         together.inside += stops.inside
         together.complete += stops.complete
     together.print("all (shares of one phase)", 0.13)
-    rough = Stops()
-    for seed in range(seeds):
-        base, *runs = program("steady", first + 2000 + seed, bouts=0.2)
-        for run in runs:
-            rough.add(base, run)
-    rough.print("steady, disturbed by 20 %")
+    disturbed_stops(seeds, first, 0.2)
     slow = Stops()
     for seed in range(seeds):
         base, *runs = program("steady", first + 3000 + seed, meter_s=1.0)
         for run in runs:
             slow.add(base, run)
     slow.print("steady, a meter of 1 s")
+
+
+def disturbed_stops(seeds: int, first: int, *strengths: float) -> None:
+    for bouts in strengths:
+        stops = Stops()
+        for seed in range(seeds):
+            base, *runs = program("steady", first + 2000 + seed, bouts=bouts)
+            for run in runs:
+                stops.add(base, run)
+        stops.print(f"steady, disturbed by {bouts:.0%}")
 
 
 # -- sweeps ----------------------------------------------------------------------------------------
@@ -397,8 +404,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, metavar="N")
     parser.add_argument("--first-seed", type=int, default=0, metavar="N")
     parser.add_argument("--room", type=int, default=0, metavar="CHARACTERS")
+    parser.add_argument("--disturbed", action="store_true")
     args = parser.parse_args()
     globals()["ROOM"] = args.room
+    if args.disturbed:
+        return disturbed_stops(args.seeds, args.first_seed, 0.02, 0.05, 0.1, 0.2)
     if args.cases:
         cases = yaml.safe_load((args.cases / "phases_cases.yaml").read_text())
         bursts(args.cases, cases["bursts"])

@@ -4,10 +4,13 @@ Pairing with a single run counts scatter twice: the run's and the baseline's. Bu
 known from its begin to its end, so that how its iterations go can be told from how they scatter.
 Each class of a phase gets a curve over its events, as wide as cross-validation allows; what
 lies far off the curve (a checkpoint inside of a loop, a longer iteration) stays as it was.
+Iterations that are longer or shorter for a while, in bouts, say how little a few iterations of
+another run tell of its rest.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,6 +30,18 @@ _OUTLYING = 4.0
 
 _AROUND = 8
 """Events on each side by whose errors a window is chosen."""
+
+_TREND, _SHORTEST_TREND = 4, 50
+"""A quarter of a phase on each side tells how its iterations go in the long run, 50 at least."""
+
+_BY_CHANCE = 1.28
+"""Standard errors that the correlation of neighbours must have to count."""
+
+_MOST_ALIKE = 0.95
+"""Correlation of neighbouring iterations at most."""
+
+_REPEATED = 0.25
+"""Of the scatter of the complete run's iterations, what a run that repeats them leaves at most."""
 
 _WIDER = 1.3
 """A wider window is taken where its error is at most so many times the least."""
@@ -72,6 +87,42 @@ class Calmed:
         whole = np.bincount(mine, (ratio[mine] * off[:k]) ** 2, kinds)
         share = np.where(whole > 0, alike / np.where(whole > 0, whole, 1.0), 1.0)
         return np.asarray(self.curve + np.clip(share, 0.0, 1.0)[classes] * off)
+
+
+def bouts_of(iterations: Floats) -> float:
+    """Return how much more the sum of a phase's iterations (s) varies, for each, because neighbours
+    are alike: a relative variance, off their trend.
+
+    That of a first-order autoregression beside scatter of each by itself, from the autocovariances
+    at lags one and two; 0 where the first may be chance. Single long iterations count as four
+    standard deviations at most.
+    """
+    count = len(iterations)
+    if count < _FEWEST:
+        return 0.0
+    near = iterations
+    for _ in range(2):
+        trend, _ = _local_line(near, max(count // _TREND, _SHORTEST_TREND))
+        off = _near(iterations / trend - 1)
+        near = trend * (1 + off)
+    off = off - off.mean()
+    whole, one, two = (float(off[lag:] @ off[: count - lag]) / count for lag in range(3))
+    if one <= _BY_CHANCE * whole / math.sqrt(count):
+        return 0.0
+    return 2 * one / (1 - min(max(two / one, 0.0), _MOST_ALIKE))
+
+
+def repeats(run: Floats, complete: Floats) -> bool:
+    """Tell whether a run's iterations (s) go up and down as those of the complete run do."""
+    moves, ratio = _near(np.log(complete)), np.log(run / complete)
+    return float(ratio.var()) <= _REPEATED**2 * float(moves.var())
+
+
+def _near(values: Floats) -> Floats:
+    """Return values with those far off their median at four standard deviations."""
+    middle = float(np.median(values))
+    far = _OUTLYING * 1.4826 * float(np.median(np.abs(values - middle)))
+    return np.asarray(np.clip(values, middle - far, middle + far))
 
 
 def _without_scatter(values: Floats) -> Floats:

@@ -41,6 +41,9 @@ later, by heat or neighbours, without a sign of it in its first iterations."""
 _FEW = 8
 """A class in fewer iterations scatters like all classes together, not only as it was seen to."""
 
+_MANY = 30
+"""Degrees of freedom of what is known from the complete run."""
+
 _DISTURBED = 0.10
 """Scatter of iterations above which their likeness is taken at its upper bound."""
 
@@ -90,13 +93,15 @@ def extrapolate(
     *,
     energy: bool = False,
     resolution: float = 0.0,
+    bouts: float = 0.0,
 ) -> Extrapolated | None:
     """Return the whole run's total; None while nothing is known yet.
 
     ``elapsed`` is what was spent so far. ``number_share`` is the relative half width of the number
     of iterations to come, where other runs had other numbers. ``energy``: classes differ in power
     as well as in time, and what was never seen is as uncertain as the classes seen are unlike.
-    ``resolution`` is how much of what was seen the meter may have put behind a boundary or before.
+    ``resolution`` is how much of what was seen the meter may have put behind a boundary or before,
+    ``bouts`` the relative standard error that iterations leave which are longer for a while.
     """
     k = paired.seen
     kinds = int(paired.classes.max()) + 1 if len(paired.classes) else 0
@@ -121,6 +126,7 @@ def extrapolate(
         spread = max(spread, min(unlike, _MOST_UNLIKE))
     unseen_half = max(UNSEEN, spread) * unseen
     scatter, per_iteration = _scatter(paired, ratio, left, known)
+    scatter = math.hypot(scatter, _quantile(_MANY) * bouts * float(to_come[known].sum()))
     number_half = number_share * float(to_come[known].sum())
     goes_on = known & (left > 0)
     times_over = left[goes_on].sum() / base_seen[goes_on].sum() if goes_on.any() else 0.0
@@ -159,7 +165,7 @@ def _scatter(
     count = np.bincount(unit, (weight > 0)[seen_class], len(numbers))
     used = (count > 0) & (sizes > 0)
     n = int(used.sum())
-    variance, per_iteration, quantile = 0.0, 0.0, _quantile(30)
+    variance, per_iteration, quantile = 0.0, 0.0, _quantile(_MANY)
     if n >= 3:
         relative = moves[used] / sizes[used]
         squares = float((relative**2).sum())

@@ -11,14 +11,15 @@ import numpy as np
 
 from advisor.phases.apportion import energies
 from advisor.phases.arrays import Ints
-from advisor.phases.calmed import Calmed
+from advisor.phases.calmed import Calmed, bouts_of
 from advisor.phases.extrapolate import Extrapolated, Paired, extrapolate
 from advisor.phases.metered import Metered
 from advisor.phases.parts import PartCost, costs_of, parts_of
 from advisor.phases.sequence import IteratedPhase, find_iterations
+from advisor.phases.stretches import BLOCK, LEAST_ITERATIONS, PairedStretches
 from advisor.phases.tracking import ClusterStability, TrackedCluster
 
-LEAST_ITERATIONS, LEAST_READINGS = 8, 50
+LEAST_READINGS = 50
 
 WITHIN = 0.03
 """The 90 % half width at which a run is ended, unless the policy says another."""
@@ -31,11 +32,11 @@ what these reach, and what others do."""
 _STEP = 0.004
 """Of the baseline's time, between two looks at the estimate."""
 
+_LATE = 0.9
+"""Of the baseline's time: from there a run goes to its end, which is known exactly."""
+
 _LOOKS_S, _LOOKS_SHARE = 0.5, 0.01
 """Processor time that looks at a run under way may take (s), and of its time so far on top."""
-
-_BLOCKS = 16
-"""Events that count as one iteration where there are none."""
 
 _SILENT = 10
 """Times its period after which a meter without a reading does not speak for the run."""
@@ -68,41 +69,6 @@ class EarlyStop:
     time: Extrapolated
     energy: Extrapolated | None
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class PairedStretches:
-    """A complete run cut into the stretches that another is paired with.
-
-    ``time`` (s) and ``energy`` (J, or None) of each; their ``classes`` and iterations (``units``);
-    ``looks`` after how many of them the estimate may be looked at; ``phases`` the bounds of the
-    iterations of each phase; ``number_share`` how far their number is unknown.
-    """
-
-    time: Calmed
-    energy: Calmed | None
-    classes: Ints
-    units: Ints
-    looks: Ints
-    phases: tuple[Ints, ...]
-    number_share: float
-
-    def iterations_before(self, stretch: int) -> int:
-        """Return how many iterations end at this stretch or before."""
-        if not self.phases:
-            return stretch // _BLOCKS
-        return int(sum((p[1:] <= stretch).sum() for p in self.phases))
-
-    def young(self, stretch: int) -> bool:
-        """Tell whether the phase under way has too few iterations by now to speak for its rest."""
-        under_way = [p for p in self.phases if p[0] < stretch < p[-1]]
-        return any((p[1:] <= stretch).sum() < LEAST_ITERATIONS for p in under_way)
-
-    def turns(self, stretch: int) -> Ints:
-        """Return the bounds of the iterations of the last phase begun by then, up to there."""
-        begun = [p for p in self.phases if p[0] < stretch]
-        bounds = begun[-1] if begun else self.looks
-        return bounds[bounds <= stretch]
 
 
 class Baseline:
@@ -138,8 +104,8 @@ class Baseline:
         times = np.array(self.events.times)[at]
         names = {s: i for i, s in enumerate(dict.fromkeys(self.events.sites))}
         count = len(times) - 1
-        units = np.arange(count) // _BLOCKS
-        looks = np.arange(_BLOCKS, count, _BLOCKS)
+        units = np.arange(count) // BLOCK
+        looks = np.arange(BLOCK, count, BLOCK)
         if phases:
             looks = np.unique(np.concatenate(phases))
             units = np.searchsorted(looks, np.arange(count), side="right")
@@ -147,9 +113,10 @@ class Baseline:
         energy = None
         if self._meter is not None:
             energy = Calmed.of(energies(self._meter, times, classes), classes, phases)
+        bouts = tuple(bouts_of(np.diff(times[p[p <= count]])) for p in phases)
         return PairedStretches(
             Calmed.of(np.diff(times), classes, phases), energy, classes,
-            units.astype(np.int64), looks, phases, number_share,
+            units.astype(np.int64), looks, phases, bouts, number_share,
         )  # fmt: skip
 
     def aligned(self, phase: IteratedPhase) -> PairedStretches:
@@ -222,7 +189,8 @@ class Pairing:
         if seen not in self._looks or self._marks[-1] != time_s:
             return None
         passed = float(self._passed[seen])
-        if passed - self._looked < _STEP * float(self._passed[-1]):
+        whole = float(self._passed[-1])
+        if passed - self._looked < _STEP * whole or passed > _LATE * whole:
             return None
         if self._beside and self._looks_s > _LOOKS_S + _LOOKS_SHARE * (time_s - self._times[0]):
             return None
@@ -298,7 +266,9 @@ class Pairing:
         plan = self._plan
         run = np.diff(self._marks[: seen + 1])
         paired = Paired(plan.time.beside(run, plan.classes), run, plan.classes, plan.units)
-        return extrapolate(paired, self._marks[seen] - self._marks[0], plan.number_share)
+        bouts = plan.error_by_bouts(self._marks[: seen + 1])
+        elapsed = self._marks[seen] - self._marks[0]
+        return extrapolate(paired, elapsed, plan.number_share, bouts=bouts)
 
     def _energy(self) -> Extrapolated | None:
         """Return the energy by the last boundary that the meter has passed.
@@ -323,7 +293,10 @@ class Pairing:
         paired = Paired(plan.energy.beside(run, plan.classes), run, plan.classes, units)
         joules, seconds = float(run.sum()), marks[seen] - marks[0]
         resolution = 0.5 * meter.period_s * joules / seconds if seconds > 0 else 0.0
-        return extrapolate(paired, joules, plan.number_share, energy=True, resolution=resolution)
+        return extrapolate(
+            paired, joules, plan.number_share, energy=True, resolution=resolution,
+            bouts=plan.error_by_bouts(marks[: seen + 1]),
+        )  # fmt: skip
 
     def _together(self, meter: Metered, seconds: float, seen: int) -> int:
         """Return how many iterations are one where energy is judged.
@@ -362,6 +335,8 @@ class Pairing:
             known_s = self._meter.until - times[0]
             self.reason = f"its meter's last reading came after {known_s:.4g} s of {took:.4g} s"
         reason = self.reason or f"it ended before it was known within {100 * self._within:g} %"
+        if not self.reason and any(self._plan.bouts):
+            reason += "; iterations of the complete run are longer for a while, in bouts"
         return EarlyStop(False, took, self._plan.iterations_before(seen), time, energy, reason)
 
 

@@ -92,7 +92,7 @@ def test_a_run_ends_once_its_time_and_energy_are_known(
         assert result.extrapolated["share"] < 1 and result.spent_s is not None
         assert result.time_s is not None and result.energy_j is not None
         assert result.time_s / whole.time_s == pytest.approx(1 / f**2, rel=0.12)
-        power = (120 + 200 * f * f) / 320
+        power = (100 + 200 * f * f) / 300
         assert result.energy_j / whole.energy_j == pytest.approx(power / f**2, rel=0.12)
         assert result.energy_quality == "measured" and "known within 10 %" in result.detail
         text = job.output(result.seq, 1).read_text()

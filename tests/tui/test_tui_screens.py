@@ -50,7 +50,7 @@ def drawn(svg: str) -> list[str]:
 
 def undated(lines: list[str]) -> list[str]:
     """Return lines without times and names of decisions: the example site is new each time."""
-    when = r"\d+ (?:s|min|h|d) ago *|\d{4}-\d\d-\d\d(?:T[\d:]+)?|\b[0-9a-f]{16}$"
+    when = r"\d+ (?:s|min|h|d|days?) ago *|\d{4}-\d\d-\d\d(?:T[\d:]+)?|\b[0-9a-f]{16}$"
     return [re.sub(when, "then ", line) for line in lines]
 
 

@@ -17,6 +17,7 @@ from advisor.errors import InputError
 from advisor.phases import files
 from advisor.phases.arrays import Floats
 from advisor.phases.bursts import BurstTable, classify, cluster, dbscan, numbered
+from advisor.phases.calmed import bouts_of, repeats
 from advisor.phases.extrapolate import Paired, extrapolate
 from advisor.phases.fold import KEEPS_STEP, fold
 from advisor.phases.metered import Metered
@@ -432,6 +433,45 @@ def test_a_tenth_of_a_run_is_enough_and_disturbed_runs_go_on() -> None:
     disturbed = stops(0.04, 0.2)
     assert np.median([stop.stop_s / whole for stop, whole in disturbed]) > 0.5
     assert sum(abs(s.time.total - w) <= s.time.half + 1e-9 for s, w in disturbed) >= 7
+
+
+def waves(strength: float, seed: int) -> Floats:
+    """How much longer each of 200 iterations takes, in bouts of some ten of them."""
+    rng, wave = np.random.default_rng(seed), np.zeros(200)
+    for i in range(1, 200):
+        wave[i] = 0.88 * wave[i - 1] + rng.normal(0, 0.47 * strength)
+    return np.exp(wave)
+
+
+def test_bouts_are_what_neighbouring_iterations_have_in_common() -> None:
+    rng = np.random.default_rng(3)
+    assert all(0.03 < bouts_of(waves(0.2, seed)) < 1.5 for seed in range(10))
+    i = np.arange(200)
+    trends = 1 + i / 100, 1.0 + (i % 20 == 19), rng.uniform(0.5, 1.5, 200)
+    assert all(bouts_of(1.0 * trend) < 1e-3 for trend in trends)
+    assert bouts_of(np.ones(15)) == 0.0 and bouts_of(np.ones(200)) == 0.0
+
+
+def test_only_what_goes_up_and_down_alike_repeats_the_complete_run() -> None:
+    rng, i = np.random.default_rng(3), np.arange(40)
+    noise, warm_up = rng.normal(1, 0.02, (2, 40)), 1 + 3 * np.exp(-i / 12)
+    assert repeats(2 * warm_up * noise[0], warm_up * noise[1])
+    assert not repeats(noise[0], noise[1])
+    assert not repeats((1 + 5 * (i % 20 == 9)) * noise[0], (1 + 5 * (i % 20 == 9)) * noise[1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_beside_a_complete_run_with_bouts_only_one_that_repeats_them_is_ended(seed: int) -> None:
+    def run(wave: Floats, times: int) -> RunEvents:
+        return run_of([("h", 5.0), *[("a", 0.5 * w) for w in wave]], 0.01, seed + times)
+
+    complete = Baseline(run(waves(0.3, seed), 0))
+    alone = replay(complete, run(waves(0.3, seed + 50), 1))
+    assert not alone.stopped and "longer for a while, in bouts" in alone.reason
+    again = run(waves(0.3, seed), 2)
+    stop = replay(complete, again)
+    assert stop.stopped and stop.stop_s < 0.5 * again.times[-1]
+    assert abs(stop.time.total - again.times[-1]) <= stop.time.half
 
 
 # -- files and the verb ----------------------------------------------------------------------------

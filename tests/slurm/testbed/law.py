@@ -166,7 +166,7 @@ def predict(
 
     `freq_khz` is the cap (default: the node type's highest frequency), `scale` multiplies the
     time. Metered energy is `time_s * watts_per_node * nodes`, plus `REST_W` for what the scheduler
-    spends around the run.
+    spends after the run.
     """
     k = KERNELS[kernel] if isinstance(kernel, str) else kernel
     t = NODE_TYPES[node_type] if isinstance(node_type, str) else node_type

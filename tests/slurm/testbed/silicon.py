@@ -1,9 +1,10 @@
 """The posed meters: integrates each node's watts into its pm_counters files.
 
-One process serves every node: `silicon TESTBED_DIR`. A node counts next to nothing at rest, and its
-active loads; a load is a file `<pid>.load` with `watts start end pid` in the node's `loads` folder
-(monotonic seconds), and counts exactly from start to end, or until its process has gone. It counts
-a little ahead: a busy machine may let this process sleep while a step ends and its energy is read.
+One process serves every node: `silicon TESTBED_DIR`. A node counts next to nothing at rest, or else
+its active loads; a load is a file `<pid>.load` with `watts start end pid` in the node's `loads`
+folder (monotonic seconds), and counts exactly from start to end, or until its process has gone.
+Once it has begun, it counts a little ahead: a busy machine may let this process sleep while a step
+ends and its energy is read. Before that it counts nothing: Slurm may not have looked yet.
 The joules only grow and are written over the last ones, as they change with every tick; the watts
 are replaced by rename: a reader never sees an empty file.
 """
@@ -39,7 +40,7 @@ class Meter:
     def tick(self) -> None:
         """Integrate from the last tick until now and show the result."""
         now = time.monotonic()
-        self.energy_j += law.REST_W * (now - self.last)
+        rests = not self._counted
         power_w = self.idle_w
         for path in self.loads.iterdir():  # not glob, at 20 Hz on nodes that mostly rest
             if path.suffix != ".load" or not path.name[0].isdecimal():
@@ -50,7 +51,7 @@ class Meter:
                 path.unlink(missing_ok=True)
                 continue
             counted = self._counted.get(path, start)
-            until = min(end, now + AHEAD_S)
+            until = min(end, now + AHEAD_S) if start <= now else start
             self.energy_j += watts * max(0.0, until - counted)
             self._counted[path] = max(counted, until)
             if end <= now or not Path(f"/proc/{int(pid)}").exists():
@@ -58,6 +59,8 @@ class Meter:
                 self._counted.pop(path, None)
             else:
                 power_w += watts
+        if rests and not self._counted:
+            self.energy_j += law.REST_W * (now - self.last)
         self.last = now
         os.pwrite(self._energy, b"%d J\n" % self.energy_j, 0)
         text = f"{round(power_w)} W\n"

@@ -305,11 +305,11 @@ class Shortened(Replay):
 
     def __init__(
         self, grid: Sequence[Observation], law: str, seed: int, *, borrowed: bool = False,
-        iterations: int = 200,
+        iterations: int = 200, begin_s: float = 6.0,
     ) -> None:  # fmt: skip
         super().__init__(grid)
         self._law, self._seed, self._borrowed = law, seed, borrowed
-        self._iterations = iterations
+        self._iterations, self._begin_s = iterations, begin_s
         self._base = max(self._cells, key=lambda c: (c.nodes, c.threads_per_node, c.freq_khz))
         self.whole_s = self.spent_s = 0.0
         self.parts_s = {"first": 0.0, "confirm": 0.0, "begins": 0.0, "least": 0.0}
@@ -326,8 +326,9 @@ class Shortened(Replay):
         ends = run.role != "confirm" and (cell is not base or self._borrowed)
         if ends and energy_j and base.energy_j:
             first, other = program(
-                self._law, self._seed + run.seq, runs=1, iterations=self._iterations
-            )
+                self._law, self._seed + run.seq, runs=1, iterations=self._iterations,
+                begin_s=self._begin_s,
+            )  # fmt: skip
             complete = scaled(first, base.time_s, base.energy_j)
             mine = scaled(other, time_s, energy_j)
             beside = baseline(complete)
@@ -364,9 +365,17 @@ def sweeps(folder: Path, first_seed: int) -> None:
     print("sweeps of 12 runs and a confirmation")
     policy = Policy(training=Training(trust="all", budget_node_hours=1e9))
     complete: dict[str, float] = {}
-    for borrowed, iterations in ((False, 200), (True, 200), (False, 1000), (True, 1000)):
+    ways = (
+        (False, 200, 6.0),
+        (True, 200, 6.0),
+        (False, 200, 1.0),
+        (False, 1000, 6.0),
+        (True, 1000, 6.0),
+    )
+    for borrowed, iterations, begin_s in ways:
         beside = "; the baseline paired with an earlier sweep's complete run" if borrowed else ""
-        print(f" programs of {iterations} iterations{beside}")
+        share = begin_s / (begin_s + 0.55 * iterations + 3.0)
+        print(f" programs of {iterations} iterations, whose begin takes {share:.1%}{beside}")
         shares, lost, parts = [], [], []
         for number, (name, grid) in enumerate(measured(folder)):
             truth = {o.configuration: o.energy_j or 0.0 for o in grid}
@@ -381,8 +390,9 @@ def sweeps(folder: Path, first_seed: int) -> None:
             if name not in complete:
                 complete[name] = chosen(None)
             short = Shortened(
-                grid, "steady", first_seed + 100 * number, borrowed=borrowed, iterations=iterations
-            )
+                grid, "steady", first_seed + 100 * number, borrowed=borrowed, iterations=iterations,
+                begin_s=begin_s,
+            )  # fmt: skip
             lost.append(chosen(short) / complete[name] - 1)
             shares.append(short.spent_s / short.whole_s)
             parts.append(np.array(list(short.parts_s.values())) / short.whole_s)

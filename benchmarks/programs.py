@@ -116,10 +116,11 @@ def program(
     bouts: float = 0.0,
     meter_s: float = 0.1,
     classes_differ: float = 0.18,
+    begin_s: float = 6.0,
 ) -> list[Recorded]:
     """Return a baseline and ``runs`` others of the same sequence, from one seed."""
     rng = np.random.default_rng(seed)
-    stretches = [("begin", 6.0, -1), *LAWS[law](iterations, rng), ("tail", 3.0, -1)]
+    stretches = [("begin", begin_s, -1), *LAWS[law](iterations, rng), ("tail", 3.0, -1)]
     names = list(dict.fromkeys(s for s, _, _ in stretches))
     which = np.array([names.index(s) for s, _, _ in stretches])
     seconds = np.array([s for _, s, _ in stretches])

@@ -14,21 +14,36 @@ from advisor.core.protocol import ProtocolError
 from advisor.errors import UsageError
 
 _UCRED = struct.Struct("3i")
+_SO_PEERGROUPS = 59
+"""Of Linux 4.13 and later; Python has no name for it."""
+_MOST_GROUPS = 256
+"""What Python can ask for; of a process with more, none is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The kernel's word on a connection: process, user and group (SO_PEERCRED)."""
+    """The kernel's word on a connection: process, user and group (SO_PEERCRED), other groups."""
 
     pid: int
     uid: int
     gid: int
+    groups: tuple[int, ...] = ()
 
 
 def peer_of(connection: socket.socket) -> Peer:
     """Return the peer of a connected UNIX socket."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    return Peer(*_UCRED.unpack(raw))
+    pid, uid, gid = _UCRED.unpack(raw)
+    return Peer(pid, uid, gid, _groups_of_peer(connection))
+
+
+def _groups_of_peer(connection: socket.socket) -> tuple[int, ...]:
+    """Return the supplementary groups of the process that connected; none where nobody says."""
+    try:
+        raw = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 4 * _MOST_GROUPS)
+    except OSError:
+        return ()
+    return tuple(memoryview(raw).cast("I"))
 
 
 class Users:
@@ -52,7 +67,8 @@ class Users:
 
     def admin(self, peer: Peer) -> bool:
         """Tell whether a peer may see everybody's jobs."""
-        return peer.uid in self._admins or peer.gid in self._admin_groups
+        groups = (peer.gid, *peer.groups)
+        return peer.uid in self._admins or not self._admin_groups.isdisjoint(groups)
 
     def has_name(self, uid: int) -> bool:
         """Tell whether somebody is known to have this uid; without a look-up."""
@@ -112,8 +128,8 @@ def _unknown(option: str, name: str, what: str, database: str) -> UsageError:
 def admins(users: list[str], groups: list[str]) -> tuple[frozenset[int], frozenset[int]]:
     """Return the uids and gids that see everybody's jobs: root, users, the groups' members.
 
-    Whoever joins a group later is seen by their primary group only, until the daemon starts
-    again. Raises UsageError for unknown names.
+    Whoever joins a group later counts from their next login on, as the kernel says. Raises
+    UsageError for unknown names.
     """
     uids, gids = set(trusted_uids(users, "--admin-user")), set()
     for name in groups:

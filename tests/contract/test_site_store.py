@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import shutil
@@ -42,7 +43,7 @@ paths.SYSTEM = Path(sys.argv[1])
 from advisor_tui.session import Session
 print(Session.here().store)
 """
-AS_NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
+AS_NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup")
 
 
 @dataclass
@@ -77,10 +78,12 @@ class Layout:
             time.sleep(0.02)
         return daemon
 
-    def user(self, *argv: str, code: str = VERB) -> subprocess.CompletedProcess[str]:
+    def user(
+        self, *argv: str, code: str = VERB, groups: str = "--clear-groups"
+    ) -> subprocess.CompletedProcess[str]:
         """Run a verb as nobody, in nobody's home."""
         return subprocess.run(
-            [*AS_NOBODY, sys.executable, "-c", code, str(self.root), *argv],
+            [*AS_NOBODY, groups, sys.executable, "-c", code, str(self.root), *argv],
             env=self.environment("home"), cwd=self.root / "home", capture_output=True, text=True,
             stdin=subprocess.DEVNULL, timeout=120,
         )  # fmt: skip
@@ -282,8 +285,9 @@ def test_whose_jobs_the_daemon_shows(layout: Layout) -> None:
         f"print(json.dumps(call(Path({str(layout.socket)!r}), json.loads(sys.argv[2]))))"
     )
 
-    def asked(**request: object) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(layout.user(json.dumps(request), code=ask).stdout)
+    def asked(groups: str = "--clear-groups", **request: object) -> dict[str, Any]:
+        done = layout.user(json.dumps(request), code=ask, groups=groups)
+        found: dict[str, Any] = json.loads(done.stdout)
         return found
 
     assert asked(op="history", job=others)["decisions"] == []
@@ -301,8 +305,16 @@ def test_whose_jobs_the_daemon_shows(layout: Layout) -> None:
     assert "cg-solver" in names
     daemon.terminate()
     daemon.wait()
-    layout.serve("--admin-user", "nobody")
+    daemon = layout.serve("--admin-user", "nobody")
     assert asked(op="history", job=others)["decisions"][0]["user"] == "root"
+    daemon.terminate()
+    daemon.wait()
+    layout.serve("--admin-group", "adm")
+    number = grp.getgrnam("adm").gr_gid
+    many = ",".join(str(gid) for gid in (*range(70000, 70100), number))
+    for groups, seen_others in ((f"--groups={number}", True), (f"--groups={many}", True),
+                                ("--groups=70000", False), ("--clear-groups", False)):  # fmt: skip
+        assert bool(asked(groups, op="history", job=others)["decisions"]) is seen_others, groups
 
 
 def test_a_site_that_closes_its_store(layout: Layout) -> None:

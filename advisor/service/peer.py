@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grp
+import os
 import pwd
 import socket
 import struct
@@ -147,5 +148,4 @@ def admins(users: list[str], groups: list[str]) -> tuple[frozenset[int], frozens
 def groups_of(uid: int) -> tuple[int, list[int]]:
     """Return a user's primary group and all groups, for processes run as that user."""
     entry = pwd.getpwuid(uid)
-    extra = [g.gr_gid for g in grp.getgrall() if entry.pw_name in g.gr_mem]
-    return entry.pw_gid, [entry.pw_gid, *extra]
+    return entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)

@@ -275,7 +275,7 @@ def drawn_stops(seeds: int, first: int) -> None:
         together.inside += stops.inside
         together.complete += stops.complete
     together.print("all (shares of one phase)", 0.13)
-    disturbed_stops(seeds, first, 0.2)
+    disturbed_stops(seeds, first, (0.2,))
     slow = Stops()
     for seed in range(seeds):
         base, *runs = program("steady", first + 3000 + seed, meter_s=1.0)
@@ -284,14 +284,19 @@ def drawn_stops(seeds: int, first: int) -> None:
     slow.print("steady, a meter of 1 s")
 
 
-def disturbed_stops(seeds: int, first: int, *strengths: float) -> None:
+def disturbed_stops(
+    seeds: int, first: int, strengths: Sequence[float], *, alone: bool = False
+) -> None:
+    """Draw programs that bouts disturb; ``alone``: not the complete run."""
     for bouts in strengths:
         stops = Stops()
-        for seed in range(seeds):
-            base, *runs = program("steady", first + 2000 + seed, bouts=bouts)
+        for seed in range(first + 2000, first + 2000 + seeds):
+            base, *runs = program("steady", seed, bouts=bouts)
+            if alone:
+                base = program("steady", seed)[0]
             for run in runs:
                 stops.add(base, run)
-        stops.print(f"steady, disturbed by {bouts:.0%}")
+        stops.print(f"steady, {'only runs ' if alone else ''}disturbed by {bouts:.0%}")
 
 
 # -- sweeps ----------------------------------------------------------------------------------------
@@ -418,7 +423,9 @@ def main() -> None:
     args = parser.parse_args()
     globals()["ROOM"] = args.room
     if args.disturbed:
-        return disturbed_stops(args.seeds, args.first_seed, 0.02, 0.05, 0.1, 0.2)
+        for alone in (False, True):
+            disturbed_stops(args.seeds, args.first_seed, (0.02, 0.05, 0.1, 0.2), alone=alone)
+        return
     if args.cases:
         cases = yaml.safe_load((args.cases / "phases_cases.yaml").read_text())
         bursts(args.cases, cases["bursts"])

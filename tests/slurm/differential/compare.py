@@ -222,7 +222,7 @@ def _compare_environments(
     own = pair.shape.environment
     for name in sorted(a.keys() | b.keys()):
         mine, its = a.get(name), b.get(name)
-        if mine == its:
+        if mine == its or (name not in own and _of_the_same_nodes(name, mine, its)):
             continue
         if name in _OF_THREADS:
             verdict.changes.add("threads")
@@ -230,6 +230,12 @@ def _compare_environments(
             verdict.changes.add("frequency cap")
         elif name in own or not _follows(verdict, name):
             verdict.differs(f"{what} {name}", mine, its)
+
+
+def _of_the_same_nodes(name: str, mine: str | None, its: str | None) -> bool:
+    """Whether a list of Slurm's has the same nodes in another order: any may be full by chance."""
+    same = sorted((mine or "").split(",")) == sorted((its or "").split(","))
+    return name.startswith("SLURM_") and name.endswith("_PER_NODE") and same
 
 
 def _follows(verdict: Verdict, name: str) -> bool:
@@ -408,12 +414,14 @@ Launch = tuple[tuple[Any, ...], list[dict[str, Any]]]
 
 
 def _launches(tried: Tried) -> list[Launch]:
-    """Return each start of a program: its job's place, program, ranks by node; and its reports."""
+    """Return each start of a program: its job's place, program, ranks by node, task of an array,
+    and its reports."""
     ids = tried.ids
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     single: Counter[tuple[Any, ...]] = Counter()
     for report in sorted(tried.reports, key=lambda r: r["start"]):
-        place = ids.index(report["job"]) if report["job"] in ids else -1
+        # the tasks of an array, and what they submit, come in any order
+        place = ids.index(report["job"]) if report["job"] in ids and not report["task"] else -1
         step = (place, report["task"], report["step"], report["program"], report["argument"])
         if report["size"] == "1" and report["rank"] == "0":
             single[step] += 1
@@ -426,7 +434,7 @@ def _launches(tried: Tried) -> list[Launch]:
         ranks = sorted(int(r["rank"]) for r in reports)
         found.append(
             (
-                (step[0], step[3], step[4], reports[0]["size"], ranks, sorted(nodes.values())),
+                (step[0], *step[3:], reports[0]["size"], ranks, sorted(nodes.values()), step[1]),
                 reports,
             )
         )

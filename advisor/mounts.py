@@ -21,6 +21,7 @@ _MOST_LINKS = 40
 
 
 ANOTHER_STORE = "jobs are submitted as ever; try again later, or name another store with --db"
+"""What to do where the file is the store."""
 
 
 def check_answers(path: Path, *, hint: str = "try again later, or name another file") -> None:

@@ -64,7 +64,7 @@ class RoomForSignatures:
     def look(self, jobs: Sequence[JobRecord]) -> None:
         """Begin a batch of jobs, inside the transaction that stores their signatures."""
         self._batch, self._signed, self._at = jobs, None, _rows.now()
-        version = self._writer.rows("PRAGMA data_version")[0][0]
+        version = self._writer.data_version()
         if version != self._version:  # somebody else wrote: a workload may be forgotten
             self._version = version
             self._numbers.clear()

@@ -12,11 +12,12 @@ from advisor.phases.arrays import Ints
 from advisor.phases.calmed import Calmed, repeats
 
 LEAST_ITERATIONS = 8
+"""Of the phase under way, before they speak for its rest."""
 
 BLOCK = 16
 """Events that count as one iteration where there are none."""
 
-_BOTH = 3.0
+_BOUTS_WEIGHT = 3.0
 """Times the variance by bouts that one complete run shows: both runs have it, and one run tells it
 badly. Chosen on drawn programs of 20 seeds; docs/phases.md has what others reach."""
 
@@ -53,9 +54,13 @@ class PairedStretches:
 
     def turns(self, stretch: int) -> Ints:
         """Return the bounds of the iterations of the last phase begun by then, up to there."""
-        begun = [p for p in self.phases if p[0] < stretch]
-        bounds = begun[-1] if begun else self.looks
+        last = self._begun(stretch) - 1
+        bounds = self.looks if last < 0 else self.phases[last]
         return bounds[bounds <= stretch]
+
+    def _begun(self, stretch: int) -> int:
+        """Return how many phases have begun by then."""
+        return sum(bool(p[0] < stretch) for p in self.phases)
 
     def error_by_bouts(self, marks: Sequence[float]) -> float:
         """Return the relative standard error of the rest of the phase under way, for this run and
@@ -64,14 +69,14 @@ class PairedStretches:
         ``marks`` (s) are the bounds of stretches that the other has passed.
         """
         stretch = len(marks) - 1
-        begun = [i for i, bounds in enumerate(self.phases) if bounds[0] < stretch]
-        if not begun or not self.bouts[begun[-1]]:
+        last = self._begun(stretch) - 1
+        if last < 0 or not self.bouts[last]:
             return 0.0
-        turns, bounds = self.turns(stretch), self.phases[begun[-1]]
-        seen, left = len(turns) - 1, len(bounds) - len(turns)
+        turns = self.turns(stretch)
+        seen, left = len(turns) - 1, len(self.phases[last]) - len(turns)
         if seen < 2 or left < 1:
             return 0.0
         mine = np.add.reduceat(self.time.values[: turns[-1]], turns[:-1])
         if repeats(np.diff(np.array(marks)[turns]), mine):
             return 0.0
-        return math.sqrt(_BOTH * self.bouts[begun[-1]] * (1 / seen + 1 / left))
+        return math.sqrt(_BOUTS_WEIGHT * self.bouts[last] * (1 / seen + 1 / left))

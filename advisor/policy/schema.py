@@ -239,6 +239,10 @@ class RuleSection(PolicySettings):
     match: MatchSection = Field(description="which jobs the rule is for")
 
 
+_SHORTEST_S = 86400
+"""Of what is kept, in seconds."""
+
+
 def _span(value: object) -> str:
     text = text_of(value, "a time")
     try:
@@ -247,11 +251,8 @@ def _span(value: object) -> str:
         refuse(f"{text!r} is not a time", hint="write days, like 400d")
     if length_s < _SHORTEST_S:
         hint = "write 1d or more, or leave it out to keep everything"
-        refuse(f"{text!r} would also delete what jobs that still run need", hint=hint)
+        refuse(f"{text!r} is too short: jobs and sweeps that still run need theirs", hint=hint)
     return text
-
-
-_SHORTEST_S = 86400
 
 
 _SPAN = Reads(_span, {"type": "string", "examples": ["400d"]})

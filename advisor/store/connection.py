@@ -135,7 +135,7 @@ class StoreConnection:
         self.path = Path(path)
         self._timeout_s = timeout_s
         self._connection, self._access, self._identity = self._open()
-        self._version = self._data_version()
+        self._version = self.data_version()
 
     def __enter__(self) -> Self:
         return self
@@ -161,9 +161,16 @@ class StoreConnection:
         if self._stale():
             self._reopen()
             return True
-        version = self._data_version()
+        version = self.data_version()
         changed, self._version = version != self._version, version
         return changed
+
+    def data_version(self) -> int:
+        """Return a number that another connection's commit changes; 0 where nobody writes."""
+        if self._access != "live":
+            return 0
+        version: int = self.rows("PRAGMA data_version")[0][0]
+        return version
 
     def rows(
         self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
@@ -232,7 +239,7 @@ class StoreConnection:
         connection, access, identity = self._open()
         self._connection.close()
         self._connection, self._access, self._identity = connection, access, identity
-        self._version = self._data_version()
+        self._version = self.data_version()
 
     def _stale(self) -> bool:
         return self._identify(self._access) != self._identity
@@ -246,12 +253,6 @@ class StoreConnection:
             return status.st_dev, status.st_ino
         wal = access == "quiet" and leftover.has_log(self.path)
         return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, wal
-
-    def _data_version(self) -> int:
-        if self._access != "live":
-            return 0
-        version: int = self.rows("PRAGMA data_version")[0][0]
-        return version
 
 
 def applied_migrations(connection: sqlite3.Connection) -> set[str] | None:

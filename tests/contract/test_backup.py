@@ -226,7 +226,7 @@ def test_the_policy_says_how_long(advisor: Run, store: Path, tmp_path: Path) -> 
     compiled, problems = check_text(
         text.replace("decisions: 30d", "decisions: 0d"), "p.yaml", "policy"
     )
-    assert compiled is None and "what jobs that still run need" in str(problems[0])
+    assert compiled is None and "jobs and sweeps that still run" in str(problems[0])
     (tmp_path / "policy.yaml").write_text(text)
     assert advisor("policy", "apply", tmp_path / "policy.yaml", "--db", store).code == 0
     with Writer(store) as writer:

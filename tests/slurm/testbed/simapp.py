@@ -75,12 +75,18 @@ def ranks_on_node(environ: dict[str, str]) -> int:
     return counts[min(node, len(counts) - 1)]
 
 
+def started_at(process: Path) -> float:
+    """Return when a process was started (monotonic), with the kernel's resolution."""
+    boot_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+    ticks = int((process / "stat").read_text().rpartition(")")[2].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK") - boot_s
+
+
 def called_at(job: str, now: float) -> float:
     """Return when the srun of this rank was started (monotonic), `now` where there is none.
 
     It is the newest srun of the job.
     """
-    boot_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
     ours = f"SLURM_JOB_ID={job}".encode()
     begun = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -88,20 +94,10 @@ def called_at(job: str, now: float) -> float:
             if (entry / "comm").read_text() != "srun\n":
                 continue
             if ours in (entry / "environ").read_bytes().split(b"\0"):
-                begun.append(int(_stat(entry)[19]) / os.sysconf("SC_CLK_TCK") - boot_s)
+                begun.append(started_at(entry))
         except OSError:  # it has ended, or is another user's
             continue
     return max(begun, default=now)
-
-
-def began_at() -> float:
-    """Return when this process was started (monotonic), with the kernel's resolution."""
-    boot_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
-    return int(_stat(Path("/proc/self"))[19]) / os.sysconf("SC_CLK_TCK") - boot_s
-
-
-def _stat(process: Path) -> list[str]:
-    return (process / "stat").read_text().rpartition(")")[2].split()
 
 
 def register(loads: Path, watts: float, start: float, end: float) -> Path:
@@ -113,7 +109,7 @@ def register(loads: Path, watts: float, start: float, end: float) -> Path:
     removes the returned file when it has counted them.
     """
     lasts = end - start
-    joules = watts * lasts - law.REST_W * (time.monotonic() - began_at())
+    joules = watts * lasts - law.REST_W * (time.monotonic() - started_at(Path("/proc/self")))
     watts, start, end = joules / (0.15 * lasts), start + 0.8 * lasts, start + 0.95 * lasts
     name = f"{os.getpid()}.load"
     partial = loads / f".{name}"

@@ -30,6 +30,7 @@ RunMode = Literal["steps", "wrap", "whole"]
 _DRIVER = r"""
 now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
 log() { local IFS=$'\t'; printf '%s\n' "$*" >> "$folder/events"; }
+pause() { read -rt 2 <> <(:); }  # no child, whose end by a signal would end the pause
 
 @CONFIGURE@
 one() {  # steps, step name, then as configure: the user's script, once
@@ -68,7 +69,10 @@ attempt() {  # seq, attempt, then as configure; sets verdict: ok, failed, late o
   if ended "$stage-$seq-$try"; then verdict=early
   elif [ "$code" = 0 ] && [ "$good" = 1 ]; then verdict=ok
   elif [ -n "$limit" ] && { [ "$code" = 124 ] || [ "$code" = 137 ]; }; then verdict=late
-  else verdict=failed; fi
+  else
+    verdict=failed
+    pause  # whoever ends the whole allocation ends its runs first: this driver is ended here then
+  fi
   log end "$seq" "$try" "$begin" "$t" "$code" "$verdict"
 }
 

@@ -100,9 +100,9 @@ class Trial:
         pairs: list[Pair] = []
         for state, members in sorted(by_state.items()):
             self.cluster.enter(state)
-            for chunk in chunks(s for s in members if not s.script.allocates):
+            for chunk in chunks(s for s in members if not s.alone):
                 pairs += self._at_once(chunk)
-            pairs += [self._in_turn(shape) for shape in members if shape.script.allocates]
+            pairs += [self._in_turn(shape) for shape in members if shape.alone]
         return sorted(pairs, key=lambda pair: order[id(pair.shape)])
 
     def _at_once(self, shapes: Sequence[Shape]) -> list[Pair]:
@@ -125,13 +125,15 @@ class Trial:
         return pairs
 
     def _in_turn(self, shape: Shape) -> Pair:
-        """Try a script that waits for nodes while it has nodes: one side ends before the other.
+        """Try a shape that others beside it would change: one side ends before the other begins.
 
-        Beside any other such job it could wait for that one, and keep all others from its nodes.
+        A script that waits for nodes while it has some could wait for another such job, a job it
+        submits could wait behind one that never starts, and `-N 1-4` takes the nodes that are free.
         """
         folder = self._folder()
         sides = []
         for side in SIDES:
+            self._wait_for_nodes()
             sides += self._queue([(shape, folder / side)])
             self._finish(sides[-1:])
         off, on = sides
@@ -240,14 +242,25 @@ class Trial:
         for at in range(0, len(ids), 500):
             self.testbed.run(["scancel", *ids[at : at + 500]], check=False)
 
+    def _queued(self) -> str:
+        """Return the users' jobs that hold or want nodes: number, state and reason of each."""
+        users = f"--user={','.join(self.cluster.users)}"
+        return self.testbed.run(["squeue", "-h", "-r", "-o", "%i %T %r", users]).stdout
+
+    def _wait_for_nodes(self) -> None:
+        """Wait until the jobs before, cancelled where they had no end, have given back all."""
+        end = time.monotonic() + END_S
+        while queue := self._queued().strip():
+            if time.monotonic() > end:
+                raise TestbedError(f"jobs that do not end:\n{queue}")
+            time.sleep(0.1)
+
     def _wait_for_end(self, run: Sequence[Tried]) -> None:
         """Wait until all have ended, or only such wait as nothing that runs keeps from starting."""
         end = time.monotonic() + LIMIT_S
         before, since = "", time.monotonic()
         while time.monotonic() < end:
-            queue = self.testbed.run(
-                ["squeue", "-h", "-r", "-o", "%i %T %r", f"--user={','.join(self.cluster.users)}"]
-            ).stdout
+            queue = self._queued()
             if not queue.strip() and all(
                 t.process is None or t.process.poll() is not None for t in run
             ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +23,9 @@ class Script:
     always: bool = False
 
     @property
-    def allocates(self) -> bool:
-        """Whether it waits for nodes while it has its own."""
-        return "salloc " in self.text
+    def submits(self) -> bool:
+        """Whether it submits jobs of its own, or waits for nodes while it has some."""
+        return "salloc " in self.text or "sbatch " in self.text
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,12 @@ class Shape:
     def always(self) -> bool:
         """Whether both must run to their end although the controller's records are the same."""
         return self.script.always or self.blocking or bool(self.then) or self.via == "merged"
+
+    @property
+    def alone(self) -> bool:
+        """Whether other jobs beside it decide what becomes of it: `-N 1-4` takes what is free."""
+        range_of_nodes = re.search(r"(?:-N|--nodes)[ =]?\d+-\d", " ".join(self.options))
+        return self.script.submits or range_of_nodes is not None
 
     @property
     def blocking(self) -> bool:

@@ -33,6 +33,7 @@ from typing import Any
 
 from advisor import paths
 from advisor.cli.rank import stored_profiles
+from advisor.core.option import Z90
 from advisor.lab.twin import compile_twice
 from advisor.ranking import blend
 from advisor.ranking.files import read_thresholds
@@ -64,6 +65,11 @@ REPORTED = {
 }
 """The kernels that nothing was chosen with: what they say of the error is honest."""
 KERNELS = FITTED | REPORTED
+CONSTANTS = {
+    "OVERLAP": (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, math.inf),
+    "LEAST_ERROR": (0.02, 0.04, 0.06, 0.08, 0.10, 0.12),
+}
+"""What of ``blend`` was chosen with the seven, and the values to compare."""
 ROUNDS = 3
 """Goes of the microbenchmarks like a kernel, on all node types in turn."""
 QUIET, TRIES = 0.03, 2
@@ -341,7 +347,7 @@ def judge(
     if table:
         print(f"\n{method}: seconds estimated / measured, error")
         print(f"{'':15}" + "".join(f"{n:>24}" for n in names))
-    errors, apart, right, pairs, covered = [], [], 0, 0, 0
+    errors, apart, stated, right, pairs, covered = [], [], [], 0, 0, 0
     for kernel in real:
         ranking = rank(characterised(store, kernel), known, BASE, limits, method)
         estimates = {e.node_type: e for e in ranking.estimates}
@@ -356,8 +362,8 @@ def judge(
                 errors.append(abs(off))
                 times = there.time_s / estimates[BASE].time_s
                 apart.append(abs(times * real[kernel][BASE] / own - 1))
-                sure = 1.645 * there.error_pct / 100
-                covered += abs(math.log(own / there.time_s)) <= sure
+                stated.append(math.log(own / there.time_s) / (there.error_pct / 100))
+                covered += abs(stated[-1]) <= Z90
             cells += f"{there.time_s:8.2f} /{own:6.2f}{off:+8.1%}"
         if table:
             print(f"{kernel:15}{cells}")
@@ -369,9 +375,10 @@ def judge(
     if errors:
         print(
             f"mean error {statistics.mean(errors):.1%}, worst {max(errors):.1%}, of {len(errors)} "
-            f"(against the base's own real runs {statistics.mean(apart):.1%}); "
+            f"(against the base's own real runs {statistics.mean(apart):.1%}, {max(apart):.1%}); "
             f"faster of two right in {right} of {pairs} that differ by more than 10 %; "
-            f"90 % intervals hold {covered} of {len(errors)}"
+            f"90 % intervals hold {covered} of {len(errors)}; errors are "
+            f"{math.hypot(*stated) / math.sqrt(len(stated)):.2f} times the stated ones"
         )
 
 
@@ -396,16 +403,17 @@ def main() -> None:
             real = gather(folder, types, args.kernel or list(KERNELS), args.full, args.repeats)
             for method in ("thesis", "blend"):
                 judge(folder / "store.db", list(types), real, method)
-            chosen = blend.OVERLAP
             for what, own in (("fitted on", FITTED), ("reported on", REPORTED)):
                 some = {name: times for name, times in real.items() if name in own}
                 print(f"\n{what} {', '.join(some) or 'none'}")
-                for overlap in (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, math.inf) if some else ():
-                    blend.OVERLAP = overlap
-                    mark = " (the advisor's)" if overlap == chosen else ""
-                    print(f"blend with overlap {overlap:g}{mark}: ", end="")
-                    judge(folder / "store.db", list(types), some, "blend", table=False)
-            blend.OVERLAP = chosen
+                for constant, values in CONSTANTS.items() if some else ():
+                    chosen = getattr(blend, constant)
+                    for value in sorted({*values, chosen}):
+                        setattr(blend, constant, value)
+                        mark = " (the advisor's)" if value == chosen else ""
+                        print(f"blend with {constant} {value:g}{mark}: ", end="")
+                        judge(folder / "store.db", list(types), some, "blend", table=False)
+                    setattr(blend, constant, chosen)
 
 
 if __name__ == "__main__":

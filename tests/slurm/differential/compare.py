@@ -15,7 +15,7 @@ from typing import Any
 
 from testbed.law import node_type_of
 
-from .pairs import Pair, Record, Tried, accounted
+from .pairs import Pair, Record, Tried
 
 APPLICATION = "app"
 #: What a record holds of one job only, or of the moment; the stamp is the advisor's.
@@ -273,7 +273,7 @@ def _compare_runs(verdict: Verdict, off: Tried, on: Tried) -> None:
 
 
 def _steps(tried: Tried, record: Record) -> list[Record]:
-    return [s for s in tried.steps if s["JobID"].startswith(f"{accounted(record)}.")]
+    return [s for s in tried.steps if s["JobIDRaw"].startswith(f"{record['JobId']}.")]
 
 
 #: Names of one thing, which of them depends on when the controller looked.
@@ -327,16 +327,16 @@ def _megabytes(text: str) -> float:
 
 def _compare_steps(verdict: Verdict, off: Sequence[Record], on: Sequence[Record]) -> None:
     def key(step: Record) -> tuple[str, ...]:
-        return step["JobName"], step["NTasks"], step["NNodes"], step["JobID"]
+        return step["JobName"], step["NTasks"], step["NNodes"], step["JobIDRaw"]
 
     _equal(verdict, "steps", len(off), len(on))
     for one, other in zip(sorted(off, key=key), sorted(on, key=key), strict=False):
-        name = f"step {one['JobID'].split('.')[-1]} ({one['JobName']})"
+        name = f"step {one['JobIDRaw'].split('.')[-1]} ({one['JobName']})"
         for what in ("State", "ExitCode", "NTasks", "NNodes"):
             mine, its = (re.sub(r" by \d+", "", s[what]) for s in (one, other))
             _equal(verdict, f"{name} {what}", mine, its)
         _compare_step_sizes(verdict, name, one, other)
-        if not one["JobID"].endswith((".batch", ".extern", ".interactive")):
+        if not one["JobIDRaw"].endswith((".batch", ".extern", ".interactive")):
             _compare_caps(verdict, name, one, other)
 
 

@@ -34,7 +34,7 @@ LIMIT_S = 240.0
 END_S = 90.0
 SEPARATOR = "\x1f"
 SACCT = (
-    "JobID,JobName,State,ExitCode,NNodes,NCPUS,NTasks,NodeList,AllocTRES,ReqCPUFreqMin,"
+    "JobIDRaw,JobName,State,ExitCode,NNodes,NCPUS,NTasks,NodeList,AllocTRES,ReqCPUFreqMin,"
     "ReqCPUFreqMax,ReqCPUFreqGov,Submit"
 )
 Record = dict[str, str]
@@ -289,8 +289,8 @@ class Trial:
                 tried.returncode = tried.process.returncode
         rows = self._accounting([r for tried in run for r in tried.ended])
         for tried in run:
-            mine = {accounted(record) for record in tried.ended}
-            tried.steps = [row for row in rows if row["JobID"].split(".")[0] in mine]
+            mine = {record["JobId"] for record in tried.ended}
+            tried.steps = [row for row in rows if row["JobIDRaw"].split(".")[0] in mine]
             tried.reports = [
                 json.loads(line)
                 for line in (tried.folder / ".reports").read_text().splitlines()
@@ -307,7 +307,7 @@ class Trial:
             return []
         ids = ",".join(sorted({record["JobId"] for record in ended}))
         command = ["sacct", "-n", "-P", f"--delimiter={SEPARATOR}", "-j", ids, "-o", SACCT]
-        wanted = {accounted(r) for r in ended if r["JobState"] != "PENDING"}
+        wanted = {r["JobId"] for r in ended if r["JobState"] != "PENDING"}
         end = time.monotonic() + 30
         while True:
             done = self.testbed.run(command)
@@ -315,7 +315,7 @@ class Trial:
                 dict(zip(SACCT.split(","), line.split(SEPARATOR), strict=True))
                 for line in done.stdout.splitlines()
             ]
-            closed = {r["JobID"] for r in rows if r["State"] not in ("RUNNING", "PENDING")}
+            closed = {r["JobIDRaw"] for r in rows if r["State"] not in ("RUNNING", "PENDING")}
             if wanted <= closed or time.monotonic() > end:
                 return rows
             time.sleep(0.3)
@@ -325,12 +325,6 @@ def chunks(shapes: Iterable[Shape]) -> list[list[Shape]]:
     """Cut shapes into what is tried at once."""
     every = list(shapes)
     return [every[at : at + CHUNK] for at in range(0, len(every), CHUNK)]
-
-
-def accounted(record: Record) -> str:
-    """Return the name of a job, or of one task of an array, in accounting."""
-    task = record.get("ArrayTaskId", "")
-    return f"{record['ArrayJobId']}_{task}" if task else record["JobId"]
 
 
 def _record(line: str) -> Record:

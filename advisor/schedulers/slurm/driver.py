@@ -30,7 +30,7 @@ RunMode = Literal["steps", "wrap", "whole"]
 _DRIVER = r"""
 now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
 log() { local IFS=$'\t'; printf '%s\n' "$*" >> "$folder/events"; }
-pause() { read -rt 2 <> <(:); }  # no child, whose end by a signal would end the pause
+pause() { read -rt 2 <> <(:); }  # 2 s; a child would be ended by the signal, and the pause with it
 
 @CONFIGURE@
 one() {  # steps, step name, then as configure: the user's script, once
@@ -71,7 +71,7 @@ attempt() {  # seq, attempt, then as configure; sets verdict: ok, failed, late o
   elif [ -n "$limit" ] && { [ "$code" = 124 ] || [ "$code" = 137 ]; }; then verdict=late
   else
     verdict=failed
-    pause  # whoever ends the whole allocation ends its runs first: this driver is ended here then
+    pause  # where the allocation is cancelled, its run ends first, and this driver in the pause
   fi
   log end "$seq" "$try" "$begin" "$t" "$code" "$verdict"
 }
